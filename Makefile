@@ -1,0 +1,35 @@
+# Two commands: `make demo` shows what ptokit does, `make test` proves it. Both set up what they need.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test lint types fuzz bench clean
+
+demo: $(READY)
+	$(BIN)/ptokit demo
+
+test: $(READY) lint types
+	$(BIN)/pytest -n auto --dist worksteal
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/basedpyright
+
+fuzz: $(READY)
+	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/property
+
+bench: $(READY)
+	$(BIN)/python benchmarks/eager.py
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist

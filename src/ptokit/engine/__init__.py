@@ -1,0 +1,1 @@
+"""Engines execute moves. They know nothing of instruction names."""

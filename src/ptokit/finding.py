@@ -1,0 +1,76 @@
+"""What every part of ptokit says about a program: findings, and the errors and warnings that carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Level = Literal["error", "hazard", "note"]
+"""`error`: refused. `hazard`: right here, wrong elsewhere. `note`: a remark, shown on request."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place in the user's own source."""
+
+    file: str
+    line: int
+    column: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f":{self.column}" if self.column is not None else "")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault or remark: what was expected, what was found, where, under which clause, and how to mend it."""
+
+    level: Level
+    rule: str
+    """The clause id, or the number of the decision (A-nn) where only a decision stands behind the rule."""
+    message: str
+    kind: str | None = None
+    """The number of the hazard (H-nn) that this finding is an instance of."""
+    operand: str = ""
+    expected: str = ""
+    found: str = ""
+    fix: str = ""
+    where: Where | None = None
+
+    def at(self, where: Where | None) -> Finding:
+        """The same finding, pointing at a place."""
+        return replace(self, where=where)
+
+    def __str__(self) -> str:
+        name = f"{self.rule}, {self.kind}" if self.kind else self.rule
+        place = f"{self.where}: " if self.where else ""
+        return f"{place}{self.level} [{name}] {self.message}" + (f"\n    fix: {self.fix}" if self.fix else "")
+
+
+def _text(findings: tuple[Finding, ...]) -> str:
+    return "\n".join(str(finding) for finding in findings)
+
+
+class VerifyError(ValueError):
+    """A call or program that the target refuses. Nothing was executed."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__(_text(self.findings))
+
+
+class OutOfBoundsError(IndexError):
+    """An index outside its table under the policy `undefined`. Nothing was written."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__(_text(self.findings))
+
+
+class HazardWarning(UserWarning):
+    """A finding of level `hazard`: the result is right here and would not be elsewhere."""
+
+    def __init__(self, finding: Finding) -> None:
+        self.finding = finding
+        super().__init__(str(finding))

@@ -1,0 +1,1 @@
+"""What PTO is: element types, layouts, operands, moves, and one file for each instruction."""

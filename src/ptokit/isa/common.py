@@ -1,0 +1,209 @@
+"""Rules and address formulas that several instructions share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+
+from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, INT32, PTO_TYPES, UINT32, DType
+from ptokit.isa.instruction import EVERYWHERE, Call, Rule, Test, error, is_tensor
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Remap
+from ptokit.isa.operand import TensorSpec, TileSpec, show_extents
+from ptokit.isa.policy import GatherOOB, GlobalLayout, PtoEnum, ScatterOOB
+
+REMAPS: dict[PtoEnum, Remap] = {
+    GatherOOB.Undefined: Remap.REFUSE,
+    GatherOOB.Clamp: Remap.CLAMP,
+    GatherOOB.Wrap: Remap.WRAP,
+    GatherOOB.Zero: Remap.ZERO,
+    ScatterOOB.Undefined: Remap.REFUSE,
+    ScatterOOB.Skip: Remap.SKIP,
+    ScatterOOB.Clamp: Remap.CLAMP,
+    ScatterOOB.Wrap: Remap.WRAP,
+}
+
+GATHER_TYPES = {
+    "cpu": frozenset(BASE),
+    "cpu@aicore": frozenset((*BASE, *FLOAT8)),
+    "a2a3": frozenset(BASE),
+    "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8)),
+}
+SCATTER_TYPES = {
+    "cpu": frozenset(BASE),
+    "cpu@aicore": frozenset((*BASE, *FLOAT8)),
+    "a2a3": frozenset(BASE),
+    "a5": frozenset((*BASE, *FLOAT8)),
+}
+INDEX_TYPES = {"host": ("int32", "uint32", "int64")}
+"""Index types of the gathers and scatters between tiles and GM, where they differ from int32 and uint32."""
+
+WIDE_INDEX = {"host": True}
+"""Targets whose 64-bit indices keep their width."""
+
+PACKED_FIX = "pass a packed table: GlobalTensor(np.ascontiguousarray(array))"
+
+
+def names(types: object) -> str:
+    """Element types as a list for messages."""
+    return ", ".join(sorted(str(t) for t in types))  # type: ignore[attr-defined]
+
+
+def is_index_type(call: Call, dtype: DType) -> bool:
+    """Whether a type may index global memory on the call's target (MG-TYPE-05, MS-TYPE-05)."""
+    return dtype.name in call.here(INDEX_TYPES, (INT32.name, UINT32.name))
+
+
+def is_cast(call: Call) -> bool:
+    """Whether indices are taken as uint32: always, but for the host's int64 (MG-OOB-08)."""
+    return call.idx.dtype.size <= 4 or not call.here(WIDE_INDEX)
+
+
+def is_nd_tile(tile: TileSpec) -> bool:
+    """RowMajor + NoneBox (CO-LAY-01)."""
+    return tile.form == "nd"
+
+
+def is_unboxed(tile: TileSpec) -> bool:
+    """RowMajor or ColMajor, no boxes."""
+    return tile.form in ("nd", "dn")
+
+
+def data_type(operand: str) -> Rule:
+    """CO-TYPE-03: the data type is one that PTO has at all."""
+    return Rule(
+        "CO-TYPE-03",
+        operand,
+        "of a PTO element type (1, 2 or 4 bytes)",
+        lambda c: c.values[operand].dtype in PTO_TYPES,
+        found=lambda c: str(c.values[operand].dtype),
+        fix="convert the data, or run on the host profile",
+    )
+
+
+def index_type(rule: str) -> Rule:
+    """The index type is int32 or uint32."""
+    return Rule(
+        rule,
+        "idx",
+        lambda c: " or ".join(c.here(INDEX_TYPES, ("int32", "uint32"))),
+        lambda c: is_index_type(c, c.idx.dtype),
+        on=error(*EVERYWHERE),
+        found=lambda c: str(c.idx.dtype),
+        kind="H-08",
+        fix="hold the indices in an int32 or uint32 tile",
+    )
+
+
+def same_type(rule: str, a: str, b: str, **options: object) -> Rule:
+    """Two operands have the same element type."""
+    base = Rule(
+        rule,
+        a,
+        lambda c: f"of {b}'s element type, {c.values[b].dtype}",
+        lambda c: c.values[a].dtype is c.values[b].dtype,
+        found=lambda c: str(c.values[a].dtype),
+        fix="GlobalTensor(array, dtype=...) reinterprets an array of equal width",
+    )
+    return replace(base, **options)  # type: ignore[arg-type]
+
+
+def header_sizes(data: str, table: str) -> Rule:
+    """MG-TYPE-07: all that the CPU header itself asserts; without it no element could be moved."""
+    return Rule(
+        "MG-TYPE-07",
+        table,
+        lambda c: f"of {data}'s element width, {c.values[data].dtype.size} bytes, with an integer index",
+        lambda c: c.values[data].dtype.size == c.values[table].dtype.size and c.idx.dtype.is_integer,
+        on=error("cpu", "host"),
+        found=lambda c: f"{c.values[table].dtype} and a {c.idx.dtype} index",
+        kind="H-08",
+        firm=True,
+    )
+
+
+def extents_positive(rule: str, operand: str, *targets: str) -> Rule:
+    """The valid region is not empty (MG-SHAPE-04, A-55)."""
+    return Rule(
+        rule,
+        operand,
+        "at least one row and one column",
+        lambda c: min(c.values[operand].valid) >= 1,
+        on=error(*targets),
+        found=lambda c: f"valid {show_extents(c.values[operand].valid)}",
+        kind="H-43",
+        dims=(f"{operand}.valid_rows", f"{operand}.valid_cols"),
+        firm=True,
+        fix="skip the instruction when there is nothing to move",
+    )
+
+
+def capacity_positive(capacity: Callable[[Call], int]) -> Rule:
+    """A-13: a table without entries cannot be indexed."""
+    return Rule(
+        "A-13",
+        "table",
+        "at least one entry",
+        lambda c: capacity(c) >= 1,
+        on=error(*EVERYWHERE),
+        kind="H-43",
+        firm=True,
+        fix="skip the instruction when the table is empty",
+    )
+
+
+def burst_multiple(rule: str, operand: str, *targets: str) -> Rule:
+    """The contiguous padded dimension is a whole number of 32-byte bursts."""
+    return Rule(
+        rule,
+        operand,
+        "a tile whose contiguous padded dimension is a multiple of 32 bytes",
+        lambda c: c.values[operand].burst_bytes % 32 == 0,
+        on=error(*targets),
+        found=lambda c: f"{c.values[operand]}: {c.values[operand].burst_bytes} bytes",
+        kind="H-09",
+        fix=lambda c: f"pad up to a multiple of {c.values[operand].dtype.c0} elements and give valid=",
+    )
+
+
+def unit_columns(when: Test) -> Rule:
+    """A-57: a row lies in one piece."""
+    return Rule(
+        "A-57",
+        "table",
+        "a table with Stride[4] == 1",
+        lambda c: c.table.stride[4] == 1 or c.table.shape[4] == 1,
+        on=error(*EVERYWHERE),
+        when=when,
+        found=lambda c: f"Stride[4] = {c.table.stride[4]}",
+        kind="H-07",
+        dims=("table.stride.4", "table.shape.4"),
+        fix=PACKED_FIX,
+    )
+
+
+def rows_of(table: TensorSpec) -> int:
+    """Shape[0] * Shape[1] * Shape[2] * Shape[3]."""
+    return prod(table.shape[:4])
+
+
+def is_nd_tensor(operand: object) -> bool:
+    """Whether an operand is a global tensor of Layout::ND."""
+    return is_tensor(operand) and operand.layout_kind is GlobalLayout.ND  # type: ignore[union-attr]
+
+
+def flat() -> Layout:
+    """Elements by number, strides not consulted."""
+    return Layout.plain(0, 1)
+
+
+def row_lanes(tile: TileSpec) -> Layout:
+    """Where a one-dimensional index tile, [1,R] or [R,1], keeps the index of row r."""
+    if tile.valid_rows == 1:
+        return Layout(tile.layout.cols, ())
+    if tile.valid_cols == 1:
+        return Layout(tile.layout.rows, ())
+    return Layout.plain(1, 0)
+
+

@@ -1,0 +1,125 @@
+"""Element types: one table with every spelling that Python, C++, text and NumPy use for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class DType:
+    """One element type. Instances are unique, so `is` compares them."""
+
+    name: str
+    numpy: np.dtype[Any]
+    family: str
+    """`int`, `uint`, `float`, `raw` (bits only) or `other` (known to the host profile alone)."""
+    cpp: str = ""
+    mlir: str = ""
+    aliases: tuple[str, ...] = ()
+    size: int = field(init=False)
+    """Bytes of one element."""
+    bits: np.dtype[Any] = field(init=False)
+    """An integer type of the same width, so that moving an element never changes a NaN."""
+
+    def __post_init__(self) -> None:
+        size = self.numpy.itemsize
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "bits", np.dtype(f"u{size}") if size in (1, 2, 4, 8) else np.dtype(f"V{size}"))
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether values are integers (signed or not)."""
+        return self.family in ("int", "uint")
+
+    @property
+    def is_float(self) -> bool:
+        """Whether values are floating-point numbers that can be computed with."""
+        return self.family == "float"
+
+    @property
+    def c0(self) -> int:
+        """Elements in one 32-byte block (MG-NZ-01)."""
+        return max(1, 32 // self.size)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _row(name: str, numpy: Any, family: str, cpp: str, mlir: str, *aliases: str) -> DType:
+    return DType(name, np.dtype(numpy), family, cpp, mlir, aliases)
+
+
+BASE = (
+    _row("int8", np.int8, "int", "int8_t", "i8", "si8", "s8"),
+    _row("uint8", np.uint8, "uint", "uint8_t", "ui8", "u8"),
+    _row("int16", np.int16, "int", "int16_t", "i16", "si16", "s16"),
+    _row("uint16", np.uint16, "uint", "uint16_t", "ui16", "u16"),
+    _row("int32", np.int32, "int", "int32_t", "i32", "si32", "s32"),
+    _row("uint32", np.uint32, "uint", "uint32_t", "ui32", "u32"),
+    _row("float16", np.float16, "float", "half", "f16", "fp16"),
+    _row("bfloat16", ml_dtypes.bfloat16, "float", "bfloat16_t", "bf16"),
+    _row("float32", np.float32, "float", "float", "f32", "float32_t", "fp32"),
+)
+"""The nine types every instruction knows (CO-TYPE-02)."""
+
+FLOAT8 = (
+    _row("float8_e4m3", ml_dtypes.float8_e4m3fn, "float", "float8_e4m3_t", "f8E4M3FN", "float8_e4m3fn", "f8E4M3"),
+    _row("float8_e5m2", ml_dtypes.float8_e5m2, "float", "float8_e5m2_t", "f8E5M2"),
+)
+HIFLOAT8 = _row("hifloat8", np.uint8, "raw", "hifloat8_t", "hif8", "!pto.hif8")
+"""Carried as raw bytes: no NumPy type has its format."""
+
+HOST_ONLY = (
+    _row("int64", np.int64, "int", "int64_t", "i64", "si64"),
+    _row("uint64", np.uint64, "uint", "uint64_t", "ui64", "u64"),
+    _row("float64", np.float64, "float", "double", "f64"),
+    _row("bool", np.bool_, "uint", "bool", "i1"),
+)
+"""Types that no PTO instruction takes (CO-TYPE-03); arrays of them can be gathered on the `host` profile."""
+
+PTO_TYPES = frozenset((*BASE, *FLOAT8, HIFLOAT8))
+INT32, UINT32 = BASE[4], BASE[5]
+
+_BY_NAME = {
+    spelling.lower(): row
+    for row in (*BASE, *FLOAT8, HIFLOAT8, *HOST_ONLY)
+    for spelling in (row.name, row.cpp, row.mlir, *row.aliases)
+}
+_BY_NUMPY: dict[np.dtype[Any], DType] = {row.numpy: row for row in (*BASE, *FLOAT8, *HOST_ONLY)}
+
+
+def dtype(value: object) -> DType:
+    """Return the element type that a name, a NumPy type or a `DType` stands for."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        try:
+            return _BY_NAME[value.lower()]
+        except KeyError:
+            raise TypeError(f"unknown element type {value!r}; known: {', '.join(known_names())}") from None
+    try:
+        numpy_type = np.dtype(value)  # type: ignore[call-overload]
+    except TypeError:
+        raise TypeError(f"{value!r} is not an element type; known: {', '.join(known_names())}") from None
+    return _BY_NUMPY.get(numpy_type) or _host_type(numpy_type)
+
+
+def known_names() -> list[str]:
+    """The PTO element types by their Python names."""
+    return [row.name for row in (*BASE, *FLOAT8, HIFLOAT8)]
+
+
+def _host_type(numpy_type: np.dtype[Any]) -> DType:
+    """A type of NumPy or ml_dtypes that only the host profile can move, by its width."""
+    if numpy_type.hasobject or numpy_type.fields or numpy_type.subdtype or numpy_type.kind in "SUMm":
+        raise TypeError(f"arrays of {numpy_type} cannot be moved; use a plain number type")
+    if not numpy_type.isnative:
+        raise TypeError(f"{numpy_type} has foreign byte order; convert with a.astype(a.dtype.newbyteorder('='))")
+    if numpy_type.kind == "V" and numpy_type.type is np.void:
+        raise TypeError("arrays of raw void elements have no element type; view them as a number type first")
+    name = numpy_type.name if numpy_type.name not in _BY_NAME else f"{numpy_type.name}_host"
+    return _BY_NUMPY.setdefault(numpy_type, DType(name, numpy_type, "other"))

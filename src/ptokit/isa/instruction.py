@@ -1,0 +1,239 @@
+"""What an instruction is: operands, modifiers, rules, moves, effects, spellings. One file defines each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ptokit import spec
+from ptokit.finding import Finding, Level
+from ptokit.isa.move import Move
+from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
+from ptokit.isa.policy import PtoEnum, TileType
+
+
+class Call:
+    """One use of an instruction: operands and modifiers by name, on a target.
+
+    Rules and lowerings read it as they read the documents: `call.dst.valid_rows`, `call.coalesce`.
+    """
+
+    def __init__(
+        self,
+        instruction: Instruction,
+        operands: Mapping[str, OperandSpec | None],
+        modifiers: Mapping[str, PtoEnum | None],
+        target: str,
+    ) -> None:
+        self.instruction = instruction
+        self.operands = operands
+        self.target = target
+        self.family = target.partition("@")[0]
+        self.values: dict[str, Any] = {**operands, **modifiers}
+        for modifier in instruction.modifiers:
+            if self.values[modifier.name] is None and modifier.default is not None:
+                self.values[modifier.name] = modifier.default(self)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["values"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def here(self, table: Mapping[str, Any], default: Any = None) -> Any:
+        """What a table keyed by profile says for this target: its own row, else its family's."""
+        return table.get(self.target, table.get(self.family, default))
+
+    @cached_property
+    def route(self) -> str:
+        """The documented kernel that this call takes on its target."""
+        return self.instruction.route(self)
+
+
+Test = Callable[[Call], bool]
+Text = str | Callable[[Call], str]
+
+NPU = ("a2a3", "a5")
+DEVICES = ("cpu", *NPU)
+EVERYWHERE = (*DEVICES, "host")
+
+
+def error(*targets: str) -> dict[str, Level]:
+    """Levels of a rule that refuses on these targets."""
+    return dict.fromkeys(targets, "error")
+
+
+def hazard(*targets: str) -> dict[str, Level]:
+    """Levels of a rule that warns on these targets."""
+    return dict.fromkeys(targets, "hazard")
+
+
+def note(*targets: str) -> dict[str, Level]:
+    """Levels of a rule that remarks on these targets."""
+    return dict.fromkeys(targets, "note")
+
+
+def _always(_: Call) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that must hold, the clause that says so, and what to tell the user when it does not."""
+
+    id: str
+    operand: str
+    expect: Text
+    holds: Test
+    on: Mapping[str, Level] = field(default_factory=lambda: error(*DEVICES))
+    when: Test = _always
+    found: Text | None = None
+    """What to show as found; the operand's description unless told."""
+    kind: str | Callable[[Call], str | None] | None = None
+    fix: Text = ""
+    dims: tuple[str, ...] = ()
+    """The extents it compares (`idx.valid_rows`, `table.shape.4`): one that is -1 in the type is not asserted."""
+    gate: bool = False
+    """Later rules presume this one: checking stops here when it fails."""
+    firm: bool = False
+    """`header=True` cannot drop it: without it there is nothing that could be executed."""
+    asserted: tuple[str, ...] | None = None
+    """Families whose headers assert it, where the clause's own column does not fit."""
+
+    def level(self, call: Call) -> Level | None:
+        """The level on the call's target, or None where the rule does not apply."""
+        level = call.here(self.on)
+        return level if level and self.when(call) else None
+
+    def _extents(self, call: Call) -> list[tuple[OperandSpec, str]]:
+        pairs = (name.split(".", 1) for name in self.dims)
+        return [(call.values[operand], extent) for operand, extent in pairs if call.values[operand] is not None]
+
+    def is_dynamic(self, call: Call) -> bool:
+        """Whether a compared extent is a run-time value, which no header asserts (CO-DYN-03)."""
+        return any(spec_.is_dynamic(extent) for spec_, extent in self._extents(call))
+
+    def is_deferred(self, call: Call) -> bool:
+        """Whether a compared extent is not known yet."""
+        return any(spec_.extent(extent) == UNKNOWN for spec_, extent in self._extents(call))
+
+    def is_asserted(self, call: Call) -> bool:
+        """Whether the real headers of the call's target would refuse too."""
+        if self.firm:
+            return True
+        families = spec.header(self.id) if self.asserted is None else self.asserted
+        return call.family in families and not self.is_dynamic(call)
+
+    def check(self, call: Call, *, header: bool = False) -> Finding | None:
+        """The finding when the rule applies and does not hold."""
+        level = self.level(call)
+        if level is None or self.is_deferred(call) or self.holds(call):
+            return None
+        dropped = header and level == "error" and not self.is_asserted(call)
+        kind = self.kind(call) if callable(self.kind) else self.kind
+        if kind is None and level == "error" and self.is_dynamic(call):
+            kind = "H-27"
+        expected, found = _say(self.expect, call), _say(self.found or describe(self.operand), call)
+        subject = f"{call.instruction.name} on {call.target}: {self.operand}"
+        said = expected if level == "note" else f"{subject} must be {expected}; found {found}"
+        if level == "note":
+            said = f"{subject}: {expected}"
+        return Finding(
+            level="hazard" if dropped else level,
+            rule=self.id,
+            message=said + (" (the target's headers do not assert this)" if dropped else ""),
+            kind=kind,
+            operand=self.operand,
+            expected=expected,
+            found=found,
+            fix=_say(self.fix, call),
+        )
+
+
+def _say(text: Text, call: Call) -> str:
+    return text(call) if callable(text) else text
+
+
+def describe(operand: str) -> Callable[[Call], str]:
+    """A text that shows an operand as it was given."""
+    return lambda call: str(call.values[operand]) if call.values.get(operand) is not None else "nothing"
+
+
+@dataclass(frozen=True)
+class Param:
+    """An operand of an instruction: its name, what happens to it, and what it is for."""
+
+    name: str
+    access: str
+    """`read`, `write` or `update` (read and written)."""
+    about: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Modifier:
+    """A choice that is a template argument in C++ and a keyword in Python."""
+
+    name: str
+    enum: type[PtoEnum]
+    default: Callable[[Call], PtoEnum | None] | None
+    about: str
+    default_text: str = ""
+
+
+def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
+    """A default that does not depend on the call."""
+    return lambda _: member
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Which pipe reads or writes an operand."""
+
+    operand: str
+    access: str
+    pipe: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How a bad index value is reported: the clause, the hazard, and what mends it."""
+
+    rule: str
+    kind: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """Everything that is known of one instruction."""
+
+    name: str
+    summary: str
+    meaning: tuple[str, ...]
+    """The formulas, one a line."""
+    operands: tuple[Param, ...]
+    modifiers: tuple[Modifier, ...]
+    rules: tuple[Rule, ...]
+    lower: Callable[[Call], tuple[Move, ...]]
+    route: Callable[[Call], str]
+    effects: Mapping[str, Mapping[str, tuple[Effect, ...]]] = field(default_factory=dict)
+    """Per family and route: which pipe touches which operand."""
+    faults: Mapping[str, Fault] = field(default_factory=dict)
+    """Per kind of bad index (`outside`, `negative`, `padding`): how to report it."""
+    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Per text form: how the instruction is written."""
+    notes: tuple[str, ...] = ()
+    """Clauses worth reading that no rule carries."""
+
+
+def is_tile(spec_: object, *locs: TileType) -> bool:
+    """Whether an operand is a tile, at one of these locations if any are given."""
+    return isinstance(spec_, TileSpec) and (not locs or spec_.loc in locs)
+
+
+def is_tensor(spec_: object) -> bool:
+    """Whether an operand is a tensor in global memory."""
+    return isinstance(spec_, TensorSpec)

@@ -1,0 +1,127 @@
+"""A layout is data: where element (i, j) lies, as a sum of (coordinate // div % mod) * stride terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Term:
+    """One summand: `(coordinate // div % mod) * stride`. `mod` 0 leaves the quotient whole."""
+
+    stride: int
+    div: int = 1
+    mod: int = 0
+
+    def __call__(self, coordinate: Any) -> Any:
+        """The summand at an integer or at a whole NumPy array of them."""
+        quotient = coordinate // self.div if self.div != 1 else coordinate
+        return (quotient % self.mod if self.mod else quotient) * self.stride
+
+    def peak(self, extent: int) -> int:
+        """The largest value for coordinates below `extent`."""
+        last = (extent - 1) // self.div
+        return max(0, (min(last, self.mod - 1) if self.mod else last) * self.stride)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Maps coordinates (i, j) to an element offset; the offset splits into a row part and a column part."""
+
+    rows: tuple[Term, ...]
+    cols: tuple[Term, ...]
+
+    def row(self, i: Any) -> Any:
+        """What the row coordinate contributes."""
+        return sum((term(i) for term in self.rows), 0 * i)
+
+    def col(self, j: Any) -> Any:
+        """What the column coordinate contributes."""
+        return sum((term(j) for term in self.cols), 0 * j)
+
+    def offset(self, i: Any, j: Any) -> Any:
+        """The element offset of (i, j); takes integers or NumPy arrays that broadcast."""
+        return self.row(i) + self.col(j)
+
+    def span(self, rows: int, cols: int) -> int:
+        """How many elements of storage a `rows` x `cols` region can reach (0 for an empty region)."""
+        if rows <= 0 or cols <= 0:
+            return 0
+        return 1 + sum(t.peak(rows) for t in self.rows) + sum(t.peak(cols) for t in self.cols)
+
+    @property
+    def strides(self) -> tuple[int, int] | None:
+        """`(row stride, column stride)` of a plain two-dimensional layout, or None for a blocked one."""
+        parts: list[int] = []
+        for terms in (self.rows, self.cols):
+            if len(terms) > 1 or any(t.div != 1 or t.mod for t in terms):
+                return None
+            parts.append(terms[0].stride if terms else 0)
+        return parts[0], parts[1]
+
+    @classmethod
+    def plain(cls, row_stride: int, col_stride: int) -> Layout:
+        """Rows and columns at fixed distances; a stride of 0 ignores that coordinate."""
+        return cls(_term(row_stride), _term(col_stride))
+
+    @classmethod
+    def boxed(cls, rows: int, cols: int, box: tuple[int, int], *, boxes_by_row: bool, inner_by_row: bool) -> Layout:
+        """A tile cut into boxes (Nz, Zn, Zz, Nn): the order of the boxes, then the order inside one."""
+        r, c = box
+        area = r * c
+        down, across = (cols * r, area) if boxes_by_row else (area, rows * c)
+        inner_row, inner_col = (c, 1) if inner_by_row else (1, r)
+        return cls(_blocked(r, inner_row, down), _blocked(c, inner_col, across))
+
+    @classmethod
+    def nd(cls, shape: Sequence[int], stride: Sequence[int]) -> Layout:
+        """A global tensor read as rows: dims 0..3 flatten into rows, dim 4 is the column."""
+        return cls(_flattened(shape[:4], stride[:4]), _term(stride[4], shape[4]))
+
+    @classmethod
+    def dn(cls, shape: Sequence[int], stride: Sequence[int]) -> Layout:
+        """A global tensor read as columns: dim 3 is the row, dims 0, 1, 2, 4 flatten into columns."""
+        return cls(_term(stride[3], shape[3]), _flattened((*shape[:3], shape[4]), (*stride[:3], stride[4])))
+
+    @classmethod
+    def nz(cls, shape: Sequence[int], stride: Sequence[int]) -> Layout:
+        """A fractal tensor `<B, BCols, BRows, 16, C0>`: rows in dims 2, 3 and columns in dims 0, 1, 4 (MG-NZ-08)."""
+        return cls(
+            _flattened(shape[2:4], stride[2:4]),
+            _flattened((*shape[:2], shape[4]), (*stride[:2], stride[4])),
+        )
+
+
+def packed(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a dense row-major array of `shape`."""
+    return tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
+
+
+def _term(stride: int, extent: int = 0) -> tuple[Term, ...]:
+    return (Term(stride),) if stride and extent != 1 else ()
+
+
+def _blocked(box: int, inner: int, outer: int) -> tuple[Term, ...]:
+    if box == 1 or outer == box * inner:
+        return _term(outer if box == 1 else inner)
+    return (Term(inner, 1, box), Term(outer, box))
+
+
+def _flattened(extents: Sequence[int], strides: Sequence[int]) -> tuple[Term, ...]:
+    """One coordinate that runs over several dims, the last one fastest; dims that run on evenly join."""
+    terms: list[Term] = []
+    div = 1
+    for extent, stride in zip(reversed(extents), reversed(strides), strict=True):
+        if extent == 1:
+            continue
+        if terms and stride == terms[-1].stride * terms[-1].mod:
+            terms[-1] = Term(terms[-1].stride, terms[-1].div, terms[-1].mod * extent)
+        else:
+            terms.append(Term(stride, div, extent))
+        div *= extent
+    if terms:  # the slowest dim needs no wrap: the coordinate never passes its extent
+        terms[-1] = Term(terms[-1].stride, terms[-1].div)
+    return tuple(term for term in terms if term.stride)

@@ -1,0 +1,502 @@
+"""MGATHER: rows or elements of a table in global memory, picked by index, into a tile.
+
+Read this beside the MGATHER page: the same sections in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple
+
+from ptokit.isa.common import (
+    GATHER_TYPES,
+    PACKED_FIX,
+    REMAPS,
+    burst_multiple,
+    capacity_positive,
+    data_type,
+    extents_positive,
+    flat,
+    header_sizes,
+    index_type,
+    is_cast,
+    is_index_type,
+    is_nd_tensor,
+    is_nd_tile,
+    is_unboxed,
+    names,
+    row_lanes,
+    rows_of,
+    same_type,
+    unit_columns,
+)
+from ptokit.isa.dtype import BASE, PTO_TYPES
+from ptokit.isa.instruction import (
+    EVERYWHERE,
+    NPU,
+    Call,
+    Effect,
+    Fault,
+    Instruction,
+    Modifier,
+    Param,
+    Rule,
+    always,
+    error,
+    hazard,
+    is_tensor,
+    is_tile,
+    note,
+)
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
+from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
+
+# --- Which kernel runs ---------------------------------------------------------------------------------------
+
+
+def into_l1(call: Call) -> bool:
+    """A Mat destination selects the GM to L1 path (MG-SEM-06)."""
+    return call.dst.loc is TileType.Mat
+
+
+def into_ub(call: Call) -> bool:
+    """Any other destination is the GM to UB path."""
+    return not into_l1(call)
+
+
+def is_row(call: Call) -> bool:
+    """Coalesce::Row: one index moves one row."""
+    return call.coalesce is Coalesce.Row
+
+
+def is_elem(call: Call) -> bool:
+    """Coalesce::Elem: one index moves one element."""
+    return call.coalesce is Coalesce.Elem
+
+
+def is_fractal(call: Call) -> bool:
+    """An NZ table on a target that has the NZ path (MG-NZ-02)."""
+    return bool(call.here(HAS_NZ_PATH)) and call.table.layout_kind is GlobalLayout.NZ
+
+
+HAS_NZ_PATH = {"a2a3": True}
+
+
+def route(call: Call) -> str:
+    """The kernel: `mgather[.l1].row|elem[.nz|.simt]`."""
+    mode = call.coalesce.text
+    if into_l1(call):
+        return f"mgather.l1.{mode}" + (".simt" if call.executor is GatherExec.Simt else "")
+    return f"mgather.{mode}" + (".nz" if is_fractal(call) else "")
+
+
+# --- Math interpretation: how each target's row kernel addresses the table -----------------------------------
+
+
+class RowKernel(NamedTuple):
+    """Rows an index may name, and the distance between them in elements."""
+
+    capacity: Callable[[TensorSpec], int]
+    stride: Callable[[TensorSpec, TileSpec], int]
+    linear_index: bool = False
+    """The kernel reads idx[row] from consecutive elements instead of through the tile's layout."""
+
+
+UB_ROW = {
+    "cpu": RowKernel(lambda table: table.shape[3], lambda table, dst: table.shape[4]),  # MG-SEM-07
+    "a2a3": RowKernel(rows_of, lambda table, dst: table.stride[3]),  # MG-SEM-08
+    "a5": RowKernel(lambda table: table.shape[3], lambda table, dst: dst.valid_cols, linear_index=True),  # MG-SEM-09
+    "host": RowKernel(rows_of, lambda table, dst: table.stride[3]),
+}
+L1_ROW = RowKernel(rows_of, lambda table, dst: table.stride[3])  # MG-L1-24, both NPU targets
+
+
+def row_kernel(call: Call) -> RowKernel:
+    """The row kernel of the call's target and path."""
+    return L1_ROW if into_l1(call) else call.here(UB_ROW)
+
+
+def capacity(call: Call) -> int:
+    """How many rows (Row) or elements (Elem) an index may name (MG-OOB-03, MG-NZ-04)."""
+    if is_fractal(call):
+        rows, cols = call.table.extents
+        return rows if is_row(call) else rows * cols
+    return row_kernel(call).capacity(call.table) if is_row(call) else prod(call.table.shape)
+
+
+# --- Constraints ---------------------------------------------------------------------------------------------
+
+
+def idx_valid(call: Call) -> str:
+    return f"valid {show_extents(call.idx.valid)}"
+
+
+def elem_meant(call: Call) -> bool:
+    """Row, by default or by mistake, with a two-dimensional index."""
+    return min(call.idx.valid) > 1
+
+
+ROW_INDEX = {
+    "operand": "idx",
+    "found": idx_valid,
+    "kind": lambda c: "H-40" if elem_meant(c) else None,
+    "fix": lambda c: (
+        'did you mean coalesce="elem"?' if elem_meant(c) else "give the index tile one entry per destination row"
+    ),
+    "dims": ("idx.valid_rows", "idx.valid_cols", "dst.valid_rows"),
+    "when": lambda c: into_ub(c) and is_row(c),
+}
+ONE_ROW = {
+    "expect": lambda c: f"valid [1, {c.dst.valid_rows}]: one index for each destination row",
+    "holds": lambda c: c.idx.valid == (1, c.dst.valid_rows),
+}
+ROW_OR_COLUMN = {
+    "expect": lambda c: f"valid [1, {c.dst.valid_rows}] or [{c.dst.valid_rows}, 1]: one index for each destination row",
+    "holds": lambda c: one_or_other(c),
+}
+ELEM_INDEX = {
+    "operand": "idx",
+    "expect": lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
+    "found": idx_valid,
+    "holds": lambda c: c.idx.valid == c.dst.valid,
+    "kind": "H-45",
+    "fix": "give the index tile the destination's valid shape",
+    "dims": ("idx.valid_rows", "idx.valid_cols", "dst.valid_rows", "dst.valid_cols"),
+    "when": lambda c: into_ub(c) and is_elem(c),
+}
+
+
+def one_or_other(call: Call) -> bool:
+    return call.idx.valid in ((1, call.dst.valid_rows), (call.dst.valid_rows, 1))
+
+
+def consecutive(tile: TileSpec) -> bool:
+    """Whether a one-dimensional index tile keeps its entries side by side."""
+    lanes = row_lanes(tile)
+    return lanes == Layout.plain(1, 0) or max(tile.valid) == 1
+
+
+OPERANDS = (
+    Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE),
+         gate=True, firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
+    Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
+         lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), gate=True, firm=True),
+    Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", into_ub, on=error("cpu", "host"),
+         gate=True, firm=True, fix='run on "a2a3" or "a5", or gather into a Vec tile'),
+    Rule("MG-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE), when=into_ub,
+         gate=True, firm=True, fix="tload the indices into a Vec tile first"),
+    Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
+         lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1,
+         gate=True, firm=True, fix="pass the index as pto.GlobalTensor(array)"),
+    Rule("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
+         lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), gate=True, firm=True,
+         fix="an elem gather into L1 takes scratch=; no other form does"),
+    Rule("MG-L1-07", "scratch", lambda c: f"a GlobalTensor of {c.dst.dtype}",
+         lambda c: is_tensor(c.scratch) and c.scratch.dtype is c.dst.dtype, on=error(*NPU),
+         when=lambda c: c.scratch is not None, gate=True, firm=True),
+    Rule("MG-SIMT-15", "executor", "scalar: A2/A3 has no SIMT engine", lambda c: c.executor is not GatherExec.Simt,
+         on=error("a2a3"), found="simt", gate=True, firm=True),
+    Rule("MG-SIMT-16", "executor", "left out in row mode: Simt collects single elements",
+         lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", gate=True, firm=True),
+    Rule("A-42", "executor", "given only with a Mat destination in elem mode",
+         lambda c: c.executor is None or (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE),
+         found=lambda c: c.executor.text, gate=True, firm=True),
+)  # fmt: skip
+
+TYPES = (
+    data_type("dst"),
+    Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.here(GATHER_TYPES))} (float8 needs the AICORE build)",
+         lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44",
+         when=lambda c: c.dst.dtype in PTO_TYPES, found=lambda c: str(c.dst.dtype),
+         fix='pto.target("cpu@aicore") models that build'),
+    Rule("MG-TYPE-03", "dst", "no 8-bit float: the A2/A3 vector core has none", lambda c: c.dst.dtype in c.here(GATHER_TYPES),
+         on=error("a2a3"), when=lambda c: into_ub(c) and c.dst.dtype in PTO_TYPES, kind="H-44",
+         found=lambda c: str(c.dst.dtype), fix="move the bytes as uint8"),
+    Rule("MG-L1-17", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, on=error("a2a3"), when=into_l1,
+         kind="H-44", found=lambda c: str(c.dst.dtype)),
+    Rule("MG-L1-19", "dst", "at most 4 bytes an element: the nd2nz engine moves b8, b16 and b32",
+         lambda c: c.dst.dtype.size <= 4, on=error(*NPU), when=lambda c: into_l1(c) and is_row(c),
+         found=lambda c: f"{c.dst.dtype.size} bytes"),
+    index_type("MG-TYPE-05"),
+    same_type("MG-TYPE-06", "table", "dst", on=error(*EVERYWHERE), when=into_ub, kind="H-08"),
+    header_sizes("dst", "table"),
+    Rule("MG-L1-21", "table", lambda c: f"an ND tensor of {c.dst.dtype}",
+         lambda c: is_nd_tensor(c.table) and c.table.dtype is c.dst.dtype, on=error(*NPU), when=into_l1, firm=True),
+)  # fmt: skip
+
+LAYOUTS = (
+    Rule("MG-LAY-01", "dst", "RowMajor + NoneBox", lambda c: is_nd_tile(c.dst), on=error("cpu"), kind="H-09"),
+    Rule("MG-LAY-02", "idx", "RowMajor + NoneBox, or [R, 1] ColMajor (A-03)",
+         lambda c: is_nd_tile(c.idx) or (c.idx.form == "dn" and c.idx.cols == 1), on=error("cpu"), kind="H-09"),
+    Rule("MG-LAY-03", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND,
+         on=error("cpu", "host"), kind="H-09"),
+    Rule("MG-LAY-05", "dst", "no NZ tile and no NZ table on cpu",
+         lambda c: c.dst.form != "nz" and c.table.layout_kind is not GlobalLayout.NZ, on=error("cpu"), kind="H-09",
+         found=lambda c: f"{c.dst} and {c.table}"),
+    Rule("MG-LAY-06", "idx", "RowMajor + NoneBox", lambda c: is_nd_tile(c.idx), on=error("a2a3"), when=into_ub, kind="H-09"),
+    Rule("MG-LAY-07", "dst", "RowMajor + NoneBox for an ND table", lambda c: is_nd_tile(c.dst), on=error("a2a3"),
+         when=lambda c: into_ub(c) and c.table.layout_kind is GlobalLayout.ND, kind="H-09"),
+    Rule("MG-LAY-08", "dst", "ColMajor + RowMajor boxes of 512 bytes for an NZ table", lambda c: c.dst.is_nz,
+         on=error("a2a3"), when=lambda c: into_ub(c) and c.table.layout_kind is GlobalLayout.NZ, kind="H-09"),
+    Rule("MG-LAY-09", "table", "ND with an ND tile or NZ with an NZ tile",
+         lambda c: (c.table.layout_kind.text, c.dst.form) not in (("nd", "nz"), ("nz", "nd"))
+         and c.table.layout_kind is not GlobalLayout.DN,
+         on=error("a2a3"), when=into_ub, found=lambda c: f"{c.table.layout_kind.name} with {c.dst}", kind="H-09"),
+    Rule("MG-LAY-12", "dst", "NoneBox: the A5 kernel knows no NZ tile in UB", lambda c: is_unboxed(c.dst), on=error("a5"),
+         when=into_ub, kind="H-09"),
+    Rule("CO-LAY-05", "idx", "NoneBox", lambda c: is_unboxed(c.idx), on=error("a5"), when=into_ub, kind="H-09"),
+    Rule("MG-NZ-13", "table", "ND: A5 has no NZ path on the UB gather",
+         lambda c: not (c.table.layout_kind is GlobalLayout.NZ and c.dst.form == "nz"), on=error("a5"), when=into_ub,
+         kind="H-09", fix="repack the table to ND"),
+    Rule("MG-NZ-13", "table", "an NZ table and tile run on a2a3 only; A5 refuses them", lambda c: not is_fractal(c),
+         on=note("a2a3"), when=into_ub, kind="H-30"),
+    Rule("MG-LAY-15", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error("a5"),
+         when=into_ub, kind="H-02", fix="repack the table to ND"),
+    Rule("MG-HAZ-11", "idx", "consecutive in memory: the A5 kernel reads idx[row] linearly", lambda c: consecutive(c.idx),
+         on=error("a5"), when=lambda c: into_ub(c) and is_row(c) and one_or_other(c), kind="H-28",
+         fix="use [1, R] RowMajor or [R, 1] ColMajor"),
+    Rule("A-03", "idx", "a ColMajor index or destination is refused on a2a3",
+         lambda c: c.idx.blayout is BLayout.RowMajor and c.dst.blayout is BLayout.RowMajor, on=note("cpu", "a5"),
+         when=into_ub, kind="H-29"),
+    Rule("MG-L1-22", "dst", "ColMajor + RowMajor boxes of 512 bytes", lambda c: c.dst.is_nz, on=error(*NPU), when=into_l1,
+         fix='Tile("mat", ..., blayout="col_major", slayout="row_major", fractal=512)', firm=True),
+)  # fmt: skip
+
+SHAPES = (
+    Rule("MG-MODE-03", on=error("a2a3"), **ROW_INDEX, **ONE_ROW),
+    Rule("MG-MODE-05", on=error("a5"), **ROW_INDEX, **ROW_OR_COLUMN),
+    Rule("MG-MODE-06", on=error("cpu", "host"), **ROW_INDEX, **ROW_OR_COLUMN),
+    Rule("MG-MODE-04", on=error(*NPU), **ELEM_INDEX),
+    Rule("A-71", on=error("cpu", "host"), **ELEM_INDEX),
+    extents_positive("MG-SHAPE-04", "dst", *NPU),
+    extents_positive("A-55", "dst", "cpu", "host"),
+    capacity_positive(capacity),
+    Rule("MG-SHAPE-03", "table", "Shape<1, 1, 1, TableRows, RowWidth>", lambda c: rows_of(c.table) == c.table.shape[3],
+         on=error("cpu"), kind="H-05", dims=("table.shape.0", "table.shape.1", "table.shape.2"),
+         when=lambda c: c.table.layout_kind is GlobalLayout.ND),
+    Rule("MG-HAZ-09", "table", "Shape[0..2] == 1 for the row count to agree on every target",
+         lambda c: rows_of(c.table) == c.table.shape[3], on=hazard("a5"), kind="H-05",
+         when=lambda c: into_ub(c) and is_row(c), dims=("table.shape.0", "table.shape.1", "table.shape.2")),
+    Rule("MG-SHAPE-05", "table", lambda c: f"of Shape[4] == {c.dst.valid_cols}, the destination's valid columns",
+         lambda c: c.table.shape[4] == c.dst.valid_cols, on=error("a5"), when=lambda c: into_ub(c) and is_row(c),
+         found=lambda c: f"Shape[4] = {c.table.shape[4]}", kind="H-03", dims=("table.shape.4", "dst.valid_cols"),
+         fix="gather whole rows: valid columns equal to the table's width"),
+    Rule("A-57", "dst", lambda c: f"at most {c.table.extents[1]} valid columns, the width of the table",
+         lambda c: c.dst.valid_cols <= c.table.extents[1], on=error(*EVERYWHERE), when=is_row, kind="H-07",
+         found=lambda c: f"{c.dst.valid_cols} valid columns", dims=("dst.valid_cols", "table.shape.4")),
+    unit_columns(is_row),
+    Rule("A-57", "table", "a table whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
+         on=error("a2a3", "a5", "host"), when=lambda c: is_row(c) and not is_fractal(c) and row_kernel(c).capacity is rows_of,
+         found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>", kind="H-07", fix=PACKED_FIX),
+    Rule("MG-HAZ-08", "table", "Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",
+         lambda c: packed_rows(c.table), on={**error("cpu", "a5"), **note("a2a3")},
+         when=lambda c: into_ub(c) and is_row(c) and not is_fractal(c),
+         found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-04",
+         dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
+    Rule("A-68", "table", "Stride[3] == Shape[4]: A5 table rows are packed", lambda c: packed_rows(c.table), on=error("a5"),
+         when=lambda c: into_ub(c) and is_row(c),
+         found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-46",
+         dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
+    Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed, on=hazard(*EVERYWHERE),
+         when=lambda c: is_elem(c) and not is_fractal(c), kind="H-06", fix=PACKED_FIX),
+    Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),
+         when=is_fractal, dims=("table.shape.3",)),
+    Rule("MG-SHAPE-08", "table", lambda c: f"of Shape[4] == {c.dst.dtype.c0}", lambda c: c.table.shape[4] == c.dst.dtype.c0,
+         on=error("a2a3"), when=is_fractal, dims=("table.shape.4",)),
+    Rule("MG-SHAPE-09", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0}", lambda c: c.dst.cols % c.dst.dtype.c0 == 0,
+         on=error("a2a3"), when=is_fractal),
+    Rule("MG-SHAPE-10", "dst", "of Rows a multiple of 16", lambda c: c.dst.rows % FRACTAL_ROWS == 0, on=error("a2a3"),
+         when=is_fractal),
+    Rule("A-47", "dst", lambda c: f"of at least {c.table.extents[1]} Cols: a row transfer writes them all",
+         lambda c: c.dst.cols >= c.table.extents[1], on=error("a2a3"), when=lambda c: is_fractal(c) and is_row(c),
+         kind="H-37", dims=("table.shape.0", "table.shape.1")),
+    burst_multiple("MG-ALIGN-01", "dst", "cpu"),
+    Rule("MG-ALIGN-02", "dst", "of Cols * sizeof(T) a multiple of 32", lambda c: c.dst.cols * c.dst.dtype.size % 32 == 0,
+         on=error("a2a3"), when=into_ub, kind="H-09", fix=lambda c: f"pad Cols up to a multiple of {c.dst.dtype.c0}"),
+    burst_multiple("MG-ALIGN-03", "dst", "a5"),
+)  # fmt: skip
+
+L1_SHAPES = (
+    Rule("MG-L1-23", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0} and Rows a multiple of 16",
+         lambda c: c.dst.cols % c.dst.dtype.c0 == 0 and c.dst.rows % FRACTAL_ROWS == 0, on=error(*NPU), when=into_l1,
+         firm=True),
+    Rule("A-44", "idx", "Layout::ND", lambda c: is_nd_tensor(c.idx), on=error(*NPU), when=into_l1),
+    Rule("A-44", "idx", lambda c: f"at least {c.dst.valid_rows} indices, side by side",
+         lambda c: c.idx.elements >= c.dst.valid_rows and c.idx.is_packed, on=error(*NPU),
+         when=lambda c: into_l1(c) and is_row(c), dims=("dst.valid_rows",)),
+    Rule("A-44", "idx", lambda c: f"of shape {show_extents(c.dst.valid)}, as the destination",
+         lambda c: c.idx.shape == (1, 1, 1, *c.dst.valid), on=error(*NPU), when=lambda c: into_l1(c) and is_elem(c),
+         dims=("dst.valid_rows", "dst.valid_cols", "idx.shape.3", "idx.shape.4")),
+    Rule("MG-L1-07", "scratch", lambda c: f"at least {c.dst.rows * c.dst.cols} elements, side by side",
+         lambda c: c.scratch.elements >= c.dst.rows * c.dst.cols and c.scratch.is_packed, on=error(*NPU),
+         when=lambda c: c.scratch is not None, kind="H-31", asserted=()),
+)  # fmt: skip
+
+
+def packed_rows(table: TensorSpec) -> bool:
+    """Whether rows follow one another without gaps; a single row has none."""
+    return table.shape[3] == 1 or table.stride[3] == table.shape[4]
+
+
+# --- What moves ----------------------------------------------------------------------------------------------
+
+
+def index_of(call: Call, lanes: Layout, unit: Unit, *, remap: Remap | None = None, width: int = 0) -> Index:
+    return Index(
+        access=Access("idx", lanes),
+        side=Side.SRC,
+        unit=unit,
+        capacity=capacity(call),
+        remap=remap or REMAPS[call.oob],
+        width=width,
+        cast=is_cast(call),
+    )
+
+
+def lower_row(call: Call) -> tuple[Move, ...]:
+    """dst[r, j] = table[idx[r], j] (MG-SEM-02)."""
+    kernel, dst = row_kernel(call), call.dst
+    lanes = Layout.plain(1, 0) if kernel.linear_index else row_lanes(call.idx)
+    source = Access("table", Layout.plain(kernel.stride(call.table, dst), 1))
+    return (Move(*dst.valid, Access("dst", dst.layout), source, index_of(call, lanes, Unit.ROW)),)
+
+
+def lower_elem(call: Call) -> tuple[Move, ...]:
+    """dst[i, j] = tableFlat[idx[i, j]] (MG-SEM-03)."""
+    index = index_of(call, call.idx.layout, Unit.ELEMENT)
+    return (Move(*call.dst.valid, Access("dst", call.dst.layout), Access("table", flat()), index),)
+
+
+def lower_row_nz(call: Call) -> tuple[Move, ...]:
+    """One multi-burst a row: every logical column of the table (MG-NZ-06)."""
+    index = index_of(call, row_lanes(call.idx), Unit.ROW, remap=skip_if_zero(call))
+    move = Move(
+        call.dst.valid_rows,
+        call.table.extents[1],
+        Access("dst", call.dst.layout),
+        Access("table", call.table.layout),
+        index,
+    )
+    return (*zero_tile_first(call), move)
+
+
+def lower_elem_nz(call: Call) -> tuple[Move, ...]:
+    """The index splits into (idx / logicalCols, idx mod logicalCols) (MG-NZ-07)."""
+    index = index_of(call, call.idx.layout, Unit.ELEMENT, width=call.table.extents[1])
+    return (Move(*call.dst.valid, Access("dst", call.dst.layout), Access("table", call.table.layout), index),)
+
+
+def lower_l1_row(call: Call) -> tuple[Move, ...]:
+    """One nd2nz transfer a row, ND to NZ in flight (MG-L1-09)."""
+    index = index_of(call, Layout.plain(1, 0), Unit.ROW, remap=skip_if_zero(call))
+    source = Access("table", Layout.plain(L1_ROW.stride(call.table, call.dst), 1))
+    return (*zero_tile_first(call), Move(*call.dst.valid, Access("dst", call.dst.layout), source, index))
+
+
+def lower_l1_elem(call: Call) -> tuple[Move, ...]:
+    """Zero the scratch, gather into it at NZ offsets, copy it whole into L1 (MG-L1-12, MG-L1-13)."""
+    size = call.dst.rows * call.dst.cols
+    lanes = Layout.plain(call.idx.stride[3], call.idx.stride[4])
+    index = index_of(call, lanes, Unit.ELEMENT)
+    stage = Access("scratch", flat())
+    return (
+        Move(1, size, stage, Fill()),
+        Move(*call.dst.valid, Access("scratch", call.dst.layout), Access("table", flat()), index),
+        Move(1, size, Access("dst", flat()), stage),
+    )
+
+
+def skip_if_zero(call: Call) -> Remap:
+    """Kernels that zero the tile first issue no transfer for a row outside the table (MG-OOB-12, MG-L1-11)."""
+    return Remap.SKIP if call.oob is GatherOOB.Zero else REMAPS[call.oob]
+
+
+def zero_tile_first(call: Call) -> tuple[Move, ...]:
+    whole = Move(1, call.dst.rows * call.dst.cols, Access("dst", flat()), Fill())
+    return (whole,) if call.oob is GatherOOB.Zero else ()
+
+
+LOWERINGS = {
+    "mgather.row": lower_row,
+    "mgather.elem": lower_elem,
+    "mgather.row.nz": lower_row_nz,
+    "mgather.elem.nz": lower_elem_nz,
+    "mgather.l1.row": lower_l1_row,
+    "mgather.l1.elem": lower_l1_elem,
+    "mgather.l1.elem.simt": lower_l1_elem,  # the same result by MG-SIMT-23
+}
+
+# --- Pipes ---------------------------------------------------------------------------------------------------
+
+
+def touches(idx: str, table: str, dst: str, scratch: str = "") -> tuple[Effect, ...]:
+    """The pipes that read the index and the table, and write the destination (and scratch)."""
+    staged = (Effect("scratch", "update", scratch),) if scratch else ()
+    return (Effect("idx", "read", idx), Effect("table", "read", table), Effect("dst", "write", dst), *staged)
+
+
+EFFECTS = {
+    "a2a3": {
+        "mgather.row": touches("S", "MTE2", "MTE2"),
+        "mgather.elem": touches("S", "S", "S"),
+        "mgather.row.nz": touches("S", "MTE2", "MTE2"),
+        "mgather.elem.nz": touches("S", "S", "S"),
+        "mgather.l1.row": touches("S", "MTE2", "MTE2"),
+        "mgather.l1.elem": touches("S", "S", "MTE2", "S"),
+    },
+    "a5": {
+        "mgather.row": touches("V", "V", "V"),
+        "mgather.elem": touches("V", "V", "V"),
+        "mgather.l1.row": touches("S", "MTE2", "MTE2"),
+        "mgather.l1.elem": touches("S", "S", "MTE2", "S"),
+        "mgather.l1.elem.simt": touches("V", "V", "MTE2", "V"),
+    },
+}
+
+MGATHER = Instruction(
+    name="mgather",
+    summary="Gather rows or elements of a GM table into a tile, through an index.",
+    meaning=(
+        "row:  dst[r, j] = table[idx[r], j]        0 <= r < ValidRow, 0 <= j < ValidCol",
+        "elem: dst[i, j] = tableFlat[idx[i, j]]    over the destination's valid region",
+    ),
+    operands=(
+        Param("dst", "write", "destination tile: Vec, or Mat in NZ form on a2a3 and a5"),
+        Param("table", "read", "the table in GM"),
+        Param("idx", "read", "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination"),
+        Param("scratch", "update", "GM workspace of Rows * Cols elements, for an elem gather into L1", optional=True),
+    ),
+    modifiers=(
+        Modifier(
+            "coalesce",
+            Coalesce,
+            lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
+            "what one index moves",
+            "row; elem when a scratch is given",
+        ),
+        Modifier("oob", GatherOOB, always(GatherOOB.Undefined), "what an index outside the table does"),
+        Modifier("executor", GatherExec, None, "who collects the elements of an elem gather into L1", "scalar"),
+    ),
+    rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *L1_SHAPES),
+    lower=lambda call: LOWERINGS[call.route](call),
+    route=route,
+    effects=EFFECTS,
+    faults={
+        "outside": Fault("MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'),
+        "negative": Fault("MG-HAZ-12", "H-13", "a negative index is a large uint32: clamp gives the last entry"),
+    },
+    spellings={
+        "C++": ("MGATHER<Coalesce, GatherOOB[, GatherExec]>(dst, table, idx[, scratch])",),
+        "PTO-AS": (
+            "%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",
+            "mgather.{row,elem}[.{clamp,wrap,zero}] %dst, %table, %idx : (!pto.tile<...>, !pto.memref<...>, !pto.tile<...>)",
+        ),
+        "Level 1": ("%dst = pto.mgather %mem, %idx : (!pto.partition_tensor_view<...>, !pto.tile<...>) -> !pto.tile<...>",),
+        "Level 2": ("pto.mgather ins(%mem, %idx : ..., ...) outs(%dst : !pto.tile_buf<...>)",),
+    },
+)
+"""The instruction, as data."""
+

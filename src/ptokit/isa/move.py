@@ -1,0 +1,90 @@
+"""All movement is one primitive: what engines execute, and all they need to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from ptokit.isa.layout import Layout
+
+
+class Remap(Enum):
+    """What happens to an index outside [0, capacity)."""
+
+    REFUSE = auto()
+    """The caller promised it cannot happen; the engine raises before anything is written."""
+    CLAMP = auto()
+    WRAP = auto()
+    ZERO = auto()
+    """The lane stores zero instead."""
+    SKIP = auto()
+    """The lane stores nothing."""
+
+
+class Combine(Enum):
+    """How a moved element meets the one it lands on."""
+
+    STORE = auto()
+    ADD = auto()
+    MAX = auto()
+    MIN = auto()
+
+
+class Unit(Enum):
+    """What an index value stands for on the side it addresses."""
+
+    ROW = auto()
+    """The row coordinate; the lane's own column stays."""
+    ELEMENT = auto()
+    """An element number, split into (value // width, value % width)."""
+
+
+class Side(Enum):
+    """Which end of the move the index addresses."""
+
+    SRC = auto()
+    DST = auto()
+
+
+@dataclass(frozen=True)
+class Access:
+    """An operand and where element (i, j) of it lies."""
+
+    operand: str
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A source that is one bit pattern everywhere."""
+
+    bits: int = 0
+
+
+@dataclass(frozen=True)
+class Index:
+    """Where lane (i, j) finds its index, and what the index does."""
+
+    access: Access
+    side: Side
+    unit: Unit
+    capacity: int
+    remap: Remap
+    width: int = 0
+    """For `Unit.ELEMENT`: columns of the logical table; 0 takes the value whole, as a column."""
+    cast: bool = True
+    """Cast to uint32 before the remap (MG-OOB-08). False only for 64-bit indices on the host."""
+    valid: tuple[int, int] | None = None
+    """Extents of the defined part of the addressed side; an index that names its padding is a hazard."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """Walk (i, j) over a region in row-major order; form two offsets; combine the source into the destination."""
+
+    rows: int
+    cols: int
+    dst: Access
+    src: Access | Fill
+    index: Index | None = None
+    combine: Combine = Combine.STORE

@@ -1,0 +1,259 @@
+"""MSCATTER: rows or elements of a tile into a table in global memory, placed by index."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ptokit.isa.common import (
+    PACKED_FIX,
+    REMAPS,
+    SCATTER_TYPES,
+    burst_multiple,
+    capacity_positive,
+    data_type,
+    extents_positive,
+    flat,
+    header_sizes,
+    index_type,
+    is_cast,
+    is_nd_tile,
+    names,
+    row_lanes,
+    rows_of,
+    same_type,
+    unit_columns,
+)
+from ptokit.isa.dtype import HIFLOAT8, PTO_TYPES
+from ptokit.isa.instruction import (
+    DEVICES,
+    EVERYWHERE,
+    Call,
+    Effect,
+    Fault,
+    Instruction,
+    Modifier,
+    Param,
+    Rule,
+    always,
+    error,
+    is_tensor,
+    is_tile,
+    note,
+)
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Access, Combine, Index, Move, Side, Unit
+from ptokit.isa.operand import show_extents
+from ptokit.isa.policy import (
+    BLayout,
+    Coalesce,
+    GlobalLayout,
+    ScatterAtomicOp,
+    ScatterConflict,
+    ScatterOOB,
+    TileType,
+)
+
+# --- Mode: the index shape decides (MS-MODE-01) --------------------------------------------------------------
+
+
+def mode_by_shape(call: Call) -> Coalesce | None:
+    """Cols == 1 means rows, Cols == src.Cols means elements, anything else means nothing."""
+    if not (is_tile(call.idx) and is_tile(call.src)):
+        return None
+    if call.idx.cols == 1:
+        return Coalesce.Row
+    return Coalesce.Elem if call.idx.cols == call.src.cols else None
+
+
+def is_row(call: Call) -> bool:
+    """One index places one row."""
+    return call.coalesce is Coalesce.Row
+
+
+def is_elem(call: Call) -> bool:
+    """One index places one element."""
+    return call.coalesce is Coalesce.Elem
+
+
+def is_flat_row_index(call: Call) -> bool:
+    """A [1,N] index for an [N,C] source, allowed where Row is asked for in words (A-05)."""
+    return is_row(call) and call.idx.rows == 1 and call.idx.valid == (1, call.src.valid_rows)
+
+
+def mode_agrees(call: Call) -> bool:
+    """An explicit mode must fit the index shape (A-05)."""
+    return call.coalesce is mode_by_shape(call) or is_flat_row_index(call)
+
+
+# --- Constraints ---------------------------------------------------------------------------------------------
+
+ADD_TYPES = ("int32", "uint32", "float32", "float16")
+ORDER_TYPES = ("int32", "float32")
+
+
+def atomic(rule: str, op: ScatterAtomicOp, types: tuple[str, ...]) -> Rule:
+    """An atomic operation is allowed for these element types only."""
+    return Rule(
+        rule,
+        "src",
+        f"{', '.join(types)} for atomic {op.text}",
+        lambda c: c.src.dtype.name in types,
+        when=lambda c: c.atomic is op,
+        found=lambda c: str(c.src.dtype),
+    )
+
+
+OPERANDS = (
+    Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE),
+         gate=True, firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
+    Rule("MS-LOC-01", "src", "a Vec tile", lambda c: is_tile(c.src, TileType.Vec), on=error(*EVERYWHERE),
+         gate=True, firm=True),
+    Rule("MS-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE),
+         gate=True, firm=True, fix="tload the indices into a Vec tile first"),
+    Rule("MS-MODE-04", "idx", lambda c: f"of 1 column (row scatter) or {c.src.cols} (element scatter)",
+         lambda c: c.coalesce is not None, on=error(*EVERYWHERE), gate=True, firm=True,
+         found=lambda c: f"{c.idx.cols} columns", kind="H-09",
+         fix='give the index tile one column, or coalesce="row" and a [1, N] index'),
+    Rule("A-05", "coalesce", lambda c: f"{getattr(mode_by_shape(c), 'text', 'another mode')}, as the index shape says",
+         mode_agrees, on=error(*EVERYWHERE), found=lambda c: f"{c.coalesce.text} with {c.idx}", gate=True, firm=True,
+         fix="leave coalesce out, or change the index shape"),
+)  # fmt: skip
+
+TYPES = (
+    data_type("src"),
+    Rule("MS-TYPE-04", "src", "no hifloat8", lambda c: c.src.dtype is not HIFLOAT8, kind="H-44",
+         found="hifloat8", fix="scatter the bytes as uint8"),
+    Rule("A-20", "src", lambda c: f"one of {names(c.here(SCATTER_TYPES))}", lambda c: c.src.dtype in c.here(SCATTER_TYPES),
+         on=error("cpu", "a2a3"), when=lambda c: c.src.dtype in PTO_TYPES and c.src.dtype is not HIFLOAT8, kind="H-44",
+         found=lambda c: str(c.src.dtype), fix="scatter the bytes as uint8"),
+    index_type("MS-TYPE-05"),
+    same_type("MS-TYPE-06", "table", "src", on=error(*EVERYWHERE), kind="H-08", firm=True),
+    header_sizes("src", "table"),
+    atomic("MS-ATOM-05", ScatterAtomicOp.Add, ADD_TYPES),
+    atomic("MS-ATOM-06", ScatterAtomicOp.Max, ORDER_TYPES),
+    atomic("MS-ATOM-07", ScatterAtomicOp.Min, ORDER_TYPES),
+    Rule("A-16", "src", "a number type for an atomic operation", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
+         on=error("host"), when=lambda c: c.atomic is not ScatterAtomicOp.NONE, found=lambda c: str(c.src.dtype), firm=True),
+)  # fmt: skip
+
+LAYOUTS = (
+    Rule("MS-LAY-01", "src", "row-major", lambda c: is_nd_tile(c.src), kind="H-09"),
+    Rule("MS-LAY-01", "idx", "row-major, or one ColMajor column",
+         lambda c: is_nd_tile(c.idx) or (c.idx.form == "dn" and c.idx.cols == 1), kind="H-09"),
+    Rule("CO-LAY-06", "idx", "a ColMajor column holds the same bytes as a row-major one",
+         lambda c: c.idx.blayout is BLayout.RowMajor, on=note(*DEVICES), kind="H-29"),
+    Rule("MS-LAY-02", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error(*EVERYWHERE),
+         kind="H-09", firm=True),
+)  # fmt: skip
+
+SHAPES = (
+    Rule("MS-SHAPE-01", "idx", lambda c: f"of {c.src.rows} rows, as the source", lambda c: c.idx.rows == c.src.rows,
+         when=lambda c: not is_flat_row_index(c), found=lambda c: f"{c.idx.rows} rows", kind="H-09"),
+    Rule("A-22", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source", lambda c: c.idx.valid == c.src.valid,
+         on=error(*EVERYWHERE), when=is_elem, found=lambda c: f"valid {show_extents(c.idx.valid)}",
+         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols")),
+    Rule("A-22", "idx", lambda c: f"valid [{c.src.valid_rows}, 1]: one index for each source row",
+         lambda c: c.idx.valid == (c.src.valid_rows, 1), on=error(*EVERYWHERE),
+         when=lambda c: is_row(c) and not is_flat_row_index(c), found=lambda c: f"valid {show_extents(c.idx.valid)}",
+         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows")),
+    extents_positive("A-55", "src", *EVERYWHERE),
+    capacity_positive(lambda c: prod(c.table.shape)),
+    Rule("MS-SHAPE-02", "table", "Shape<1, 1, 1, TableRows, RowWidth>", lambda c: rows_of(c.table) == c.table.shape[3],
+         kind="H-09", dims=("table.shape.0", "table.shape.1", "table.shape.2")),
+    Rule("A-19", "src", lambda c: f"of {c.table.shape[4]} valid columns, the width of a table row",
+         lambda c: c.src.valid_cols == c.table.shape[4], on=error(*EVERYWHERE), when=is_row,
+         found=lambda c: f"{c.src.valid_cols} valid columns", dims=("src.valid_cols", "table.shape.4")),
+    unit_columns(is_row),
+    Rule("A-57", "table", "a table whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows, on=error("host"),
+         when=is_row, kind="H-07", fix=PACKED_FIX),
+    Rule("A-68", "table", "Stride[3] == Shape[4]: A5 table rows are packed",
+         lambda c: c.table.shape[3] == 1 or c.table.stride[3] == c.table.shape[4], on=error("a5"), when=is_row,
+         found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-46",
+         dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
+    Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
+         on=error(*EVERYWHERE), when=is_elem, kind="H-06", firm=True, fix=PACKED_FIX),
+    burst_multiple("MS-ALIGN-01", "src", *DEVICES),
+)  # fmt: skip
+
+REMARKS = (
+    Rule("A-17", "idx", "an [N, 1] index means rows here; the vendor's CPU simulator takes linear positions",
+         lambda c: not is_row(c), on=note("cpu"), kind="H-19"),
+    Rule("A-18", "table", "atomic and out-of-bounds policies are documented for A5 only",
+         lambda c: c.atomic is ScatterAtomicOp.NONE and c.oob is ScatterOOB.Undefined, on=note("a2a3")),
+    Rule("MS-HAZ-04", "src", "the order of a float add is not fixed on hardware: rounding may vary between runs",
+         lambda c: not (c.atomic is ScatterAtomicOp.Add and c.src.dtype.is_float), on=note("a5"), kind="H-18"),
+    Rule("MS-CONF-02", "conflict", "A2/A3 has no conflict parameter; its kernel happens to write the last one last",
+         lambda c: c.conflict is ScatterConflict.Default, on=note("a2a3")),
+)  # fmt: skip
+
+# --- What moves ----------------------------------------------------------------------------------------------
+
+ROW_STRIDE = {"a5": lambda table: table.shape[4]}
+"""A5 writes packed rows; elsewhere a row starts at idx * Stride[3]."""
+
+COMBINES = {
+    ScatterAtomicOp.NONE: Combine.STORE,
+    ScatterAtomicOp.Add: Combine.ADD,
+    ScatterAtomicOp.Max: Combine.MAX,
+    ScatterAtomicOp.Min: Combine.MIN,
+}
+
+
+def lower(call: Call) -> tuple[Move, ...]:
+    """Row: table[idx[i], j] = src[i, j] (MS-SEM-03). Elem: mem[idx[i, j]] = src[i, j] (MS-SEM-02)."""
+    if is_row(call):
+        stride = call.here(ROW_STRIDE, lambda table: table.stride[3])(call.table)
+        target, lanes, unit, capacity = Layout.plain(stride, 1), row_lanes(call.idx), Unit.ROW, rows_of(call.table)
+    else:
+        target, lanes, unit, capacity = flat(), call.idx.layout, Unit.ELEMENT, prod(call.table.shape)
+    index = Index(Access("idx", lanes), Side.DST, unit, capacity, REMAPS[call.oob], cast=is_cast(call))
+    source = Access("src", call.src.layout)
+    return (Move(*call.src.valid, Access("table", target), source, index, COMBINES[call.atomic]),)
+
+
+def touches(idx: str, src: str, table: str) -> tuple[Effect, ...]:
+    """The pipes that read the index and the source and write the table."""
+    return (Effect("idx", "read", idx), Effect("src", "read", src), Effect("table", "update", table))
+
+
+MSCATTER = Instruction(
+    name="mscatter",
+    summary="Scatter rows or elements of a tile into a GM table, through an index.",
+    meaning=(
+        "row:  table[idx[i], j] = src[i, j]    over the source's valid region",
+        "elem: mem[idx[i, j]] = src[i, j]      indices are linear element offsets",
+        "atomic add, max, min combine with the cell instead of replacing it",
+    ),
+    operands=(
+        Param("table", "update", "the table in GM"),
+        Param("src", "read", "source tile: Vec, row-major"),
+        Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements"),
+    ),
+    modifiers=(
+        Modifier("coalesce", Coalesce, mode_by_shape, "what one index places", "from the index shape"),
+        Modifier("atomic", ScatterAtomicOp, always(ScatterAtomicOp.NONE), "how an element meets the cell"),
+        Modifier("oob", ScatterOOB, always(ScatterOOB.Undefined), "what an index outside the table does"),
+        Modifier("conflict", ScatterConflict, always(ScatterConflict.Default), "who wins a repeated cell"),
+    ),
+    rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *REMARKS),
+    lower=lower,
+    route=lambda call: f"mscatter.{call.coalesce.text}",
+    effects={
+        "a2a3": {"mscatter.row": touches("S", "MTE3", "MTE3"), "mscatter.elem": touches("S", "S", "S")},
+        "a5": {"mscatter.row": touches("V", "V", "V"), "mscatter.elem": touches("V", "V", "V")},
+    },
+    faults={
+        "outside": Fault("MS-OOB-06", "H-11", 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'),
+        "negative": Fault("A-12", "H-13", "a negative index is a large uint32: clamp gives the last entry"),
+    },
+    spellings={
+        "C++": ("MSCATTER<ScatterAtomicOp, ScatterOOB>(table, src, idx)",),
+        "PTO-AS": (
+            "mscatter %src, %mem, %idx : !pto.memref<...>, !pto.tile<...>, !pto.tile<...>",
+            "mscatter.{row,elem}[.atomic_{add,max,min}] %table, %src, %idx : (!pto.memref<...>, !pto.tile<...>, !pto.tile<...>)",
+        ),
+        "Level 1": ("pto.mscatter %src, %idx, %mem : (!pto.tile<...>, !pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),
+        "Level 2": ("pto.mscatter ins(%src, %idx : ..., ...) outs(%mem : !pto.partition_tensor_view<...>)",),
+    },
+)
+"""The instruction, as data."""

@@ -1,0 +1,231 @@
+"""What an instruction is told about its operands: plain descriptions of tiles and global tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from ptokit.isa.dtype import DType
+from ptokit.isa.layout import Layout, packed
+from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
+
+UNKNOWN = -1
+"""An extent that only the run will tell; checks that need it wait until then."""
+
+FRACTAL_ROWS = 16
+"""Rows of one fractal block (MG-NZ-01)."""
+
+
+class Dyn(int):
+    """An extent that is `-1` in the type and gets its value at run time."""
+
+    def __repr__(self) -> str:
+        return f"dyn({int(self)})"
+
+
+def dyn(n: int) -> Dyn:
+    """Mark an extent as dynamic: `valid=(1, dyn(9))`, `shape=(1, 1, 1, dyn(3), 10)`."""
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"dyn takes an integer, got {n!r}")
+    return Dyn(n)
+
+
+FORMS = {
+    (BLayout.RowMajor, SLayout.NoneBox): "nd",
+    (BLayout.ColMajor, SLayout.NoneBox): "dn",
+    (BLayout.ColMajor, SLayout.RowMajor): "nz",
+    (BLayout.RowMajor, SLayout.ColMajor): "zn",
+    (BLayout.RowMajor, SLayout.RowMajor): "zz",
+    (BLayout.ColMajor, SLayout.ColMajor): "nn",
+}
+"""The short names of the six tile layouts."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Spec:
+    """Compares by content, hashes once: the eager calls look these up on every call."""
+
+    dtype: DType
+    _key: tuple[Any, ...] = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        key = tuple(getattr(self, name) for name in self.__dataclass_fields__ if not name.startswith("_"))
+        object.__setattr__(self, "_key", key)
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is type(self) and self._key == other._key)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, eq=False)
+class TileSpec(_Spec):
+    """A tile: `Tile<Loc, DType, Rows, Cols, BLayout, ValidRow, ValidCol, SLayout, SFractalSize>` (CO-API-01)."""
+
+    loc: TileType
+    rows: int
+    cols: int
+    valid_rows: int
+    valid_cols: int
+    blayout: BLayout = BLayout.RowMajor
+    slayout: SLayout = SLayout.NoneBox
+    fractal: int = 512
+    pad: Pad = Pad.Null
+    addr: int | None = None
+    dynamic: tuple[bool, bool] = (False, False)
+    """Whether ValidRow and ValidCol are -1 in the type (CO-DYN-01)."""
+
+    @property
+    def valid(self) -> tuple[int, int]:
+        """The extents of the valid region."""
+        return self.valid_rows, self.valid_cols
+
+    @cached_property
+    def form(self) -> str:
+        """`nd`, `dn`, `nz`, `zn`, `zz` or `nn`."""
+        return FORMS[self.blayout, self.slayout]
+
+    @property
+    def is_nz(self) -> bool:
+        """Whether this is the NZ form: ColMajor boxes, RowMajor inside, 512-byte fractals (CO-LAY-02)."""
+        return self.form == "nz" and self.fractal == 512
+
+    @cached_property
+    def box(self) -> tuple[int, int]:
+        """Rows and columns of one box; (1, 1) where there are none."""
+        if self.slayout is SLayout.NoneBox:
+            return 1, 1
+        if self.fractal == 1024:
+            return FRACTAL_ROWS, FRACTAL_ROWS
+        across = max(1, self.fractal // FRACTAL_ROWS // self.dtype.size)
+        return (FRACTAL_ROWS, across) if self.slayout is SLayout.RowMajor else (across, FRACTAL_ROWS)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where element (i, j) lies in the tile's storage."""
+        if self.slayout is SLayout.NoneBox:
+            by_row = self.blayout is BLayout.RowMajor
+            return Layout.plain(self.cols, 1) if by_row else Layout.plain(1, self.rows)
+        return Layout.boxed(
+            self.rows,
+            self.cols,
+            self.box,
+            boxes_by_row=self.blayout is BLayout.RowMajor,
+            inner_by_row=self.slayout is SLayout.RowMajor,
+        )
+
+    @property
+    def burst_bytes(self) -> int:
+        """Bytes of the contiguous padded dimension: a row of a RowMajor tile, a column of a ColMajor one."""
+        return (self.cols if self.blayout is BLayout.RowMajor else self.rows) * self.dtype.size
+
+    @cached_property
+    def elements(self) -> int:
+        """Elements of storage, padding included."""
+        return max(self.rows * self.cols, self.layout.span(self.rows, self.cols))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of storage, padding included."""
+        return self.elements * self.dtype.size
+
+    def is_dynamic(self, extent: str) -> bool:
+        """Whether `valid_rows` or `valid_cols` is a run-time value."""
+        return self.dynamic[("valid_rows", "valid_cols").index(extent)]
+
+    def extent(self, name: str) -> int:
+        """The value of `valid_rows` or `valid_cols`."""
+        return getattr(self, name)
+
+    def __str__(self) -> str:
+        text = f"{self.loc.text} {self.dtype} {self.rows}x{self.cols}"
+        if self.valid != (self.rows, self.cols):
+            text += f" valid {show_extents(self.valid)}"
+        return text + ("" if self.form == "nd" else f" {self.form}") + (f" fractal {self.fractal}" if self.fractal != 512 else "")
+
+
+@dataclass(frozen=True, eq=False)
+class TensorSpec(_Spec):
+    """A tensor in global memory: five dims, five element strides, a layout (CO-SHAPE-01)."""
+
+    shape: tuple[int, int, int, int, int]
+    stride: tuple[int, int, int, int, int]
+    layout_kind: GlobalLayout = GlobalLayout.ND
+    dynamic: tuple[bool, ...] = (False,) * 10
+    """Whether each of the five dims, then each of the five strides, is -1 in the type (CO-DYN-02)."""
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where logical element (i, j) lies, counted from the tensor's first element."""
+        build = {GlobalLayout.ND: Layout.nd, GlobalLayout.DN: Layout.dn, GlobalLayout.NZ: Layout.nz}
+        blocks = (*self.shape[:3], FRACTAL_ROWS, self.dtype.c0)
+        return build[self.layout_kind](blocks if self.layout_kind is GlobalLayout.NZ else self.shape, self.stride)
+
+    @cached_property
+    def extents(self) -> tuple[int, int]:
+        """Logical rows and columns under the tensor's layout (MG-NZ-03 for NZ)."""
+        b, c, r, inner_rows, inner_cols = self.shape
+        return {
+            GlobalLayout.ND: (b * c * r * inner_rows, inner_cols),
+            GlobalLayout.DN: (inner_rows, b * c * r * inner_cols),
+            GlobalLayout.NZ: (r * FRACTAL_ROWS, b * c * self.dtype.c0),
+        }[self.layout_kind]
+
+    @cached_property
+    def elements(self) -> int:
+        """The product of the five dims."""
+        return prod(self.shape)
+
+    @cached_property
+    def span(self) -> int:
+        """Elements from the first to the last one, gaps included."""
+        if not self.elements:
+            return 0
+        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True))
+
+    @property
+    def even_rows(self) -> bool:
+        """Whether dims 0..3 step evenly by Stride[3], so that one row number addresses them all (A-57)."""
+        return all(self.shape[k] == 1 or self.stride[k] == self.stride[3] * prod(self.shape[k + 1 : 4]) for k in range(3))
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the elements fill their span, in order."""
+        return all(n == 1 or s == d for n, s, d in zip(self.shape, self.stride, packed(self.shape), strict=True))
+
+    @property
+    def overlaps_itself(self) -> bool:
+        """Whether two elements may lie in one place (a stride shorter than what it steps over)."""
+        reach = 1
+        for stride, extent in sorted((s, n) for s, n in zip(self.stride, self.shape, strict=True) if n > 1):
+            if stride < reach:
+                return True
+            reach += stride * (extent - 1)
+        return False
+
+    def is_dynamic(self, extent: str) -> bool:
+        """Whether `shape.k` or `stride.k` is a run-time value."""
+        name, k = extent.split(".")
+        return self.dynamic[int(k) + (5 if name == "stride" else 0)]
+
+    def extent(self, name: str) -> int:
+        """The value of `shape.k` or `stride.k`."""
+        field_name, k = name.split(".")
+        return getattr(self, field_name)[int(k)]
+
+    def __str__(self) -> str:
+        text = f"gm {self.dtype} Shape<{', '.join(map(str, self.shape))}> {self.layout_kind.name}"
+        return text if self.is_packed else f"{text} Stride<{', '.join(map(str, self.stride))}>"
+
+
+OperandSpec = TileSpec | TensorSpec
+
+
+def show_extents(extents: tuple[int, ...]) -> str:
+    """`[16, 64]`, for messages."""
+    return f"[{', '.join('?' if n == UNKNOWN else str(n) for n in extents)}]"

@@ -1,0 +1,144 @@
+"""The enums of the instruction set, with the numbers the documents give and no others (A-64)."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import cached_property
+from typing import Self
+
+
+class PtoEnum(Enum):
+    """An enum that is also written as a lower-case string: `GatherOOB.Clamp` or `"clamp"`."""
+
+    @cached_property
+    def text(self) -> str:
+        """The snake_case spelling of the member."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Return the member that `value` is or spells. Numbers and other enums do not convert (A-30)."""
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str):
+            for member in cls:
+                if value == member.text:
+                    return member
+            raise ValueError(f"unknown value {value!r}; {cls.choices()}")
+        shown = str(value) if isinstance(value, Enum) else repr(value)
+        raise TypeError(f"{shown} does not convert to {cls.__name__}; {cls.choices()}")
+
+    @classmethod
+    def choices(cls) -> str:
+        """The accepted spellings, for messages."""
+        return "expected one of " + ", ".join(repr(member.text) for member in cls)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+
+class Coalesce(PtoEnum):
+    """What one index moves (MG-API-04)."""
+
+    Row = 0
+    Elem = 1
+
+
+class GatherOOB(PtoEnum):
+    """What a gather does with an index outside the table (MG-OOB-01)."""
+
+    Undefined = 0
+    Clamp = 1
+    Wrap = 2
+    Zero = 3
+
+
+class GatherExec(PtoEnum):
+    """Who collects the elements of an A5 gather into L1 (MG-SIMT-11)."""
+
+    Scalar = 0
+    Simt = 1
+
+
+class ScatterOOB(PtoEnum):
+    """What a scatter does with an index outside the table (MS-OOB-01). Numbered unlike `GatherOOB`."""
+
+    Undefined = 0
+    Skip = 1
+    Clamp = 2
+    Wrap = 3
+
+
+class ScatterAtomicOp(PtoEnum):
+    """How a scattered element meets the cell it lands on (MS-ATOM-01)."""
+
+    NONE = 0
+    Add = 1
+    Max = 2
+    Min = 3
+
+
+class ScatterConflict(PtoEnum):
+    """Who wins when several elements land on one cell. Tools number these differently, so names are the values."""
+
+    Default = "default"
+    Last = "last"
+
+
+class ScatterIndex(PtoEnum):
+    """How `tscatter` reads its index: a row of the destination (the documents) or a flat offset (the headers)."""
+
+    Row = "row"
+    Flat = "flat"
+
+
+class StoreAtomic(PtoEnum):
+    """How `tstore` meets the cells it writes."""
+
+    NONE = "none"
+    Add = "add"
+
+
+class TileType(PtoEnum):
+    """Where a tile lives (CO-LOC-01, and the cube core's own memories)."""
+
+    Vec = "vec"
+    Mat = "mat"
+    Left = "left"
+    Right = "right"
+    Acc = "acc"
+    Bias = "bias"
+    Scaling = "scaling"
+
+
+class BLayout(PtoEnum):
+    """Order of a tile's rows and columns, or of its boxes when it has any (CO-LAY-01)."""
+
+    RowMajor = "row_major"
+    ColMajor = "col_major"
+
+
+class SLayout(PtoEnum):
+    """Order inside a box, or that there are no boxes (CO-LAY-01)."""
+
+    NoneBox = "none_box"
+    RowMajor = "row_major"
+    ColMajor = "col_major"
+
+
+class GlobalLayout(PtoEnum):
+    """How a five-dimensional tensor in global memory is to be read; `Layout` in C++ (CO-LAY-03)."""
+
+    ND = "nd"
+    DN = "dn"
+    NZ = "nz"
+
+
+class Pad(PtoEnum):
+    """What `tload` writes into a tile's padding."""
+
+    Null = "null"
+    Zero = "zero"
+    Max = "max"
+    Min = "min"

@@ -1,0 +1,25 @@
+"""TASSIGN: bind a tile to an address of its memory. Nothing moves."""
+
+from __future__ import annotations
+
+from ptokit.isa.instruction import EVERYWHERE, Instruction, Param, Rule, error, is_tile
+
+RULES = (
+    Rule("CO-API-05", "tile", "a tile", lambda c: is_tile(c.tile), on=error(*EVERYWHERE), gate=True, firm=True),
+    Rule("CO-API-05", "tile", lambda c: f"at a byte address that is a multiple of {c.tile.dtype.size}, from 0 up",
+         lambda c: c.tile.addr is None or (c.tile.addr >= 0 and c.tile.addr % c.tile.dtype.size == 0),
+         on=error(*EVERYWHERE), firm=True, found=lambda c: hex(c.tile.addr)),
+)  # fmt: skip
+
+TASSIGN = Instruction(
+    name="tassign",
+    summary="Bind a tile to a byte address of the memory it lives in.",
+    meaning=("tile.addr = addr    no data moves; the tile now shows what the memory holds there",),
+    operands=(Param("tile", "update", "the tile to bind"),),
+    modifiers=(),
+    rules=RULES,
+    lower=lambda call: (),
+    route=lambda call: "tassign",
+    spellings={"C++": ("TASSIGN(tile, addr)",), "Level 1": ("pto.tassign %tile, @tile(0x1000)",)},
+)
+"""The instruction, as data."""

@@ -1,0 +1,116 @@
+"""TLOAD: a block of global memory into a tile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+
+from ptokit.isa.common import burst_multiple, data_type, extents_positive, flat, same_type
+from ptokit.isa.dtype import DType
+from ptokit.isa.instruction import (
+    EVERYWHERE,
+    NPU,
+    Call,
+    Effect,
+    Instruction,
+    Param,
+    Rule,
+    Test,
+    error,
+    is_tensor,
+    is_tile,
+)
+from ptokit.isa.move import Access, Fill, Move
+from ptokit.isa.operand import TensorSpec, TileSpec, show_extents
+from ptokit.isa.policy import Pad, TileType
+
+VEC_PAIRS = frozenset({("nd", "nd"), ("dn", "dn"), ("nz", "nz")})
+PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | {("nd", "nz")}}
+"""Which tensor layout goes into which tile form (TL-01)."""
+
+
+def is_pair(tensor: TensorSpec, tile: TileSpec) -> bool:
+    """Whether a tensor and a tile lie alike."""
+    return (tensor.layout_kind.text, tile.form) in PAIRS.get(tile.loc, ())
+
+
+def fits(tensor: TensorSpec, tile: TileSpec) -> bool:
+    """Whether the tile's valid region lies inside the tensor (TL-02)."""
+    rows, cols = tensor.extents
+    return tile.valid_rows <= rows and tile.valid_cols <= cols
+
+
+def converts(call: Call) -> bool:
+    """ND in memory, NZ in the tile."""
+    return (call.src.layout_kind.text, call.dst.form) == ("nd", "nz")
+
+
+def in_ub_unboxed(operand: str) -> Test:
+    """A plain tile in UB, which the 32-byte rule binds."""
+    return lambda call: call.values[operand].loc is TileType.Vec and call.values[operand].form in ("nd", "dn")
+
+
+RULES = (
+    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), gate=True, firm=True),
+    Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat), on=error(*EVERYWHERE),
+         gate=True, firm=True),
+    data_type("dst"),
+    same_type("TL-01", "src", "dst", on=error(*EVERYWHERE), firm=True),
+    Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into", lambda c: is_pair(c.src, c.dst),
+         on=error(*EVERYWHERE), firm=True, gate=True),
+    Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
+         lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts, firm=True,
+         found=lambda c: f"{c.src} into {c.dst}"),
+    Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region", lambda c: fits(c.src, c.dst),
+         on=error(*EVERYWHERE), firm=True, dims=("dst.valid_rows", "dst.valid_cols"),
+         found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
+    extents_positive("A-55", "dst", *EVERYWHERE),
+    replace(burst_multiple("CO-ALIGN-01", "dst", *NPU), when=in_ub_unboxed("dst")),
+)  # fmt: skip
+
+
+def pad_bits(dtype: DType, pad: Pad) -> int:
+    """The bit pattern that fills padding."""
+    if pad in (Pad.Null, Pad.Zero):
+        return 0
+    biggest = pad is Pad.Max
+    if dtype.is_integer:
+        info = np.iinfo(dtype.numpy)
+        value = np.array(info.max if biggest else info.min, dtype.numpy)
+    else:
+        value = np.array(np.inf if biggest else -np.inf, dtype.numpy)
+        if not np.isinf(value):
+            value = np.array(ml_dtypes.finfo(dtype.numpy).max * (1 if biggest else -1), dtype.numpy)
+    return int(value.view(dtype.bits))
+
+
+def lower(call: Call) -> tuple[Move, ...]:
+    """The valid region moves; padding keeps its content unless the tile has a pad value (TL-03)."""
+    dst = call.dst
+    move = Move(*dst.valid, Access("dst", dst.layout), Access("src", call.src.layout))
+    if dst.pad is Pad.Null:
+        return (move,)
+    return (Move(1, dst.elements, Access("dst", flat()), Fill(pad_bits(dst.dtype, dst.pad))), move)
+
+
+EFFECTS = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
+
+TLOAD = Instruction(
+    name="tload",
+    summary="Load a contiguous block of GM into a tile.",
+    meaning=("dst[i, j] = src[i, j]    over the destination's valid region",),
+    operands=(Param("dst", "write", "destination tile: Vec or Mat"), Param("src", "read", "the block in GM")),
+    modifiers=(),
+    rules=RULES,
+    lower=lower,
+    route=lambda call: f"tload.{call.dst.loc.text}",
+    effects={family: {f"tload.{loc}": EFFECTS for loc in ("vec", "mat")} for family in NPU},
+    spellings={
+        "C++": ("TLOAD(tile, tensor)",),
+        "Level 1": ("%dst = pto.tload %mem : !pto.partition_tensor_view<...> -> !pto.tile<...>",),
+        "Level 2": ("pto.tload ins(%mem : !pto.partition_tensor_view<...>) outs(%dst : !pto.tile_buf<...>)",),
+    },
+)
+"""The instruction, as data."""

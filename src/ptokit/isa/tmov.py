@@ -1,0 +1,67 @@
+"""TMOV: a tile into another tile, often between memories of the cube and the vector core."""
+
+from __future__ import annotations
+
+from ptokit.isa.common import data_type, extents_positive, same_type
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Effect, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.move import Access, Move
+from ptokit.isa.operand import show_extents
+from ptokit.isa.policy import TileType
+
+VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
+
+A2A3_PATHS = {(VEC, VEC): "V", (MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (ACC, MAT): "FIX"}
+A5_PATHS = {**A2A3_PATHS, (ACC, VEC): "FIX", (VEC, MAT): "MTE3", (MAT, VEC): "MTE1"}
+PATHS = {"cpu": {(VEC, VEC): "V"}, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS}
+"""Which location moves into which, and the pipe that does it (TV-01)."""
+
+
+def path(call: Call) -> tuple[TileType, TileType]:
+    """From where to where."""
+    return call.src.loc, call.dst.loc
+
+
+RULES = (
+    Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), gate=True, firm=True),
+    Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), gate=True, firm=True),
+    Rule("TV-01", "dst", lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
+         lambda c: path(c) in c.here(PATHS), on=error(*EVERYWHERE), firm=True,
+         found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}"),
+    data_type("dst"),
+    same_type("TV-01", "src", "dst", on=error(*EVERYWHERE), fix="tcvt converts between types", firm=True),
+    Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
+         lambda c: c.src.valid == c.dst.valid, on=error(*EVERYWHERE), firm=True,
+         found=lambda c: f"valid {show_extents(c.src.valid)}",
+         dims=("src.valid_rows", "src.valid_cols", "dst.valid_rows", "dst.valid_cols")),
+    extents_positive("A-55", "dst", *EVERYWHERE),
+)  # fmt: skip
+
+
+def lower(call: Call) -> tuple[Move, ...]:
+    """The valid region moves, element for element, whatever the two layouts are."""
+    return (Move(*call.dst.valid, Access("dst", call.dst.layout), Access("src", call.src.layout)),)
+
+
+TMOV = Instruction(
+    name="tmov",
+    summary="Move a tile into another tile, changing its layout where the two differ.",
+    meaning=("dst[i, j] = src[i, j]    over the destination's valid region",),
+    operands=(Param("dst", "write", "destination tile"), Param("src", "read", "source tile")),
+    modifiers=(),
+    rules=RULES,
+    lower=lower,
+    route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
+    effects={
+        family: {
+            f"tmov.{a.text}.{b.text}": (Effect("src", "read", pipe), Effect("dst", "write", pipe))
+            for (a, b), pipe in PATHS[family].items()
+        }
+        for family in NPU
+    },
+    spellings={
+        "C++": ("TMOV(dst, src)",),
+        "Level 1": ("%dst = pto.tmov %src : !pto.tile<...> -> !pto.tile<...>",),
+        "Level 2": ("pto.tmov ins(%src : !pto.tile_buf<...>) outs(%dst : !pto.tile_buf<...>)",),
+    },
+)
+"""The instruction, as data."""

@@ -1,0 +1,175 @@
+"""TSCATTER: elements of a tile into another tile, each to the row its index names."""
+
+from __future__ import annotations
+
+from ptokit.isa.common import data_type, extents_positive, flat, is_nd_tile, names, same_type
+from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, dtype
+from ptokit.isa.instruction import (
+    EVERYWHERE,
+    NPU,
+    Call,
+    Effect,
+    Fault,
+    Instruction,
+    Modifier,
+    Param,
+    Rule,
+    always,
+    error,
+    is_tile,
+    note,
+)
+from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.operand import show_extents
+from ptokit.isa.policy import ScatterIndex, TileType
+
+INDEX_TYPES = tuple(dtype(name) for name in ("int16", "int32", "uint16", "uint32"))
+INDEX_WIDTH = {4: 4, 2: 2, 1: 2}
+"""Bytes of an index, by bytes of the data (TS-TYPE-05, -06, -07)."""
+
+ZEROES_FIRST = {"a2a3": True, "a5": True}
+"""Targets whose kernel clears the whole destination before a flat scatter."""
+
+
+def by_row(call: Call) -> bool:
+    """The documents' reading: the index names a row."""
+    return call.index is ScatterIndex.Row
+
+
+def index_width(rule: str, data: int) -> Rule:
+    """The index is as wide as the data, but never one byte."""
+    return Rule(
+        rule,
+        "idx",
+        f"of {INDEX_WIDTH[data]} bytes for {data}-byte data",
+        lambda c: c.idx.dtype.size == INDEX_WIDTH[data],
+        when=lambda c: c.dst.dtype.size == data,
+        found=lambda c: f"{c.idx.dtype} for {c.dst.dtype}",
+        fix=f"use int{8 * INDEX_WIDTH[data]} or uint{8 * INDEX_WIDTH[data]} indices",
+    )
+
+
+def vec(operand: str) -> Rule:
+    """TS-LOC-01 for one operand."""
+    return Rule(
+        "TS-LOC-01",
+        operand,
+        "a Vec tile",
+        lambda c: is_tile(c.values[operand], TileType.Vec),
+        on=error(*EVERYWHERE),
+        gate=True,
+        firm=True,
+    )
+
+
+def valid_inside(operand: str) -> Rule:
+    """TS-SHAPE-01 for one operand."""
+    return Rule(
+        "TS-SHAPE-01",
+        operand,
+        "valid within its padded extents",
+        lambda c: c.values[operand].valid_rows <= c.values[operand].rows
+        and c.values[operand].valid_cols <= c.values[operand].cols,
+        on=error(*EVERYWHERE),
+        dims=(f"{operand}.valid_rows", f"{operand}.valid_cols"),
+        firm=True,
+    )
+
+
+def unboxed(operand: str) -> Rule:
+    """A-52: plain row-major tiles."""
+    return Rule("A-52", operand, "RowMajor + NoneBox", lambda c: is_nd_tile(c.values[operand]))
+
+
+RULES = (
+    vec("dst"),
+    vec("src"),
+    vec("idx"),
+    data_type("dst"),
+    Rule("TS-TYPE-01", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, found=lambda c: str(c.dst.dtype)),
+    Rule("TS-TYPE-02", "dst", "no 8-bit float", lambda c: c.dst.dtype not in (*FLOAT8, HIFLOAT8), kind="H-44",
+         found=lambda c: str(c.dst.dtype), fix="scatter the bytes as uint8"),
+    Rule("TS-TYPE-03", "idx", f"one of {names(INDEX_TYPES)}", lambda c: c.idx.dtype in INDEX_TYPES,
+         found=lambda c: str(c.idx.dtype)),
+    Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"),
+         found=lambda c: str(c.idx.dtype), firm=True),
+    same_type("TS-TYPE-04", "src", "dst", on=error(*EVERYWHERE), fix="", firm=True),
+    index_width("TS-TYPE-05", 4),
+    index_width("TS-TYPE-06", 2),
+    index_width("TS-TYPE-07", 1),
+    valid_inside("dst"),
+    valid_inside("src"),
+    valid_inside("idx"),
+    extents_positive("A-55", "src", *EVERYWHERE),
+    unboxed("dst"),
+    unboxed("src"),
+    unboxed("idx"),
+    Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source", lambda c: c.idx.valid == c.src.valid,
+         on=error(*EVERYWHERE), found=lambda c: f"valid {show_extents(c.idx.valid)}",
+         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols")),
+    Rule("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
+         lambda c: c.src.valid_cols <= c.dst.valid_cols, on=error(*EVERYWHERE), when=by_row,
+         found=lambda c: f"{c.src.valid_cols} valid columns", dims=("src.valid_cols", "dst.valid_cols")),
+    Rule("TS-SEM-01", "idx", "shipping headers take the index as a flat offset and clear the destination first",
+         lambda c: not by_row(c), on=note(*NPU), fix='index="flat" follows the headers'),
+)  # fmt: skip
+
+
+def lower(call: Call) -> tuple[Move, ...]:
+    """Row: dst[idx[i, j], j] = src[i, j] (TS-SEM-01). Flat: the index is an element of the padded tile."""
+    dst = call.dst
+    unit, capacity = (Unit.ROW, dst.rows) if by_row(call) else (Unit.ELEMENT, dst.rows * dst.cols)
+    index = Index(
+        Access("idx", call.idx.layout),
+        Side.DST,
+        unit,
+        capacity,
+        Remap.REFUSE,
+        width=dst.cols,
+        valid=dst.valid,
+    )
+    move = Move(*call.src.valid, Access("dst", dst.layout), Access("src", call.src.layout), index)
+    if by_row(call) or not call.here(ZEROES_FIRST):
+        return (move,)
+    return (Move(1, dst.rows * dst.cols, Access("dst", flat()), Fill()), move)
+
+
+def touches(pipe: str) -> tuple[Effect, ...]:
+    """One pipe does it all."""
+    return (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
+
+
+TSCATTER = Instruction(
+    name="tscatter",
+    summary="Scatter elements of a tile into another tile, each to the row its index names.",
+    meaning=(
+        "row:  dst[idx[i, j], j] = src[i, j]         elements that no index names keep their content",
+        "flat: dst.storage[idx[i, j]] = src[i, j]    a2a3 and a5 clear the destination first",
+    ),
+    operands=(
+        Param("dst", "update", "destination tile: Vec"),
+        Param("src", "read", "source tile: Vec, of the destination's type"),
+        Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte"),
+    ),
+    modifiers=(Modifier("index", ScatterIndex, always(ScatterIndex.Row), "how the index is read"),),
+    rules=RULES,
+    lower=lower,
+    route=lambda call: f"tscatter.{call.index.text}",
+    effects={
+        "a2a3": {"tscatter.row": touches("S"), "tscatter.flat": touches("S")},
+        "a5": {"tscatter.row": touches("V"), "tscatter.flat": touches("V")},
+    },
+    faults={
+        "outside": Fault("TS-HAZ-01", "H-12", "keep indices inside the destination tile"),
+        "negative": Fault("TS-HAZ-03", "H-12", "keep indices inside the destination tile"),
+        "padding": Fault("TS-HAZ-01", "H-12", "the index names the destination's padding"),
+    },
+    spellings={
+        "C++": ("TSCATTER(dst, src, idx)",),
+        "PTO-AS": ("%dst = tscatter %src, %idx : !pto.tile<...>, !pto.tile<...> -> !pto.tile<...>",),
+        "Level 1": ("%dst = pto.tscatter %src, %idx : (!pto.tile<...>, !pto.tile<...>) -> !pto.tile<...>",),
+        "Level 2": ("pto.tscatter ins(%src, %idx : ..., ...) outs(%dst : !pto.tile_buf<...>)",),
+    },
+)
+"""The instruction, as data."""
+

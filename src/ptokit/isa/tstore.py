@@ -1,0 +1,98 @@
+"""TSTORE: a tile into a block of global memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptokit.isa.common import burst_multiple, data_type, extents_positive, same_type
+from ptokit.isa.instruction import (
+    DEVICES,
+    EVERYWHERE,
+    NPU,
+    Call,
+    Effect,
+    Instruction,
+    Modifier,
+    Param,
+    Rule,
+    always,
+    error,
+    is_tensor,
+    is_tile,
+)
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Access, Combine, Move
+from ptokit.isa.operand import show_extents
+from ptokit.isa.policy import StoreAtomic, TileType
+from ptokit.isa.tload import VEC_PAIRS, fits, in_ub_unboxed
+
+PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
+"""Which tensor layout a tile form stores into (TT-01)."""
+
+ADD_TYPES = ("int8", "int16", "int32", "float16", "bfloat16", "float32")
+
+
+def is_block(call: Call) -> bool:
+    """Tile and tensor lie alike and the tensor is large enough."""
+    return (call.dst.layout_kind.text, call.src.form) in PAIRS.get(call.src.loc, ()) and fits(call.dst, call.src)
+
+
+def is_burst(call: Call) -> bool:
+    """A tile of one row or one column is a run of elements, whatever the layouts say (TT-01)."""
+    vector = call.src.loc is TileType.Vec and 1 in (call.src.rows, call.src.cols) and call.src.form in ("nd", "dn")
+    return vector and call.dst.is_packed and call.dst.elements >= max(call.src.valid)
+
+
+RULES = (
+    Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), gate=True, firm=True),
+    Rule("MG-L1-33", "src", "a tile outside L1: A5's cube core has no copy from L1 to GM",
+         lambda c: not is_tile(c.src, TileType.Mat), on=error("a5"), firm=True,
+         fix="move it to a Vec tile first: tmov(vec, mat)"),
+    Rule("TT-01", "src", "a Vec or Acc tile", lambda c: is_tile(c.src, TileType.Vec, TileType.Acc), on=error(*EVERYWHERE),
+         gate=True, firm=True),
+    data_type("src"),
+    same_type("TT-01", "dst", "src", on=error(*EVERYWHERE), firm=True),
+    Rule("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
+         lambda c: is_block(c) or is_burst(c), on=error(*EVERYWHERE), firm=True,
+         found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}"),
+    Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
+         on=error(*DEVICES), when=lambda c: c.atomic is StoreAtomic.Add, found=lambda c: str(c.src.dtype), firm=True),
+    Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
+         on=error("host"), when=lambda c: c.atomic is StoreAtomic.Add, found=lambda c: str(c.src.dtype), firm=True),
+    extents_positive("A-55", "src", *EVERYWHERE),
+    replace(burst_multiple("CO-ALIGN-01", "src", *NPU), when=in_ub_unboxed("src")),
+)  # fmt: skip
+
+
+def lower(call: Call) -> tuple[Move, ...]:
+    """The valid region moves, as a block or as one burst."""
+    combine = Combine.ADD if call.atomic is StoreAtomic.Add else Combine.STORE
+    if is_block(call):
+        dst, src, region = call.dst.layout, call.src.layout, call.src.valid
+    else:
+        dst, src, region = Layout.plain(0, 1), Layout.plain(0, 1), (1, max(call.src.valid))
+    return (Move(*region, Access("dst", dst), Access("src", src), combine=combine),)
+
+
+def touches(pipe: str) -> tuple[Effect, ...]:
+    """One pipe reads the tile and writes memory."""
+    return (Effect("src", "read", pipe), Effect("dst", "update", pipe))
+
+
+TSTORE = Instruction(
+    name="tstore",
+    summary="Store a tile into a contiguous block of GM.",
+    meaning=("dst[i, j] = src[i, j]    over the source's valid region", "atomic add: dst[i, j] += src[i, j]"),
+    operands=(Param("dst", "update", "the block in GM"), Param("src", "read", "source tile: Vec, or Acc")),
+    modifiers=(Modifier("atomic", StoreAtomic, always(StoreAtomic.NONE), "how an element meets the cell"),),
+    rules=RULES,
+    lower=lower,
+    route=lambda call: f"tstore.{call.src.loc.text}",
+    effects={family: {"tstore.vec": touches("MTE3"), "tstore.acc": touches("FIX")} for family in NPU},
+    spellings={
+        "C++": ("TSTORE(tensor, tile)",),
+        "Level 1": ("pto.tstore %src, %mem : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),
+        "Level 2": ("pto.tstore ins(%src : !pto.tile_buf<...>) outs(%mem : !pto.partition_tensor_view<...>)",),
+    },
+)
+"""The instruction, as data."""

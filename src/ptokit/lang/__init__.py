@@ -1,0 +1,1 @@
+"""The Python face: tiles, tensors, targets and the calls on them."""

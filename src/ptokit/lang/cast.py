@@ -1,0 +1,63 @@
+"""Casting that refuses to lose anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptokit.isa.dtype import DType
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def exact_cast(values: object, dtype: DType, what: str) -> Array:
+    """`values` as bits of `dtype`; raises where a value cannot be represented."""
+    array = _plain(values)
+    if dtype.family in ("raw", "other") or array.dtype == dtype.numpy:
+        if array.dtype != dtype.numpy:
+            raise TypeError(f"{what} takes {dtype.numpy} elements, got {array.dtype}")
+        return np.ascontiguousarray(array).view(dtype.bits).reshape(array.shape)
+    with np.errstate(all="ignore"):
+        cast = _cast(array, dtype)
+        lost = ~_same(array, cast)
+    if lost.any():
+        at = np.unravel_index(int(np.argmax(lost)), lost.shape) if lost.ndim else ()
+        place = f" at {list(map(int, at))}" if at else ""
+        raise ValueError(
+            f"{array[at]!r}{place} is not representable in {dtype}; round or convert the values first"
+        )
+    return cast.view(dtype.bits)
+
+
+def _plain(values: object) -> Array:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError("the rows of the values differ in length; pass a rectangular array") from None
+    if array.dtype.hasobject or array.dtype.kind in "SUMmc":
+        raise TypeError(f"values must be real numbers, got an array of {array.dtype}")
+    return array
+
+
+def _cast(array: Array, dtype: DType) -> Array:
+    if dtype.is_integer and not _is_integer(array):
+        wide = array.astype(np.float64)
+        return np.where(np.isfinite(wide) & (np.abs(wide) < 2.0**63), wide, 0).astype(np.int64).astype(dtype.numpy)
+    return array.astype(dtype.numpy)
+
+
+def _same(array: Array, cast: Array) -> Array:
+    """Where the cast kept the value; a NaN stays a NaN."""
+    if _is_integer(array) and _is_integer(cast):
+        back = cast.astype(array.dtype) == array
+        return back & ((cast < 0) == (array < 0))
+    wide, kept = array.astype(np.float64), cast.astype(np.float64)
+    exact = (wide == kept) | (np.isnan(wide) & np.isnan(kept))
+    if _is_integer(array):  # a large integer may be equal only after float64 has rounded it
+        exact &= np.where(np.abs(kept) < 2.0**63, kept, 0).astype(np.int64).astype(array.dtype) == array
+    return exact
+
+
+def _is_integer(array: Array) -> bool:
+    return array.dtype.kind in "iub"

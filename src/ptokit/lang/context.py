@@ -1,0 +1,104 @@
+"""The current target: which machine calls are checked against, and its on-chip memories."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextvars import ContextVar, Token
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ptokit.finding import Finding
+from ptokit.isa.policy import TileType
+from ptokit.program.verify import Options
+from ptokit.target import Profile
+from ptokit.target import profile as find_profile
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ADDRESS_SPACE = 64 << 20
+"""Bytes that addresses may span in one memory; targets refuse far less, at the call."""
+
+
+class Mode:
+    """A profile and the options it is used with; one object for each combination."""
+
+    def __init__(self, profile: Profile, options: Options) -> None:
+        self.profile = profile
+        self.options = options
+
+
+@lru_cache(maxsize=256)
+def _mode(name: str, options: Options) -> Mode:
+    return Mode(find_profile(name), options)
+
+
+class OnChip:
+    """One on-chip memory, poison (every byte 0xFF) until written."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(ADDRESS_SPACE, np.uint8)
+        self._poisoned = 0
+
+    def at(self, addr: int, nbytes: int) -> Array:
+        """The bytes from `addr` on."""
+        end = addr + nbytes
+        if end > ADDRESS_SPACE:
+            raise ValueError(f"address {addr:#x} with {nbytes} bytes lies beyond the {ADDRESS_SPACE:#x} bytes there are")
+        if end > self._poisoned:
+            self._bytes[self._poisoned : end] = 0xFF
+            self._poisoned = end
+        return self._bytes[addr:end]
+
+
+class target:
+    """Choose the target for the calls made inside a `with` block.
+
+    `header=True` refuses only what the target's real headers assert; `strict=True` turns hazards into errors;
+    `dyn_ub` is the launch's dynUBufSize in bytes. Tiles made with `addr=` share the memories of this target.
+    """
+
+    def __init__(self, name: str, *, header: bool = False, strict: bool = False, dyn_ub: int | None = None) -> None:
+        if dyn_ub is not None and (isinstance(dyn_ub, bool) or not isinstance(dyn_ub, int) or dyn_ub < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
+        self.mode = _mode(name, Options(header=bool(header), strict=bool(strict), dyn_ub=dyn_ub))
+        self.findings: deque[Finding] = deque(maxlen=10_000)
+        """What was found in the calls made here, notes included; the newest ten thousand."""
+        self._memories: dict[TileType, OnChip] = {}
+        self._tokens: list[Token[target]] = []
+
+    @property
+    def name(self) -> str:
+        """The profile's name."""
+        return self.mode.profile.name
+
+    @property
+    def profile(self) -> Profile:
+        """What is true of the machine."""
+        return self.mode.profile
+
+    def memory(self, loc: TileType) -> OnChip:
+        """The on-chip memory behind a tile location."""
+        return self._memories.setdefault(loc, OnChip())
+
+    def __enter__(self) -> target:
+        self._tokens.append(_CURRENT.set(self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _CURRENT.reset(self._tokens.pop())
+
+    def __repr__(self) -> str:
+        return f"target({self.name!r})"
+
+
+_CURRENT: ContextVar[target] = ContextVar("ptokit_target", default=target("cpu"))  # noqa: B039
+
+
+def current() -> target:
+    """The target of the innermost `with pto.target(...)`, or the CPU simulator."""
+    return _CURRENT.get()

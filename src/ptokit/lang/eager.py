@@ -1,0 +1,265 @@
+"""Eager calls: each one is verified, then executed at once on the current target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from ptokit.engine.lanes import IndexFault, IndexReport, SpanFault
+from ptokit.engine.reference import Plan
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.isa.instruction import Call, Fault, Instruction
+from ptokit.isa.mgather import MGATHER
+from ptokit.isa.mscatter import MSCATTER
+from ptokit.isa.operand import OperandSpec, TensorSpec
+from ptokit.isa.policy import (
+    Coalesce,
+    GatherExec,
+    GatherOOB,
+    PtoEnum,
+    ScatterAtomicOp,
+    ScatterConflict,
+    ScatterIndex,
+    ScatterOOB,
+    StoreAtomic,
+)
+from ptokit.isa.tassign import TASSIGN
+from ptokit.isa.tload import TLOAD
+from ptokit.isa.tmov import TMOV
+from ptokit.isa.tscatter import TSCATTER
+from ptokit.isa.tstore import TSTORE
+from ptokit.lang.context import Mode, current, target
+from ptokit.lang.tensor import GlobalTensor
+from ptokit.lang.tile import Tile, extent
+from ptokit.lang.where import place, user_frame, warn
+from ptokit.program.verify import verify
+
+Operand = Tile | GlobalTensor
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a call returns: the instruction that ran and what was found when it was verified."""
+
+    instruction: str
+    route: str
+    findings: tuple[Finding, ...]
+
+
+class _Prepared:
+    """A verified and lowered call, ready for any operands of the same description."""
+
+    def __init__(self, instruction: Instruction, mode: Mode, specs: Sequence[OperandSpec], modifiers: Sequence[object]) -> None:
+        self.instruction = instruction
+        self.strict = mode.options.strict
+        self.names = tuple(param.name for param in instruction.operands)[: len(specs)]
+        described: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in instruction.operands)
+        described.update(zip(self.names, specs, strict=True))
+        self.plan: Plan | None = None
+        chosen, problems = _parse(instruction, modifiers)
+        if problems:
+            self.refused, self.remarks = problems, ()
+            return
+        call = Call(instruction, described, chosen, mode.profile.name)
+        findings = tuple(verify(call, mode.profile, mode.options))
+        self.refused = tuple(f for f in findings if f.level == "error")
+        self.remarks = tuple(f for f in findings if f.level != "error")
+        if self.refused:
+            return
+        self.event = Event(instruction.name, call.route, self.remarks)
+        try:
+            self.plan = _plan(call, described)
+        except SpanFault as fault:
+            self.refused = (_span_finding(instruction, fault),)
+
+
+def _plan(call: Call, described: dict[str, OperandSpec | None]) -> Plan:
+    present = {name: spec for name, spec in described.items() if spec is not None}
+    sizes = {name: s.span if isinstance(s, TensorSpec) else s.elements for name, s in present.items()}
+    return Plan(call.instruction.lower(call), {name: s.dtype for name, s in present.items()}, sizes)
+
+
+_PREPARED: dict[Any, _Prepared] = {}
+_MOST_PREPARED = 4096
+
+
+def _parse(instruction: Instruction, given: Sequence[object]) -> tuple[dict[str, PtoEnum | None], tuple[Finding, ...]]:
+    """Modifiers as enum members; numbers and foreign enums are refused (A-30)."""
+    chosen: dict[str, PtoEnum | None] = {}
+    problems: list[Finding] = []
+    for modifier, value in zip(instruction.modifiers, given, strict=True):
+        try:
+            chosen[modifier.name] = None if value is None else modifier.enum.parse(value)
+        except (TypeError, ValueError) as problem:
+            rule, kind = ("CO-SEM-01", None) if isinstance(value, str) else ("A-30", "H-39")
+            message = f"{instruction.name}: {modifier.name}: {problem}"
+            problems.append(Finding("error", rule, message, kind, modifier.name, modifier.enum.choices(), repr(value)))
+    return chosen, tuple(problems)
+
+
+def _execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers: tuple[object, ...]) -> Event:
+    here = current()
+    try:
+        key = (here.mode, instruction.name, modifiers, *[operand.spec for operand in operands])
+        prepared = _PREPARED.get(key)
+    except (AttributeError, TypeError):
+        raise _misuse(instruction, operands, modifiers) from None
+    if prepared is None:
+        if len(_PREPARED) >= _MOST_PREPARED:
+            _PREPARED.clear()
+        prepared = _Prepared(instruction, here.mode, key[3:], modifiers)
+        _PREPARED[key] = prepared
+    plan = prepared.plan
+    if plan is None:
+        raise VerifyError(_tell(here, prepared.refused, user_frame()))
+    if prepared.remarks:
+        _tell(here, prepared.remarks, user_frame())
+    storages = dict(zip(prepared.names, [operand.storage for operand in operands], strict=True))
+    for name in plan.written:
+        if not storages[name].writable:
+            raise ValueError(f"{instruction.name}: {name} is read-only; pass a writable array")
+    try:
+        lanes, reports = plan.resolve(storages)
+        if reports:
+            _judge(prepared, reports, here)
+        plan.run(storages, lanes)
+    except IndexFault as fault:
+        finding = _index_finding(instruction, fault.report, "error")
+        raise OutOfBoundsError(_tell(here, (finding,), user_frame())) from None
+    except SpanFault as fault:
+        raise OutOfBoundsError(_tell(here, (_span_finding(instruction, fault),), user_frame())) from None
+    return prepared.event
+
+
+def _misuse(instruction: Instruction, operands: Sequence[object], modifiers: Sequence[object]) -> TypeError:
+    """What is wrong with arguments that are not tiles, tensors or modifiers at all."""
+    for param, operand in zip(instruction.operands, operands, strict=False):
+        if not isinstance(operand, Tile | GlobalTensor):
+            kind = type(operand).__name__
+            return TypeError(
+                f"{instruction.name}: {param.name} must be a pto.Tile or a pto.GlobalTensor, got {kind}"
+                + ("; wrap the array: pto.GlobalTensor(array)" if hasattr(operand, "__array__") else "")
+            )
+    names = [modifier.name for modifier in instruction.modifiers]
+    return TypeError(f"{instruction.name}: {', '.join(names)} take a name or an enum member, got {list(modifiers)!r}")
+
+
+def _tell(here: target, findings: Sequence[Finding], frame: FrameType | None) -> tuple[Finding, ...]:
+    """Record findings at the user's line and warn of the hazards among them."""
+    where = place(frame)
+    placed = tuple(finding.at(where) for finding in findings)
+    here.findings.extend(placed)
+    for finding in placed:
+        if finding.level == "hazard":
+            warn(finding, frame)
+    return placed
+
+
+def _judge(prepared: _Prepared, reports: Sequence[IndexReport], here: target) -> None:
+    """Report odd index values; under `strict` they refuse the call."""
+    level = "error" if prepared.strict else "hazard"
+    findings = tuple(_index_finding(prepared.instruction, report, level) for report in reports)
+    placed = _tell(here, findings, user_frame())
+    if prepared.strict:
+        raise VerifyError(placed)
+
+
+SAYINGS = {
+    "outside": "is outside the capacity of {capacity}",
+    "negative": "is negative and counts as {unsigned}",
+    "padding": "names padding of the destination",
+}
+
+
+def _index_finding(instruction: Instruction, report: IndexReport, level: Any) -> Finding:
+    fault = instruction.faults.get(report.kind, Fault("CO-SEM-01", "H-10"))
+    position = ", ".join(map(str, report.lane))
+    said = SAYINGS[report.kind].format(capacity=report.capacity, unsigned=report.value & 0xFFFFFFFF)
+    more = f" (and {report.count - 1} more)" if report.count > 1 else ""
+    hint = "; the index was never written" if report.value in (-1, 0xFFFFFFFF) and report.kind == "outside" else ""
+    return Finding(
+        level=level,
+        rule=fault.rule,
+        message=f"{instruction.name}: {report.operand}[{position}] = {report.value} {said}{more}{hint and ' or' + hint[1:]}",
+        kind=fault.kind,
+        operand=report.operand,
+        expected=f"an index below {report.capacity}",
+        found=str(report.value),
+        fix=fault.fix,
+    )
+
+
+def _span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
+    rule = instruction.faults.get("outside", Fault("CO-SEM-01", "H-10"))
+    return Finding("error", rule.rule, f"{instruction.name}: {fault}", rule.kind, fault.operand, fix="pass a packed operand")
+
+
+def mgather(
+    dst: Tile,
+    table: GlobalTensor,
+    idx: Tile | GlobalTensor,
+    *,
+    coalesce: str | Coalesce | None = None,
+    oob: str | GatherOOB = GatherOOB.Undefined,
+    scratch: GlobalTensor | None = None,
+    executor: str | GatherExec | None = None,
+) -> Event:
+    """Gather rows (`coalesce="row"`, the default) or elements of `table` into `dst`.
+
+    `oob` says what an index outside the table does: `undefined` (a promise, checked), `clamp`, `wrap` or `zero`.
+    A Mat destination takes the index from global memory; in elem mode it also takes `scratch` (which makes elem
+    the default) and, on A5, `executor="simt"`.
+    """
+    operands = (dst, table, idx) if scratch is None else (dst, table, idx, scratch)
+    return _execute(MGATHER, operands, (coalesce, oob, executor))
+
+
+def mscatter(
+    table: GlobalTensor,
+    src: Tile,
+    idx: Tile,
+    *,
+    coalesce: str | Coalesce | None = None,
+    atomic: str | ScatterAtomicOp = ScatterAtomicOp.NONE,
+    oob: str | ScatterOOB = ScatterOOB.Undefined,
+    conflict: str | ScatterConflict = ScatterConflict.Default,
+) -> Event:
+    """Scatter rows or elements of `src` into `table`; without `coalesce` the index shape decides which.
+
+    `atomic` combines with the cell (`add`, `max`, `min`) instead of replacing it; `oob` is `undefined`, `skip`,
+    `clamp` or `wrap`. Repeated cells get the last writer in row-major order.
+    """
+    return _execute(MSCATTER, (table, src, idx), (coalesce, atomic, oob, conflict))
+
+
+def tscatter(dst: Tile, src: Tile, idx: Tile, *, index: str | ScatterIndex = ScatterIndex.Row) -> Event:
+    """Scatter elements of `src` into `dst`: `dst[idx[i, j], j] = src[i, j]`.
+
+    `index="flat"` reads the index as an element number of the padded destination, as the shipping headers do.
+    """
+    return _execute(TSCATTER, (dst, src, idx), (index,))
+
+
+def tload(dst: Tile, src: GlobalTensor) -> Event:
+    """Load the destination's valid region from a block of global memory."""
+    return _execute(TLOAD, (dst, src), ())
+
+
+def tstore(dst: GlobalTensor, src: Tile, *, atomic: str | StoreAtomic = StoreAtomic.NONE) -> Event:
+    """Store the source's valid region into a block of global memory, or add it there."""
+    return _execute(TSTORE, (dst, src), (atomic,))
+
+
+def tmov(dst: Tile, src: Tile) -> Event:
+    """Move a tile into another one, changing location and layout as the two say."""
+    return _execute(TMOV, (dst, src), ())
+
+
+def tassign(tile: Tile, addr: int) -> Event:
+    """Bind a tile to a byte address of the current target's memory. What the memory holds there is what it shows."""
+    if not isinstance(tile, Tile):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _misuse(TASSIGN, (tile,), ())
+    tile.bind(extent(addr, "addr"))
+    return _execute(TASSIGN, (tile,), ())

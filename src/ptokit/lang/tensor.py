@@ -1,0 +1,152 @@
+"""Tensors in global memory: five-dimensional views of other people's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from ptokit.engine.storage import Storage
+from ptokit.isa.dtype import DType, dtype
+from ptokit.isa.layout import packed
+from ptokit.isa.operand import Dyn, TensorSpec
+from ptokit.isa.policy import GlobalLayout
+from ptokit.lang.arrays import as_array
+from ptokit.lang.tile import extent
+
+Array = np.ndarray[Any, np.dtype[Any]]
+MAX_EXTENT = 1 << 62
+
+
+class GlobalTensor:
+    """A table in global memory, over an array's own memory: nothing is copied.
+
+    A 2-D array becomes `Shape<1, 1, 1, R, C>`, a 1-D one `Shape<1, 1, 1, 1, N>`. With `shape=` (and `stride=`, in
+    elements) a contiguous array is read as any tensor that fits it; `dtype=` reinterprets elements of equal width.
+    """
+
+    __slots__ = ("array", "spec", "storage")
+
+    def __init__(
+        self,
+        array: object,
+        *,
+        shape: Sequence[int] | None = None,
+        stride: Sequence[int] | None = None,
+        layout: str | GlobalLayout = "nd",
+        dtype: object = None,
+    ) -> None:
+        self.array = as_array(array)
+        kind = _element_type(self.array, dtype)
+        _check_memory(self.array)
+        layout_ = GlobalLayout.parse(layout)
+        if shape is None and stride is None:
+            shape, stride = self.array.shape, [s // self.array.itemsize for s in self.array.strides]
+            room = MAX_EXTENT
+        else:
+            shape = self.array.shape if shape is None else shape
+            room = self.array.size
+            if not self.array.flags.c_contiguous:
+                raise ValueError("shape= and stride= need a contiguous array; pass np.ascontiguousarray(array)")
+        self.spec = _spec(kind, shape, stride, layout_)
+        if self.spec.span > room:
+            raise ValueError(f"{self.spec} spans {self.spec.span} elements; the array has {room}")
+        elements = as_strided(self.array, (self.spec.span,), (kind.size,), writeable=self.array.flags.writeable)
+        self.storage = Storage(elements, kind)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.spec.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's own shape."""
+        return self.array.shape
+
+    @property
+    def shape5(self) -> tuple[int, int, int, int, int]:
+        """The five dims of the tensor."""
+        return self.spec.shape
+
+    @property
+    def stride5(self) -> tuple[int, int, int, int, int]:
+        """The five strides of the tensor, in elements."""
+        return self.spec.stride
+
+    @property
+    def layout(self) -> GlobalLayout:
+        """ND, DN or NZ."""
+        return self.spec.layout_kind
+
+    def __repr__(self) -> str:
+        return f"<GlobalTensor {self.spec}>"
+
+
+def _element_type(array: Array, asked: object) -> DType:
+    own = dtype(array.dtype)
+    kind = own if asked is None else dtype(asked)
+    if kind.size != own.size:
+        raise TypeError(f"dtype={kind} has {kind.size} bytes, the array's {own} has {own.size}; widths must be equal")
+    return kind
+
+
+def _check_memory(array: Array) -> None:
+    if not 1 <= array.ndim <= 5:
+        raise ValueError(f"a global tensor has one to five dims, the array has {array.ndim}")
+    if array.ctypes.data % array.itemsize:
+        raise ValueError("the array's memory is not aligned to its elements; pass a copy: array.copy()")
+    for stride, n in zip(array.strides, array.shape, strict=True):
+        if n > 1 and (stride < 0 or stride % array.itemsize):
+            raise ValueError(
+                f"a stride of {stride} bytes is negative or not whole elements; pass np.ascontiguousarray(array)"
+            )
+
+
+def _five(values: Sequence[object], name: str) -> list[int]:
+    try:
+        items = list(values)
+    except TypeError:
+        raise TypeError(f"{name} takes up to five integers, got {values!r}") from None
+    if not 1 <= len(items) <= 5:
+        raise ValueError(f"{name} takes one to five integers, got {len(items)}")
+    numbers: list[int] = []
+    for item in items:
+        number = extent(item, name)
+        if number > MAX_EXTENT:
+            raise ValueError(f"{name} of {number} is beyond any memory")
+        numbers.append(number)
+    return numbers
+
+
+def _spec(kind: DType, shape: Sequence[object], stride: Sequence[object] | None, layout: GlobalLayout) -> TensorSpec:
+    dims = _five(shape, "shape")
+    ones = [1] * (5 - len(dims))
+    full = (*ones, *dims)
+    steps = _packed(full, layout) if stride is None else _five([_positive(s) for s in stride], "stride")
+    if stride is not None and len(steps) != len(dims) and len(steps) != 5:
+        raise ValueError(f"stride has {len(steps)} entries, shape has {len(dims)}")
+    while len(steps) < 5:  # a missing leading dim steps over the whole of the next one
+        steps = [full[5 - len(steps)] * steps[0], *steps]
+    marks = [isinstance(n, Dyn) for n in shape]
+    stride_marks = [] if stride is None else [isinstance(s, Dyn) for s in stride]
+    dynamic = (*_right(marks), *_right(stride_marks))
+    return TensorSpec(kind, full, tuple(steps), layout, dynamic)  # type: ignore[arg-type]
+
+
+def _positive(stride: object) -> object:
+    """Strides of dims with extent 1 may be anything, also negative, in NumPy."""
+    return 0 if isinstance(stride, int) and not isinstance(stride, (bool, Dyn)) and stride < 0 else stride
+
+
+def _packed(shape: Sequence[int], layout: GlobalLayout) -> list[int]:
+    if layout is not GlobalLayout.DN:
+        return list(packed(shape))
+    outer = shape[3] * shape[4]
+    return [shape[1] * shape[2] * outer, shape[2] * outer, outer, 1, shape[3]]
+
+
+def _right(marks: Sequence[bool]) -> tuple[bool, ...]:
+    return (*(False,) * (5 - len(marks)), *marks)

@@ -1,0 +1,198 @@
+"""Tiles: two-dimensional blocks in on-chip memory."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from ptokit.engine.storage import Storage
+from ptokit.finding import Finding, VerifyError
+from ptokit.isa.dtype import DType, dtype
+from ptokit.isa.operand import Dyn, TileSpec, show_extents
+from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
+from ptokit.lang.cast import exact_cast
+from ptokit.lang.context import current
+from ptokit.lang.where import place, user_frame
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+MAX_BYTES = 1 << 30
+
+FORM_LAYOUTS = {
+    "nd": ("row_major", "none_box", 512),
+    "nz": ("col_major", "row_major", 512),
+    "zz": ("row_major", "row_major", 512),
+    "zn": ("row_major", "col_major", 512),
+}
+CUBE_FORMS = {TileType.Right: ("row_major", "col_major", 512), TileType.Acc: ("col_major", "row_major", 1024)}
+"""What a cube tile looks like unless told otherwise; a Left tile's layout is the target's own."""
+
+
+class Tile:
+    """A tile of `rows` x `cols` elements, of which the upper-left `valid` part holds data.
+
+    A new tile is poison: every byte 0xFF. With `addr=` it shows what the target's memory holds there.
+    """
+
+    __slots__ = ("spec", "storage")
+
+    def __init__(
+        self,
+        loc: str | TileType,
+        dtype: object,
+        rows: int,
+        cols: int,
+        *,
+        valid: tuple[int, int] | None = None,
+        blayout: str | BLayout | None = None,
+        slayout: str | SLayout | None = None,
+        fractal: int | None = None,
+        pad: str | Pad = "null",
+        addr: int | None = None,
+    ) -> None:
+        self.spec = _spec(loc, dtype, rows, cols, valid, blayout, slayout, fractal, pad, addr)
+        self.storage = _storage(self.spec)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.spec.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Allocated (padded) rows and columns."""
+        return self.spec.rows, self.spec.cols
+
+    @property
+    def valid(self) -> tuple[int, int]:
+        """Rows and columns of the valid region."""
+        return self.spec.valid
+
+    @property
+    def addr(self) -> int | None:
+        """The byte address, where one was given."""
+        return self.spec.addr
+
+    @property
+    def buffer(self) -> Array:
+        """The raw storage in physical order, one-dimensional, as a writable view."""
+        return self.storage.bits.view(self.spec.dtype.numpy)
+
+    def read(self) -> Array:
+        """A copy of the valid region in logical order."""
+        return self.storage.bits[self._offsets()].view(self.spec.dtype.numpy)
+
+    def write(self, values: object) -> Self:
+        """Fill the valid region with an array of its shape or with one number; returns the tile.
+
+        Values are cast only when the tile's type can represent every one of them.
+        """
+        cast = exact_cast(values, self.spec.dtype, f"a {self.spec} tile")
+        vector = cast.ndim == 1 and 1 in self.valid and cast.size == max(self.valid)
+        if cast.ndim and cast.shape != self.valid and not vector:
+            raise ValueError(f"the valid region is {show_extents(self.valid)}; got an array of shape {cast.shape}")
+        self.storage.bits[self._offsets()] = np.broadcast_to(cast, self.valid) if not vector else cast.reshape(self.valid)
+        return self
+
+    def bind(self, addr: int) -> None:
+        """Move to an address of the current target's memory (`pto.tassign`)."""
+        spec = replace(self.spec, addr=addr)
+        self.storage = _storage(spec)
+        self.spec = spec
+
+    def _offsets(self) -> Array:
+        rows, cols = self.valid
+        return self.spec.layout.offset(np.arange(rows)[:, None], np.arange(cols)[None, :])
+
+    def __repr__(self) -> str:
+        placed = f" at {self.addr:#x}" if self.addr is not None else ""
+        return f"<Tile {self.spec}{placed}>"
+
+
+def _refuse(rule: str, message: str, fix: str = "") -> VerifyError:
+    return VerifyError([Finding("error", rule, message, fix=fix, where=place(user_frame()))])
+
+
+def extent(value: object, name: str) -> int:
+    """A non-negative whole number."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+    if isinstance(value, bool) or number < 0:
+        raise _refuse("CO-SHAPE-03", f"{name} must be a number from 0 up; found {value!r}")
+    return number
+
+
+def _spec(
+    loc: str | TileType,
+    element: object,
+    rows: object,
+    cols: object,
+    valid: object,
+    blayout: object,
+    slayout: object,
+    fractal: object,
+    pad: object,
+    addr: object,
+) -> TileSpec:
+    place_ = TileType.parse(loc)
+    kind = dtype(element)
+    if isinstance(rows, Dyn) or isinstance(cols, Dyn):
+        raise _refuse("CO-SHAPE-03", "a tile's Rows and Cols are fixed; found dyn", "give valid=(dyn(n), ...) instead")
+    height, width = extent(rows, "rows"), extent(cols, "cols")
+    if not (height and width):
+        raise _refuse("CO-SHAPE-03", f"a tile has at least one row and one column; found {height}x{width}")
+    if height * width * kind.size > MAX_BYTES:
+        raise _refuse("CO-SHAPE-03", f"a tile of {height}x{width} {kind} is larger than any memory ({MAX_BYTES} bytes)")
+    valid_rows, valid_cols, dynamic = _valid(valid, height, width)
+    default = CUBE_FORMS.get(place_, FORM_LAYOUTS["nd"])
+    if place_ is TileType.Left:
+        default = FORM_LAYOUTS[current().profile.left_form]
+    size = extent(default[2] if fractal is None else fractal, "fractal")
+    if size not in (512, 1024, 32):
+        raise ValueError(f"fractal must be 512, 1024 or 32 bytes, got {size}")
+    padding = Pad.parse(pad)
+    if padding in (Pad.Max, Pad.Min) and not (kind.is_integer or kind.is_float):
+        raise ValueError(f"{kind} has no {padding.text} value to pad with")
+    return TileSpec(
+        kind,
+        place_,
+        height,
+        width,
+        valid_rows,
+        valid_cols,
+        BLayout.parse(default[0] if blayout is None else blayout),
+        SLayout.parse(default[1] if slayout is None else slayout),
+        size,
+        padding,
+        None if addr is None else extent(addr, "addr"),
+        dynamic,
+    )
+
+
+def _valid(valid: object, rows: int, cols: int) -> tuple[int, int, tuple[bool, bool]]:
+    if valid is None:
+        return rows, cols, (False, False)
+    try:
+        valid_rows, valid_cols = valid  # type: ignore[misc]
+    except (TypeError, ValueError):
+        raise TypeError(f"valid takes (rows, cols), got {valid!r}") from None
+    r, c = extent(valid_rows, "valid rows"), extent(valid_cols, "valid cols")
+    if r > rows or c > cols:
+        message = f"valid {show_extents((r, c))} must lie within {show_extents((rows, cols))}"
+        raise _refuse("CO-SHAPE-02", message, "shrink valid= or enlarge the tile")
+    return r, c, (isinstance(valid_rows, Dyn), isinstance(valid_cols, Dyn))
+
+
+def _storage(spec: TileSpec) -> Storage:
+    size = spec.dtype.size
+    if spec.addr is None:
+        return Storage(np.full(spec.nbytes, 0xFF, np.uint8).view(spec.dtype.bits), spec.dtype)
+    if spec.addr % size:
+        message = f"a {spec.dtype} tile must lie at a multiple of {size} bytes; found {spec.addr:#x}"
+        raise _refuse("CO-API-05", message)
+    return Storage(current().memory(spec.loc).at(spec.addr, spec.nbytes).view(spec.dtype.bits), spec.dtype)

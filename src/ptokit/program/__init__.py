@@ -1,0 +1,1 @@
+"""Programs: what is checked before anything runs."""

@@ -1,0 +1,138 @@
+"""Runs an instruction's rules over a call, with the rules that every instruction shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from ptokit.finding import Finding
+from ptokit.isa.instruction import Call, Rule
+from ptokit.isa.operand import TensorSpec, TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.target import Profile
+
+
+@dataclass(frozen=True)
+class Options:
+    """How strictly to judge, and what the launch asks for."""
+
+    header: bool = False
+    """Refuse only what the target's real headers assert; the rest becomes hazards."""
+    strict: bool = False
+    """Hazards are errors."""
+    dyn_ub: int | None = None
+    """dynUBufSize of the launch in bytes; None leaves the launch open."""
+
+
+def tiles(call: Call) -> dict[str, TileSpec]:
+    """The call's tile operands by name."""
+    return {name: spec for name, spec in call.operands.items() if isinstance(spec, TileSpec)}
+
+
+def written(call: Call) -> set[str]:
+    """Names of the operands that the call writes."""
+    return {param.name for param in call.instruction.operands if param.access != "read"}
+
+
+def _range(tile: TileSpec) -> range:
+    return range(tile.addr or 0, (tile.addr or 0) + tile.nbytes)
+
+
+def _hex(addresses: range) -> str:
+    return f"{addresses.start:#x}..{addresses.stop:#x}"
+
+
+def _finding(rule: str, kind: str | None, operand: str, call: Call, expected: str, found: str, fix: str) -> Finding:
+    message = f"{call.instruction.name} on {call.target}: {operand} must be {expected}; found {found}"
+    return Finding("error", rule, message, kind, operand, expected, found, fix)
+
+
+def valid_extents(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """CO-SHAPE-02: a valid region lies inside its tile."""
+    for name, tile in tiles(call).items():
+        if tile.valid_rows > tile.rows or tile.valid_cols > tile.cols:
+            expected = f"valid within {tile.rows}x{tile.cols}"
+            yield _finding("CO-SHAPE-02", None, name, call, expected, str(tile), "shrink valid= or enlarge the tile")
+
+
+def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """CO-SEM-01: a tensor that is written has no two elements in one place."""
+    for name in written(call):
+        tensor = call.operands[name]
+        if isinstance(tensor, TensorSpec) and tensor.overlaps_itself:
+            found = f"{tensor} with Stride<{', '.join(map(str, tensor.stride))}>"
+            yield _finding("CO-SEM-01", None, name, call, "a tensor whose elements lie apart", found, "copy the array first")
+
+
+def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """H-38: two tiles at given addresses share no bytes, unless both are one tile that is only read."""
+    placed = [(name, tile) for name, tile in tiles(call).items() if tile.addr is not None]
+    for (name, tile), (other, against) in combinations(placed, 2):
+        if tile.loc is not against.loc or (tile == against and not {name, other} & written(call)):
+            continue
+        first, second = _range(tile), _range(against)
+        if first.start < second.stop and second.start < first.stop:
+            found = f"{_hex(first)}, over {other} at {_hex(second)}"
+            yield _finding("A-38", "H-38", name, call, f"apart from {other}", found, "move one of the tiles")
+
+
+def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """H-20, H-21, H-22: the tiles of one memory fit it, by their sum and by their highest address."""
+    for loc in TileType:
+        here = [tile for tile in tiles(call).values() if tile.loc is loc]
+        size = profile.memories[loc].size
+        if not here or size is None:
+            continue
+        used = max(sum(tile.nbytes for tile in here), *(_range(tile).stop for tile in here))
+        if loc is TileType.Vec:
+            yield from _ub_budget(call, profile, options, used)
+        elif used > size:
+            expected = f"within {size} bytes of {profile.memories[loc].name}"
+            yield _finding("A-38", "H-22", f"{loc.text} tiles", call, expected, f"{used} bytes", "use smaller tiles")
+
+
+def _ub_budget(call: Call, profile: Profile, options: Options, used: int) -> Iterable[Finding]:
+    allowance, ub = profile.budget(dyn_ub=options.dyn_ub), profile.ub
+    if allowance is None or ub is None:
+        return
+    if used > allowance.limit:
+        rule, kind = ("MG-BUDG-13", "H-21") if ub.has_dynamic else ("MG-BUDG-02", "H-22")
+        expected = f"within {allowance.limit} bytes of UB"
+        yield _finding(rule, kind, "vec tiles", call, expected, f"{used} bytes", "use smaller tiles or lower addresses")
+    elif options.dyn_ub is None or not ub.has_dynamic:
+        return
+    elif options.dyn_ub > allowance.max_dynamic:
+        expected = f"launched with dyn_ub of at most {allowance.max_dynamic} bytes"
+        yield _finding("MG-BUDG-07", "H-21", "vec tiles", call, expected, f"dyn_ub={options.dyn_ub}", "ask for less")
+    elif used > allowance.available:
+        rule, kind = ("MG-BUDG-13", "H-21") if options.dyn_ub else ("MG-BUDG-09", "H-20")
+        expected = f"within {allowance.available} bytes of UB under dyn_ub={options.dyn_ub}"
+        yield _finding(rule, kind, "vec tiles", call, expected, f"{used} bytes", f"launch with dyn_ub={used} or more")
+
+
+CHECKS = (valid_extents, distinct_cells, overlaps, budget)
+"""What every instruction must satisfy, whatever it does."""
+
+
+def check_rules(rules: Iterable[Rule], call: Call, *, header: bool) -> list[Finding]:
+    """Every rule that does not hold, up to the first gate that is shut."""
+    findings: list[Finding] = []
+    for rule in rules:
+        finding = rule.check(call, header=header)
+        if finding:
+            findings.append(finding)
+            if rule.gate and finding.level == "error":
+                break
+    return findings
+
+
+def verify(call: Call, profile: Profile, options: Options | None = None) -> list[Finding]:
+    """All findings on one call: the instruction's rules, then memory and addresses."""
+    options = options or Options()
+    findings = check_rules(call.instruction.rules, call, header=options.header)
+    for check in CHECKS:
+        findings += check(call, profile, options)
+    if options.strict:
+        findings = [replace(f, level="error") if f.level == "hazard" else f for f in findings]
+    return findings

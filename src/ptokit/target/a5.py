@@ -1,0 +1,63 @@
+"""A5: SIMT launches on the vector pipe, separate cube and vector cores, a UB shared with the data cache."""
+
+from ptokit.isa.policy import TileType
+from ptokit.target.profile import (
+    KB,
+    Handshake,
+    Memory,
+    Profile,
+    UnifiedBuffer,
+    Work,
+    elem_launch,
+    full_launch,
+    padded_launch,
+    row_launch,
+)
+
+SIMT = Handshake(body=("V",))
+"""The launch hides its accesses and counts as a vector-pipe producer (MG-SYNC-13, MG-SYNC-15)."""
+
+A5 = Profile(
+    name="a5",
+    title="Ascend A5",
+    memories={
+        TileType.Vec: Memory("UB", 256 * KB),  # MG-BUDG-06
+        TileType.Mat: Memory("L1", 512 * KB),
+        TileType.Left: Memory("L0A", 64 * KB),
+        TileType.Right: Memory("L0B", 64 * KB),
+        TileType.Acc: Memory("L0C", 256 * KB),
+        TileType.Bias: Memory("bias table", 4 * KB),
+        TileType.Scaling: Memory("fixpipe buffer", 4 * KB),
+    },
+    cores=("AIV", "AIC"),
+    pipes=("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX"),
+    event_ids=8,
+    ub=UnifiedBuffer(size=256 * KB, reserved=8 * KB, min_cache=32 * KB, safe=128 * KB, has_dynamic=True),
+    launches={
+        "mgather.row": row_launch,
+        "mgather.elem": elem_launch,
+        "mgather.l1.elem.simt": padded_launch,
+        "mscatter.row": full_launch,
+        "mscatter.elem": full_launch,
+    },
+    handshakes={
+        "mgather.row": SIMT,
+        "mgather.elem": SIMT,
+        "mgather.elem.scalar": Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),)),  # MG-SYNC-14
+        "mgather.l1.row": Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
+        "mgather.l1.elem": Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
+        "mgather.l1.elem.simt": Handshake(body=("V", "MTE2"), after=(("S", "MTE2"),)),  # MG-SYNC-17
+        "mscatter.row": SIMT,
+        "mscatter.elem": SIMT,
+    },
+    work={
+        "mgather.l1.row": lambda rows, cols, batches: Work(dma=rows),
+        "mgather.l1.elem": lambda rows, cols, batches: Work(dma=1, scalar=rows * cols),
+    },
+    costs={"cache line bytes": 64, "GM burst bytes": 128, "registers a thread": 32},
+    statements=(
+        "MG-COST-06", "MG-COST-07", "MG-COST-08", "MG-COST-09", "MG-COST-10", "MG-PERF-01",
+        "MS-PERF-01", "MS-PERF-02", "MS-PERF-03",
+    ),
+    left_form="nz",
+)  # fmt: skip

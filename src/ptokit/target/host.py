@@ -1,0 +1,6 @@
+"""The host: arrays instead of tiles of a chip. Every element type, no 32-byte rule, no budgets."""
+
+from ptokit.isa.policy import TileType
+from ptokit.target.profile import Memory, Profile
+
+HOST = Profile(name="host", title="Host arrays", memories={loc: Memory("host", None) for loc in TileType})
