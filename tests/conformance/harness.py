@@ -7,6 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import ptokit as pto
 from ptokit import spec
@@ -38,15 +39,11 @@ def rules_of(stop: BaseException) -> set[str]:
 def check_breaks(name: str, code: str, target: str) -> None:
     """Breaking code must be stopped, and where it is refused, by the clause that it breaks."""
     example, clause = spec.examples()[name], spec.clauses().get(name)
-    try:
+    with pytest.raises(STOPS) as stop:
         run(code, target)
-    except STOPS as stop:
-        rules = rules_of(stop)
-        expected = example.rule or name
-        must_be_refused = clause is None or clause.kind == "reject" or bool(example.rule)
-        assert not must_be_refused or expected in rules, f"{expected} expected, stopped by {stop!r}"
-        return
-    raise AssertionError(f"nothing stopped the code that breaks {name} on {target}")
+    must_be_refused = clause is None or clause.kind == "reject" or bool(example.rule)
+    expected = example.rule or name
+    assert not must_be_refused or expected in rules_of(stop.value), f"{expected} expected, stopped by {stop.value!r}"
 
 
 def check_example(name: str) -> None:

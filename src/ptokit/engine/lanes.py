@@ -39,12 +39,14 @@ class SpanFault(Exception):
         self.operand = operand
 
 
-@dataclass(frozen=True, slots=True)
 class Lanes:
     """Index values after the remap, and the lanes that were outside and did not move inside."""
 
-    values: Array
-    outside: Array | None = None
+    __slots__ = ("outside", "values")
+
+    def __init__(self, values: Array, outside: Array | None = None) -> None:
+        self.values = values
+        self.outside = outside
 
 
 class Reader:
@@ -66,7 +68,7 @@ class Reader:
     def read(self, raw: Array, reports: list[IndexReport]) -> Lanes:
         """Check and remap; raises `IndexFault` where the caller's promise is broken."""
         values = self.widen(raw)
-        if np.maximum.reduce(values.view(np.uint64), axis=None) < self.capacity:
+        if self.largest(values) < self.index.capacity:
             if self.index.valid is not None:
                 self._report_padding(values, reports)
             return Lanes(values)
@@ -76,6 +78,11 @@ class Reader:
         if lanes.outside is None and self.signed:
             self._note("negative", values >= 1 << 31, values, reports)
         return lanes
+
+    def largest(self, values: Array) -> int:
+        """The largest value, a negative 64-bit one counting as huge."""
+        unsigned = values if self.index.cast else values.view(np.uint64)
+        return unsigned.item(unsigned.argmax())
 
     def is_outside(self, values: Array) -> Array:
         """Which values are not in [0, capacity)."""

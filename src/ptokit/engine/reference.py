@@ -2,118 +2,196 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ptokit.engine.combine import accumulate
 from ptokit.engine.lanes import IndexFault, IndexReport, Lanes, Reader, SpanFault
-from ptokit.engine.storage import Array, Storage
+from ptokit.engine.storage import Array, Region, Storage, region
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Fill, Index, Move, Remap, Side, Unit
 
-Storages = Mapping[str, Storage]
+Storages = Sequence[Storage]
+"""The operands' memories, in the order of the names a plan was made for."""
+
+
+class Operands:
+    """Names, element types and sizes of the operands that a plan is made for."""
+
+    def __init__(self, types: Mapping[str, DType], sizes: Mapping[str, int]) -> None:
+        self.types = types
+        self.sizes = sizes
+        self.slots = {name: slot for slot, name in enumerate(types)}
+
+    def require(self, operand: str, needed: int) -> None:
+        """Refuse addresses that an operand does not have."""
+        if needed > self.sizes[operand]:
+            raise SpanFault(operand, needed, self.sizes[operand])
 
 
 class Plan:
-    """Moves made ready for operands of given sizes; run as often as you like."""
+    """Moves made ready for operands of given types and sizes; run as often as you like."""
 
     def __init__(self, moves: Sequence[Move], types: Mapping[str, DType], sizes: Mapping[str, int]) -> None:
         """Raises `SpanFault` for moves that would leave their operands' memory."""
-        self.steps = tuple(_step(move, types, sizes) for move in moves)
-        self.written = tuple(dict.fromkeys(move.dst.operand for move in moves))
+        operands = Operands(types, sizes)
+        self.steps = tuple(_step(move, operands) for move in moves)
+        self.written = tuple(dict.fromkeys(step.dst for step in self.steps))
 
     def resolve(self, storages: Storages) -> tuple[list[Lanes | None], list[IndexReport]]:
         """Read and check every index, before anything is written."""
         reports: list[IndexReport] = []
         return [step.resolve(storages, reports) for step in self.steps], reports
 
+    def is_aliased(self, storages: Storages) -> bool:
+        """Whether something that is written shares memory with something that is read."""
+        for step in self.steps:  # noqa: SIM110  (a generator costs half a microsecond)
+            if step.is_aliased(storages):
+                return True
+        return False
+
     def run(self, storages: Storages, resolved: Sequence[Lanes | None]) -> None:
         """Execute the moves with the indices that `resolve` has read."""
-        if any(step.is_aliased(storages) for step in self.steps):
+        if self.is_aliased(storages):
             self._run_in_order(storages)
             return
         for step, lanes in zip(self.steps, resolved, strict=True):
             step.run(storages, lanes)
 
     def _run_in_order(self, storages: Storages) -> None:
-        before = {name: storages[name].bits.copy() for name in self.written}
+        before = [(storages[slot].bits, storages[slot].bits.copy()) for slot in self.written]
         try:
             for step in self.steps:
                 step.run_in_order(storages)
         except (IndexFault, SpanFault):
-            for name, bits in before.items():
-                storages[name].bits[:] = bits
+            for bits, saved in before:
+                bits[:] = saved
             raise
 
 
-def _step(move: Move, types: Mapping[str, DType], sizes: Mapping[str, int]) -> _Step:
+def _step(move: Move, operands: Operands) -> _Step:
+    if isinstance(move.src, Fill):
+        return _Fill(move, operands, move.src)
     if move.index is None:
-        return _Step(move, types, sizes)
-    return (_Gather if move.index.side is Side.SRC else _Scatter)(move, types, sizes)
+        return _Copy(move, operands, move.src)
+    kind = _Gather if move.index.side is Side.SRC else _Scatter
+    return kind(move, operands, move.src, move.index)
 
 
-class _Step:
-    """A move that no index steers: a copy or a fill."""
+@dataclass
+class _Run:
+    """Consecutive lanes of a move, aimed by what memory holds now."""
 
-    def __init__(self, move: Move, types: Mapping[str, DType], sizes: Mapping[str, int]) -> None:
+    dst: Array
+    """Offsets written."""
+    src: Array
+    """Offsets read."""
+    reads: list[Array]
+    """Byte addresses read, a row of them for each lane."""
+    stores: Array
+    """Lanes that store anything."""
+    zeroes: Array
+    """Lanes that store zero."""
+    raw: Array
+    """Index values before the remap."""
+
+
+class _Step(ABC):
+    """One move, with all that can be worked out before any data is seen."""
+
+    def __init__(self, move: Move, operands: Operands) -> None:
         self.move = move
-        self.shape = (move.rows, move.cols)
-        self.dtype = types[move.dst.operand]
-        self._offsets: dict[Layout, Array] = {}
-        for access in self.fixed():
-            _require(access.operand, access.layout.span(*self.shape), sizes)
+        self.shape = move.shape
+        self.dtype = operands.types[move.dst.operand]
+        self.dst = operands.slots[move.dst.operand]
+        self.target = region(move.dst.layout, *move.shape)
+        self._offsets: dict[Region, Array] = {}
 
-    def fixed(self) -> list[Access]:
-        """The ends whose addresses are known before any index is."""
-        return [end for end in (self.move.dst, self.move.src) if isinstance(end, Access)]
-
-    def offsets(self, layout: Layout) -> Array:
-        """Offsets of the whole region, computed once."""
-        if layout not in self._offsets:
-            self._offsets[layout] = layout.offset(*_grid(*self.shape))
-        return self._offsets[layout]
+    def offsets(self, region: Region) -> Array:
+        """Offsets of a whole region, computed once."""
+        if region not in self._offsets:
+            self._offsets[region] = region.offsets()
+        return self._offsets[region]
 
     def resolve(self, storages: Storages, reports: list[IndexReport]) -> Lanes | None:
-        """Nothing to read."""
+        """Read the index, if there is one."""
         return None
 
+    @abstractmethod
     def is_aliased(self, storages: Storages) -> bool:
         """Whether the destination shares memory with what is read."""
-        src = self.move.src
-        return isinstance(src, Access) and storages[self.move.dst.operand].overlaps(storages[src.operand])
 
+    @abstractmethod
     def run(self, storages: Storages, lanes: Lanes | None) -> None:
         """Execute the move; what is read and what is written lie apart."""
-        self.store(storages, self.load(storages))
 
-    def load(self, storages: Storages) -> Array:
-        """The source's region, or the bits to fill with."""
-        src = self.move.src
-        if isinstance(src, Fill):
-            return np.broadcast_to(self.dtype.bits.type(src.bits), self.shape)
-        storage = storages[src.operand]
-        window = storage.window(src.layout, *self.shape)
-        return storage.bits[self.offsets(src.layout)] if window is None else window
+    @abstractmethod
+    def run_in_order(self, storages: Storages) -> None:
+        """Execute the move with the result of taking lane after lane, whatever shares memory."""
 
     def store(self, storages: Storages, values: Array) -> None:
         """Combine values into the destination's region."""
-        dst = self.move.dst
-        storage = storages[dst.operand]
+        storage = storages[self.dst]
         if self.move.combine is not Combine.STORE:
-            accumulate(storage.bits, self.offsets(dst.layout).ravel(), values.ravel(), self.move.combine, self.dtype)
+            accumulate(storage.bits, self.offsets(self.target).ravel(), values.ravel(), self.move.combine, self.dtype)
             return
-        window = storage.window(dst.layout, *self.shape)
+        window = storage.window(self.target)
         if window is None:
-            storage.bits[self.offsets(dst.layout)] = values
+            storage.bits[self.offsets(self.target)] = values
         else:
             window[...] = values
 
-    # --- where operands share memory
+
+class _Fill(_Step):
+    """One bit pattern everywhere."""
+
+    def __init__(self, move: Move, operands: Operands, fill: Fill) -> None:
+        super().__init__(move, operands)
+        operands.require(move.dst.operand, self.target.span)
+        self.value = self.dtype.bits.type(fill.bits)
+
+    def is_aliased(self, storages: Storages) -> bool:
+        return False
+
+    def run(self, storages: Storages, lanes: Lanes | None) -> None:
+        self.store(storages, np.broadcast_to(self.value, self.shape))
 
     def run_in_order(self, storages: Storages) -> None:
-        """As if lane after lane: in runs of lanes none of which reads what an earlier one of the run writes."""
+        self.run(storages, None)
+
+
+class _Copy(_Step):
+    """A source to a destination, both known beforehand."""
+
+    def __init__(self, move: Move, operands: Operands, src: Access) -> None:
+        super().__init__(move, operands)
+        self.src = operands.slots[src.operand]
+        self.source = region(src.layout, *move.shape)
+        for access in self.fixed(src):
+            operands.require(access.operand, access.layout.span(*move.shape))
+
+    def fixed(self, src: Access) -> Sequence[Access]:
+        """The ends whose addresses are known before any index is."""
+        return self.move.dst, src
+
+    def is_aliased(self, storages: Storages) -> bool:
+        return storages[self.dst].overlaps(storages[self.src])
+
+    def run(self, storages: Storages, lanes: Lanes | None) -> None:
+        self.store(storages, self.load(storages))
+
+    def load(self, storages: Storages) -> Array:
+        """The source's region."""
+        storage = storages[self.src]
+        window = storage.window(self.source)
+        return storage.bits[self.offsets(self.source)] if window is None else window
+
+    def run_in_order(self, storages: Storages) -> None:
+        """In runs of lanes none of which reads what an earlier one of the run writes."""
         total, done, length = self.move.rows * self.move.cols, 0, 64
         while done < total:
             lanes = np.arange(done, min(total, done + length))
@@ -122,16 +200,12 @@ class _Step:
             length = min(2 * length, 1 << 16) if ended == lanes.size else 64
 
     def _run_prefix(self, storages: Storages, i: Array, j: Array) -> int:
-        run = self.aim(storages, i, j)
-        target = storages[self.move.dst.operand]
+        run, target = self.aim(storages, i, j), storages[self.dst]
         end = _independent(run.reads, target.addresses(run.dst), run.stores)
-        self.check_run(storages, run, end)
+        self.check(run, end)
         kept = np.flatnonzero(run.stores[:end])
-        if isinstance(self.move.src, Fill):
-            found = np.full(kept.size, self.move.src.bits, self.dtype.bits)
-        else:
-            found = storages[self.move.src.operand].bits[run.src[kept]]
-            found[run.zeroes[kept]] = 0
+        found = storages[self.src].bits[run.src[kept]]
+        found[run.zeroes[kept]] = 0
         if self.move.combine is Combine.STORE:
             target.bits[run.dst[kept]] = found
         else:
@@ -140,50 +214,39 @@ class _Step:
 
     def aim(self, storages: Storages, i: Array, j: Array) -> _Run:
         """Where lanes (i, j) read and write."""
-        src = self.move.src
-        src_at = src.layout.offset(i, j) if isinstance(src, Access) else i
-        reads = [storages[src.operand].addresses(src_at)] if isinstance(src, Access) else []
-        no = np.zeros(i.size, bool)
-        return _Run(src_at, self.move.dst.layout.offset(i, j), reads, ~no, no, i)
+        src, no = self.source.layout.offset(i, j), np.zeros(i.size, bool)
+        reads = [storages[self.src].addresses(src)]
+        return _Run(self.target.layout.offset(i, j), src, reads, ~no, no, i)
 
-    def check_run(self, storages: Storages, run: _Run, end: int) -> None:
-        """Refuse the first `end` lanes of a run where they may not go. Fixed addresses were checked before."""
+    def check(self, run: _Run, end: int) -> None:
+        """Refuse the first `end` lanes of a run where they may not go; fixed addresses were checked before."""
 
 
-class _Run:
-    """Some lanes of a move, aimed: offsets at both ends, the bytes read, and the lanes that store."""
-
-    def __init__(self, src: Array, dst: Array, reads: list[Array], stores: Array, zeroes: Array, values: Array) -> None:
-        self.src, self.dst, self.reads, self.stores, self.zeroes, self.values = src, dst, reads, stores, zeroes, values
-
-
-class _Indexed(_Step):
+class _Indexed(_Copy):
     """What gathers and scatters share: reading the index and forming the addresses it names."""
 
-    def __init__(self, move: Move, types: Mapping[str, DType], sizes: Mapping[str, int]) -> None:
-        assert move.index is not None
-        super().__init__(move, types, sizes)
-        self.index: Index = move.index
-        self.reader = Reader(move.index, types[move.index.access.operand])
-        self.by_row = not move.index.access.layout.cols and move.index.unit is Unit.ROW
+    def __init__(self, move: Move, operands: Operands, src: Access, index: Index) -> None:
+        super().__init__(move, operands, src)
+        self.index = index
+        self.idx = operands.slots[index.access.operand]
+        self.reader = Reader(index, operands.types[index.access.operand])
+        self.by_row = not index.access.layout.cols and index.unit is Unit.ROW
         """One index a row: the lane's column does not matter to it."""
-        self.lane_shape = (move.rows, 1) if self.by_row else self.shape
-        _require(move.index.access.operand, move.index.access.layout.span(*self.lane_shape), sizes)
-        self.room = sizes[self.steered().operand]
-        self.watched = self.steered().layout.span(*_reach(move.index, move.cols)) > self.room
-        """Whether an index below the capacity can still lead outside the operand."""
-
-    def steered(self) -> Access:
+        self.lanes = region(index.access.layout, move.rows, 1 if self.by_row else move.cols)
+        operands.require(index.access.operand, self.lanes.span)
+        self.steered = src if index.side is Side.SRC else move.dst
         """The end that the index addresses."""
-        raise NotImplementedError
+        self.reach = _reach(index, self.steered.layout, move.cols)
+        self.room = operands.sizes[self.steered.operand]
+        self.watched = self.reach.span > self.room
+        """Whether an index below the capacity can still lead outside the operand."""
 
     def resolve(self, storages: Storages, reports: list[IndexReport]) -> Lanes:
         """Read each index once, check it, remap it."""
-        access = self.index.access
-        storage = storages[access.operand]
-        raw = storage.window(access.layout, *self.lane_shape)
+        storage = storages[self.idx]
+        raw = storage.window(self.lanes)
         if raw is None:
-            raw = storage.bits[access.layout.offset(*_grid(*self.lane_shape))]
+            raw = storage.bits[self.offsets(self.lanes)]
         lanes = self.reader.read(raw[:, 0] if self.by_row else raw, reports)
         if self.watched:
             self._watch(self.aimed(lanes))
@@ -192,7 +255,7 @@ class _Indexed(_Step):
     def _watch(self, offsets: Array) -> None:
         needed = int(offsets.max(initial=-1)) + 1
         if needed > self.room:
-            raise SpanFault(self.steered().operand, needed, self.room)
+            raise SpanFault(self.steered.operand, needed, self.room)
 
     def aimed(self, lanes: Lanes) -> Array:
         """Offsets of the whole region on the steered end."""
@@ -200,7 +263,7 @@ class _Indexed(_Step):
         return np.broadcast_to(self._offset(values, np.arange(self.move.cols)), self.shape)
 
     def _offset(self, values: Array, j: Array) -> Array:
-        layout = self.steered().layout
+        layout = self.steered.layout
         if self.index.unit is Unit.ROW:
             return layout.offset(values, j)
         return layout.offset(*divmod(values, self.index.width)) if self.index.width else layout.col(values)
@@ -211,27 +274,24 @@ class _Indexed(_Step):
 
     def is_aliased(self, storages: Storages) -> bool:
         """The index counts as read too."""
-        index = storages[self.index.access.operand]
-        return storages[self.move.dst.operand].overlaps(index) or super().is_aliased(storages)
+        return storages[self.dst].overlaps(storages[self.idx]) or super().is_aliased(storages)
 
     def aim(self, storages: Storages, i: Array, j: Array) -> _Run:
         """Where lanes (i, j) read and write, by the index values that are there now."""
-        assert isinstance(self.move.src, Access)
-        index = storages[self.index.access.operand]
         at = self.index.access.layout.offset(i, j)
-        raw = self.reader.widen(index.bits[at])
+        raw = self.reader.widen(storages[self.idx].bits[at])
         lanes = self.reader.land(raw)
         outside = np.zeros(i.size, bool) if lanes.outside is None else lanes.outside
         steered = self._offset(lanes.values, j)
-        src = steered if self.index.side is Side.SRC else self.move.src.layout.offset(i, j)
-        dst = steered if self.index.side is Side.DST else self.move.dst.layout.offset(i, j)
-        reads = [index.addresses(at), storages[self.move.src.operand].addresses(src)]
+        src = steered if self.index.side is Side.SRC else self.source.layout.offset(i, j)
+        dst = steered if self.index.side is Side.DST else self.target.layout.offset(i, j)
+        reads = [storages[self.idx].addresses(at), storages[self.src].addresses(src)]
         zeroes = outside & (self.index.remap is Remap.ZERO)
-        return _Run(src, dst, reads, ~outside | zeroes, zeroes, raw)
+        return _Run(dst, src, reads, ~outside | zeroes, zeroes, raw)
 
-    def check_run(self, storages: Storages, run: _Run, end: int) -> None:
+    def check(self, run: _Run, end: int) -> None:
         """Refuse what `resolve` would refuse, for index values that the move itself has changed."""
-        values = run.values[:end]
+        values = run.raw[:end]
         outside = self.reader.is_outside(values)
         if self.index.remap is Remap.REFUSE and outside.any():
             raise IndexFault(self.reader.report("outside", outside, values))
@@ -242,64 +302,54 @@ class _Indexed(_Step):
 class _Gather(_Indexed):
     """The index names the source."""
 
-    def fixed(self) -> list[Access]:
-        return [self.move.dst]
-
-    def steered(self) -> Access:
-        assert isinstance(self.move.src, Access)
-        return self.move.src
+    def fixed(self, src: Access) -> Sequence[Access]:
+        return (self.move.dst,)
 
     def run(self, storages: Storages, lanes: Lanes | None) -> None:
         assert lanes is not None
-        source, target = storages[self.steered().operand], storages[self.move.dst.operand]
+        source, window = storages[self.src], storages[self.dst].window(self.target)
         table = self._table(source)
         if table is None:
             self._put(storages, source.bits[self.aimed(lanes)], lanes.outside)
-            return
-        window = target.window(self.move.dst.layout, *self.shape)
-        if lanes.outside is None and window is not None and window.flags.c_contiguous and table.flags.c_contiguous:
+        elif not table.flags.c_contiguous:
+            self._put(storages, table[lanes.values], lanes.outside)
+        elif lanes.outside is None and window is not None and window.flags.c_contiguous:
             table.take(lanes.values, 0, window, "clip")  # in range already; "clip" spares a defensive copy
-            return
-        picked = table.take(lanes.values, 0) if table.flags.c_contiguous else table[lanes.values]
-        self._put(storages, picked, lanes.outside)
+        else:
+            self._put(storages, table.take(lanes.values, 0), lanes.outside)
 
     def _table(self, source: Storage) -> Array | None:
         """The source as an array whose first axis the index selects, where it is one."""
-        layout = self.steered().layout
         if self.by_row:
-            return source.window(layout, self.index.capacity, self.move.cols)
-        whole = self.index.unit is Unit.ELEMENT and not self.index.width and layout.strides == (0, 1)
-        return source.bits if whole else None
+            return source.window(self.reach)
+        flat = self.index.unit is Unit.ELEMENT and not self.index.width and self.steered.layout == Layout.plain(0, 1)
+        return source.bits if flat else None
 
     def _put(self, storages: Storages, found: Array, outside: Array | None) -> None:
         if outside is None:
             self.store(storages, found)
-            return
-        lost = self.spread(outside)
-        if self.index.remap is Remap.ZERO:
-            self.store(storages, np.where(lost, self.dtype.bits.type(0), found))
+        elif self.index.remap is Remap.ZERO:
+            self.store(storages, np.where(self.spread(outside), self.dtype.bits.type(0), found))
         else:
-            storages[self.move.dst.operand].bits[self.offsets(self.move.dst.layout)[~lost]] = found[~lost]
+            kept = ~self.spread(outside)
+            storages[self.dst].bits[self.offsets(self.target)[kept]] = found[kept]
 
 
 class _Scatter(_Indexed):
     """The index names the destination."""
 
-    def fixed(self) -> list[Access]:
-        return [self.move.src] if isinstance(self.move.src, Access) else []
-
-    def steered(self) -> Access:
-        return self.move.dst
+    def fixed(self, src: Access) -> Sequence[Access]:
+        return (src,)
 
     def run(self, storages: Storages, lanes: Lanes | None) -> None:
         assert lanes is not None
-        target, values = storages[self.move.dst.operand], self.load(storages)
-        rows = target.window(self.move.dst.layout, self.index.capacity, self.move.cols) if self.by_row else None
+        target, values, outside = storages[self.dst], self.load(storages), lanes.outside
+        rows = target.window(self.reach) if self.by_row else None
         if rows is not None:
-            cells, where, outside = rows, lanes.values, lanes.outside
+            cells, where = rows, lanes.values
         else:
             cells, where, values = target.bits, self.aimed(lanes).ravel(), values.ravel()
-            outside = None if lanes.outside is None else self.spread(lanes.outside).ravel()
+            outside = None if outside is None else self.spread(outside).ravel()
         if outside is not None:
             where, values = where[~outside], values[~outside]
         if self.move.combine is Combine.STORE:
@@ -308,32 +358,25 @@ class _Scatter(_Indexed):
             accumulate(cells, where, values, self.move.combine, self.dtype)
 
 
+def _reach(index: Index, layout: Layout, cols: int) -> Region:
+    """What index values below the capacity can name."""
+    if index.unit is Unit.ROW:
+        return region(layout, index.capacity, cols)
+    if index.width:
+        return region(layout, -(-index.capacity // index.width), index.width)
+    return region(layout, 1, index.capacity)
+
+
 def _independent(reads: list[Array], writes: Array, stores: Array) -> int:
     """How many leading lanes read no byte that an earlier one of them writes."""
-    lane = np.broadcast_to(np.arange(stores.size)[:, None], writes.shape)
+    end = stores.size
     written, first = np.unique(writes[stores], return_index=True)
     if not written.size:
-        return stores.size
-    writer = lane[stores].ravel()[first]
-    end = stores.size
+        return end
+    writer = np.flatnonzero(stores)[first // writes.shape[1]]
     for read in reads:
         at = np.minimum(np.searchsorted(written, read), written.size - 1)
-        late = (written[at] == read) & (writer[at] < np.arange(stores.size)[:, None])
-        end = min(end, int(np.argmax(late.any(axis=1)))) if late.any() else end
+        late = ((written[at] == read) & (writer[at] < np.arange(stores.size)[:, None])).any(axis=1)
+        if late.any():
+            end = min(end, int(np.argmax(late)))
     return end
-
-
-def _require(operand: str, needed: int, sizes: Mapping[str, int]) -> None:
-    if needed > sizes[operand]:
-        raise SpanFault(operand, needed, sizes[operand])
-
-
-def _reach(index: Index, cols: int) -> tuple[int, int]:
-    """Rows and columns that index values below the capacity can name."""
-    if index.unit is Unit.ROW:
-        return index.capacity, cols
-    return (-(-index.capacity // index.width), index.width) if index.width else (1, index.capacity)
-
-
-def _grid(rows: int, cols: int) -> tuple[Array, Array]:
-    return np.arange(rows)[:, None], np.arange(cols)[None, :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,33 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Region:
+    """`rows` x `cols` elements under a layout. Equal ones are one object, so looking views up is cheap."""
+
+    __slots__ = ("cols", "layout", "rows")
+
+    def __init__(self, layout: Layout, rows: int, cols: int) -> None:
+        self.layout, self.rows, self.cols = layout, rows, cols
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, self.cols
+
+    @property
+    def span(self) -> int:
+        """Elements of storage that the region can reach."""
+        return self.layout.span(self.rows, self.cols)
+
+    def offsets(self) -> Array:
+        """The offset of every element."""
+        return self.layout.offset(np.arange(self.rows)[:, None], np.arange(self.cols)[None, :])
+
+
+region = lru_cache(maxsize=65536)(Region)
+"""The one `Region` of a layout and extents."""
 
 
 class Storage:
@@ -25,25 +53,24 @@ class Storage:
         self.start: int = elements.__array_interface__["data"][0]
         self.end = self.start + elements.nbytes
         self.writable = bool(elements.flags.writeable)
-        self._windows: dict[tuple[Layout, int, int], Array | None] = {}
+        self._windows: dict[Region, Array | None] = {}
 
-    def window(self, layout: Layout, rows: int, cols: int) -> Array | None:
-        """A two-dimensional view of the bits, or None where the layout is blocked."""
-        key = (layout, rows, cols)
+    def window(self, region: Region) -> Array | None:
+        """A two-dimensional view of the bits, or None where the layout is blocked or leads outside."""
         try:
-            return self._windows[key]
+            return self._windows[region]
         except KeyError:
             if len(self._windows) >= 64:
                 self._windows.clear()
-            view = self._windows[key] = self._view(layout, rows, cols)
+            view = self._windows[region] = self._view(region)
             return view
 
-    def _view(self, layout: Layout, rows: int, cols: int) -> Array | None:
-        strides = layout.strides
-        if strides is None or layout.span(rows, cols) > self.bits.size:
+    def _view(self, region: Region) -> Array | None:
+        strides = region.layout.strides
+        if strides is None or region.span > self.bits.size:
             return None
         size = self.dtype.size
-        return as_strided(self.bits, (rows, cols), (strides[0] * size, strides[1] * size))
+        return as_strided(self.bits, region.shape, (strides[0] * size, strides[1] * size))
 
     def addresses(self, offsets: Array) -> Array:
         """Byte addresses of elements, one row of them for each offset."""

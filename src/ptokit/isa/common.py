@@ -153,7 +153,7 @@ def capacity_positive(capacity: Callable[[Call], int]) -> Rule:
     )
 
 
-def burst_multiple(rule: str, operand: str, *targets: str) -> Rule:
+def burst_multiple(rule: str, operand: str, *targets: str, when: Test = lambda _: True) -> Rule:
     """The contiguous padded dimension is a whole number of 32-byte bursts."""
     return Rule(
         rule,
@@ -161,6 +161,7 @@ def burst_multiple(rule: str, operand: str, *targets: str) -> Rule:
         "a tile whose contiguous padded dimension is a multiple of 32 bytes",
         lambda c: c.values[operand].burst_bytes % 32 == 0,
         on=error(*targets),
+        when=when,
         found=lambda c: f"{c.values[operand]}: {c.values[operand].burst_bytes} bytes",
         kind="H-09",
         fix=lambda c: f"pad up to a multiple of {c.values[operand].dtype.c0} elements and give valid=",
@@ -205,5 +206,3 @@ def row_lanes(tile: TileSpec) -> Layout:
     if tile.valid_cols == 1:
         return Layout(tile.layout.rows, ())
     return Layout.plain(1, 0)
-
-

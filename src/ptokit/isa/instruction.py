@@ -137,9 +137,7 @@ class Rule:
             kind = "H-27"
         expected, found = _say(self.expect, call), _say(self.found or describe(self.operand), call)
         subject = f"{call.instruction.name} on {call.target}: {self.operand}"
-        said = expected if level == "note" else f"{subject} must be {expected}; found {found}"
-        if level == "note":
-            said = f"{subject}: {expected}"
+        said = f"{subject}: {expected}" if level == "note" else f"{subject} must be {expected}; found {found}"
         return Finding(
             level="hazard" if dropped else level,
             rule=self.id,
@@ -202,7 +200,7 @@ class Fault:
     """How a bad index value is reported: the clause, the hazard, and what mends it."""
 
     rule: str
-    kind: str
+    kind: str | None
     fix: str = ""
 
 

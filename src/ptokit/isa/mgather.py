@@ -78,8 +78,8 @@ def is_elem(call: Call) -> bool:
 
 
 def is_fractal(call: Call) -> bool:
-    """An NZ table on a target that has the NZ path (MG-NZ-02)."""
-    return bool(call.here(HAS_NZ_PATH)) and call.table.layout_kind is GlobalLayout.NZ
+    """An NZ table on a target whose UB gather has an NZ path (MG-NZ-02)."""
+    return bool(call.here(HAS_NZ_PATH)) and into_ub(call) and call.table.layout_kind is GlobalLayout.NZ
 
 
 HAS_NZ_PATH = {"a2a3": True}
@@ -131,6 +131,7 @@ def capacity(call: Call) -> int:
 
 
 def idx_valid(call: Call) -> str:
+    """The index's valid extents, as found."""
     return f"valid {show_extents(call.idx.valid)}"
 
 
@@ -170,6 +171,7 @@ ELEM_INDEX = {
 
 
 def one_or_other(call: Call) -> bool:
+    """A one-dimensional index, lying or standing."""
     return call.idx.valid in ((1, call.dst.valid_rows), (call.dst.valid_rows, 1))
 
 
@@ -180,8 +182,8 @@ def consecutive(tile: TileSpec) -> bool:
 
 
 OPERANDS = (
-    Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE),
-         gate=True, firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
+    Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), gate=True,
+         firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
     Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
          lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), gate=True, firm=True),
     Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", into_ub, on=error("cpu", "host"),
@@ -189,8 +191,8 @@ OPERANDS = (
     Rule("MG-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE), when=into_ub,
          gate=True, firm=True, fix="tload the indices into a Vec tile first"),
     Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
-         lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1,
-         gate=True, firm=True, fix="pass the index as pto.GlobalTensor(array)"),
+         lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1, gate=True,
+         firm=True, fix="pass the index as pto.GlobalTensor(array)"),
     Rule("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
          lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), gate=True, firm=True,
          fix="an elem gather into L1 takes scratch=; no other form does"),
@@ -200,7 +202,8 @@ OPERANDS = (
     Rule("MG-SIMT-15", "executor", "scalar: A2/A3 has no SIMT engine", lambda c: c.executor is not GatherExec.Simt,
          on=error("a2a3"), found="simt", gate=True, firm=True),
     Rule("MG-SIMT-16", "executor", "left out in row mode: Simt collects single elements",
-         lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", gate=True, firm=True),
+         lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", gate=True,
+         firm=True),
     Rule("A-42", "executor", "given only with a Mat destination in elem mode",
          lambda c: c.executor is None or (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE),
          found=lambda c: c.executor.text, gate=True, firm=True),
@@ -212,9 +215,10 @@ TYPES = (
          lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44",
          when=lambda c: c.dst.dtype in PTO_TYPES, found=lambda c: str(c.dst.dtype),
          fix='pto.target("cpu@aicore") models that build'),
-    Rule("MG-TYPE-03", "dst", "no 8-bit float: the A2/A3 vector core has none", lambda c: c.dst.dtype in c.here(GATHER_TYPES),
-         on=error("a2a3"), when=lambda c: into_ub(c) and c.dst.dtype in PTO_TYPES, kind="H-44",
-         found=lambda c: str(c.dst.dtype), fix="move the bytes as uint8"),
+    Rule("MG-TYPE-03", "dst", "of another type than an 8-bit float: the A2/A3 vector core has none",
+         lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("a2a3"),
+         when=lambda c: into_ub(c) and c.dst.dtype in PTO_TYPES, kind="H-44", found=lambda c: str(c.dst.dtype),
+         fix="move the bytes as uint8"),
     Rule("MG-L1-17", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, on=error("a2a3"), when=into_l1,
          kind="H-44", found=lambda c: str(c.dst.dtype)),
     Rule("MG-L1-19", "dst", "at most 4 bytes an element: the nd2nz engine moves b8, b16 and b32",
@@ -227,26 +231,29 @@ TYPES = (
          lambda c: is_nd_tensor(c.table) and c.table.dtype is c.dst.dtype, on=error(*NPU), when=into_l1, firm=True),
 )  # fmt: skip
 
+MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), ("dn", "nd"), ("dn", "dn"), ("dn", "nz")}
+"""Table layouts with tile forms that A2/A3 cannot gather between."""
+
 LAYOUTS = (
     Rule("MG-LAY-01", "dst", "RowMajor + NoneBox", lambda c: is_nd_tile(c.dst), on=error("cpu"), kind="H-09"),
     Rule("MG-LAY-02", "idx", "RowMajor + NoneBox, or [R, 1] ColMajor (A-03)",
          lambda c: is_nd_tile(c.idx) or (c.idx.form == "dn" and c.idx.cols == 1), on=error("cpu"), kind="H-09"),
-    Rule("MG-LAY-03", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND,
-         on=error("cpu", "host"), kind="H-09"),
-    Rule("MG-LAY-05", "dst", "no NZ tile and no NZ table on cpu",
+    Rule("MG-LAY-03", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error("cpu", "host"),
+         kind="H-09"),
+    Rule("MG-LAY-05", "dst", "in ND form, with an ND table: cpu has no NZ path",
          lambda c: c.dst.form != "nz" and c.table.layout_kind is not GlobalLayout.NZ, on=error("cpu"), kind="H-09",
          found=lambda c: f"{c.dst} and {c.table}"),
-    Rule("MG-LAY-06", "idx", "RowMajor + NoneBox", lambda c: is_nd_tile(c.idx), on=error("a2a3"), when=into_ub, kind="H-09"),
+    Rule("MG-LAY-06", "idx", "RowMajor + NoneBox", lambda c: is_nd_tile(c.idx), on=error("a2a3"), when=into_ub,
+         kind="H-09"),
     Rule("MG-LAY-07", "dst", "RowMajor + NoneBox for an ND table", lambda c: is_nd_tile(c.dst), on=error("a2a3"),
          when=lambda c: into_ub(c) and c.table.layout_kind is GlobalLayout.ND, kind="H-09"),
     Rule("MG-LAY-08", "dst", "ColMajor + RowMajor boxes of 512 bytes for an NZ table", lambda c: c.dst.is_nz,
          on=error("a2a3"), when=lambda c: into_ub(c) and c.table.layout_kind is GlobalLayout.NZ, kind="H-09"),
     Rule("MG-LAY-09", "table", "ND with an ND tile or NZ with an NZ tile",
-         lambda c: (c.table.layout_kind.text, c.dst.form) not in (("nd", "nz"), ("nz", "nd"))
-         and c.table.layout_kind is not GlobalLayout.DN,
-         on=error("a2a3"), when=into_ub, found=lambda c: f"{c.table.layout_kind.name} with {c.dst}", kind="H-09"),
-    Rule("MG-LAY-12", "dst", "NoneBox: the A5 kernel knows no NZ tile in UB", lambda c: is_unboxed(c.dst), on=error("a5"),
-         when=into_ub, kind="H-09"),
+         lambda c: (c.table.layout_kind.text, c.dst.form) not in MIXED_PAIRS, on=error("a2a3"), when=into_ub,
+         found=lambda c: f"{c.table.layout_kind.name} with {c.dst}", kind="H-09"),
+    Rule("MG-LAY-12", "dst", "NoneBox: the A5 kernel knows no NZ tile in UB", lambda c: is_unboxed(c.dst),
+         on=error("a5"), when=into_ub, kind="H-09"),
     Rule("CO-LAY-05", "idx", "NoneBox", lambda c: is_unboxed(c.idx), on=error("a5"), when=into_ub, kind="H-09"),
     Rule("MG-NZ-13", "table", "ND: A5 has no NZ path on the UB gather",
          lambda c: not (c.table.layout_kind is GlobalLayout.NZ and c.dst.form == "nz"), on=error("a5"), when=into_ub,
@@ -255,14 +262,14 @@ LAYOUTS = (
          on=note("a2a3"), when=into_ub, kind="H-30"),
     Rule("MG-LAY-15", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error("a5"),
          when=into_ub, kind="H-02", fix="repack the table to ND"),
-    Rule("MG-HAZ-11", "idx", "consecutive in memory: the A5 kernel reads idx[row] linearly", lambda c: consecutive(c.idx),
-         on=error("a5"), when=lambda c: into_ub(c) and is_row(c) and one_or_other(c), kind="H-28",
-         fix="use [1, R] RowMajor or [R, 1] ColMajor"),
+    Rule("MG-HAZ-11", "idx", "consecutive in memory: the A5 kernel reads idx[row] linearly",
+         lambda c: consecutive(c.idx), on=error("a5"), when=lambda c: into_ub(c) and is_row(c) and one_or_other(c),
+         kind="H-28", fix="use [1, R] RowMajor or [R, 1] ColMajor"),
     Rule("A-03", "idx", "a ColMajor index or destination is refused on a2a3",
          lambda c: c.idx.blayout is BLayout.RowMajor and c.dst.blayout is BLayout.RowMajor, on=note("cpu", "a5"),
          when=into_ub, kind="H-29"),
-    Rule("MG-L1-22", "dst", "ColMajor + RowMajor boxes of 512 bytes", lambda c: c.dst.is_nz, on=error(*NPU), when=into_l1,
-         fix='Tile("mat", ..., blayout="col_major", slayout="row_major", fractal=512)', firm=True),
+    Rule("MG-L1-22", "dst", "ColMajor + RowMajor boxes of 512 bytes", lambda c: c.dst.is_nz, on=error(*NPU),
+         when=into_l1, fix='Tile("mat", ..., blayout="col_major", slayout="row_major", fractal=512)', firm=True),
 )  # fmt: skip
 
 SHAPES = (
@@ -279,7 +286,8 @@ SHAPES = (
          when=lambda c: c.table.layout_kind is GlobalLayout.ND),
     Rule("MG-HAZ-09", "table", "Shape[0..2] == 1 for the row count to agree on every target",
          lambda c: rows_of(c.table) == c.table.shape[3], on=hazard("a5"), kind="H-05",
-         when=lambda c: into_ub(c) and is_row(c), dims=("table.shape.0", "table.shape.1", "table.shape.2")),
+         when=lambda c: into_ub(c) and is_row(c) and is_nd_tensor(c.table),
+         dims=("table.shape.0", "table.shape.1", "table.shape.2")),
     Rule("MG-SHAPE-05", "table", lambda c: f"of Shape[4] == {c.dst.valid_cols}, the destination's valid columns",
          lambda c: c.table.shape[4] == c.dst.valid_cols, on=error("a5"), when=lambda c: into_ub(c) and is_row(c),
          found=lambda c: f"Shape[4] = {c.table.shape[4]}", kind="H-03", dims=("table.shape.4", "dst.valid_cols"),
@@ -289,34 +297,36 @@ SHAPES = (
          found=lambda c: f"{c.dst.valid_cols} valid columns", dims=("dst.valid_cols", "table.shape.4")),
     unit_columns(is_row),
     Rule("A-57", "table", "a table whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
-         on=error("a2a3", "a5", "host"), when=lambda c: is_row(c) and not is_fractal(c) and row_kernel(c).capacity is rows_of,
+         on=error("a2a3", "a5", "host"),
+         when=lambda c: is_row(c) and not is_fractal(c) and row_kernel(c).capacity is rows_of,
          found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>", kind="H-07", fix=PACKED_FIX),
     Rule("MG-HAZ-08", "table", "Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",
          lambda c: packed_rows(c.table), on={**error("cpu", "a5"), **note("a2a3")},
          when=lambda c: into_ub(c) and is_row(c) and not is_fractal(c),
          found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-04",
          dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
-    Rule("A-68", "table", "Stride[3] == Shape[4]: A5 table rows are packed", lambda c: packed_rows(c.table), on=error("a5"),
-         when=lambda c: into_ub(c) and is_row(c),
+    Rule("A-68", "table", "Stride[3] == Shape[4]: A5 table rows are packed", lambda c: packed_rows(c.table),
+         on=error("a5"), when=lambda c: into_ub(c) and is_row(c),
          found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-46",
          dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
-    Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed, on=hazard(*EVERYWHERE),
-         when=lambda c: is_elem(c) and not is_fractal(c), kind="H-06", fix=PACKED_FIX),
+    Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
+         on=hazard(*EVERYWHERE), when=lambda c: is_elem(c) and not is_fractal(c), kind="H-06", fix=PACKED_FIX),
     Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),
          when=is_fractal, dims=("table.shape.3",)),
-    Rule("MG-SHAPE-08", "table", lambda c: f"of Shape[4] == {c.dst.dtype.c0}", lambda c: c.table.shape[4] == c.dst.dtype.c0,
-         on=error("a2a3"), when=is_fractal, dims=("table.shape.4",)),
-    Rule("MG-SHAPE-09", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0}", lambda c: c.dst.cols % c.dst.dtype.c0 == 0,
-         on=error("a2a3"), when=is_fractal),
+    Rule("MG-SHAPE-08", "table", lambda c: f"of Shape[4] == {c.dst.dtype.c0}",
+         lambda c: c.table.shape[4] == c.dst.dtype.c0, on=error("a2a3"), when=is_fractal, dims=("table.shape.4",)),
+    Rule("MG-SHAPE-09", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0}",
+         lambda c: c.dst.cols % c.dst.dtype.c0 == 0, on=error("a2a3"), when=is_fractal),
     Rule("MG-SHAPE-10", "dst", "of Rows a multiple of 16", lambda c: c.dst.rows % FRACTAL_ROWS == 0, on=error("a2a3"),
          when=is_fractal),
     Rule("A-47", "dst", lambda c: f"of at least {c.table.extents[1]} Cols: a row transfer writes them all",
          lambda c: c.dst.cols >= c.table.extents[1], on=error("a2a3"), when=lambda c: is_fractal(c) and is_row(c),
          kind="H-37", dims=("table.shape.0", "table.shape.1")),
     burst_multiple("MG-ALIGN-01", "dst", "cpu"),
-    Rule("MG-ALIGN-02", "dst", "of Cols * sizeof(T) a multiple of 32", lambda c: c.dst.cols * c.dst.dtype.size % 32 == 0,
-         on=error("a2a3"), when=into_ub, kind="H-09", fix=lambda c: f"pad Cols up to a multiple of {c.dst.dtype.c0}"),
-    burst_multiple("MG-ALIGN-03", "dst", "a5"),
+    Rule("MG-ALIGN-02", "dst", "of Cols * sizeof(T) a multiple of 32",
+         lambda c: c.dst.cols * c.dst.dtype.size % 32 == 0, on=error("a2a3"), when=into_ub, kind="H-09",
+         fix=lambda c: f"pad Cols up to a multiple of {c.dst.dtype.c0}"),
+    burst_multiple("MG-ALIGN-03", "dst", "a5", when=into_ub),
 )  # fmt: skip
 
 L1_SHAPES = (
@@ -345,6 +355,7 @@ def packed_rows(table: TensorSpec) -> bool:
 
 
 def index_of(call: Call, lanes: Layout, unit: Unit, *, remap: Remap | None = None, width: int = 0) -> Index:
+    """The index operand, as it steers the source."""
     return Index(
         access=Access("idx", lanes),
         side=Side.SRC,
@@ -361,21 +372,20 @@ def lower_row(call: Call) -> tuple[Move, ...]:
     kernel, dst = row_kernel(call), call.dst
     lanes = Layout.plain(1, 0) if kernel.linear_index else row_lanes(call.idx)
     source = Access("table", Layout.plain(kernel.stride(call.table, dst), 1))
-    return (Move(*dst.valid, Access("dst", dst.layout), source, index_of(call, lanes, Unit.ROW)),)
+    return (Move(dst.valid, Access("dst", dst.layout), source, index_of(call, lanes, Unit.ROW)),)
 
 
 def lower_elem(call: Call) -> tuple[Move, ...]:
     """dst[i, j] = tableFlat[idx[i, j]] (MG-SEM-03)."""
     index = index_of(call, call.idx.layout, Unit.ELEMENT)
-    return (Move(*call.dst.valid, Access("dst", call.dst.layout), Access("table", flat()), index),)
+    return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("table", flat()), index),)
 
 
 def lower_row_nz(call: Call) -> tuple[Move, ...]:
     """One multi-burst a row: every logical column of the table (MG-NZ-06)."""
     index = index_of(call, row_lanes(call.idx), Unit.ROW, remap=skip_if_zero(call))
     move = Move(
-        call.dst.valid_rows,
-        call.table.extents[1],
+        (call.dst.valid_rows, call.table.extents[1]),
         Access("dst", call.dst.layout),
         Access("table", call.table.layout),
         index,
@@ -386,14 +396,14 @@ def lower_row_nz(call: Call) -> tuple[Move, ...]:
 def lower_elem_nz(call: Call) -> tuple[Move, ...]:
     """The index splits into (idx / logicalCols, idx mod logicalCols) (MG-NZ-07)."""
     index = index_of(call, call.idx.layout, Unit.ELEMENT, width=call.table.extents[1])
-    return (Move(*call.dst.valid, Access("dst", call.dst.layout), Access("table", call.table.layout), index),)
+    return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("table", call.table.layout), index),)
 
 
 def lower_l1_row(call: Call) -> tuple[Move, ...]:
     """One nd2nz transfer a row, ND to NZ in flight (MG-L1-09)."""
     index = index_of(call, Layout.plain(1, 0), Unit.ROW, remap=skip_if_zero(call))
     source = Access("table", Layout.plain(L1_ROW.stride(call.table, call.dst), 1))
-    return (*zero_tile_first(call), Move(*call.dst.valid, Access("dst", call.dst.layout), source, index))
+    return (*zero_tile_first(call), Move(call.dst.valid, Access("dst", call.dst.layout), source, index))
 
 
 def lower_l1_elem(call: Call) -> tuple[Move, ...]:
@@ -403,9 +413,9 @@ def lower_l1_elem(call: Call) -> tuple[Move, ...]:
     index = index_of(call, lanes, Unit.ELEMENT)
     stage = Access("scratch", flat())
     return (
-        Move(1, size, stage, Fill()),
-        Move(*call.dst.valid, Access("scratch", call.dst.layout), Access("table", flat()), index),
-        Move(1, size, Access("dst", flat()), stage),
+        Move((1, size), stage, Fill()),
+        Move(call.dst.valid, Access("scratch", call.dst.layout), Access("table", flat()), index),
+        Move((1, size), Access("dst", flat()), stage),
     )
 
 
@@ -415,7 +425,8 @@ def skip_if_zero(call: Call) -> Remap:
 
 
 def zero_tile_first(call: Call) -> tuple[Move, ...]:
-    whole = Move(1, call.dst.rows * call.dst.cols, Access("dst", flat()), Fill())
+    """The whole padded tile becomes zero before the rows arrive."""
+    whole = Move((1, call.dst.rows * call.dst.cols), Access("dst", flat()), Fill())
     return (whole,) if call.oob is GatherOOB.Zero else ()
 
 
@@ -485,18 +496,21 @@ MGATHER = Instruction(
     route=route,
     effects=EFFECTS,
     faults={
-        "outside": Fault("MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'),
+        "outside": Fault(
+            "MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'
+        ),
         "negative": Fault("MG-HAZ-12", "H-13", "a negative index is a large uint32: clamp gives the last entry"),
     },
     spellings={
         "C++": ("MGATHER<Coalesce, GatherOOB[, GatherExec]>(dst, table, idx[, scratch])",),
         "PTO-AS": (
             "%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",
-            "mgather.{row,elem}[.{clamp,wrap,zero}] %dst, %table, %idx : (!pto.tile<...>, !pto.memref<...>, !pto.tile<...>)",
+            "mgather.{row,elem}[.{clamp,wrap,zero}] %dst, %table, %idx : (!pto.tile<...>, !pto.memref<...>, ...)",
         ),
-        "Level 1": ("%dst = pto.mgather %mem, %idx : (!pto.partition_tensor_view<...>, !pto.tile<...>) -> !pto.tile<...>",),
+        "Level 1": (
+            "%dst = pto.mgather %mem, %idx : (!pto.partition_tensor_view<...>, !pto.tile<...>) -> !pto.tile<...>",
+        ),
         "Level 2": ("pto.mgather ins(%mem, %idx : ..., ...) outs(%dst : !pto.tile_buf<...>)",),
     },
 )
 """The instruction, as data."""
-

@@ -82,9 +82,19 @@ class Index:
 class Move:
     """Walk (i, j) over a region in row-major order; form two offsets; combine the source into the destination."""
 
-    rows: int
-    cols: int
+    shape: tuple[int, int]
+    """Rows and columns of the region."""
     dst: Access
     src: Access | Fill
     index: Index | None = None
     combine: Combine = Combine.STORE
+
+    @property
+    def rows(self) -> int:
+        """Rows of the region."""
+        return self.shape[0]
+
+    @property
+    def cols(self) -> int:
+        """Columns of the region."""
+        return self.shape[1]

@@ -104,27 +104,28 @@ def atomic(rule: str, op: ScatterAtomicOp, types: tuple[str, ...]) -> Rule:
 
 
 OPERANDS = (
-    Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE),
-         gate=True, firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
-    Rule("MS-LOC-01", "src", "a Vec tile", lambda c: is_tile(c.src, TileType.Vec), on=error(*EVERYWHERE),
-         gate=True, firm=True),
-    Rule("MS-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE),
-         gate=True, firm=True, fix="tload the indices into a Vec tile first"),
+    Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), gate=True,
+         firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
+    Rule("MS-LOC-01", "src", "a Vec tile", lambda c: is_tile(c.src, TileType.Vec), on=error(*EVERYWHERE), gate=True,
+         firm=True),
+    Rule("MS-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE), gate=True,
+         firm=True, fix="tload the indices into a Vec tile first"),
     Rule("MS-MODE-04", "idx", lambda c: f"of 1 column (row scatter) or {c.src.cols} (element scatter)",
          lambda c: c.coalesce is not None, on=error(*EVERYWHERE), gate=True, firm=True,
          found=lambda c: f"{c.idx.cols} columns", kind="H-09",
          fix='give the index tile one column, or coalesce="row" and a [1, N] index'),
-    Rule("A-05", "coalesce", lambda c: f"{getattr(mode_by_shape(c), 'text', 'another mode')}, as the index shape says",
-         mode_agrees, on=error(*EVERYWHERE), found=lambda c: f"{c.coalesce.text} with {c.idx}", gate=True, firm=True,
+    Rule("A-05", "coalesce", "what the index shape says, or left out", mode_agrees, on=error(*EVERYWHERE),
+         found=lambda c: f"{c.coalesce.text} with {c.idx}", gate=True, firm=True,
          fix="leave coalesce out, or change the index shape"),
 )  # fmt: skip
 
 TYPES = (
     data_type("src"),
-    Rule("MS-TYPE-04", "src", "no hifloat8", lambda c: c.src.dtype is not HIFLOAT8, kind="H-44",
+    Rule("MS-TYPE-04", "src", "of another type than hifloat8", lambda c: c.src.dtype is not HIFLOAT8, kind="H-44",
          found="hifloat8", fix="scatter the bytes as uint8"),
-    Rule("A-20", "src", lambda c: f"one of {names(c.here(SCATTER_TYPES))}", lambda c: c.src.dtype in c.here(SCATTER_TYPES),
-         on=error("cpu", "a2a3"), when=lambda c: c.src.dtype in PTO_TYPES and c.src.dtype is not HIFLOAT8, kind="H-44",
+    Rule("A-20", "src", lambda c: f"one of {names(c.here(SCATTER_TYPES))}",
+         lambda c: c.src.dtype in c.here(SCATTER_TYPES), on=error("cpu", "a2a3"),
+         when=lambda c: c.src.dtype in PTO_TYPES and c.src.dtype is not HIFLOAT8, kind="H-44",
          found=lambda c: str(c.src.dtype), fix="scatter the bytes as uint8"),
     index_type("MS-TYPE-05"),
     same_type("MS-TYPE-06", "table", "src", on=error(*EVERYWHERE), kind="H-08", firm=True),
@@ -132,8 +133,9 @@ TYPES = (
     atomic("MS-ATOM-05", ScatterAtomicOp.Add, ADD_TYPES),
     atomic("MS-ATOM-06", ScatterAtomicOp.Max, ORDER_TYPES),
     atomic("MS-ATOM-07", ScatterAtomicOp.Min, ORDER_TYPES),
-    Rule("A-16", "src", "a number type for an atomic operation", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
-         on=error("host"), when=lambda c: c.atomic is not ScatterAtomicOp.NONE, found=lambda c: str(c.src.dtype), firm=True),
+    Rule("A-16", "src", "a number type for an atomic operation",
+         lambda c: c.src.dtype.is_integer or c.src.dtype.is_float, on=error("host"),
+         when=lambda c: c.atomic is not ScatterAtomicOp.NONE, found=lambda c: str(c.src.dtype), firm=True),
 )  # fmt: skip
 
 LAYOUTS = (
@@ -149,8 +151,9 @@ LAYOUTS = (
 SHAPES = (
     Rule("MS-SHAPE-01", "idx", lambda c: f"of {c.src.rows} rows, as the source", lambda c: c.idx.rows == c.src.rows,
          when=lambda c: not is_flat_row_index(c), found=lambda c: f"{c.idx.rows} rows", kind="H-09"),
-    Rule("A-22", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source", lambda c: c.idx.valid == c.src.valid,
-         on=error(*EVERYWHERE), when=is_elem, found=lambda c: f"valid {show_extents(c.idx.valid)}",
+    Rule("A-22", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
+         lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE), when=is_elem,
+         found=lambda c: f"valid {show_extents(c.idx.valid)}",
          dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols")),
     Rule("A-22", "idx", lambda c: f"valid [{c.src.valid_rows}, 1]: one index for each source row",
          lambda c: c.idx.valid == (c.src.valid_rows, 1), on=error(*EVERYWHERE),
@@ -164,8 +167,8 @@ SHAPES = (
          lambda c: c.src.valid_cols == c.table.shape[4], on=error(*EVERYWHERE), when=is_row,
          found=lambda c: f"{c.src.valid_cols} valid columns", dims=("src.valid_cols", "table.shape.4")),
     unit_columns(is_row),
-    Rule("A-57", "table", "a table whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows, on=error("host"),
-         when=is_row, kind="H-07", fix=PACKED_FIX),
+    Rule("A-57", "table", "a table whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
+         on=error("host"), when=is_row, kind="H-07", fix=PACKED_FIX),
     Rule("A-68", "table", "Stride[3] == Shape[4]: A5 table rows are packed",
          lambda c: c.table.shape[3] == 1 or c.table.stride[3] == c.table.shape[4], on=error("a5"), when=is_row,
          found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-46",
@@ -208,7 +211,7 @@ def lower(call: Call) -> tuple[Move, ...]:
         target, lanes, unit, capacity = flat(), call.idx.layout, Unit.ELEMENT, prod(call.table.shape)
     index = Index(Access("idx", lanes), Side.DST, unit, capacity, REMAPS[call.oob], cast=is_cast(call))
     source = Access("src", call.src.layout)
-    return (Move(*call.src.valid, Access("table", target), source, index, COMBINES[call.atomic]),)
+    return (Move(call.src.valid, Access("table", target), source, index, COMBINES[call.atomic]),)
 
 
 def touches(idx: str, src: str, table: str) -> tuple[Effect, ...]:
@@ -243,16 +246,20 @@ MSCATTER = Instruction(
         "a5": {"mscatter.row": touches("V", "V", "V"), "mscatter.elem": touches("V", "V", "V")},
     },
     faults={
-        "outside": Fault("MS-OOB-06", "H-11", 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'),
+        "outside": Fault(
+            "MS-OOB-06", "H-11", 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'
+        ),
         "negative": Fault("A-12", "H-13", "a negative index is a large uint32: clamp gives the last entry"),
     },
     spellings={
         "C++": ("MSCATTER<ScatterAtomicOp, ScatterOOB>(table, src, idx)",),
         "PTO-AS": (
             "mscatter %src, %mem, %idx : !pto.memref<...>, !pto.tile<...>, !pto.tile<...>",
-            "mscatter.{row,elem}[.atomic_{add,max,min}] %table, %src, %idx : (!pto.memref<...>, !pto.tile<...>, !pto.tile<...>)",
+            "mscatter.{row,elem}[.atomic_{add,max,min}] %table, %src, %idx : (!pto.memref<...>, !pto.tile<...>, ...)",
         ),
-        "Level 1": ("pto.mscatter %src, %idx, %mem : (!pto.tile<...>, !pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),
+        "Level 1": (
+            "pto.mscatter %src, %idx, %mem : (!pto.tile<...>, !pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",
+        ),
         "Level 2": ("pto.mscatter ins(%src, %idx : ..., ...) outs(%mem : !pto.partition_tensor_view<...>)",),
     },
 )

@@ -146,7 +146,11 @@ class TileSpec(_Spec):
         text = f"{self.loc.text} {self.dtype} {self.rows}x{self.cols}"
         if self.valid != (self.rows, self.cols):
             text += f" valid {show_extents(self.valid)}"
-        return text + ("" if self.form == "nd" else f" {self.form}") + (f" fractal {self.fractal}" if self.fractal != 512 else "")
+        return (
+            text
+            + ("" if self.form == "nd" else f" {self.form}")
+            + (f" fractal {self.fractal}" if self.fractal != 512 else "")
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +195,9 @@ class TensorSpec(_Spec):
     @property
     def even_rows(self) -> bool:
         """Whether dims 0..3 step evenly by Stride[3], so that one row number addresses them all (A-57)."""
-        return all(self.shape[k] == 1 or self.stride[k] == self.stride[3] * prod(self.shape[k + 1 : 4]) for k in range(3))
+        return all(
+            self.shape[k] == 1 or self.stride[k] == self.stride[3] * prod(self.shape[k + 1 : 4]) for k in range(3)
+        )
 
     @property
     def is_packed(self) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import ml_dtypes
 import numpy as np
 
@@ -54,20 +52,20 @@ def in_ub_unboxed(operand: str) -> Test:
 
 RULES = (
     Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), gate=True, firm=True),
-    Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat), on=error(*EVERYWHERE),
-         gate=True, firm=True),
+    Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
+         on=error(*EVERYWHERE), gate=True, firm=True),
     data_type("dst"),
     same_type("TL-01", "src", "dst", on=error(*EVERYWHERE), firm=True),
-    Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into", lambda c: is_pair(c.src, c.dst),
-         on=error(*EVERYWHERE), firm=True, gate=True),
+    Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
+         lambda c: is_pair(c.src, c.dst), on=error(*EVERYWHERE), firm=True, gate=True),
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
-         lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts, firm=True,
-         found=lambda c: f"{c.src} into {c.dst}"),
-    Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region", lambda c: fits(c.src, c.dst),
-         on=error(*EVERYWHERE), firm=True, dims=("dst.valid_rows", "dst.valid_cols"),
+         lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
+         firm=True, found=lambda c: f"{c.src} into {c.dst}"),
+    Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
+         lambda c: fits(c.src, c.dst), on=error(*EVERYWHERE), firm=True, dims=("dst.valid_rows", "dst.valid_cols"),
          found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
     extents_positive("A-55", "dst", *EVERYWHERE),
-    replace(burst_multiple("CO-ALIGN-01", "dst", *NPU), when=in_ub_unboxed("dst")),
+    burst_multiple("CO-ALIGN-01", "dst", *NPU, when=in_ub_unboxed("dst")),
 )  # fmt: skip
 
 
@@ -89,10 +87,10 @@ def pad_bits(dtype: DType, pad: Pad) -> int:
 def lower(call: Call) -> tuple[Move, ...]:
     """The valid region moves; padding keeps its content unless the tile has a pad value (TL-03)."""
     dst = call.dst
-    move = Move(*dst.valid, Access("dst", dst.layout), Access("src", call.src.layout))
+    move = Move(dst.valid, Access("dst", dst.layout), Access("src", call.src.layout))
     if dst.pad is Pad.Null:
         return (move,)
-    return (Move(1, dst.elements, Access("dst", flat()), Fill(pad_bits(dst.dtype, dst.pad))), move)
+    return (Move((1, dst.elements), Access("dst", flat()), Fill(pad_bits(dst.dtype, dst.pad))), move)
 
 
 EFFECTS = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))

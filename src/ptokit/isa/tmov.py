@@ -39,7 +39,7 @@ RULES = (
 
 def lower(call: Call) -> tuple[Move, ...]:
     """The valid region moves, element for element, whatever the two layouts are."""
-    return (Move(*call.dst.valid, Access("dst", call.dst.layout), Access("src", call.src.layout)),)
+    return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("src", call.src.layout)),)
 
 
 TMOV = Instruction(

@@ -68,8 +68,10 @@ def valid_inside(operand: str) -> Rule:
         "TS-SHAPE-01",
         operand,
         "valid within its padded extents",
-        lambda c: c.values[operand].valid_rows <= c.values[operand].rows
-        and c.values[operand].valid_cols <= c.values[operand].cols,
+        lambda c: (
+            c.values[operand].valid_rows <= c.values[operand].rows
+            and c.values[operand].valid_cols <= c.values[operand].cols
+        ),
         on=error(*EVERYWHERE),
         dims=(f"{operand}.valid_rows", f"{operand}.valid_cols"),
         firm=True,
@@ -87,8 +89,8 @@ RULES = (
     vec("idx"),
     data_type("dst"),
     Rule("TS-TYPE-01", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, found=lambda c: str(c.dst.dtype)),
-    Rule("TS-TYPE-02", "dst", "no 8-bit float", lambda c: c.dst.dtype not in (*FLOAT8, HIFLOAT8), kind="H-44",
-         found=lambda c: str(c.dst.dtype), fix="scatter the bytes as uint8"),
+    Rule("TS-TYPE-02", "dst", "of another type than an 8-bit float", lambda c: c.dst.dtype not in (*FLOAT8, HIFLOAT8),
+         kind="H-44", found=lambda c: str(c.dst.dtype), fix="scatter the bytes as uint8"),
     Rule("TS-TYPE-03", "idx", f"one of {names(INDEX_TYPES)}", lambda c: c.idx.dtype in INDEX_TYPES,
          found=lambda c: str(c.idx.dtype)),
     Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"),
@@ -104,8 +106,9 @@ RULES = (
     unboxed("dst"),
     unboxed("src"),
     unboxed("idx"),
-    Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source", lambda c: c.idx.valid == c.src.valid,
-         on=error(*EVERYWHERE), found=lambda c: f"valid {show_extents(c.idx.valid)}",
+    Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
+         lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE),
+         found=lambda c: f"valid {show_extents(c.idx.valid)}",
          dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols")),
     Rule("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
          lambda c: c.src.valid_cols <= c.dst.valid_cols, on=error(*EVERYWHERE), when=by_row,
@@ -128,10 +131,10 @@ def lower(call: Call) -> tuple[Move, ...]:
         width=dst.cols,
         valid=dst.valid,
     )
-    move = Move(*call.src.valid, Access("dst", dst.layout), Access("src", call.src.layout), index)
+    move = Move(call.src.valid, Access("dst", dst.layout), Access("src", call.src.layout), index)
     if by_row(call) or not call.here(ZEROES_FIRST):
         return (move,)
-    return (Move(1, dst.rows * dst.cols, Access("dst", flat()), Fill()), move)
+    return (Move((1, dst.rows * dst.cols), Access("dst", flat()), Fill()), move)
 
 
 def touches(pipe: str) -> tuple[Effect, ...]:
@@ -172,4 +175,3 @@ TSCATTER = Instruction(
     },
 )
 """The instruction, as data."""
-

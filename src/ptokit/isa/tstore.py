@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ptokit.isa.common import burst_multiple, data_type, extents_positive, same_type
 from ptokit.isa.instruction import (
     DEVICES,
@@ -48,11 +46,12 @@ RULES = (
     Rule("MG-L1-33", "src", "a tile outside L1: A5's cube core has no copy from L1 to GM",
          lambda c: not is_tile(c.src, TileType.Mat), on=error("a5"), firm=True,
          fix="move it to a Vec tile first: tmov(vec, mat)"),
-    Rule("TT-01", "src", "a Vec or Acc tile", lambda c: is_tile(c.src, TileType.Vec, TileType.Acc), on=error(*EVERYWHERE),
-         gate=True, firm=True),
+    Rule("TT-01", "src", "a Vec or Acc tile", lambda c: is_tile(c.src, TileType.Vec, TileType.Acc),
+         on=error(*EVERYWHERE), gate=True, firm=True),
     data_type("src"),
     same_type("TT-01", "dst", "src", on=error(*EVERYWHERE), firm=True),
-    Rule("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
+    Rule("TT-01", "dst",
+         lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
          lambda c: is_block(c) or is_burst(c), on=error(*EVERYWHERE), firm=True,
          found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}"),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
@@ -60,7 +59,7 @@ RULES = (
     Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
          on=error("host"), when=lambda c: c.atomic is StoreAtomic.Add, found=lambda c: str(c.src.dtype), firm=True),
     extents_positive("A-55", "src", *EVERYWHERE),
-    replace(burst_multiple("CO-ALIGN-01", "src", *NPU), when=in_ub_unboxed("src")),
+    burst_multiple("CO-ALIGN-01", "src", *NPU, when=in_ub_unboxed("src")),
 )  # fmt: skip
 
 
@@ -71,7 +70,7 @@ def lower(call: Call) -> tuple[Move, ...]:
         dst, src, region = call.dst.layout, call.src.layout, call.src.valid
     else:
         dst, src, region = Layout.plain(0, 1), Layout.plain(0, 1), (1, max(call.src.valid))
-    return (Move(*region, Access("dst", dst), Access("src", src), combine=combine),)
+    return (Move(region, Access("dst", dst), Access("src", src), combine=combine),)
 
 
 def touches(pipe: str) -> tuple[Effect, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def as_array(source: object) -> Array:
     if isinstance(source, np.ma.MaskedArray):
         raise TypeError("a masked array has no plain memory; pass its .data or .filled()")
     if isinstance(source, np.ndarray):
-        return np.asarray(source)
+        return np.asarray(cast("Array", source))
     if type(source).__module__.partition(".")[0] == "torch":
         return _from_torch(source)
     if hasattr(source, "__cuda_array_interface__"):

@@ -24,9 +24,7 @@ def exact_cast(values: object, dtype: DType, what: str) -> Array:
     if lost.any():
         at = np.unravel_index(int(np.argmax(lost)), lost.shape) if lost.ndim else ()
         place = f" at {list(map(int, at))}" if at else ""
-        raise ValueError(
-            f"{array[at]!r}{place} is not representable in {dtype}; round or convert the values first"
-        )
+        raise ValueError(f"{array[at]!r}{place} is not representable in {dtype}; round or convert the values first")
     return cast.view(dtype.bits)
 
 

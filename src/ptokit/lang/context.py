@@ -46,7 +46,9 @@ class OnChip:
         """The bytes from `addr` on."""
         end = addr + nbytes
         if end > ADDRESS_SPACE:
-            raise ValueError(f"address {addr:#x} with {nbytes} bytes lies beyond the {ADDRESS_SPACE:#x} bytes there are")
+            raise ValueError(
+                f"address {addr:#x} with {nbytes} bytes lies beyond the {ADDRESS_SPACE:#x} bytes there are"
+            )
         if end > self._poisoned:
             self._bytes[self._poisoned : end] = 0xFF
             self._poisoned = end

@@ -9,7 +9,7 @@ from typing import Any
 
 from ptokit.engine.lanes import IndexFault, IndexReport, SpanFault
 from ptokit.engine.reference import Plan
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError
 from ptokit.isa.instruction import Call, Fault, Instruction
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.mscatter import MSCATTER
@@ -51,7 +51,9 @@ class Event:
 class _Prepared:
     """A verified and lowered call, ready for any operands of the same description."""
 
-    def __init__(self, instruction: Instruction, mode: Mode, specs: Sequence[OperandSpec], modifiers: Sequence[object]) -> None:
+    def __init__(
+        self, instruction: Instruction, mode: Mode, specs: Sequence[OperandSpec], modifiers: Sequence[object]
+    ) -> None:
         self.instruction = instruction
         self.strict = mode.options.strict
         self.names = tuple(param.name for param in instruction.operands)[: len(specs)]
@@ -116,10 +118,10 @@ def _execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers:
         raise VerifyError(_tell(here, prepared.refused, user_frame()))
     if prepared.remarks:
         _tell(here, prepared.remarks, user_frame())
-    storages = dict(zip(prepared.names, [operand.storage for operand in operands], strict=True))
-    for name in plan.written:
-        if not storages[name].writable:
-            raise ValueError(f"{instruction.name}: {name} is read-only; pass a writable array")
+    storages = [operand.storage for operand in operands]
+    for slot in plan.written:
+        if not storages[slot].writable:
+            raise ValueError(f"{instruction.name}: {prepared.names[slot]} is read-only; pass a writable array")
     try:
         lanes, reports = plan.resolve(storages)
         if reports:
@@ -159,12 +161,15 @@ def _tell(here: target, findings: Sequence[Finding], frame: FrameType | None) ->
 
 def _judge(prepared: _Prepared, reports: Sequence[IndexReport], here: target) -> None:
     """Report odd index values; under `strict` they refuse the call."""
-    level = "error" if prepared.strict else "hazard"
+    level: Level = "error" if prepared.strict else "hazard"
     findings = tuple(_index_finding(prepared.instruction, report, level) for report in reports)
     placed = _tell(here, findings, user_frame())
     if prepared.strict:
         raise VerifyError(placed)
 
+
+POISON = (-1, 0xFFFF, 0xFFFFFFFF)
+"""What an index that was never written reads as."""
 
 SAYINGS = {
     "outside": "is outside the capacity of {capacity}",
@@ -173,18 +178,18 @@ SAYINGS = {
 }
 
 
-def _index_finding(instruction: Instruction, report: IndexReport, level: Any) -> Finding:
-    fault = instruction.faults.get(report.kind, Fault("CO-SEM-01", "H-10"))
+def _index_finding(instruction: Instruction, report: IndexReport, level: Level) -> Finding:
+    fault = instruction.faults[report.kind]
     position = ", ".join(map(str, report.lane))
     said = SAYINGS[report.kind].format(capacity=report.capacity, unsigned=report.value & 0xFFFFFFFF)
     more = f" (and {report.count - 1} more)" if report.count > 1 else ""
-    hint = "; the index was never written" if report.value in (-1, 0xFFFFFFFF) and report.kind == "outside" else ""
+    poison = "; was the index written?" if report.kind == "outside" and report.value in POISON else ""
     return Finding(
-        level=level,
-        rule=fault.rule,
-        message=f"{instruction.name}: {report.operand}[{position}] = {report.value} {said}{more}{hint and ' or' + hint[1:]}",
-        kind=fault.kind,
-        operand=report.operand,
+        level,
+        fault.rule,
+        f"{instruction.name}: {report.operand}[{position}] = {report.value} {said}{more}{poison}",
+        fault.kind,
+        report.operand,
         expected=f"an index below {report.capacity}",
         found=str(report.value),
         fix=fault.fix,
@@ -193,7 +198,9 @@ def _index_finding(instruction: Instruction, report: IndexReport, level: Any) ->
 
 def _span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
     rule = instruction.faults.get("outside", Fault("CO-SEM-01", "H-10"))
-    return Finding("error", rule.rule, f"{instruction.name}: {fault}", rule.kind, fault.operand, fix="pass a packed operand")
+    return Finding(
+        "error", rule.rule, f"{instruction.name}: {fault}", rule.kind, fault.operand, fix="pass a packed operand"
+    )
 
 
 def mgather(

@@ -42,17 +42,14 @@ class GlobalTensor:
         kind = _element_type(self.array, dtype)
         _check_memory(self.array)
         layout_ = GlobalLayout.parse(layout)
-        if shape is None and stride is None:
-            shape, stride = self.array.shape, [s // self.array.itemsize for s in self.array.strides]
-            room = MAX_EXTENT
-        else:
-            shape = self.array.shape if shape is None else shape
-            room = self.array.size
-            if not self.array.flags.c_contiguous:
-                raise ValueError("shape= and stride= need a contiguous array; pass np.ascontiguousarray(array)")
-        self.spec = _spec(kind, shape, stride, layout_)
-        if self.spec.span > room:
-            raise ValueError(f"{self.spec} spans {self.spec.span} elements; the array has {room}")
+        own = shape is None and stride is None
+        if own:
+            stride = [max(0, s // self.array.itemsize) for s in self.array.strides]
+        elif not self.array.flags.c_contiguous:
+            raise ValueError("shape= and stride= need a contiguous array; pass np.ascontiguousarray(array)")
+        self.spec = _spec(kind, self.array.shape if shape is None else shape, stride, layout_)
+        if not own and self.spec.span > self.array.size:
+            raise ValueError(f"{self.spec} spans {self.spec.span} elements; the array has {self.array.size}")
         elements = as_strided(self.array, (self.spec.span,), (kind.size,), writeable=self.array.flags.writeable)
         self.storage = Storage(elements, kind)
 
@@ -125,7 +122,7 @@ def _spec(kind: DType, shape: Sequence[object], stride: Sequence[object] | None,
     dims = _five(shape, "shape")
     ones = [1] * (5 - len(dims))
     full = (*ones, *dims)
-    steps = _packed(full, layout) if stride is None else _five([_positive(s) for s in stride], "stride")
+    steps = _packed(full, layout) if stride is None else _five(stride, "stride")
     if stride is not None and len(steps) != len(dims) and len(steps) != 5:
         raise ValueError(f"stride has {len(steps)} entries, shape has {len(dims)}")
     while len(steps) < 5:  # a missing leading dim steps over the whole of the next one
@@ -134,11 +131,6 @@ def _spec(kind: DType, shape: Sequence[object], stride: Sequence[object] | None,
     stride_marks = [] if stride is None else [isinstance(s, Dyn) for s in stride]
     dynamic = (*_right(marks), *_right(stride_marks))
     return TensorSpec(kind, full, tuple(steps), layout, dynamic)  # type: ignore[arg-type]
-
-
-def _positive(stride: object) -> object:
-    """Strides of dims with extent 1 may be anything, also negative, in NumPy."""
-    return 0 if isinstance(stride, int) and not isinstance(stride, (bool, Dyn)) and stride < 0 else stride
 
 
 def _packed(shape: Sequence[int], layout: GlobalLayout) -> list[int]:

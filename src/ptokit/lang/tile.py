@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -90,11 +90,11 @@ class Tile:
 
         Values are cast only when the tile's type can represent every one of them.
         """
-        cast = exact_cast(values, self.spec.dtype, f"a {self.spec} tile")
-        vector = cast.ndim == 1 and 1 in self.valid and cast.size == max(self.valid)
-        if cast.ndim and cast.shape != self.valid and not vector:
-            raise ValueError(f"the valid region is {show_extents(self.valid)}; got an array of shape {cast.shape}")
-        self.storage.bits[self._offsets()] = np.broadcast_to(cast, self.valid) if not vector else cast.reshape(self.valid)
+        exact = exact_cast(values, self.spec.dtype, f"a {self.spec} tile")
+        vector = exact.ndim == 1 and 1 in self.valid and exact.size == max(self.valid)
+        if exact.ndim and exact.shape != self.valid and not vector:
+            raise ValueError(f"the valid region is {show_extents(self.valid)}; got an array of shape {exact.shape}")
+        self.storage.bits[self._offsets()] = exact.reshape(self.valid) if vector else exact
         return self
 
     def bind(self, addr: int) -> None:
@@ -177,10 +177,9 @@ def _spec(
 def _valid(valid: object, rows: int, cols: int) -> tuple[int, int, tuple[bool, bool]]:
     if valid is None:
         return rows, cols, (False, False)
-    try:
-        valid_rows, valid_cols = valid  # type: ignore[misc]
-    except (TypeError, ValueError):
-        raise TypeError(f"valid takes (rows, cols), got {valid!r}") from None
+    if not isinstance(valid, tuple | list) or len(cast("list[object]", valid)) != 2:
+        raise TypeError(f"valid takes (rows, cols), got {valid!r}")
+    valid_rows, valid_cols = cast("list[object]", valid)
     r, c = extent(valid_rows, "valid rows"), extent(valid_cols, "valid cols")
     if r > rows or c > cols:
         message = f"valid {show_extents((r, c))} must lie within {show_extents((rows, cols))}"

@@ -9,11 +9,11 @@ from types import FrameType
 
 from ptokit.finding import Finding, HazardWarning, Where
 
-_HOME = str(Path(__file__).resolve().parent.parent)
+_HOME = str(Path(__file__).resolve().parent)
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame outside ptokit."""
+    """The innermost frame outside this room."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and frame.f_code.co_filename.startswith(_HOME):
         frame = frame.f_back

@@ -62,7 +62,9 @@ def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[F
         tensor = call.operands[name]
         if isinstance(tensor, TensorSpec) and tensor.overlaps_itself:
             found = f"{tensor} with Stride<{', '.join(map(str, tensor.stride))}>"
-            yield _finding("CO-SEM-01", None, name, call, "a tensor whose elements lie apart", found, "copy the array first")
+            yield _finding(
+                "CO-SEM-01", None, name, call, "a tensor whose elements lie apart", found, "copy the array first"
+            )
 
 
 def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 FAMILIES = ("cpu", "a2a3", "a5")
@@ -67,6 +65,9 @@ class Example:
 
 
 def _tables(folder: str) -> Iterator[dict[str, Any]]:
+    import tomllib
+    from importlib.resources import files
+
     for entry in sorted(files(__name__).joinpath(folder).iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):
             yield tomllib.loads(entry.read_text(encoding="utf-8"))

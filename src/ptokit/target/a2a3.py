@@ -64,6 +64,15 @@ A2A3 = Profile(
         "UB to GM GB/s": 188.5,
         "cache line bytes": 64,
     },
-    statements=("MG-COST-02", "MG-COST-03", "MG-COST-04", "MG-COST-05", "MG-COST-06", "MG-COST-11", "MG-PERF-01", "MG-PERF-02"),
+    statements=(
+        "MG-COST-02",
+        "MG-COST-03",
+        "MG-COST-04",
+        "MG-COST-05",
+        "MG-COST-06",
+        "MG-COST-11",
+        "MG-PERF-01",
+        "MG-PERF-02",
+    ),
     left_form="zz",
 )

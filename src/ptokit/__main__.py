@@ -1,0 +1,5 @@
+"""`python -m ptokit` is the `ptokit` command."""
+
+from ptokit.cli import main
+
+main()

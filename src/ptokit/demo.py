@@ -1,0 +1,104 @@
+"""What ptokit does, in four short acts: `ptokit demo`."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from rich.console import Console
+from rich.rule import Rule
+from rich.table import Table
+
+import ptokit as pto
+from ptokit.render.findings import findings_text
+from ptokit.render.picture import tile_picture
+
+TARGETS = ("cpu", "a2a3", "a5")
+
+
+def run(console: Console) -> None:
+    """All four acts."""
+    for title, act in ACTS.items():
+        console.print(Rule(title, align="left"))
+        act(console)
+        console.print()
+
+
+def embedding_lookup(console: Console) -> None:
+    """Rows of a table by index; two indices do not exist."""
+    array = np.arange(10, dtype="float32")[:, None] + np.zeros((10, 8), "float32")
+    wanted = np.array([[3, 9, 10, 25, 0, 7, 3, 1]], dtype="uint32")
+    console.print(f"a table of 10 rows; the row that each index of {wanted[0].tolist()} gets:")
+    table = Table("policy", *TARGETS)
+    for policy in ("clamp", "wrap", "zero"):
+        cells: list[str] = []
+        for name in TARGETS:
+            with pto.target(name):
+                idx = pto.Tile("vec", "uint32", 1, 8).write(wanted)
+                dst = pto.Tile("vec", "float32", 8, 8)
+                pto.mgather(dst, pto.GlobalTensor(array), idx, oob=policy)
+            cells.append(" ".join(f"{value:.0f}" for value in dst.read()[:, 0]))
+        table.add_row(policy, *cells)
+    console.print(table)
+    idx = pto.Tile("vec", "uint32", 1, 8).write(wanted)
+    try:
+        pto.mgather(pto.Tile("vec", "float32", 8, 8), pto.GlobalTensor(array), idx)
+    except pto.OutOfBoundsError as refusal:
+        console.print('Without a policy, oob="undefined" is a promise, and it is checked:')
+        console.print(findings_text(refusal.findings))
+
+
+def gradient_accumulation(console: Console) -> None:
+    """Sparse gradients: several tokens add to one row."""
+    gradients = np.zeros((6, 8), "float32")
+    tokens = [[2], [4], [2], [2], [99], [0], [4], [5]]
+    with pto.target("a5"):
+        idx = pto.Tile("vec", "int32", 8, 1).write(tokens)
+        src = pto.Tile("vec", "float32", 8, 8).write(np.full((8, 8), 0.5))
+        pto.mscatter(pto.GlobalTensor(gradients), src, idx, atomic="add", oob="skip")
+    console.print(f"tokens {[t for (t,) in tokens]}, each adds 0.5; token 99 is skipped")
+    console.print(f"rows are now {gradients[:, 0].tolist()}")
+
+
+def gather_into_l1(console: Console) -> None:
+    """Rows straight into the cube core's fractal layout."""
+    array = np.arange(26, dtype="float32")[:, None] + np.zeros((26, 16), "float32")
+    rows = np.array([4, 9, 4, 0, 25, 7, 70, 1, 2, 3, 9, 9, 12], dtype="int32")
+    with pto.target("a2a3"):
+        dst = pto.Tile("mat", "float32", 16, 16, valid=(13, 16), blayout="col_major", slayout="row_major")
+        pto.mgather(dst, pto.GlobalTensor(array), pto.GlobalTensor(rows), oob="zero")
+    lanes = np.arange(16)
+    seen = dst.buffer[dst.spec.layout.offset(lanes, 0)].astype(int)
+    labels = [int(v) if r < 13 and rows[r] < 26 else -1 for r, v in enumerate(seen)]
+    console.print(f"index {rows.tolist()}: a letter is a table row, a dot is zero")
+    console.print(tile_picture(dst.spec, labels))
+
+
+def one_accepts_another_refuses(console: Console) -> None:
+    """The same call on three targets."""
+    table = pto.GlobalTensor(np.zeros((64, 64), "float16"))
+    for name in TARGETS:
+        with pto.target(name) as here:
+            idx = pto.Tile("vec", "int32", 8, 1, blayout="col_major").write(0)
+            dst = pto.Tile("vec", "float16", 8, 64)
+            try:
+                pto.mgather(dst, table, idx)
+                console.print(f"[bold]{name}[/bold]: accepted, {len(here.findings)} note(s)")
+            except pto.VerifyError as refusal:
+                console.print(f"[bold]{name}[/bold]: refused")
+                console.print(findings_text(refusal.findings))
+
+
+ACTS = {
+    "1. Embedding lookup with indices that do not exist": embedding_lookup,
+    "2. Gradient accumulation with repeated indices": gradient_accumulation,
+    "3. A gather into an L1 tile in NZ layout": gather_into_l1,
+    "4. One call, three targets": one_accepts_another_refuses,
+}
+
+
+def main() -> None:
+    """Run the demo on the terminal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pto.HazardWarning)
+        run(Console())

@@ -1,0 +1,234 @@
+"""Reference pages, written from the definitions: a clause, a decision, a hazard, an instruction, the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule as Line
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from ptokit import spec
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
+from ptokit.isa.instruction import Instruction, Rule
+from ptokit.render.sketch import sketch
+from ptokit.target import PROFILES, Profile
+from ptokit.target.profile import KB
+
+SOURCES = {
+    "000": "MSCATTER, general page",
+    "001": "TSCATTER, long page",
+    "002": "MSCATTER, A5 page",
+    "003": "MGATHER page",
+    "004": "TSCATTER, short page",
+}
+
+
+def rules_named(name: str) -> list[tuple[Instruction, Rule]]:
+    """Every rule that carries a clause id, a decision number or a hazard number."""
+    return [
+        (instruction, rule)
+        for instruction in INSTRUCTIONS.values()
+        for rule in instruction.rules
+        if name in (rule.id, rule.kind)
+    ]
+
+
+def clause_page(name: str) -> Group:
+    """A clause: what it says, for which target, which rule keeps it, and code on both sides of it."""
+    clause = spec.clauses()[name]
+    parts: list[RenderableType] = [_title(name, f"{', '.join(clause.targets)} · {clause.kind}"), Text(clause.statement)]
+    if clause.verdict:
+        parts.append(Text(f"Decided ({clause.decision}): {clause.verdict}", style="cyan"))
+    parts.append(Text(f"Source: {_source(clause.source)}", style="dim"))
+    if clause.header:
+        parts.append(Text(f"Asserted by the real headers of: {', '.join(clause.header)}", style="dim"))
+    return Group(*parts, *_rules(name), *_example(name))
+
+
+def gap_page(name: str) -> Group:
+    """A gap of the documents and the decision that closes it."""
+    gap = spec.gaps()[name]
+    parts = [
+        _title(name, "decision"),
+        Text(gap.conflict),
+        Text(f"Decided: {gap.decision}", style="cyan"),
+        Text(gap.why, style="dim"),
+    ]
+    return Group(*parts, *_rules(name), *_example(name))
+
+
+def hazard_page(name: str) -> Group:
+    """A hazard: where it bites and who is silent about it."""
+    hazard = spec.hazards()[name]
+    parts = [
+        _title(name, f"bites on {hazard.bites} · silent on {hazard.silent}"),
+        Text(hazard.situation),
+        Text(f"What happens: {hazard.effect}"),
+        Text(f"Level: {hazard.level}; first seen by: {hazard.seen_by}"),
+        Text(f"See {hazard.clauses}", style="dim"),
+    ]
+    return Group(*parts, *_rules(name))
+
+
+def _title(name: str, remark: str) -> Line:
+    return Line(Text.assemble((name, "bold"), f"  {remark}"), align="left")
+
+
+def _source(source: str) -> str:
+    return "; ".join(f"{number} ({title})" for number, title in SOURCES.items() if number in source) or source
+
+
+def _rules(name: str) -> Iterator[RenderableType]:
+    found = rules_named(name)
+    if not found:
+        return
+    yield Text("\nRule", style="bold")
+    for instruction, rule in found:
+        levels = ", ".join(f"{level} on {target}" for target, level in rule.on.items())
+        kind = f" ({rule.kind})" if isinstance(rule.kind, str) and rule.kind != name else ""
+        yield Text(f"  {instruction.name}, {rule.operand}: {levels}{kind}")
+
+
+def _example(name: str) -> Iterator[RenderableType]:
+    example = spec.examples().get(name)
+    if example is None:
+        return
+    for title, codes in (("Meets it", (example.meets,)), ("Breaks it", example.breaks)):
+        for code in filter(None, codes):
+            yield Text(f"\n{title}", style="bold")
+            yield Padding(Syntax(code.strip(), "python", background_color="default", word_wrap=True), (0, 0, 0, 2))
+
+
+def instruction_page(name: str, target: str | None = None) -> Group:
+    """The whole contract of an instruction, on one target or on all."""
+    instruction = INSTRUCTIONS[name]
+    profiles = [PROFILES[target]] if target else [PROFILES[n] for n in spec.FAMILIES]
+    parts: list[RenderableType] = [_title(name, instruction.summary)]
+    parts += [Text("\nMeaning", style="bold"), *(Text(f"  {line}") for line in instruction.meaning)]
+    parts += [Text("\nOperands and modifiers", style="bold"), _parameters(instruction)]
+    for profile in profiles:
+        parts += _contract(instruction, profile)
+    parts += [
+        Text("\nSpelling", style="bold"),
+        _grid((form, "\n".join(t)) for form, t in instruction.spellings.items()),
+    ]
+    return Group(*parts)
+
+
+def _parameters(instruction: Instruction) -> Table:
+    rows = [(p.name, f"{p.access}{', optional' if p.optional else ''}", p.about) for p in instruction.operands]
+    for modifier in instruction.modifiers:
+        default = modifier.default_text or _default(modifier)
+        choices = " | ".join(member.text for member in modifier.enum)
+        rows.append((f"{modifier.name}=", f"default {default}", f"{modifier.about}: {choices}"))
+    return _grid(rows)
+
+
+def _default(modifier: Any) -> str:
+    member = modifier.default(None) if modifier.default else None
+    return member.text if member else "none"
+
+
+def _contract(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
+    yield Text()
+    yield _title(f"On {profile.name}", profile.title)
+    titles = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Remarked"}
+    for level, title in titles.items():
+        rules = [rule for rule in instruction.rules if rule.on.get(profile.name, rule.on.get(profile.family)) == level]
+        if rules:
+            yield Text(f"\n{title}", style="bold")
+            yield _grid((rule.id, rule.operand, _kind(rule), sketch(rule, profile)) for rule in rules)
+    if instruction.faults:
+        yield Text("\nIndex values", style="bold")
+        yield _grid((f.rule, case, f.kind or "", f.fix) for case, f in instruction.faults.items())
+    yield from _machine(instruction, profile)
+
+
+def _machine(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
+    effects = instruction.effects.get(profile.family, {})
+    if effects:
+        yield Text("\nPipes", style="bold")
+        yield _grid(_pipe_row(route, touched, profile) for route, touched in effects.items())
+    launches = {route: launch for route, launch in profile.launches.items() if route.startswith(instruction.name)}
+    if launches:
+        yield Text("\nSIMT launch", style="bold")
+        yield _grid((route, str(launch.__doc__)) for route, launch in launches.items())
+    budget = profile.budget(dyn_ub=0)
+    if budget:
+        yield Text(f"\nUB for tiles: {_kb(budget.limit)}; {_kb(budget.available)} without dyn_ub", style="bold")
+    costs = [name for name in profile.statements if name.startswith(PREFIXES.get(instruction.name, "-"))]
+    if costs:
+        yield Text("\nCost", style="bold")
+        yield _grid((name, spec.clauses()[name].statement) for name in costs)
+
+
+PREFIXES = {"mgather": "MG-", "mscatter": "MS-", "tscatter": "TS-"}
+
+
+def _pipe_row(route: str, effects: Iterable[Any], profile: Profile) -> tuple[str, ...]:
+    shake = profile.handshakes.get(route)
+    chains = ""
+    if shake:
+        before, after = (" ".join(f"{a}>{b}" for a, b in flags) for flags in (shake.before, shake.after))
+        chains = f"before {before or 'none'}; after {after or 'none'}"
+    return route, ", ".join(f"{e.operand} {e.access} {e.pipe}" for e in effects), chains
+
+
+def _kind(rule: Rule) -> str:
+    return rule.kind if isinstance(rule.kind, str) else ""
+
+
+def targets_table() -> Table:
+    """The profiles side by side."""
+    table = Table(title="Targets", show_lines=False)
+    table.add_column("", style="bold")
+    for profile in PROFILES.values():
+        table.add_column(profile.name)
+    for title, fact in FACTS.items():
+        table.add_row(title, *(fact(profile) for profile in PROFILES.values()))
+    return table
+
+
+def _kb(size: int | None) -> str:
+    return "host memory" if size is None else f"{size // KB} KB"
+
+
+def _types(table: dict[str, Any], profile: Profile) -> str:
+    types = table.get(profile.name, table.get(profile.family))
+    return "every type" if types is None else f"{len(types)}: 8-bit floats {'yes' if len(types) > 9 else 'no'}"
+
+
+def _budget(profile: Profile, fact: str) -> str:
+    budget = profile.budget(dyn_ub=0)
+    return _kb(getattr(budget, fact)) if budget else "no limit"
+
+
+FACTS = {
+    "machine": lambda p: p.title,
+    **{
+        str(memory.name): lambda p, loc=loc: _kb(p.memories[loc].size)
+        for loc, memory in PROFILES["a5"].memories.items()
+    },
+    "UB for tiles": lambda p: _budget(p, "limit"),
+    "UB without dyn_ub": lambda p: _budget(p, "available"),
+    "cores": lambda p: " ".join(p.cores) or "none",
+    "pipes": lambda p: " ".join(p.pipes) or "none",
+    "event ids": lambda p: str(p.event_ids or "none"),
+    "SIMT launch": lambda p: "32 x up to 32" if p.launches else "none",
+    "mgather types": lambda p: _types(GATHER_TYPES, p),
+    "mscatter types": lambda p: _types(SCATTER_TYPES, p),
+    "Left tile": lambda p: p.left_form,
+}
+
+
+def _grid(rows: Iterable[tuple[str, ...]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for row in rows:
+        table.add_row("", *(Text(cell) for cell in row))
+    return table

@@ -1,0 +1,90 @@
+"""No clause without a test, no test of an unknown clause, no rule that could be removed unnoticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from conformance.coverage import covered, in_scope
+from conformance.harness import check_example
+from ptokit import spec
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Instruction
+from ptokit.lang import eager
+from ptokit.program import verify
+
+RULES = [(name, k) for name, instruction in INSTRUCTIONS.items() for k in range(len(instruction.rules))]
+
+
+def test_every_clause_in_scope_has_a_test() -> None:
+    assert sorted(in_scope() - covered()) == []
+
+
+def test_every_named_id_exists() -> None:
+    known = set(spec.clauses()) | set(spec.gaps()) | set(spec.hazards())
+    assert sorted(covered() - known) == []
+
+
+def test_every_rule_names_a_clause_or_a_decision_and_a_known_hazard() -> None:
+    known = set(spec.clauses()) | set(spec.gaps())
+    for instruction in INSTRUCTIONS.values():
+        for rule in instruction.rules:
+            assert rule.id in known, rule
+            assert not isinstance(rule.kind, str) or rule.kind in spec.hazards(), rule
+        for fault in instruction.faults.values():
+            assert fault.rule in known
+            assert fault.kind in spec.hazards()
+
+
+@contextmanager
+def without_rule(instruction: Instruction, k: int) -> Iterator[None]:
+    rules = instruction.rules
+    object.__setattr__(instruction, "rules", rules[:k] + rules[k + 1 :])
+    eager._PREPARED.clear()
+    try:
+        yield
+    finally:
+        object.__setattr__(instruction, "rules", rules)
+        eager._PREPARED.clear()
+
+
+def examples_about(rule: str) -> list[str]:
+    return [name for name, example in spec.examples().items() if rule in (name, example.rule)]
+
+
+def some_example_fails(rule: str) -> bool:
+    for name in examples_about(rule):
+        try:
+            check_example(name)
+        except Exception:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(("name", "k"), RULES, ids=[f"{n}-{INSTRUCTIONS[n].rules[k].id}-{k}" for n, k in RULES])
+def test_removing_a_rule_is_noticed(name: str, k: int) -> None:
+    rule = INSTRUCTIONS[name].rules[k].id
+    assert not some_example_fails(rule), "the examples must pass before a rule is removed"
+    with without_rule(INSTRUCTIONS[name], k):
+        assert some_example_fails(rule), f"no example of {rule} noticed that the rule was gone"
+
+
+CHECK_EXAMPLES = {
+    "valid_extents": "CO-SHAPE-02",
+    "distinct_cells": "CO-SEM-01",
+    "overlaps": "A-38",
+    "budget": "MG-BUDG-13",
+}
+
+
+@pytest.mark.parametrize("check", verify.CHECKS, ids=lambda check: check.__name__)
+def test_removing_a_common_check_is_noticed(check: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = CHECK_EXAMPLES[check.__name__]
+    monkeypatch.setattr(verify, "CHECKS", tuple(other for other in verify.CHECKS if other is not check))
+    eager._PREPARED.clear()
+    try:
+        assert some_example_fails(rule)
+    finally:
+        eager._PREPARED.clear()
