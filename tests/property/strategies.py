@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import prod
 from typing import Any
 
@@ -31,8 +31,20 @@ def fuzz(share: float = 1.0) -> settings:
 # --- Calls as plain data ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TileArg:
+class Brief:
+    """Shows what differs from the defaults, without the data."""
+
+    def __repr__(self) -> str:
+        told = [(f.name, getattr(self, f.name)) for f in fields(self) if f.repr]  # type: ignore[arg-type]
+        default = {f.name: f.default for f in fields(self)}  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in told if v != default[n])})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
+@dataclass(frozen=True, repr=False)
+class TileArg(Brief):
     """A tile and the bytes of its storage."""
 
     loc: str
@@ -56,8 +68,8 @@ class TileArg:
         return self.rows * self.cols * SIZE[self.dtype]
 
 
-@dataclass(frozen=True)
-class TensorArg:
+@dataclass(frozen=True, repr=False)
+class TensorArg(Brief):
     """A tensor inside a larger memory: `data` is all of it, guards included."""
 
     dtype: str
@@ -83,8 +95,8 @@ class TensorArg:
 Arg = TileArg | TensorArg
 
 
-@dataclass(frozen=True)
-class Case:
+@dataclass(frozen=True, repr=False)
+class Case(Brief):
     """One call: operands by name in call order, keywords, and the on-chip memory that placed tiles share."""
 
     target: str
@@ -117,7 +129,7 @@ GATHER_TYPES = {
     "host": (*BASE, *FLOAT8, "hifloat8", *WIDE, *ODD),
 }
 SCATTER_TYPES = {**GATHER_TYPES, "a5": (*BASE, *FLOAT8)}
-MOVE_TYPES = {**{target: (*BASE, *FLOAT8, "hifloat8") for target in GATHER_TYPES}, "host": GATHER_TYPES["host"]}
+MOVE_TYPES = {**dict.fromkeys(GATHER_TYPES, (*BASE, *FLOAT8, "hifloat8")), "host": GATHER_TYPES["host"]}
 ATOMIC_TYPES = {
     "add": ("int32", "uint32", "float32", "float16"),
     "max": ("int32", "float32"),
@@ -277,12 +289,19 @@ class Maker:
         if rule == "strided":  # Shape[0..3] are the rows, Stride[3] apart
             shape = (*self.outer(), rows, width)
             step = self.one_of(width, width, width + 1, width + 5, max(1, width - 1), 1, 0)
-            steps = [step * prod(shape[k + 1 : 4]) for k in range(4)]
-        else:  # Shape[3] are the rows, packed; `free` lets the outer dims be anything
-            shape = (*(self.outer() if rule == "free" else (1, 1, 1)), rows, width)
-            steps = [self.upto(0, 40), self.upto(0, 40), self.upto(0, 40), width]
+            return shape, self.evenly(shape, step)
+        # Shape[3] are the rows, packed; `free` lets the outer dims be anything
+        shape = (*(self.outer() if rule == "free" else (1, 1, 1)), rows, width)
+        steps = [self.upto(0, 40), self.upto(0, 40), self.upto(0, 40), width]
         stride = [self.idle() if n == 1 else s for n, s in zip(shape[:4], steps, strict=True)]
         return shape, (*stride, self.idle() if width == 1 else 1)
+
+    def evenly(self, shape: tuple[int, ...], step: int) -> tuple[int, ...]:
+        """Strides of rows in dims 0..3 that lie `step` elements apart."""
+        steps = [step * prod(shape[k + 1 : 4]) for k in range(4)]
+        free = [shape[k] == 1 and (k < 3 or prod(shape[:4]) == 1) for k in range(4)]
+        stride = [self.idle() if idle else s for idle, s in zip(free, steps, strict=True)]
+        return (*stride, self.idle() if shape[4] == 1 else 1)
 
     def elem_table(self, fives: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shape and stride of a table of elements: packed, with gaps, or with dims that do not move at all."""
@@ -396,9 +415,9 @@ def row_index(make: Maker, n: int, bits: list[int], dtype: str) -> TileArg:
 
 
 @st.composite
-def gather_rows(draw: Callable[[Any], Any], target: str) -> Case:
+def gather_rows(draw: Callable[[Any], Any], target: str, types: tuple[str, ...] = ()) -> Case:
     make = Maker(draw, target)
-    dtype, oob = make.dtype(GATHER_TYPES), make.one_of(*GATHER_OOB)
+    dtype, oob = make.one_of(*(types or GATHER_TYPES[target])), make.one_of(*GATHER_OOB)
     valid = make.extents()
     width = valid[1] if make.family == "a5" else valid[1] + make.one_of(0, 0, 1, 5)
     shape, stride = make.row_table(width, ROW_RULE[make.family])
@@ -410,9 +429,9 @@ def gather_rows(draw: Callable[[Any], Any], target: str) -> Case:
 
 
 @st.composite
-def gather_elements(draw: Callable[[Any], Any], target: str) -> Case:
+def gather_elements(draw: Callable[[Any], Any], target: str, types: tuple[str, ...] = ()) -> Case:
     make = Maker(draw, target)
-    dtype, oob = make.dtype(GATHER_TYPES), make.one_of(*GATHER_OOB)
+    dtype, oob = make.one_of(*(types or GATHER_TYPES[target])), make.one_of(*GATHER_OOB)
     valid = make.extents()
     shape, stride = make.elem_table(fives=make.family != "cpu")
     kind = make.one_of(*INDEX_TYPES.get(make.family, ("int32", "uint32")))
@@ -421,8 +440,6 @@ def gather_elements(draw: Callable[[Any], Any], target: str) -> Case:
     else:
         form = make.one_of("nd", "dn") if make.family == "a5" else "nd"
         idx = make.tile(kind, *make.plain(kind, valid, form, bursts=False), valid, form=form)
-    if idx.form == "dn" and make.family == "cpu":
-        raise AssertionError
     idx = make.index_tile(idx, make.indices(prod(valid), prod(shape), kind, oob), grid(valid))
     args = {"dst": gather_dst(make, dtype, valid), "table": make.tensor(dtype, shape, stride), "idx": idx}
     return make.case("mgather", args, {"oob": oob, "coalesce": "elem"}, "elem")
@@ -518,9 +535,9 @@ def scatter_words(make: Maker, dtype: str) -> dict[str, Any]:
 
 
 @st.composite
-def scatter_rows(draw: Callable[[Any], Any], target: str) -> Case:
+def scatter_rows(draw: Callable[[Any], Any], target: str, types: tuple[str, ...] = ()) -> Case:
     make = Maker(draw, target)
-    dtype = scatter_dtype(make)
+    dtype = make.one_of(*types) if types else scatter_dtype(make)
     words = scatter_words(make, dtype)
     valid = make.extents()
     if make.family == "host":
@@ -530,9 +547,7 @@ def scatter_rows(draw: Callable[[Any], Any], target: str) -> Case:
     outer = make.outer() if make.family == "host" else (1, 1, 1)
     shape = (*outer, make.upto(1, 9), valid[1])
     step = valid[1] + (0 if make.family == "a5" else make.one_of(0, 0, 1, 5))
-    steps = [step * prod(shape[k + 1 : 4]) for k in range(4)]
-    stride = [make.idle() if n == 1 else s for n, s in zip(shape[:4], steps, strict=True)]
-    table = make.tensor(dtype, shape, (*stride, make.idle() if valid[1] == 1 else 1))
+    table = make.tensor(dtype, shape, make.evenly(shape, step))
     kind = make.one_of(*INDEX_TYPES.get(make.family, ("int32", "uint32")))
     bits = make.indices(valid[0], prod(shape[:4]), kind, words["oob"])
     if make.one_of(True, False, False):
@@ -548,9 +563,9 @@ def scatter_rows(draw: Callable[[Any], Any], target: str) -> Case:
 
 
 @st.composite
-def scatter_elements(draw: Callable[[Any], Any], target: str) -> Case:
+def scatter_elements(draw: Callable[[Any], Any], target: str, types: tuple[str, ...] = ()) -> Case:
     make = Maker(draw, target)
-    dtype = scatter_dtype(make)
+    dtype = make.one_of(*types) if types else scatter_dtype(make)
     words = scatter_words(make, dtype)
     valid = make.extents()
     shape = (*(make.outer() if make.family == "host" else (1, 1, 1)), make.upto(1, 6), make.upto(1, 11))
@@ -575,20 +590,20 @@ def scatter_elements(draw: Callable[[Any], Any], target: str) -> Case:
 
 def scatter_index_types(make: Maker, dtype: str) -> tuple[str, ...]:
     if make.family == "host":
-        return "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"
+        return "int8", "uint8", "int16", "uint16", "int32", "uint32"
     return ("int32", "uint32") if SIZE[dtype] == 4 else ("int16", "uint16")
 
 
 @st.composite
-def scatter_in_ub(draw: Callable[[Any], Any], target: str, reading: str, forms: bool = False) -> Case:
-    """`forms`: tiles of any layout, which the host takes."""
+def scatter_in_ub(draw: Callable[[Any], Any], target: str, reading: str, forms: bool = False, index: str = "") -> Case:
+    """`forms`: tiles of any layout, which the host takes, as it does an `index` of any type."""
     make = Maker(draw, target)
     dtype = make.one_of(*(GATHER_TYPES["host"] if make.family == "host" else BASE))
     valid = make.extents()
     room = make.extents()
     if reading == "row":
         room = (room[0], max(room[1], valid[1]))
-    kind = make.one_of(*scatter_index_types(make, dtype))
+    kind = index or make.one_of(*scatter_index_types(make, dtype))
     if forms:
         dst, src, idx = make.any_tile(dtype, room), make.any_tile(dtype, valid), make.any_tile(kind, valid)
     else:

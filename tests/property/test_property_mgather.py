@@ -7,56 +7,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from property.runner import run
-from property.strategies import (
-    TARGETS,
-    Case,
-    fuzz,
-    gather_elements,
-    gather_into_l1,
-    gather_nz,
-    gather_rows,
-)
+from property.strategies import TARGETS, fuzz, gather_elements, gather_into_l1, gather_nz, gather_rows
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_rows(target: str) -> None:
-    @fuzz(2)
-    @given(gather_rows(target))
-    def check(case: Case) -> None:
-        run(case)
-
-    check()
+@fuzz(2)
+@given(data=st.data())
+def test_rows(target: str, data: st.DataObject) -> None:
+    run(data.draw(gather_rows(target)))
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_elements(target: str) -> None:
-    @fuzz(2)
-    @given(gather_elements(target))
-    def check(case: Case) -> None:
-        run(case)
-
-    check()
+@fuzz(2)
+@given(data=st.data())
+def test_elements(target: str, data: st.DataObject) -> None:
+    run(data.draw(gather_elements(target)))
 
 
 @pytest.mark.parametrize("mode", ["row", "elem"])
-def test_nz_pairs(mode: str) -> None:
-    @fuzz(2)
-    @given(gather_nz(mode))
-    def check(case: Case) -> None:
-        run(case)
-
-    check()
+@fuzz(2)
+@given(data=st.data())
+def test_nz_table_into_nz_tile(mode: str, data: st.DataObject) -> None:
+    run(data.draw(gather_nz(mode)))
 
 
 @pytest.mark.parametrize("mode", ["row", "elem"])
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
-def test_into_l1(target: str, mode: str) -> None:
-    @fuzz(2)
-    @given(gather_into_l1(target, mode))
-    def check(case: Case) -> None:
-        run(case)
-
-    check()
-
-
-_ = st
+@fuzz(2)
+@given(data=st.data())
+def test_into_l1(target: str, mode: str, data: st.DataObject) -> None:
+    run(data.draw(gather_into_l1(target, mode)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -54,13 +55,14 @@ class Plan:
                 return True
         return False
 
-    def run(self, storages: Storages, resolved: Sequence[Lanes | None]) -> None:
-        """Execute the moves with the indices that `resolve` has read."""
+    def run(self, storages: Storages, resolved: Sequence[Lanes | None]) -> Literal["at once", "in order"]:
+        """Execute the moves with the indices that `resolve` has read; say how."""
         if self.is_aliased(storages):
             self._run_in_order(storages)
-            return
+            return "in order"
         for step, lanes in zip(self.steps, resolved, strict=True):
             step.run(storages, lanes)
+        return "at once"
 
     def _run_in_order(self, storages: Storages) -> None:
         before = [(storages[slot].bits, storages[slot].bits.copy()) for slot in self.written]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -42,7 +41,15 @@ INDEX_TYPES = {"host": ("int32", "uint32", "int64")}
 WIDE_INDEX = {"host": True}
 """Targets whose 64-bit indices keep their width."""
 
+# What to do about a refusal, where many rules advise the same.
 PACKED_FIX = "pass a packed table: GlobalTensor(np.ascontiguousarray(array))"
+PLAIN_TILE = "make the tile without blayout= and slayout=: row-major is the default"
+NZ_TILE = 'make the tile with blayout="col_major", slayout="row_major", fractal=512'
+NZ_PAD = "pad the tile to whole fractals, 16 rows by 32 bytes, and give valid="
+NZ_SHAPE = "an NZ tensor has the shape (B, BCols, BRows, 16, 32 // element bytes)"
+ND_TABLE = 'repack the data row by row and pass it with layout="nd"'
+FLATTEN = "reshape the array to two dims before wrapping it"
+WRAP = "wrap the array: pto.GlobalTensor(array)"
 
 
 def names(types: object) -> str:
@@ -120,6 +127,7 @@ def header_sizes(data: str, table: str) -> Rule:
         found=lambda c: f"{c.values[table].dtype} and a {c.idx.dtype} index",
         kind="H-08",
         firm=True,
+        fix="give data and table one element type, and indices an integer one",
     )
 
 
@@ -139,15 +147,16 @@ def extents_positive(rule: str, operand: str, *targets: str) -> Rule:
     )
 
 
-def capacity_positive(capacity: Callable[[Call], int]) -> Rule:
+def table_not_empty() -> Rule:
     """A-13: a table without entries cannot be indexed."""
     return Rule(
         "A-13",
         "table",
         "at least one entry",
-        lambda c: capacity(c) >= 1,
+        lambda c: prod(c.table.shape) >= 1,
         on=error(*EVERYWHERE),
         kind="H-43",
+        gate=True,
         firm=True,
         fix="skip the instruction when the table is empty",
     )

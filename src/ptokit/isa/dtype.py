@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class DType:
-    """One element type. Instances are unique, so `is` compares them."""
+    """One element type. Instances are unique; one also equals every spelling of itself, as NumPy's types do."""
 
     name: str
     numpy: np.dtype[Any]
@@ -44,6 +44,17 @@ class DType:
     def c0(self) -> int:
         """Elements in one 32-byte block (MG-NZ-01)."""
         return max(1, 32 // self.size)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType):
+            return self is other
+        try:
+            return self is dtype(other)
+        except TypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return id(self)
 
     def __repr__(self) -> str:
         return self.name
@@ -122,4 +133,12 @@ def _host_type(numpy_type: np.dtype[Any]) -> DType:
     if numpy_type.kind == "V" and numpy_type.type is np.void:
         raise TypeError("arrays of raw void elements have no element type; view them as a number type first")
     name = numpy_type.name if numpy_type.name not in _BY_NAME else f"{numpy_type.name}_host"
-    return _BY_NUMPY.setdefault(numpy_type, DType(name, numpy_type, "other"))
+    return _BY_NUMPY.setdefault(numpy_type, DType(name, numpy_type, _family(numpy_type)))
+
+
+def _family(numpy_type: np.dtype[Any]) -> str:
+    """`float` for the small formats of ml_dtypes; anything else is moved and not computed with."""
+    try:
+        return "float" if ml_dtypes.finfo(numpy_type).bits in (8, 16) and numpy_type.itemsize <= 2 else "other"
+    except ValueError:
+        return "other"

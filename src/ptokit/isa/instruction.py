@@ -220,7 +220,7 @@ class Instruction:
     effects: Mapping[str, Mapping[str, tuple[Effect, ...]]] = field(default_factory=dict)
     """Per family and route: which pipe touches which operand."""
     faults: Mapping[str, Fault] = field(default_factory=dict)
-    """Per kind of bad index (`outside`, `negative`, `padding`): how to report it."""
+    """How to report odd indices (`outside`, `below` zero, `negative` but remapped, `padding`) and `shared` memory."""
     spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per text form: how the instruction is written."""
     notes: tuple[str, ...] = ()

@@ -10,11 +10,16 @@ from math import prod
 from typing import NamedTuple
 
 from ptokit.isa.common import (
+    FLATTEN,
     GATHER_TYPES,
+    ND_TABLE,
+    NZ_PAD,
+    NZ_SHAPE,
+    NZ_TILE,
     PACKED_FIX,
+    PLAIN_TILE,
     REMAPS,
     burst_multiple,
-    capacity_positive,
     data_type,
     extents_positive,
     flat,
@@ -29,6 +34,7 @@ from ptokit.isa.common import (
     row_lanes,
     rows_of,
     same_type,
+    table_not_empty,
     unit_columns,
 )
 from ptokit.isa.dtype import BASE, PTO_TYPES
@@ -51,7 +57,7 @@ from ptokit.isa.instruction import (
 )
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
-from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
+from ptokit.isa.operand import FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
 
 # --- Which kernel runs ---------------------------------------------------------------------------------------
@@ -83,13 +89,17 @@ def is_fractal(call: Call) -> bool:
 
 
 HAS_NZ_PATH = {"a2a3": True}
+SINGLE_BY_SCALAR = {"a5": True}
+"""Targets that fetch a single element with the scalar pipe instead of a launch (MG-SIMT-08, A-35)."""
 
 
 def route(call: Call) -> str:
-    """The kernel: `mgather[.l1].row|elem[.nz|.simt]`."""
+    """The kernel: `mgather[.l1].row|elem[.nz|.simt|.scalar]`."""
     mode = call.coalesce.text
     if into_l1(call):
         return f"mgather.l1.{mode}" + (".simt" if call.executor is GatherExec.Simt else "")
+    if is_elem(call) and call.dst.valid == (1, 1) and call.here(SINGLE_BY_SCALAR):
+        return "mgather.elem.scalar"
     return f"mgather.{mode}" + (".nz" if is_fractal(call) else "")
 
 
@@ -185,7 +195,8 @@ OPERANDS = (
     Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), gate=True,
          firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
     Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
-         lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), gate=True, firm=True),
+         lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), gate=True, firm=True,
+         fix="gather into a Vec tile"),
     Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", into_ub, on=error("cpu", "host"),
          gate=True, firm=True, fix='run on "a2a3" or "a5", or gather into a Vec tile'),
     Rule("MG-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE), when=into_ub,
@@ -198,18 +209,20 @@ OPERANDS = (
          fix="an elem gather into L1 takes scratch=; no other form does"),
     Rule("MG-L1-07", "scratch", lambda c: f"a GlobalTensor of {c.dst.dtype}",
          lambda c: is_tensor(c.scratch) and c.scratch.dtype is c.dst.dtype, on=error(*NPU),
-         when=lambda c: c.scratch is not None, gate=True, firm=True),
+         when=lambda c: c.scratch is not None, gate=True, firm=True,
+         fix="pass pto.GlobalTensor over memory of the destination's type"),
     Rule("MG-SIMT-15", "executor", "scalar: A2/A3 has no SIMT engine", lambda c: c.executor is not GatherExec.Simt,
-         on=error("a2a3"), found="simt", gate=True, firm=True),
+         on=error("a2a3"), found="simt", gate=True, firm=True, fix="leave executor= out"),
     Rule("MG-SIMT-16", "executor", "left out in row mode: Simt collects single elements",
          lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", gate=True,
-         firm=True),
+         firm=True, fix="leave executor= out"),
     Rule("A-42", "executor", "given only with a Mat destination in elem mode",
          lambda c: c.executor is None or (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE),
-         found=lambda c: c.executor.text, gate=True, firm=True),
+         found=lambda c: c.executor.text, gate=True, firm=True, fix="leave executor= out"),
 )  # fmt: skip
 
 TYPES = (
+    table_not_empty(),
     data_type("dst"),
     Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.here(GATHER_TYPES))} (float8 needs the AICORE build)",
          lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44",
@@ -220,41 +233,47 @@ TYPES = (
          when=lambda c: into_ub(c) and c.dst.dtype in PTO_TYPES, kind="H-44", found=lambda c: str(c.dst.dtype),
          fix="move the bytes as uint8"),
     Rule("MG-L1-17", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, on=error("a2a3"), when=into_l1,
-         kind="H-44", found=lambda c: str(c.dst.dtype)),
+         kind="H-44", found=lambda c: str(c.dst.dtype), fix="move the bytes as uint8"),
     Rule("MG-L1-19", "dst", "at most 4 bytes an element: the nd2nz engine moves b8, b16 and b32",
          lambda c: c.dst.dtype.size <= 4, on=error(*NPU), when=lambda c: into_l1(c) and is_row(c),
-         found=lambda c: f"{c.dst.dtype.size} bytes"),
+         found=lambda c: f"{c.dst.dtype.size} bytes", fix="gather in elem mode, or as a narrower type"),
     index_type("MG-TYPE-05"),
     same_type("MG-TYPE-06", "table", "dst", on=error(*EVERYWHERE), when=into_ub, kind="H-08"),
     header_sizes("dst", "table"),
     Rule("MG-L1-21", "table", lambda c: f"an ND tensor of {c.dst.dtype}",
-         lambda c: is_nd_tensor(c.table) and c.table.dtype is c.dst.dtype, on=error(*NPU), when=into_l1, firm=True),
+         lambda c: is_nd_tensor(c.table) and c.table.dtype is c.dst.dtype, on=error(*NPU), when=into_l1, firm=True,
+         fix=ND_TABLE),
 )  # fmt: skip
 
-MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), ("dn", "nd"), ("dn", "dn"), ("dn", "nz")}
+MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), *(("dn", form) for form in FORMS.values())}
 """Table layouts with tile forms that A2/A3 cannot gather between."""
 
 LAYOUTS = (
-    Rule("MG-LAY-01", "dst", "RowMajor + NoneBox", lambda c: is_nd_tile(c.dst), on=error("cpu"), kind="H-09"),
+    Rule("MG-LAY-01", "dst", "RowMajor + NoneBox", lambda c: is_nd_tile(c.dst), on=error("cpu"), kind="H-09",
+         fix=PLAIN_TILE),
     Rule("MG-LAY-02", "idx", "RowMajor + NoneBox, or [R, 1] ColMajor (A-03)",
-         lambda c: is_nd_tile(c.idx) or (c.idx.form == "dn" and c.idx.cols == 1), on=error("cpu"), kind="H-09"),
+         lambda c: is_nd_tile(c.idx) or (c.idx.form == "dn" and c.idx.cols == 1), on=error("cpu"), kind="H-09",
+         fix=PLAIN_TILE),
     Rule("MG-LAY-03", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error("cpu", "host"),
-         kind="H-09"),
+         kind="H-09", fix=ND_TABLE),
     Rule("MG-LAY-05", "dst", "in ND form, with an ND table: cpu has no NZ path",
          lambda c: c.dst.form != "nz" and c.table.layout_kind is not GlobalLayout.NZ, on=error("cpu"), kind="H-09",
-         found=lambda c: f"{c.dst} and {c.table}"),
+         found=lambda c: f"{c.dst} and {c.table}", fix='run on "a2a3", or gather from ND into ND'),
     Rule("MG-LAY-06", "idx", "RowMajor + NoneBox", lambda c: is_nd_tile(c.idx), on=error("a2a3"), when=into_ub,
-         kind="H-09"),
+         kind="H-09", fix=PLAIN_TILE),
     Rule("MG-LAY-07", "dst", "RowMajor + NoneBox for an ND table", lambda c: is_nd_tile(c.dst), on=error("a2a3"),
-         when=lambda c: into_ub(c) and c.table.layout_kind is GlobalLayout.ND, kind="H-09"),
+         when=lambda c: into_ub(c) and c.table.layout_kind is GlobalLayout.ND, kind="H-09", fix=PLAIN_TILE),
     Rule("MG-LAY-08", "dst", "ColMajor + RowMajor boxes of 512 bytes for an NZ table", lambda c: c.dst.is_nz,
-         on=error("a2a3"), when=lambda c: into_ub(c) and c.table.layout_kind is GlobalLayout.NZ, kind="H-09"),
+         on=error("a2a3"), when=lambda c: into_ub(c) and c.table.layout_kind is GlobalLayout.NZ, kind="H-09",
+         fix=NZ_TILE),
     Rule("MG-LAY-09", "table", "ND with an ND tile or NZ with an NZ tile",
          lambda c: (c.table.layout_kind.text, c.dst.form) not in MIXED_PAIRS, on=error("a2a3"), when=into_ub,
-         found=lambda c: f"{c.table.layout_kind.name} with {c.dst}", kind="H-09"),
+         found=lambda c: f"{c.table.layout_kind.name} with {c.dst}", kind="H-09",
+         fix="give table and tile the same layout"),
     Rule("MG-LAY-12", "dst", "NoneBox: the A5 kernel knows no NZ tile in UB", lambda c: is_unboxed(c.dst),
-         on=error("a5"), when=into_ub, kind="H-09"),
-    Rule("CO-LAY-05", "idx", "NoneBox", lambda c: is_unboxed(c.idx), on=error("a5"), when=into_ub, kind="H-09"),
+         on=error("a5"), when=into_ub, kind="H-09", fix=PLAIN_TILE),
+    Rule("CO-LAY-05", "idx", "NoneBox", lambda c: is_unboxed(c.idx), on=error("a5"), when=into_ub, kind="H-09",
+         fix=PLAIN_TILE),
     Rule("MG-NZ-13", "table", "ND: A5 has no NZ path on the UB gather",
          lambda c: not (c.table.layout_kind is GlobalLayout.NZ and c.dst.form == "nz"), on=error("a5"), when=into_ub,
          kind="H-09", fix="repack the table to ND"),
@@ -269,7 +288,7 @@ LAYOUTS = (
          lambda c: c.idx.blayout is BLayout.RowMajor and c.dst.blayout is BLayout.RowMajor, on=note("cpu", "a5"),
          when=into_ub, kind="H-29"),
     Rule("MG-L1-22", "dst", "ColMajor + RowMajor boxes of 512 bytes", lambda c: c.dst.is_nz, on=error(*NPU),
-         when=into_l1, fix='Tile("mat", ..., blayout="col_major", slayout="row_major", fractal=512)', firm=True),
+         when=into_l1, fix=NZ_TILE, firm=True),
 )  # fmt: skip
 
 SHAPES = (
@@ -280,21 +299,21 @@ SHAPES = (
     Rule("A-71", on=error("cpu", "host"), **ELEM_INDEX),
     extents_positive("MG-SHAPE-04", "dst", *NPU),
     extents_positive("A-55", "dst", "cpu", "host"),
-    capacity_positive(capacity),
     Rule("MG-SHAPE-03", "table", "Shape<1, 1, 1, TableRows, RowWidth>", lambda c: rows_of(c.table) == c.table.shape[3],
          on=error("cpu"), kind="H-05", dims=("table.shape.0", "table.shape.1", "table.shape.2"),
-         when=lambda c: c.table.layout_kind is GlobalLayout.ND),
+         when=lambda c: c.table.layout_kind is GlobalLayout.ND, fix=FLATTEN),
     Rule("MG-HAZ-09", "table", "Shape[0..2] == 1 for the row count to agree on every target",
          lambda c: rows_of(c.table) == c.table.shape[3], on=hazard("a5"), kind="H-05",
          when=lambda c: into_ub(c) and is_row(c) and is_nd_tensor(c.table),
-         dims=("table.shape.0", "table.shape.1", "table.shape.2")),
+         dims=("table.shape.0", "table.shape.1", "table.shape.2"), fix=FLATTEN),
     Rule("MG-SHAPE-05", "table", lambda c: f"of Shape[4] == {c.dst.valid_cols}, the destination's valid columns",
          lambda c: c.table.shape[4] == c.dst.valid_cols, on=error("a5"), when=lambda c: into_ub(c) and is_row(c),
          found=lambda c: f"Shape[4] = {c.table.shape[4]}", kind="H-03", dims=("table.shape.4", "dst.valid_cols"),
          fix="gather whole rows: valid columns equal to the table's width"),
     Rule("A-57", "dst", lambda c: f"at most {c.table.extents[1]} valid columns, the width of the table",
          lambda c: c.dst.valid_cols <= c.table.extents[1], on=error(*EVERYWHERE), when=is_row, kind="H-07",
-         found=lambda c: f"{c.dst.valid_cols} valid columns", dims=("dst.valid_cols", "table.shape.4")),
+         found=lambda c: f"{c.dst.valid_cols} valid columns", dims=("dst.valid_cols", "table.shape.4"),
+         fix="shrink valid= to the width of the table"),
     unit_columns(is_row),
     Rule("A-57", "table", "a table whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
          on=error("a2a3", "a5", "host"),
@@ -312,16 +331,17 @@ SHAPES = (
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
          on=hazard(*EVERYWHERE), when=lambda c: is_elem(c) and not is_fractal(c), kind="H-06", fix=PACKED_FIX),
     Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),
-         when=is_fractal, dims=("table.shape.3",)),
+         when=is_fractal, dims=("table.shape.3",), fix=NZ_SHAPE),
     Rule("MG-SHAPE-08", "table", lambda c: f"of Shape[4] == {c.dst.dtype.c0}",
-         lambda c: c.table.shape[4] == c.dst.dtype.c0, on=error("a2a3"), when=is_fractal, dims=("table.shape.4",)),
+         lambda c: c.table.shape[4] == c.dst.dtype.c0, on=error("a2a3"), when=is_fractal, dims=("table.shape.4",),
+         fix=NZ_SHAPE),
     Rule("MG-SHAPE-09", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0}",
-         lambda c: c.dst.cols % c.dst.dtype.c0 == 0, on=error("a2a3"), when=is_fractal),
+         lambda c: c.dst.cols % c.dst.dtype.c0 == 0, on=error("a2a3"), when=is_fractal, fix=NZ_PAD),
     Rule("MG-SHAPE-10", "dst", "of Rows a multiple of 16", lambda c: c.dst.rows % FRACTAL_ROWS == 0, on=error("a2a3"),
-         when=is_fractal),
+         when=is_fractal, fix=NZ_PAD),
     Rule("A-47", "dst", lambda c: f"of at least {c.table.extents[1]} Cols: a row transfer writes them all",
          lambda c: c.dst.cols >= c.table.extents[1], on=error("a2a3"), when=lambda c: is_fractal(c) and is_row(c),
-         kind="H-37", dims=("table.shape.0", "table.shape.1")),
+         kind="H-37", dims=("table.shape.0", "table.shape.1"), fix="widen the tile to the table's logical columns"),
     burst_multiple("MG-ALIGN-01", "dst", "cpu"),
     Rule("MG-ALIGN-02", "dst", "of Cols * sizeof(T) a multiple of 32",
          lambda c: c.dst.cols * c.dst.dtype.size % 32 == 0, on=error("a2a3"), when=into_ub, kind="H-09",
@@ -332,17 +352,20 @@ SHAPES = (
 L1_SHAPES = (
     Rule("MG-L1-23", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0} and Rows a multiple of 16",
          lambda c: c.dst.cols % c.dst.dtype.c0 == 0 and c.dst.rows % FRACTAL_ROWS == 0, on=error(*NPU), when=into_l1,
-         firm=True),
-    Rule("A-44", "idx", "Layout::ND", lambda c: is_nd_tensor(c.idx), on=error(*NPU), when=into_l1),
+         firm=True, fix=NZ_PAD),
+    Rule("A-44", "idx", "Layout::ND", lambda c: is_nd_tensor(c.idx), on=error(*NPU), when=into_l1, fix=ND_TABLE),
     Rule("A-44", "idx", lambda c: f"at least {c.dst.valid_rows} indices, side by side",
          lambda c: c.idx.elements >= c.dst.valid_rows and c.idx.is_packed, on=error(*NPU),
-         when=lambda c: into_l1(c) and is_row(c), dims=("dst.valid_rows",)),
+         when=lambda c: into_l1(c) and is_row(c), dims=("dst.valid_rows",),
+         fix="pass one packed run of indices, one for each destination row"),
     Rule("A-44", "idx", lambda c: f"of shape {show_extents(c.dst.valid)}, as the destination",
          lambda c: c.idx.shape == (1, 1, 1, *c.dst.valid), on=error(*NPU), when=lambda c: into_l1(c) and is_elem(c),
-         dims=("dst.valid_rows", "dst.valid_cols", "idx.shape.3", "idx.shape.4")),
+         dims=("dst.valid_rows", "dst.valid_cols", "idx.shape.3", "idx.shape.4"),
+         fix="pass an index array of the destination's valid shape"),
     Rule("MG-L1-07", "scratch", lambda c: f"at least {c.dst.rows * c.dst.cols} elements, side by side",
          lambda c: c.scratch.elements >= c.dst.rows * c.dst.cols and c.scratch.is_packed, on=error(*NPU),
-         when=lambda c: c.scratch is not None, kind="H-31", asserted=()),
+         when=lambda c: c.scratch is not None, kind="H-31", asserted=(),
+         fix=lambda c: f"pass np.empty({c.dst.rows * c.dst.cols}) elements of memory"),
 )  # fmt: skip
 
 
@@ -433,6 +456,7 @@ def zero_tile_first(call: Call) -> tuple[Move, ...]:
 LOWERINGS = {
     "mgather.row": lower_row,
     "mgather.elem": lower_elem,
+    "mgather.elem.scalar": lower_elem,
     "mgather.row.nz": lower_row_nz,
     "mgather.elem.nz": lower_elem_nz,
     "mgather.l1.row": lower_l1_row,
@@ -461,6 +485,7 @@ EFFECTS = {
     "a5": {
         "mgather.row": touches("V", "V", "V"),
         "mgather.elem": touches("V", "V", "V"),
+        "mgather.elem.scalar": touches("S", "S", "S"),
         "mgather.l1.row": touches("S", "MTE2", "MTE2"),
         "mgather.l1.elem": touches("S", "S", "MTE2", "S"),
         "mgather.l1.elem.simt": touches("V", "V", "MTE2", "V"),
@@ -500,6 +525,7 @@ MGATHER = Instruction(
             "MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'
         ),
         "negative": Fault("MG-HAZ-12", "H-13", "a negative index is a large uint32: clamp gives the last entry"),
+        "shared": Fault("A-38", None, "give every operand memory of its own"),
     },
     spellings={
         "C++": ("MGATHER<Coalesce, GatherOOB[, GatherExec]>(dst, table, idx[, scratch])",),

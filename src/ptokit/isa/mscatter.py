@@ -5,11 +5,13 @@ from __future__ import annotations
 from math import prod
 
 from ptokit.isa.common import (
+    FLATTEN,
+    ND_TABLE,
     PACKED_FIX,
+    PLAIN_TILE,
     REMAPS,
     SCATTER_TYPES,
     burst_multiple,
-    capacity_positive,
     data_type,
     extents_positive,
     flat,
@@ -21,6 +23,7 @@ from ptokit.isa.common import (
     row_lanes,
     rows_of,
     same_type,
+    table_not_empty,
     unit_columns,
 )
 from ptokit.isa.dtype import HIFLOAT8, PTO_TYPES
@@ -100,6 +103,7 @@ def atomic(rule: str, op: ScatterAtomicOp, types: tuple[str, ...]) -> Rule:
         lambda c: c.src.dtype.name in types,
         when=lambda c: c.atomic is op,
         found=lambda c: str(c.src.dtype),
+        fix=f"scatter as one of these types, or combine without atomic={op.text}",
     )
 
 
@@ -107,7 +111,7 @@ OPERANDS = (
     Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), gate=True,
          firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
     Rule("MS-LOC-01", "src", "a Vec tile", lambda c: is_tile(c.src, TileType.Vec), on=error(*EVERYWHERE), gate=True,
-         firm=True),
+         firm=True, fix="scatter from a Vec tile"),
     Rule("MS-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE), gate=True,
          firm=True, fix="tload the indices into a Vec tile first"),
     Rule("MS-MODE-04", "idx", lambda c: f"of 1 column (row scatter) or {c.src.cols} (element scatter)",
@@ -120,6 +124,7 @@ OPERANDS = (
 )  # fmt: skip
 
 TYPES = (
+    table_not_empty(),
     data_type("src"),
     Rule("MS-TYPE-04", "src", "of another type than hifloat8", lambda c: c.src.dtype is not HIFLOAT8, kind="H-44",
          found="hifloat8", fix="scatter the bytes as uint8"),
@@ -135,37 +140,41 @@ TYPES = (
     atomic("MS-ATOM-07", ScatterAtomicOp.Min, ORDER_TYPES),
     Rule("A-16", "src", "a number type for an atomic operation",
          lambda c: c.src.dtype.is_integer or c.src.dtype.is_float, on=error("host"),
-         when=lambda c: c.atomic is not ScatterAtomicOp.NONE, found=lambda c: str(c.src.dtype), firm=True),
+         when=lambda c: c.atomic is not ScatterAtomicOp.NONE, found=lambda c: str(c.src.dtype), firm=True,
+         fix="scatter without atomic="),
 )  # fmt: skip
 
 LAYOUTS = (
-    Rule("MS-LAY-01", "src", "row-major", lambda c: is_nd_tile(c.src), kind="H-09"),
+    Rule("MS-LAY-01", "src", "row-major", lambda c: is_nd_tile(c.src), kind="H-09", fix=PLAIN_TILE),
     Rule("MS-LAY-01", "idx", "row-major, or one ColMajor column",
-         lambda c: is_nd_tile(c.idx) or (c.idx.form == "dn" and c.idx.cols == 1), kind="H-09"),
+         lambda c: is_nd_tile(c.idx) or (c.idx.form == "dn" and c.idx.cols == 1), kind="H-09", fix=PLAIN_TILE),
     Rule("CO-LAY-06", "idx", "a ColMajor column holds the same bytes as a row-major one",
          lambda c: c.idx.blayout is BLayout.RowMajor, on=note(*DEVICES), kind="H-29"),
     Rule("MS-LAY-02", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error(*EVERYWHERE),
-         kind="H-09", firm=True),
+         kind="H-09", firm=True, fix=ND_TABLE),
 )  # fmt: skip
 
 SHAPES = (
     Rule("MS-SHAPE-01", "idx", lambda c: f"of {c.src.rows} rows, as the source", lambda c: c.idx.rows == c.src.rows,
-         when=lambda c: not is_flat_row_index(c), found=lambda c: f"{c.idx.rows} rows", kind="H-09"),
+         when=lambda c: not is_flat_row_index(c), found=lambda c: f"{c.idx.rows} rows", kind="H-09",
+         fix="give index and source tiles the same number of rows"),
     Rule("A-22", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE), when=is_elem,
          found=lambda c: f"valid {show_extents(c.idx.valid)}",
-         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols")),
+         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols"),
+         fix="give the index tile the source's valid shape"),
     Rule("A-22", "idx", lambda c: f"valid [{c.src.valid_rows}, 1]: one index for each source row",
          lambda c: c.idx.valid == (c.src.valid_rows, 1), on=error(*EVERYWHERE),
          when=lambda c: is_row(c) and not is_flat_row_index(c), found=lambda c: f"valid {show_extents(c.idx.valid)}",
-         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows")),
+         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows"),
+         fix="give the index tile one valid entry for each source row"),
     extents_positive("A-55", "src", *EVERYWHERE),
-    capacity_positive(lambda c: prod(c.table.shape)),
     Rule("MS-SHAPE-02", "table", "Shape<1, 1, 1, TableRows, RowWidth>", lambda c: rows_of(c.table) == c.table.shape[3],
-         kind="H-09", dims=("table.shape.0", "table.shape.1", "table.shape.2")),
+         kind="H-09", dims=("table.shape.0", "table.shape.1", "table.shape.2"), fix=FLATTEN),
     Rule("A-19", "src", lambda c: f"of {c.table.shape[4]} valid columns, the width of a table row",
          lambda c: c.src.valid_cols == c.table.shape[4], on=error(*EVERYWHERE), when=is_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", dims=("src.valid_cols", "table.shape.4")),
+         found=lambda c: f"{c.src.valid_cols} valid columns", dims=("src.valid_cols", "table.shape.4"),
+         fix="scatter whole rows: valid columns equal to the table's width"),
     unit_columns(is_row),
     Rule("A-57", "table", "a table whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
          on=error("host"), when=is_row, kind="H-07", fix=PACKED_FIX),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from ptokit.isa.common import burst_multiple, data_type, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, WRAP, burst_multiple, data_type, extents_positive, flat, same_type
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import (
     EVERYWHERE,
@@ -21,8 +21,8 @@ from ptokit.isa.instruction import (
     is_tile,
 )
 from ptokit.isa.move import Access, Fill, Move
-from ptokit.isa.operand import TensorSpec, TileSpec, show_extents
-from ptokit.isa.policy import Pad, TileType
+from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
+from ptokit.isa.policy import GlobalLayout, Pad, TileType
 
 VEC_PAIRS = frozenset({("nd", "nd"), ("dn", "dn"), ("nz", "nz")})
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | {("nd", "nz")}}
@@ -40,6 +40,11 @@ def fits(tensor: TensorSpec, tile: TileSpec) -> bool:
     return tile.valid_rows <= rows and tile.valid_cols <= cols
 
 
+def has_fractal_dims(tensor: TensorSpec) -> bool:
+    """Whether an NZ tensor ends in blocks of 16 x C0 elements; other layouts have no such dims."""
+    return tensor.layout_kind is not GlobalLayout.NZ or tensor.shape[3:] == (FRACTAL_ROWS, tensor.dtype.c0)
+
+
 def converts(call: Call) -> bool:
     """ND in memory, NZ in the tile."""
     return (call.src.layout_kind.text, call.dst.form) == ("nd", "nz")
@@ -51,16 +56,20 @@ def in_ub_unboxed(operand: str) -> Test:
 
 
 RULES = (
-    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), gate=True, firm=True),
+    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
+         fix=WRAP),
     Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
-         on=error(*EVERYWHERE), gate=True, firm=True),
+         on=error(*EVERYWHERE), gate=True, firm=True, fix="load into a Vec or Mat tile, then tmov"),
     data_type("dst"),
     same_type("TL-01", "src", "dst", on=error(*EVERYWHERE), firm=True),
     Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
-         lambda c: is_pair(c.src, c.dst), on=error(*EVERYWHERE), firm=True, gate=True),
+         lambda c: is_pair(c.src, c.dst), on=error(*EVERYWHERE), firm=True, gate=True,
+         fix="give tile and tensor the same layout"),
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
-         firm=True, found=lambda c: f"{c.src} into {c.dst}"),
+         firm=True, found=lambda c: f"{c.src} into {c.dst}", fix='flatten the tensor to two dims; fractal=512'),
+    Rule("TL-02", "src", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.src.dtype.c0} in NZ layout",
+         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, fix=NZ_SHAPE),
     Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
          lambda c: fits(c.src, c.dst), on=error(*EVERYWHERE), firm=True, dims=("dst.valid_rows", "dst.valid_cols"),
          found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),

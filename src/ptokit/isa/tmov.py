@@ -22,17 +22,20 @@ def path(call: Call) -> tuple[TileType, TileType]:
 
 
 RULES = (
-    Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), gate=True, firm=True),
-    Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), gate=True, firm=True),
+    Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
+         fix="tload brings memory into a tile"),
+    Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
+         fix="tstore takes a tile to memory"),
     Rule("TV-01", "dst", lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
          lambda c: path(c) in c.here(PATHS), on=error(*EVERYWHERE), firm=True,
-         found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}"),
+         found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="go by way of another memory, or through GM"),
     data_type("dst"),
     same_type("TV-01", "src", "dst", on=error(*EVERYWHERE), fix="tcvt converts between types", firm=True),
     Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
          lambda c: c.src.valid == c.dst.valid, on=error(*EVERYWHERE), firm=True,
          found=lambda c: f"valid {show_extents(c.src.valid)}",
-         dims=("src.valid_rows", "src.valid_cols", "dst.valid_rows", "dst.valid_cols")),
+         dims=("src.valid_rows", "src.valid_cols", "dst.valid_rows", "dst.valid_cols"),
+         fix="give both tiles the same valid region"),
     extents_positive("A-55", "dst", *EVERYWHERE),
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.isa.common import data_type, extents_positive, flat, is_nd_tile, names, same_type
+from ptokit.isa.common import PLAIN_TILE, data_type, extents_positive, flat, is_nd_tile, names, same_type
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, dtype
 from ptokit.isa.instruction import (
     EVERYWHERE,
@@ -59,6 +59,7 @@ def vec(operand: str) -> Rule:
         on=error(*EVERYWHERE),
         gate=True,
         firm=True,
+        fix="tload or tmov the data into a Vec tile first",
     )
 
 
@@ -75,12 +76,13 @@ def valid_inside(operand: str) -> Rule:
         on=error(*EVERYWHERE),
         dims=(f"{operand}.valid_rows", f"{operand}.valid_cols"),
         firm=True,
+        fix="shrink valid= or enlarge the tile",
     )
 
 
 def unboxed(operand: str) -> Rule:
     """A-52: plain row-major tiles."""
-    return Rule("A-52", operand, "RowMajor + NoneBox", lambda c: is_nd_tile(c.values[operand]))
+    return Rule("A-52", operand, "RowMajor + NoneBox", lambda c: is_nd_tile(c.values[operand]), fix=PLAIN_TILE)
 
 
 RULES = (
@@ -88,14 +90,15 @@ RULES = (
     vec("src"),
     vec("idx"),
     data_type("dst"),
-    Rule("TS-TYPE-01", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, found=lambda c: str(c.dst.dtype)),
+    Rule("TS-TYPE-01", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, found=lambda c: str(c.dst.dtype),
+         fix="convert the data, or run on the host profile"),
     Rule("TS-TYPE-02", "dst", "of another type than an 8-bit float", lambda c: c.dst.dtype not in (*FLOAT8, HIFLOAT8),
          kind="H-44", found=lambda c: str(c.dst.dtype), fix="scatter the bytes as uint8"),
     Rule("TS-TYPE-03", "idx", f"one of {names(INDEX_TYPES)}", lambda c: c.idx.dtype in INDEX_TYPES,
-         found=lambda c: str(c.idx.dtype)),
+         found=lambda c: str(c.idx.dtype), fix="hold the indices in a 16-bit or 32-bit integer tile"),
     Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"),
-         found=lambda c: str(c.idx.dtype), firm=True),
-    same_type("TS-TYPE-04", "src", "dst", on=error(*EVERYWHERE), fix="", firm=True),
+         found=lambda c: str(c.idx.dtype), firm=True, fix="hold the indices in an integer tile"),
+    same_type("TS-TYPE-04", "src", "dst", on=error(*EVERYWHERE), fix="tcvt converts between types", firm=True),
     index_width("TS-TYPE-05", 4),
     index_width("TS-TYPE-06", 2),
     index_width("TS-TYPE-07", 1),
@@ -109,10 +112,12 @@ RULES = (
     Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE),
          found=lambda c: f"valid {show_extents(c.idx.valid)}",
-         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols")),
+         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols"),
+         fix="give the index tile the source's valid shape"),
     Rule("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
          lambda c: c.src.valid_cols <= c.dst.valid_cols, on=error(*EVERYWHERE), when=by_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", dims=("src.valid_cols", "dst.valid_cols")),
+         found=lambda c: f"{c.src.valid_cols} valid columns", dims=("src.valid_cols", "dst.valid_cols"),
+         fix="widen the destination's valid region, or shrink the source's"),
     Rule("TS-SEM-01", "idx", "shipping headers take the index as a flat offset and clear the destination first",
          lambda c: not by_row(c), on=note(*NPU), fix='index="flat" follows the headers'),
 )  # fmt: skip
@@ -164,7 +169,8 @@ TSCATTER = Instruction(
     },
     faults={
         "outside": Fault("TS-HAZ-01", "H-12", "keep indices inside the destination tile"),
-        "negative": Fault("TS-HAZ-03", "H-12", "keep indices inside the destination tile"),
+        "below": Fault("TS-HAZ-03", "H-12", "keep indices inside the destination tile"),
+        "shared": Fault("A-52", None, "scatter into another tile: hardware does not promise this order"),
         "padding": Fault("TS-HAZ-01", "H-12", "the index names the destination's padding"),
     },
     spellings={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.isa.common import burst_multiple, data_type, extents_positive, same_type
+from ptokit.isa.common import NZ_SHAPE, WRAP, burst_multiple, data_type, extents_positive, same_type
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
@@ -22,7 +22,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
-from ptokit.isa.tload import VEC_PAIRS, fits, in_ub_unboxed
+from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed
 
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
 """Which tensor layout a tile form stores into (TT-01)."""
@@ -42,22 +42,28 @@ def is_burst(call: Call) -> bool:
 
 
 RULES = (
-    Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), gate=True, firm=True),
+    Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
+         fix=WRAP),
     Rule("MG-L1-33", "src", "a tile outside L1: A5's cube core has no copy from L1 to GM",
          lambda c: not is_tile(c.src, TileType.Mat), on=error("a5"), firm=True,
          fix="move it to a Vec tile first: tmov(vec, mat)"),
     Rule("TT-01", "src", "a Vec or Acc tile", lambda c: is_tile(c.src, TileType.Vec, TileType.Acc),
-         on=error(*EVERYWHERE), gate=True, firm=True),
+         on=error(*EVERYWHERE), gate=True, firm=True, fix="move it to a Vec tile first: tmov(vec, tile)"),
     data_type("src"),
     same_type("TT-01", "dst", "src", on=error(*EVERYWHERE), firm=True),
     Rule("TT-01", "dst",
          lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
          lambda c: is_block(c) or is_burst(c), on=error(*EVERYWHERE), firm=True,
-         found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}"),
+         found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
+         fix="give tile and tensor the same layout, and the tensor room for the valid region"),
+    Rule("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.dst.dtype.c0} in NZ layout",
+         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, fix=NZ_SHAPE),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
-         on=error(*DEVICES), when=lambda c: c.atomic is StoreAtomic.Add, found=lambda c: str(c.src.dtype), firm=True),
+         on=error(*DEVICES), when=lambda c: c.atomic is StoreAtomic.Add, found=lambda c: str(c.src.dtype), firm=True,
+         fix="store without atomic="),
     Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
-         on=error("host"), when=lambda c: c.atomic is StoreAtomic.Add, found=lambda c: str(c.src.dtype), firm=True),
+         on=error("host"), when=lambda c: c.atomic is StoreAtomic.Add, found=lambda c: str(c.src.dtype), firm=True,
+         fix="store without atomic="),
     extents_positive("A-55", "src", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "src", *NPU, when=in_ub_unboxed("src")),
 )  # fmt: skip

@@ -5,16 +5,28 @@ from __future__ import annotations
 import sys
 from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _TORCH_BITS = {
-    "bfloat16": ("int16", "bfloat16"),
-    "float8_e4m3fn": ("uint8", "float8_e4m3fn"),
-    "float8_e5m2": ("uint8", "float8_e5m2"),
+    "bfloat16": ("int16", ml_dtypes.bfloat16),
+    "float8_e4m3fn": ("uint8", ml_dtypes.float8_e4m3fn),
+    "float8_e5m2": ("uint8", ml_dtypes.float8_e5m2),
 }
-"""torch types that NumPy does not know: the torch type to view them as, and ml_dtypes' name."""
+"""torch types that NumPy does not know: the torch type to view them as, and ml_dtypes' own."""
+
+ADVICE = "pass a NumPy array, a torch CPU tensor, or an object with __array_interface__ or __dlpack__"
+
+
+def is_foreign(source: object) -> bool:
+    """Whether an object lends its memory but is no plain NumPy array."""
+    if isinstance(source, np.ma.MaskedArray):
+        return True
+    return not isinstance(source, np.ndarray | np.generic) and (
+        _is_torch(source) or hasattr(source, "__dlpack__") or hasattr(source, "__array_interface__")
+    )
 
 
 def as_array(source: object) -> Array:
@@ -23,39 +35,49 @@ def as_array(source: object) -> Array:
         raise TypeError("a masked array has no plain memory; pass its .data or .filled()")
     if isinstance(source, np.ndarray):
         return np.asarray(cast("Array", source))
-    if type(source).__module__.partition(".")[0] == "torch":
-        return _from_torch(source)
+    kind = type(source).__name__
     if hasattr(source, "__cuda_array_interface__"):
-        raise TypeError(f"this {type(source).__name__} lives on a GPU; copy it to the host first")
-    if hasattr(source, "__array_interface__"):
-        return np.asarray(source)
-    if hasattr(source, "__dlpack__"):
-        return _from_dlpack(source)
-    raise TypeError(
-        f"cannot share the memory of a {type(source).__name__}; pass a NumPy array, a torch CPU tensor, "
-        "or an object with __array_interface__ or __dlpack__"
-    )
+        raise TypeError(f"this {kind} lives on a GPU; copy it to the host first")
+    try:
+        if _is_torch(source):
+            return _from_torch(source)
+        if hasattr(source, "__array_interface__"):
+            return np.asarray(source)
+        if hasattr(source, "__dlpack__"):
+            return _from_dlpack(source)
+    except _Refusal as refusal:
+        raise TypeError(str(refusal)) from None
+    except Exception as problem:  # whatever a foreign exporter raises
+        raise TypeError(f"cannot share the memory of this {kind}: {problem}; {ADVICE}") from None
+    raise TypeError(f"cannot share the memory of a {kind}; {ADVICE}")
+
+
+class _Refusal(Exception):
+    """A reason of our own, in words of our own."""
+
+
+def _is_torch(source: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(source, torch.Tensor)
 
 
 def _from_dlpack(source: Any) -> Array:
-    try:
-        device = source.__dlpack_device__()[0]
-        if device != 1:
-            raise TypeError(f"this {type(source).__name__} is not in host memory; copy it to the host first")
-        return np.from_dlpack(source)
-    except (BufferError, RuntimeError, AttributeError) as problem:
-        raise TypeError(f"cannot share the memory of this {type(source).__name__}: {problem}") from None
+    if source.__dlpack_device__()[0] != 1:
+        raise _Refusal(f"this {type(source).__name__} is not in host memory; copy it to the host first")
+    return np.from_dlpack(source)
 
 
 def _from_torch(tensor: Any) -> Array:
     if tensor.device.type != "cpu":
-        raise TypeError(f"this tensor lives on {tensor.device}; call .cpu() first")
+        raise _Refusal(f"this tensor lives on {tensor.device}; call .cpu() first")
     if tensor.requires_grad:
-        raise TypeError("this tensor requires grad; pass tensor.detach()")
+        raise _Refusal("this tensor requires grad; pass tensor.detach()")
+    if tensor.is_conj():
+        raise _Refusal("this tensor is conjugated lazily; pass tensor.resolve_conj()")
+    if tensor.is_neg():
+        raise _Refusal("this tensor is negated lazily; pass tensor.resolve_neg()")
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in _TORCH_BITS:
-        return _from_dlpack(tensor)
-    import ml_dtypes
-
-    bits, numpy_name = _TORCH_BITS[name]
-    return tensor.view(getattr(sys.modules["torch"], bits)).numpy().view(getattr(ml_dtypes, numpy_name))
+        return tensor.numpy()
+    bits, numpy_type = _TORCH_BITS[name]
+    return tensor.view(getattr(sys.modules["torch"], bits)).numpy().view(numpy_type)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.isa.dtype import DType
+from ptokit.lang.arrays import as_array, is_foreign
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -14,10 +15,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def exact_cast(values: object, dtype: DType, what: str) -> Array:
     """`values` as bits of `dtype`; raises where a value cannot be represented."""
     array = _plain(values)
-    if dtype.family in ("raw", "other") or array.dtype == dtype.numpy:
-        if array.dtype != dtype.numpy:
-            raise TypeError(f"{what} takes {dtype.numpy} elements, got {array.dtype}")
+    if array.dtype == dtype.numpy:
         return np.ascontiguousarray(array).view(dtype.bits).reshape(array.shape)
+    if dtype.family in ("raw", "other"):
+        raise TypeError(f"{what} takes {dtype.numpy} elements, got {array.dtype}")
+    if array.dtype.hasobject or array.dtype.kind in "SUMmc":
+        raise TypeError(f"values must be real numbers, got an array of {array.dtype}")
     with np.errstate(all="ignore"):
         cast = _cast(array, dtype)
         lost = ~_same(array, cast)
@@ -29,13 +32,12 @@ def exact_cast(values: object, dtype: DType, what: str) -> Array:
 
 
 def _plain(values: object) -> Array:
+    if is_foreign(values):
+        return as_array(values)
     try:
-        array = np.asarray(values)
+        return np.asarray(values)
     except ValueError:
         raise ValueError("the rows of the values differ in length; pass a rectangular array") from None
-    if array.dtype.hasobject or array.dtype.kind in "SUMmc":
-        raise TypeError(f"values must be real numbers, got an array of {array.dtype}")
-    return array
 
 
 def _cast(array: Array, dtype: DType) -> Array:
@@ -52,8 +54,10 @@ def _same(array: Array, cast: Array) -> Array:
         return back & ((cast < 0) == (array < 0))
     wide, kept = array.astype(np.float64), cast.astype(np.float64)
     exact = (wide == kept) | (np.isnan(wide) & np.isnan(kept))
-    if _is_integer(array):  # a large integer may be equal only after float64 has rounded it
-        exact &= np.where(np.abs(kept) < 2.0**63, kept, 0).astype(np.int64).astype(array.dtype) == array
+    if array.dtype.kind in "iu":  # a large integer may be equal only because float64 has rounded it
+        limits = np.iinfo(array.dtype)
+        inside = (kept >= float(limits.min)) & (kept < float(limits.max) + 1)
+        exact &= inside & (np.where(inside, kept, 0).astype(array.dtype) == array)
     return exact
 
 

@@ -32,7 +32,7 @@ from ptokit.isa.tscatter import TSCATTER
 from ptokit.isa.tstore import TSTORE
 from ptokit.lang.context import Mode, current, target
 from ptokit.lang.tensor import GlobalTensor
-from ptokit.lang.tile import Tile, extent
+from ptokit.lang.tile import Tile, check_address, extent
 from ptokit.lang.where import place, user_frame, warn
 from ptokit.program.verify import verify
 
@@ -84,7 +84,7 @@ def _plan(call: Call, described: dict[str, OperandSpec | None]) -> Plan:
 
 
 _PREPARED: dict[Any, _Prepared] = {}
-_MOST_PREPARED = 4096
+_MOST_PREPARED = 1024
 
 
 def _parse(instruction: Instruction, given: Sequence[object]) -> tuple[dict[str, PtoEnum | None], tuple[Finding, ...]]:
@@ -126,7 +126,8 @@ def _execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers:
         lanes, reports = plan.resolve(storages)
         if reports:
             _judge(prepared, reports, here)
-        plan.run(storages, lanes)
+        if plan.run(storages, lanes) == "in order":
+            _tell(here, _shared_memory(instruction), user_frame())
     except IndexFault as fault:
         finding = _index_finding(instruction, fault.report, "error")
         raise OutOfBoundsError(_tell(here, (finding,), user_frame())) from None
@@ -179,7 +180,8 @@ SAYINGS = {
 
 
 def _index_finding(instruction: Instruction, report: IndexReport, level: Level) -> Finding:
-    fault = instruction.faults[report.kind]
+    below = report.kind == "outside" and report.value < 0 and instruction.faults.get("below")
+    fault = below or instruction.faults[report.kind]
     position = ", ".join(map(str, report.lane))
     said = SAYINGS[report.kind].format(capacity=report.capacity, unsigned=report.value & 0xFFFFFFFF)
     more = f" (and {report.count - 1} more)" if report.count > 1 else ""
@@ -194,6 +196,13 @@ def _index_finding(instruction: Instruction, report: IndexReport, level: Level) 
         found=str(report.value),
         fix=fault.fix,
     )
+
+
+def _shared_memory(instruction: Instruction) -> tuple[Finding, ...]:
+    """A remark on operands that share memory, where a decision speaks of it."""
+    fault = instruction.faults.get("shared")
+    message = f"{instruction.name}: operands share memory; lanes took effect one after the other, in row-major order"
+    return (Finding("note", fault.rule, message, fault.kind, fix=fault.fix),) if fault else ()
 
 
 def _span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
@@ -266,7 +275,9 @@ def tmov(dst: Tile, src: Tile) -> Event:
 
 def tassign(tile: Tile, addr: int) -> Event:
     """Bind a tile to a byte address of the current target's memory. What the memory holds there is what it shows."""
-    if not isinstance(tile, Tile):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise _misuse(TASSIGN, (tile,), ())
-    tile.bind(extent(addr, "addr"))
+    where = extent(addr, "addr", "CO-API-05")
+    if isinstance(tile, GlobalTensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+        check_address(tile.spec)
+    elif isinstance(tile, Tile):  # pyright: ignore[reportUnnecessaryIsInstance]
+        tile.bind(where)
     return _execute(TASSIGN, (tile,), ())

@@ -43,15 +43,15 @@ class GlobalTensor:
         _check_memory(self.array)
         layout_ = GlobalLayout.parse(layout)
         own = shape is None and stride is None
-        if own:
+        if own and self.array.size:
             stride = [max(0, s // self.array.itemsize) for s in self.array.strides]
-        elif not self.array.flags.c_contiguous:
+        elif not own and not self.array.flags.c_contiguous:
             raise ValueError("shape= and stride= need a contiguous array; pass np.ascontiguousarray(array)")
         self.spec = _spec(kind, self.array.shape if shape is None else shape, stride, layout_)
         if not own and self.spec.span > self.array.size:
             raise ValueError(f"{self.spec} spans {self.spec.span} elements; the array has {self.array.size}")
-        elements = as_strided(self.array, (self.spec.span,), (kind.size,), writeable=self.array.flags.writeable)
-        self.storage = Storage(elements, kind)
+        bits = self.array.view(kind.bits)
+        self.storage = Storage(as_strided(bits, (self.spec.span,), (kind.size,), writeable=bits.flags.writeable), kind)
 
     @property
     def dtype(self) -> DType:
@@ -111,7 +111,7 @@ def _five(values: Sequence[object], name: str) -> list[int]:
         raise ValueError(f"{name} takes one to five integers, got {len(items)}")
     numbers: list[int] = []
     for item in items:
-        number = extent(item, name)
+        number = extent(item, name, "CO-SHAPE-01")
         if number > MAX_EXTENT:
             raise ValueError(f"{name} of {number} is beyond any memory")
         numbers.append(number)

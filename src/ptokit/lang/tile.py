@@ -11,11 +11,14 @@ import numpy as np
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.operand import Dyn, TileSpec, show_extents
+from ptokit.isa.instruction import Call
+from ptokit.isa.operand import Dyn, OperandSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
+from ptokit.isa.tassign import TASSIGN
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
 from ptokit.lang.where import place, user_frame
+from ptokit.program.verify import check_rules
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -116,14 +119,14 @@ def _refuse(rule: str, message: str, fix: str = "") -> VerifyError:
     return VerifyError([Finding("error", rule, message, fix=fix, where=place(user_frame()))])
 
 
-def extent(value: object, name: str) -> int:
-    """A non-negative whole number."""
+def extent(value: object, name: str, rule: str = "CO-SHAPE-03") -> int:
+    """A non-negative whole number, or a refusal under `rule`."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if isinstance(value, bool) or number < 0:
-        raise _refuse("CO-SHAPE-03", f"{name} must be a number from 0 up; found {value!r}")
+        raise _refuse(rule, f"{name} must be a number from 0 up; found {value!r}")
     return number
 
 
@@ -169,7 +172,7 @@ def _spec(
         SLayout.parse(default[1] if slayout is None else slayout),
         size,
         padding,
-        None if addr is None else extent(addr, "addr"),
+        None if addr is None else extent(addr, "addr", "CO-API-05"),
         dynamic,
     )
 
@@ -187,11 +190,17 @@ def _valid(valid: object, rows: int, cols: int) -> tuple[int, int, tuple[bool, b
     return r, c, (isinstance(valid_rows, Dyn), isinstance(valid_cols, Dyn))
 
 
+def check_address(spec: OperandSpec) -> None:
+    """Refuse an address that the operand cannot have, by the rules of `tassign`."""
+    call = Call(TASSIGN, {"tile": spec}, {}, current().name)
+    findings = check_rules(TASSIGN.rules, call, header=False)
+    if findings:
+        where = place(user_frame())
+        raise VerifyError(finding.at(where) for finding in findings)
+
+
 def _storage(spec: TileSpec) -> Storage:
-    size = spec.dtype.size
     if spec.addr is None:
         return Storage(np.full(spec.nbytes, 0xFF, np.uint8).view(spec.dtype.bits), spec.dtype)
-    if spec.addr % size:
-        message = f"a {spec.dtype} tile must lie at a multiple of {size} bytes; found {spec.addr:#x}"
-        raise _refuse("CO-API-05", message)
+    check_address(spec)
     return Storage(current().memory(spec.loc).at(spec.addr, spec.nbytes).view(spec.dtype.bits), spec.dtype)

@@ -173,10 +173,8 @@ PREFIXES = {"mgather": "MG-", "mscatter": "MS-", "tscatter": "TS-"}
 
 def _pipe_row(route: str, effects: Iterable[Any], profile: Profile) -> tuple[str, ...]:
     shake = profile.handshakes.get(route)
-    chains = ""
-    if shake:
-        before, after = (" ".join(f"{a}>{b}" for a, b in flags) for flags in (shake.before, shake.after))
-        chains = f"before {before or 'none'}; after {after or 'none'}"
+    flags = {name: getattr(shake, name, ()) for name in ("before", "after_fill", "each_row", "between", "after")}
+    chains = "; ".join(f"{name} {' '.join(f'{a}>{b}' for a, b in pairs)}" for name, pairs in flags.items() if pairs)
     return route, ", ".join(f"{e.operand} {e.access} {e.pipe}" for e in effects), chains
 
 

@@ -1,5 +1,7 @@
 """A2/A3: one scalar thread issues everything; row gathers go by DMA, element gathers by scalar copies."""
 
+from dataclasses import replace
+
 from ptokit.isa.policy import TileType
 from ptokit.target.profile import KB, Handshake, Memory, Profile, UnifiedBuffer, Work
 
@@ -32,11 +34,11 @@ A2A3 = Profile(
     ub=UnifiedBuffer(size=192 * KB),  # no dynUBufSize: MG-BUDG-05
     handshakes={
         "mgather.row": ROW_GATHER,
-        "mgather.row.nz": ROW_GATHER,
+        "mgather.row.nz": replace(ROW_GATHER, after_fill=(("S", "MTE2"),)),
         "mgather.elem": ELEM_GATHER,
         "mgather.elem.nz": ELEM_GATHER,
         "mgather.l1.row": Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
-        "mgather.l1.elem": Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),  # MG-L1-14
+        "mgather.l1.elem": Handshake(body=("S", "MTE2"), between=(("S", "MTE2"),)),  # MG-L1-14
         "mscatter.row": Handshake(
             before=(("V", "S"), ("MTE2", "S"), ("S", "MTE3")),
             body=("S", "MTE3"),

@@ -45,8 +45,8 @@ A5 = Profile(
         "mgather.elem": SIMT,
         "mgather.elem.scalar": Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),)),  # MG-SYNC-14
         "mgather.l1.row": Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
-        "mgather.l1.elem": Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
-        "mgather.l1.elem.simt": Handshake(body=("V", "MTE2"), after=(("S", "MTE2"),)),  # MG-SYNC-17
+        "mgather.l1.elem": Handshake(body=("S", "MTE2"), between=(("S", "MTE2"),)),
+        "mgather.l1.elem.simt": Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),)),  # MG-SYNC-17
         "mscatter.row": SIMT,
         "mscatter.elem": SIMT,
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import TileType
 
 KB = 1024
@@ -70,7 +71,11 @@ class Handshake:
     """The pipes that do the work."""
     after: tuple[Pair, ...] = ()
     each_row: tuple[Pair, ...] = ()
-    """Flags inside the loop, once a row."""
+    """Inside the loop of a plain store, once a row."""
+    between: tuple[Pair, ...] = ()
+    """Between filling a stage and copying it on (MG-L1-14); a core before the pipe means a flag across cores."""
+    after_fill: tuple[Pair, ...] = ()
+    """Between zeroing the tile and the transfers into it, where the policy asks for zeroes (A-37)."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,17 @@ class Work:
 WorkOf = Callable[[int, int, int], Work]
 
 
+ROUTES = frozenset(
+    route for instruction in INSTRUCTIONS.values() for table in instruction.effects.values() for route in table
+)
+"""Every kernel that some target has."""
+
+
+def _require_route(route: str) -> None:
+    if route not in ROUTES:
+        raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(ROUTES))}")
+
+
 @dataclass(frozen=True)
 class Profile:
     """Everything ptokit knows about a target."""
@@ -143,20 +159,28 @@ class Profile:
         """The SIMT launch of a kernel over `rows` x `cols`, or None where it starts no threads."""
         if rows < 1 or cols < 1:
             raise ValueError(f"a launch needs at least one row and one column, got {rows} x {cols}")
+        _require_route(route)
         launch = self.launches.get(route)
         return launch(rows, cols) if launch else None
 
     def budget(self, static: int = 0, dyn_ub: int | None = None) -> Budget | None:
         """What tiles may use of the UB, or None where there is no UB (MG-BUDG)."""
+        if static < 0 or (dyn_ub or 0) < 0:
+            raise ValueError(f"sizes in bytes are not negative, got static={static}, dyn_ub={dyn_ub}")
         if self.ub is None:
             return None
-        ceiling = self.ub.size - self.ub.reserved - self.ub.min_cache
-        max_dynamic = ceiling - static if self.ub.has_dynamic else 0
-        cache = max(self.ub.min_cache, self.ub.size - self.ub.reserved - static - (dyn_ub or 0))
-        available = ceiling if dyn_ub is None else (dyn_ub or self.ub.safe or ceiling)
-        return Budget(ceiling, max_dynamic, cache if self.ub.min_cache else 0, available)
+        ub = self.ub
+        ceiling = ub.size - ub.reserved - ub.min_cache
+        asked = dyn_ub or 0 if ub.has_dynamic else 0
+        return Budget(
+            limit=ceiling,
+            max_dynamic=max(0, ceiling - static) if ub.has_dynamic else 0,
+            data_cache=max(ub.min_cache, ub.size - ub.reserved - static - asked) if ub.min_cache else 0,
+            available=min(ceiling, asked or ub.safe or ceiling) if dyn_ub is not None else ceiling,
+        )
 
     def operations(self, route: str, rows: int, cols: int, batches: int = 1) -> Work | None:
         """DMA calls and scalar copies that a kernel issues, or None where the documents do not count them."""
+        _require_route(route)
         count = self.work.get(route)
         return count(rows, cols, batches) if count else None
