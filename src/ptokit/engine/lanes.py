@@ -39,6 +39,14 @@ class SpanFault(Exception):
         self.operand = operand
 
 
+class ZeroFault(Exception):
+    """An integer divisor that is zero. Nothing was written."""
+
+    def __init__(self, operand: str, lane: tuple[int, ...], count: int) -> None:
+        super().__init__(f"{operand}[{', '.join(map(str, lane))}] is zero" + f" (and {count - 1} more)" * (count > 1))
+        self.operand = operand
+
+
 class Lanes:
     """Index values after the remap, and the lanes that were outside and did not move inside."""
 

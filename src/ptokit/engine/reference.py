@@ -1,4 +1,4 @@
-"""The executable meaning of `Move`, in vectorised NumPy. Every other engine is held against this one."""
+"""The executable meaning of `Move` and `Compute`, in vectorised NumPy. Every other engine is held against this one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Literal
 import numpy as np
 
 from ptokit.engine.combine import accumulate
-from ptokit.engine.lanes import IndexFault, IndexReport, Lanes, Reader, SpanFault
+from ptokit.engine.compute import OPS, ZeroDivisor
+from ptokit.engine.lanes import IndexFault, IndexReport, Lanes, Reader, SpanFault, ZeroFault
 from ptokit.engine.storage import Array, Region, Storage, region
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit
 
 Storages = Sequence[Storage]
 """The operands' memories, in the order of the names a plan was made for."""
@@ -37,7 +38,7 @@ class Operands:
 class Plan:
     """Moves made ready for operands of given types and sizes; run as often as you like."""
 
-    def __init__(self, moves: Sequence[Move], types: Mapping[str, DType], sizes: Mapping[str, int]) -> None:
+    def __init__(self, moves: Sequence[Move | Compute], types: Mapping[str, DType], sizes: Mapping[str, int]) -> None:
         """Raises `SpanFault` for moves that would leave their operands' memory."""
         operands = Operands(types, sizes)
         self.steps = tuple(_step(move, operands) for move in moves)
@@ -75,7 +76,9 @@ class Plan:
             raise
 
 
-def _step(move: Move, operands: Operands) -> _Step:
+def _step(move: Move | Compute, operands: Operands) -> _Step:
+    if isinstance(move, Compute):
+        return _Compute(move, operands)
     if isinstance(move.src, Fill):
         return _Fill(move, operands, move.src)
     if move.index is None:
@@ -103,10 +106,9 @@ class _Run:
 
 
 class _Step(ABC):
-    """One move, with all that can be worked out before any data is seen."""
+    """One move or computation, with all that can be worked out before any data is seen."""
 
-    def __init__(self, move: Move, operands: Operands) -> None:
-        self.move = move
+    def __init__(self, move: Move | Compute, operands: Operands) -> None:
         self.shape = move.shape
         self.dtype = operands.types[move.dst.operand]
         self.dst = operands.slots[move.dst.operand]
@@ -129,18 +131,19 @@ class _Step(ABC):
 
     @abstractmethod
     def run(self, storages: Storages, lanes: Lanes | None) -> None:
-        """Execute the move; what is read and what is written lie apart."""
+        """Execute; what is read and what is written lie apart."""
 
     @abstractmethod
     def run_in_order(self, storages: Storages) -> None:
-        """Execute the move with the result of taking lane after lane, whatever shares memory."""
+        """Execute with the result of taking lane after lane, whatever shares memory."""
 
-    def store(self, storages: Storages, values: Array) -> None:
-        """Combine values into the destination's region."""
-        storage = storages[self.dst]
-        if self.move.combine is not Combine.STORE:
-            accumulate(storage.bits, self.offsets(self.target).ravel(), values.ravel(), self.move.combine, self.dtype)
-            return
+    def load(self, storage: Storage, source: Region) -> Array:
+        """The bits of a region."""
+        window = storage.window(source)
+        return storage.bits[self.offsets(source)] if window is None else window
+
+    def put(self, storage: Storage, values: Array) -> None:
+        """Write bits over the destination's region."""
         window = storage.window(self.target)
         if window is None:
             storage.bits[self.offsets(self.target)] = values
@@ -148,7 +151,54 @@ class _Step(ABC):
             window[...] = values
 
 
-class _Fill(_Step):
+class _Compute(_Step):
+    """An operation on whole inputs. They are read before anything is written, so sharing memory does no harm."""
+
+    def __init__(self, work: Compute, operands: Operands) -> None:
+        super().__init__(work, operands)
+        operands.require(work.dst.operand, self.target.span)
+        self.names = tuple(each.operand for each in work.inputs)
+        self.inputs = [
+            (operands.slots[each.operand], operands.types[each.operand].numpy, region(each.layout, *each.shape))
+            for each in work.inputs
+        ]
+        for name, (_, _, source) in zip(self.names, self.inputs, strict=True):
+            operands.require(name, source.span)
+        self.op, self.options = OPS[work.op], dict(work.options)
+
+    def is_aliased(self, storages: Storages) -> bool:
+        return False
+
+    def run(self, storages: Storages, lanes: Lanes | None) -> None:
+        inputs = [np.ascontiguousarray(self.load(storages[slot], at)).view(t) for slot, t, at in self.inputs]
+        try:
+            with np.errstate(all="ignore"):
+                result = self.op(self.shape, self.dtype, *inputs, **self.options)
+        except ZeroDivisor as zero:
+            raise ZeroFault(self.names[zero.position], zero.lane, zero.count) from None
+        self.put(storages[self.dst], np.broadcast_to(result, self.shape).view(self.dtype.bits))
+
+    def run_in_order(self, storages: Storages) -> None:
+        self.run(storages, None)
+
+
+class _Move(_Step):
+    """What all moves share."""
+
+    def __init__(self, move: Move, operands: Operands) -> None:
+        super().__init__(move, operands)
+        self.move = move
+
+    def store(self, storages: Storages, values: Array) -> None:
+        """Combine values into the destination's region."""
+        storage = storages[self.dst]
+        if self.move.combine is Combine.STORE:
+            self.put(storage, values)
+        else:
+            accumulate(storage.bits, self.offsets(self.target).ravel(), values.ravel(), self.move.combine, self.dtype)
+
+
+class _Fill(_Move):
     """One bit pattern everywhere."""
 
     def __init__(self, move: Move, operands: Operands, fill: Fill) -> None:
@@ -166,7 +216,7 @@ class _Fill(_Step):
         self.run(storages, None)
 
 
-class _Copy(_Step):
+class _Copy(_Move):
     """A source to a destination, both known beforehand."""
 
     def __init__(self, move: Move, operands: Operands, src: Access) -> None:
@@ -184,13 +234,7 @@ class _Copy(_Step):
         return storages[self.dst].overlaps(storages[self.src])
 
     def run(self, storages: Storages, lanes: Lanes | None) -> None:
-        self.store(storages, self.load(storages))
-
-    def load(self, storages: Storages) -> Array:
-        """The source's region."""
-        storage = storages[self.src]
-        window = storage.window(self.source)
-        return storage.bits[self.offsets(self.source)] if window is None else window
+        self.store(storages, self.load(storages[self.src], self.source))
 
     def run_in_order(self, storages: Storages) -> None:
         """In runs of lanes none of which reads what an earlier one of the run writes."""
@@ -246,9 +290,7 @@ class _Indexed(_Copy):
     def resolve(self, storages: Storages, reports: list[IndexReport]) -> Lanes:
         """Read each index once, check it, remap it."""
         storage = storages[self.idx]
-        raw = storage.window(self.lanes)
-        if raw is None:
-            raw = storage.bits[self.offsets(self.lanes)]
+        raw = self.load(storage, self.lanes)
         lanes = self.reader.read(raw[:, 0] if self.by_row else raw, reports)
         if self.watched:
             self._watch(self.aimed(lanes))
@@ -345,7 +387,8 @@ class _Scatter(_Indexed):
 
     def run(self, storages: Storages, lanes: Lanes | None) -> None:
         assert lanes is not None
-        target, values, outside = storages[self.dst], self.load(storages), lanes.outside
+        target, outside = storages[self.dst], lanes.outside
+        values = self.load(storages[self.src], self.source)
         rows = target.window(self.reach) if self.by_row else None
         if rows is not None:
             cells, where = rows, lanes.values

@@ -9,7 +9,7 @@ from typing import Any
 
 from ptokit import spec
 from ptokit.finding import Finding, Level
-from ptokit.isa.move import Move
+from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
 
@@ -215,14 +215,17 @@ class Instruction:
     operands: tuple[Param, ...]
     modifiers: tuple[Modifier, ...]
     rules: tuple[Rule, ...]
-    lower: Callable[[Call], tuple[Move, ...]]
+    lower: Callable[[Call], tuple[Move | Compute, ...]]
     route: Callable[[Call], str]
     effects: Mapping[str, Mapping[str, tuple[Effect, ...]]] = field(default_factory=dict)
     """Per family and route: which pipe touches which operand."""
     faults: Mapping[str, Fault] = field(default_factory=dict)
-    """How to report odd indices (`outside`, `below` zero, `negative` but remapped, `padding`) and `shared` memory."""
+    """How to report odd indices (`outside`, `below` zero, `negative` but remapped, `padding`) and `shared` memory,
+    and a `zero` integer divisor."""
     spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per text form: how the instruction is written."""
+    in_place: frozenset[str] = frozenset()
+    """Families where the destination may be one of the sources."""
     notes: tuple[str, ...] = ()
     """Clauses worth reading that no rule carries."""
 

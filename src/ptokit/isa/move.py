@@ -1,9 +1,10 @@
-"""All movement is one primitive: what engines execute, and all they need to know."""
+"""What engines execute, and all they need to know: one primitive that moves, one that computes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 from ptokit.isa.layout import Layout
 
@@ -98,3 +99,25 @@ class Move:
     def cols(self) -> int:
         """Columns of the region."""
         return self.shape[1]
+
+
+@dataclass(frozen=True)
+class Input:
+    """An operand that a computation reads whole: `shape` elements of it, where the layout says. Shapes broadcast."""
+
+    operand: str
+    layout: Layout
+    shape: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Read every input whole, apply an operation by its name, write a region. A scalar is an input of one element."""
+
+    op: str
+    shape: tuple[int, int]
+    """Rows and columns of the region that is written."""
+    dst: Access
+    inputs: tuple[Input, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+    """What the operation is told besides its inputs, by name."""

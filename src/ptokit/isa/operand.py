@@ -229,7 +229,19 @@ class TensorSpec(_Spec):
         return text if self.is_packed else f"{text} Stride<{', '.join(map(str, self.stride))}>"
 
 
-OperandSpec = TileSpec | TensorSpec
+@dataclass(frozen=True, eq=False)
+class ScalarSpec(_Spec):
+    """A number given at the call, held in an element type."""
+
+    value: int | None = None
+    """Known beforehand only where it steers addresses."""
+    elements = 1
+
+    def __str__(self) -> str:
+        return f"scalar {self.dtype}" if self.value is None else str(self.value)
+
+
+OperandSpec = TileSpec | TensorSpec | ScalarSpec
 
 
 def show_extents(extents: tuple[int, ...]) -> str:

@@ -142,3 +142,51 @@ class Pad(PtoEnum):
     Zero = "zero"
     Max = "max"
     Min = "min"
+
+
+class RoundMode(PtoEnum):
+    """How `tcvt` turns a fraction into an integer."""
+
+    NONE = 0
+    """As a C cast: towards zero."""
+    Rint = 1
+    """To the nearest; ties to even."""
+    Round = 2
+    """To the nearest; ties away from zero."""
+    Floor = 3
+    Ceil = 4
+    Trunc = 5
+    Odd = 6
+    """To the odd neighbour, unless exact (von Neumann)."""
+
+
+class Saturation(PtoEnum):
+    """Whether `tcvt` clamps to the destination type's finite range, or wraps."""
+
+    On = 0
+    Off = 1
+
+
+class CmpMode(PtoEnum):
+    """What `tcmp` and `tcmps` ask."""
+
+    EQ = 0
+    NE = 1
+    LT = 2
+    LE = 3
+    GT = 4
+    GE = 5
+
+
+class IotaOrder(PtoEnum):
+    """Whether `tci` counts up or down."""
+
+    Ascending = "ascending"
+    Descending = "descending"
+
+
+class Dividend(PtoEnum):
+    """Which operand of `tdivs` is divided: the tile, or the scalar."""
+
+    Tile = "tile"
+    Scalar = "scalar"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from ptokit.engine.lanes import IndexFault, IndexReport, SpanFault
+from ptokit.engine.lanes import IndexFault, IndexReport, SpanFault, ZeroFault
 from ptokit.engine.reference import Plan
 from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError
 from ptokit.isa.instruction import Call, Fault, Instruction
@@ -31,12 +31,13 @@ from ptokit.isa.tmov import TMOV
 from ptokit.isa.tscatter import TSCATTER
 from ptokit.isa.tstore import TSTORE
 from ptokit.lang.context import Mode, current, target
+from ptokit.lang.scalar import Scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile, check_address, extent
 from ptokit.lang.where import place, user_frame, warn
 from ptokit.program.verify import verify
 
-Operand = Tile | GlobalTensor
+Operand = Tile | GlobalTensor | Scalar
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def _parse(instruction: Instruction, given: Sequence[object]) -> tuple[dict[str,
     return chosen, tuple(problems)
 
 
-def _execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers: tuple[object, ...]) -> Event:
+def execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers: tuple[object, ...]) -> Event:
+    """Verify and run one instruction on the current target."""
     here = current()
     try:
         key = (here.mode, instruction.name, modifiers, *[operand.spec for operand in operands])
@@ -131,6 +133,8 @@ def _execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers:
     except IndexFault as fault:
         finding = _index_finding(instruction, fault.report, "error")
         raise OutOfBoundsError(_tell(here, (finding,), user_frame())) from None
+    except ZeroFault as fault:
+        raise VerifyError(_tell(here, (_zero_finding(instruction, fault),), user_frame())) from None
     except SpanFault as fault:
         raise OutOfBoundsError(_tell(here, (_span_finding(instruction, fault),), user_frame())) from None
     return prepared.event
@@ -139,7 +143,7 @@ def _execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers:
 def _misuse(instruction: Instruction, operands: Sequence[object], modifiers: Sequence[object]) -> TypeError:
     """What is wrong with arguments that are not tiles, tensors or modifiers at all."""
     for param, operand in zip(instruction.operands, operands, strict=False):
-        if not isinstance(operand, Tile | GlobalTensor):
+        if not isinstance(operand, Tile | GlobalTensor | Scalar):
             kind = type(operand).__name__
             return TypeError(
                 f"{instruction.name}: {param.name} must be a pto.Tile or a pto.GlobalTensor, got {kind}"
@@ -175,7 +179,7 @@ POISON = (-1, 0xFFFF, 0xFFFFFFFF)
 SAYINGS = {
     "outside": "is outside the capacity of {capacity}",
     "negative": "is negative and counts as {unsigned}",
-    "padding": "names padding of the destination",
+    "padding": "names padding of the tile",
 }
 
 
@@ -212,6 +216,12 @@ def _span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
     )
 
 
+def _zero_finding(instruction: Instruction, fault: ZeroFault) -> Finding:
+    said = instruction.faults["zero"]
+    message = f"{instruction.name}: integer division by zero: {fault}"
+    return Finding("error", said.rule, message, said.kind, fault.operand, "a divisor without zeroes", "0", said.fix)
+
+
 def mgather(
     dst: Tile,
     table: GlobalTensor,
@@ -229,7 +239,7 @@ def mgather(
     the default) and, on A5, `executor="simt"`.
     """
     operands = (dst, table, idx) if scratch is None else (dst, table, idx, scratch)
-    return _execute(MGATHER, operands, (coalesce, oob, executor))
+    return execute(MGATHER, operands, (coalesce, oob, executor))
 
 
 def mscatter(
@@ -247,7 +257,7 @@ def mscatter(
     `atomic` combines with the cell (`add`, `max`, `min`) instead of replacing it; `oob` is `undefined`, `skip`,
     `clamp` or `wrap`. Repeated cells get the last writer in row-major order.
     """
-    return _execute(MSCATTER, (table, src, idx), (coalesce, atomic, oob, conflict))
+    return execute(MSCATTER, (table, src, idx), (coalesce, atomic, oob, conflict))
 
 
 def tscatter(dst: Tile, src: Tile, idx: Tile, *, index: str | ScatterIndex = ScatterIndex.Row) -> Event:
@@ -255,22 +265,22 @@ def tscatter(dst: Tile, src: Tile, idx: Tile, *, index: str | ScatterIndex = Sca
 
     `index="flat"` reads the index as an element number of the padded destination, as the shipping headers do.
     """
-    return _execute(TSCATTER, (dst, src, idx), (index,))
+    return execute(TSCATTER, (dst, src, idx), (index,))
 
 
 def tload(dst: Tile, src: GlobalTensor) -> Event:
     """Load the destination's valid region from a block of global memory."""
-    return _execute(TLOAD, (dst, src), ())
+    return execute(TLOAD, (dst, src), ())
 
 
 def tstore(dst: GlobalTensor, src: Tile, *, atomic: str | StoreAtomic = StoreAtomic.NONE) -> Event:
     """Store the source's valid region into a block of global memory, or add it there."""
-    return _execute(TSTORE, (dst, src), (atomic,))
+    return execute(TSTORE, (dst, src), (atomic,))
 
 
 def tmov(dst: Tile, src: Tile) -> Event:
     """Move a tile into another one, changing location and layout as the two say."""
-    return _execute(TMOV, (dst, src), ())
+    return execute(TMOV, (dst, src), ())
 
 
 def tassign(tile: Tile, addr: int) -> Event:
@@ -280,4 +290,4 @@ def tassign(tile: Tile, addr: int) -> Event:
         check_address(tile.spec)
     elif isinstance(tile, Tile):  # pyright: ignore[reportUnnecessaryIsInstance]
         tile.bind(where)
-    return _execute(TASSIGN, (tile,), ())
+    return execute(TASSIGN, (tile,), ())

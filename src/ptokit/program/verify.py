@@ -68,10 +68,11 @@ def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[F
 
 
 def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """H-38: two tiles at given addresses share no bytes, unless both are one tile that is only read."""
+    """H-38: two tiles at given addresses share no bytes, unless both are one tile: only read, or worked on in place."""
+    in_place = call.family in call.instruction.in_place
     placed = [(name, tile) for name, tile in tiles(call).items() if tile.addr is not None]
     for (name, tile), (other, against) in combinations(placed, 2):
-        if tile.loc is not against.loc or (tile == against and not {name, other} & written(call)):
+        if tile.loc is not against.loc or (tile == against and (in_place or not {name, other} & written(call))):
             continue
         first, second = _range(tile), _range(against)
         if first.start < second.stop and second.start < first.stop:

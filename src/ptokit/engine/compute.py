@@ -1,0 +1,246 @@
+"""What each computing operation means, in NumPy: one function for each name that `Compute` carries.
+
+Integers wrap. Floats of 16 bits and less are computed in float32 and rounded once, which is the correctly rounded
+result for `+ - * / sqrt`. A NaN that an operation makes is the canonical quiet one; selecting and copying keep bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+
+from ptokit.engine.storage import Array
+from ptokit.isa.dtype import DType
+from ptokit.isa.policy import CmpMode, IotaOrder, RoundMode, Saturation
+
+Shape = tuple[int, int]
+Op = Callable[..., Array]
+"""Takes the region's shape, the destination's type, the inputs and the options; returns the region's new values."""
+
+
+class ZeroDivisor(Exception):
+    """An integer divisor that is zero: which input, the first lane, and how many there are."""
+
+    def __init__(self, position: int, zeroes: Array) -> None:
+        self.position = position
+        self.lane = tuple(int(k) for k in np.unravel_index(int(np.argmax(zeroes)), zeroes.shape))
+        self.count = int(zeroes.sum())
+
+
+def _wide(values: Array) -> Array:
+    """Small floats as float32, anything else as it is."""
+    small = values.dtype.itemsize < 4 and values.dtype.kind not in "iub"
+    return values.astype(np.float32) if small else values
+
+
+def _rounded(values: Array, dtype: DType) -> Array:
+    """Results in their type, NaNs canonical."""
+    out = values.astype(dtype.numpy)
+    return np.where(np.isnan(out), np.array(np.nan, dtype.numpy), out) if dtype.is_float else out
+
+
+def _arithmetic(function: Callable[..., Array]) -> Op:
+    """An operation that NumPy has, rounded once."""
+    return lambda shape, dtype, *inputs: _rounded(function(*map(_wide, inputs)), dtype)
+
+
+def _transcendental(function: Callable[[Array], Array]) -> Op:
+    """Through float64, which leaves the result well within one ulp."""
+    return lambda shape, dtype, x: _rounded(function(x.astype(np.float64)), dtype)
+
+
+def _divide(a: Array, b: Array) -> Array:
+    """Floats by IEEE; integers towards zero, never by zero."""
+    if a.dtype.kind not in "iu":
+        return np.divide(a, b)
+    if (b == 0).any():
+        raise ZeroDivisor(1, b == 0)
+    quotient = a // b
+    inexact = (quotient * b != a) & ((a < 0) != (b < 0))
+    return quotient + inexact.astype(quotient.dtype)
+
+
+def _pick(shape: Shape, dtype: DType, a: Array, b: Array, *, better: Callable[[Array, Array], Array]) -> Array:
+    """`b` where it is strictly better, else `a`: so `a` wins ties and every comparison with a NaN."""
+    return np.where(better(_wide(b), _wide(a)), b, a)
+
+
+def _picker(better: Callable[[Array, Array], Array]) -> Op:
+    return lambda shape, dtype, a, b: _pick(shape, dtype, a, b, better=better)
+
+
+def _row_best(better: Callable[[Array, Array], Array]) -> Op:
+    """From the first column on: a later element replaces the best so far only where it is strictly better."""
+
+    def run(shape: Shape, dtype: DType, x: Array) -> Array:
+        best = x[:, :1]
+        for j in range(1, x.shape[1]):
+            best = _pick(shape, dtype, best, x[:, j : j + 1], better=better)
+        return best
+
+    return run
+
+
+def _row_sum(shape: Shape, dtype: DType, x: Array) -> Array:
+    """In ascending column order, float32 inside, rounded once."""
+    wide = _wide(x)
+    return _rounded(np.add.accumulate(wide, axis=1, dtype=wide.dtype)[:, -1:], dtype)
+
+
+def _shift(shape: Shape, dtype: DType, a: Array, count: Array, *, left: bool) -> Array:
+    """A count is unsigned; one of the type's width or more shifts every bit out, a right shift leaving the sign."""
+    width = 8 * dtype.size
+    steps = count.view(dtype.bits)
+    inside = np.minimum(steps, dtype.bits.type(width - 1))
+    if left:
+        return np.where(steps < width, a.view(dtype.bits) << inside, dtype.bits.type(0)).view(dtype.numpy)
+    shifted = a >> inside.astype(dtype.numpy)
+    return shifted if dtype.family == "int" else np.where(steps < width, shifted, dtype.numpy.type(0))
+
+
+def _iota(shape: Shape, dtype: DType, start: Array, *, order: IotaOrder) -> Array:
+    steps = np.arange(shape[1])[None, :]
+    signed = -steps if order is IotaOrder.Descending else steps
+    return _rounded(_wide(start) + signed.astype(_wide(start).dtype), dtype)
+
+
+COMPARISONS = {
+    CmpMode.EQ: np.equal,
+    CmpMode.NE: np.not_equal,
+    CmpMode.LT: np.less,
+    CmpMode.LE: np.less_equal,
+    CmpMode.GT: np.greater,
+    CmpMode.GE: np.greater_equal,
+}
+
+
+def _compare(shape: Shape, dtype: DType, a: Array, b: Array, *, mode: CmpMode) -> Array:
+    """One bit a column, the lowest first; the rest of the mask's row is zero."""
+    packed = np.packbits(COMPARISONS[mode](_wide(a), _wide(b)), axis=1, bitorder="little")
+    room = np.zeros((shape[0], shape[1] * dtype.size), np.uint8)
+    room[:, : packed.shape[1]] = packed
+    return room.view(dtype.numpy)
+
+
+def _select(shape: Shape, dtype: DType, mask: Array, a: Array, b: Array) -> Array:
+    bits = np.unpackbits(mask.view(np.uint8), axis=1, bitorder="little", count=shape[1])
+    return np.where(bits.astype(bool), a, b)
+
+
+def _window(shape: Shape, dtype: DType, x: Array, *, row: int, col: int) -> Array:
+    return np.ascontiguousarray(x[row : row + shape[0], col : col + shape[1]])
+
+
+def _copy(shape: Shape, dtype: DType, x: Array) -> Array:
+    return x
+
+
+def _matmul(shape: Shape, dtype: DType, a: Array, b: Array, *more: Array) -> Array:
+    """float32 inside; int8 by way of float64, which holds every sum of 4095 products exactly."""
+    if dtype.is_integer:
+        product = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64).astype(dtype.numpy)
+    else:
+        product = a.astype(np.float32) @ b.astype(np.float32)
+    for addend in more:
+        product = product + addend
+    return _rounded(product, dtype)
+
+
+def _odd(x: Array) -> Array:
+    """The odd one of the two neighbours, unless exact."""
+    low = np.floor(x)
+    return np.where((low == x) | (np.mod(low, 2) == 1), low, low + 1)
+
+
+def _away(x: Array) -> Array:
+    whole = np.trunc(x)
+    return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1.0, x), 0.0)
+
+
+ROUNDINGS: dict[RoundMode, Callable[[Array], Array]] = {
+    RoundMode.NONE: np.trunc,
+    RoundMode.Rint: np.rint,
+    RoundMode.Round: _away,
+    RoundMode.Floor: np.floor,
+    RoundMode.Ceil: np.ceil,
+    RoundMode.Trunc: np.trunc,
+    RoundMode.Odd: _odd,
+}
+
+
+def _convert(shape: Shape, dtype: DType, x: Array, *, mode: RoundMode, saturation: Saturation) -> Array:
+    """Clamp if asked to, round to an integer where one is wanted, then take the destination's type."""
+    saturate = saturation is Saturation.On
+    if x.dtype.kind in "iu":
+        return _from_integer(dtype, x, saturate)
+    if not dtype.is_integer:
+        return _to_float(dtype, x, mode, saturate)
+    return _float_to_integer(dtype, ROUNDINGS[mode](x.astype(np.float64)), saturate)
+
+
+def _from_integer(dtype: DType, x: Array, saturate: bool) -> Array:
+    if not dtype.is_integer:
+        limit = float(ml_dtypes.finfo(dtype.numpy).max)
+        return (np.clip(x.astype(np.float64), -limit, limit) if saturate and limit < 2.0**63 else x).astype(dtype.numpy)
+    if not saturate:
+        return x.astype(dtype.numpy)
+    wanted, given = np.iinfo(dtype.numpy), np.iinfo(x.dtype)
+    return np.clip(x, max(wanted.min, given.min), min(wanted.max, given.max)).astype(dtype.numpy)
+
+
+def _to_float(dtype: DType, x: Array, mode: RoundMode, saturate: bool) -> Array:
+    """To the nearest, ties to even; a conversion to the type itself rounds to whole numbers instead."""
+    wide = _wide(x)
+    if x.dtype == dtype.numpy:
+        return x if mode is RoundMode.NONE else _rounded(ROUNDINGS[mode](wide), dtype)
+    if saturate:
+        limit = min(float(ml_dtypes.finfo(dtype.numpy).max), float(ml_dtypes.finfo(x.dtype).max))
+        wide = np.clip(wide, -limit, limit)
+    return _rounded(wide, dtype)
+
+
+def _float_to_integer(dtype: DType, whole: Array, saturate: bool) -> Array:
+    """Whole numbers in float64, clamped or wrapped; what is no number is zero."""
+    limits = np.iinfo(dtype.numpy)
+    modulus = 2.0**64
+    finite = np.where(np.isfinite(whole), whole, 0.0)
+    rest = np.fmod(finite, modulus)
+    rest = np.where(rest >= 2.0**63, rest - modulus, np.where(rest < -(2.0**63), rest + modulus, rest))
+    wrapped = rest.astype(np.int64).astype(dtype.numpy)
+    if not saturate:
+        return wrapped
+    low = np.where(whole < float(limits.min), dtype.numpy.type(limits.min), wrapped)
+    return np.where(whole >= float(limits.max), dtype.numpy.type(limits.max), low)
+
+
+OPS: dict[str, Op] = {
+    "add": _arithmetic(np.add),
+    "sub": _arithmetic(np.subtract),
+    "mul": _arithmetic(np.multiply),
+    "div": _arithmetic(_divide),
+    "max": _picker(np.greater),
+    "min": _picker(np.less),
+    "abs": _arithmetic(np.abs),
+    "neg": _arithmetic(np.negative),
+    "exp": _transcendental(np.exp),
+    "log": _transcendental(np.log),
+    "sqrt": _arithmetic(np.sqrt),
+    "recip": _arithmetic(lambda x: np.divide(x.dtype.type(1), x)),
+    "and": _arithmetic(np.bitwise_and),
+    "or": _arithmetic(np.bitwise_or),
+    "shl": lambda *given: _shift(*given, left=True),
+    "shr": lambda *given: _shift(*given, left=False),
+    "copy": _copy,
+    "iota": _iota,
+    "cvt": _convert,
+    "cmp": _compare,
+    "sel": _select,
+    "rowsum": _row_sum,
+    "rowmax": _row_best(np.greater),
+    "rowmin": _row_best(np.less),
+    "window": _window,
+    "matmul": _matmul,
+}
+"""Every operation by name. Adding an instruction seldom needs a new one."""

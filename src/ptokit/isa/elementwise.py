@@ -1,0 +1,207 @@
+"""Element-wise arithmetic: tile with tile, tile with scalar, one tile; and tiles made from a scalar."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptokit.isa.common import PLAIN_TILE
+from ptokit.isa.instruction import (
+    DEVICES,
+    EVERYWHERE,
+    NPU,
+    Call,
+    Fault,
+    Instruction,
+    Modifier,
+    Param,
+    Rule,
+    always,
+    error,
+    note,
+)
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Access, Compute, Move
+from ptokit.isa.policy import Dividend, IotaOrder, TileType
+from ptokit.isa.vector import (
+    ALL,
+    B4,
+    F2,
+    F3,
+    INTS,
+    NARROW,
+    SHORT,
+    Row,
+    apply,
+    build,
+    by_target,
+    filled,
+    located,
+    pipes,
+    tiles_alike,
+    typed,
+    types,
+    vec,
+    whole,
+)
+
+DST = Param("dst", "write", "destination: a plain Vec tile; its valid region is computed")
+SRC = Param("src", "read", "a Vec tile of the destination's type and valid region")
+SCALAR = Param("scalar", "read", "a number, held in the destination's type")
+
+ADD_TYPES = by_target(B4, ALL)
+MUL_TYPES = by_target(B4, ALL - NARROW)
+DIV_TYPES = by_target(F2, SHORT | types("i64 u64") | F2)
+ABS_TYPES = by_target(F2, types("i8 i16 i32") | F2, types("i8 i16 i32") | F3)
+FLOAT_TYPES = by_target(F2, F2, F3, F3 | types("f64"))
+BIT_TYPES = by_target(INTS - types("i64 u64"), INTS - types("i64 u64"), INTS, INTS)
+SHIFT_TYPES = by_target(INTS - types("i64 u64"), INTS, INTS, INTS)
+SCALAR_BIT_TYPES = by_target(SHORT, INTS - types("i64 u64"), INTS, INTS)
+SCALAR_SHIFT_TYPES = by_target(SHORT, INTS, INTS, INTS)
+
+BY_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor: tcmps and tsel replace them")}
+
+BINARY = (
+    Row("tadd", "Add two tiles.", "dst = src0 + src1    integers wrap", ADD_TYPES, "add"),
+    Row("tsub", "Subtract two tiles.", "dst = src0 - src1    integers wrap", ADD_TYPES, "sub"),
+    Row("tmul", "Multiply two tiles.", "dst = src0 * src1    integers wrap", MUL_TYPES, "mul"),
+    Row("tdiv", "Divide two tiles.", "dst = src0 / src1    floats by IEEE, integers towards zero", DIV_TYPES, "div",
+        faults=BY_ZERO),
+    Row("tmax", "The larger of two tiles.", "dst = src1 if src1 > src0 else src0    so a NaN in src1 loses",
+        ADD_TYPES, "max"),
+    Row("tmin", "The smaller of two tiles.", "dst = src1 if src1 < src0 else src0    so a NaN in src1 loses",
+        ADD_TYPES, "min"),
+    Row("tand", "Bitwise and of two tiles.", "dst = src0 & src1", BIT_TYPES, "and"),
+    Row("tor", "Bitwise or of two tiles.", "dst = src0 | src1", BIT_TYPES, "or"),
+    Row("tshl", "Shift left by a tile of counts.", "dst = src0 << src1    0 for counts of the width and more",
+        SHIFT_TYPES, "shl"),
+    Row("tshr", "Shift right by a tile of counts.",
+        "dst = src0 >> src1    the sign (0 if unsigned) for counts of the width and more", SHIFT_TYPES, "shr"),
+)  # fmt: skip
+
+THROUGH_FLOAT = Rule(
+    "CP-HDR-01", "src",
+    "shipping headers divide integers through float: exact to 2^24 (int32) or 2^11 (int16), and src is destroyed",
+    lambda c: not c.src.dtype.is_integer, on=note("a2a3"),
+)  # fmt: skip
+ROWS_AGAINST_COLS = Rule(
+    "CP-HDR-01", "src", "shipping headers compare dst's rows with src's columns and may stop in assert builds",
+    lambda c: c.dst.valid_rows == c.src.valid_cols, on=note("a2a3"), dims=("dst.valid_rows", "src.valid_cols"),
+)  # fmt: skip
+NOT_A2A3 = tuple(target for target in EVERYWHERE if target != "a2a3")
+
+SCALARS = (
+    Row("tadds", "Add a scalar to a tile.", "dst = src + scalar    integers wrap", ADD_TYPES, "add"),
+    Row("tsubs", "Subtract a scalar from a tile.", "dst = src - scalar    integers wrap", ADD_TYPES, "sub"),
+    Row("tmuls", "Multiply a tile by a scalar.", "dst = src * scalar    integers wrap", MUL_TYPES, "mul"),
+    Row("tmaxs", "The larger of tile and scalar.", "dst = scalar if scalar > src else src", ADD_TYPES, "max"),
+    Row("tmins", "The smaller of tile and scalar.", "dst = scalar if scalar < src else src", ADD_TYPES, "min"),
+    Row("tands", "Bitwise and with a scalar.", "dst = src & scalar", SCALAR_BIT_TYPES, "and", in_place=NOT_A2A3),
+    Row("tors", "Bitwise or with a scalar.", "dst = src | scalar", SCALAR_BIT_TYPES, "or", in_place=NOT_A2A3),
+    Row("tshls", "Shift left by a scalar.", "dst = src << scalar    0 for counts of the width and more",
+        SCALAR_SHIFT_TYPES, "shl", (ROWS_AGAINST_COLS,)),
+    Row("tshrs", "Shift right by a scalar.",
+        "dst = src >> scalar    the sign (0 if unsigned) for counts of the width and more", SCALAR_SHIFT_TYPES, "shr",
+        (ROWS_AGAINST_COLS,)),
+)  # fmt: skip
+
+UNARY = (
+    Row("tabs", "The absolute value.", "dst = |src|    the lowest integer stays itself", ABS_TYPES, "abs"),
+    Row("tneg", "Change the sign.", "dst = -src    integers wrap", MUL_TYPES, "neg"),
+    Row("texp", "The exponential function.", "dst = e ** src    within 2 ulp", FLOAT_TYPES, "exp"),
+    Row("tlog", "The natural logarithm.", "dst = ln(src)    within 2 ulp", FLOAT_TYPES, "log"),
+    Row("tsqrt", "The square root.", "dst = sqrt(src)    correctly rounded", FLOAT_TYPES, "sqrt"),
+    Row("trecip", "The reciprocal.", "dst = 1 / src    correctly rounded, by IEEE", FLOAT_TYPES, "recip"),
+)
+
+
+def binary(row: Row) -> Instruction:
+    """Tile with tile."""
+    sources = ("src0", "src1")
+    params = (DST, *(replace(SRC, name=name) for name in sources))
+    return build(row, params, tiles_alike("CP-BIN", sources, row.table), apply(row.op, *sources))
+
+
+def with_scalar(row: Row) -> Instruction:
+    """Tile with scalar."""
+    return build(row, (DST, SRC, SCALAR), tiles_alike("CP-SCA", ("src",), row.table), apply(row.op, "src", "scalar"))
+
+
+def unary(row: Row) -> Instruction:
+    """One tile."""
+    return build(row, (DST, SRC), tiles_alike("CP-UNA", ("src",), row.table), apply(row.op, "src"))
+
+
+def lower_divide(call: Call) -> tuple[Move | Compute, ...]:
+    """Either operand may be the dividend."""
+    return apply("div", *(("src", "scalar") if call.dividend is Dividend.Tile else ("scalar", "src")))(call)
+
+
+TDIVS = build(
+    Row("tdivs", "Divide a tile by a scalar, or a scalar by a tile.",
+        "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero",
+        by_target(B4, DIV_TYPES["a5"]), faults=BY_ZERO, rules=(THROUGH_FLOAT,)),
+    (DST, SRC, SCALAR),
+    tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"])),
+    lower_divide,
+    modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "what is divided: the first one given"),),
+    cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
+)  # fmt: skip
+
+EXPANDS_TYPES = by_target(ALL - types("i64 u64"), ALL)
+EXPANDS_PARAMS = (replace(DST, about="destination: a Vec tile, or a Mat tile, which is filled whole"), SCALAR)
+
+
+def in_mat(call: Call) -> bool:
+    """A tile in L1, filled by MTE2."""
+    return call.dst.loc is TileType.Mat
+
+
+def lower_expands(call: Call) -> tuple[Move | Compute, ...]:
+    """The valid region of a Vec tile, all of a Mat tile."""
+    dst, shape = Access("dst", call.dst.layout), call.dst.valid
+    if in_mat(call):
+        dst, shape = Access("dst", Layout.plain(0, 1)), (1, call.dst.elements)
+    return (Compute("copy", shape, dst, (whole(call, "scalar"),)),)
+
+
+TEXPANDS = replace(
+    build(
+        Row("texpands", "Fill a tile with a scalar.", "dst = scalar    the valid region; all of a Mat tile",
+            EXPANDS_TYPES),
+        EXPANDS_PARAMS,
+        (
+            located("CP-EXP-01", "dst", TileType.Vec, TileType.Mat),
+            filled("CP-EXP-01"),
+            Rule("CP-EXP-01", "dst", "RowMajor + NoneBox in UB", lambda c: in_mat(c) or c.dst.form == "nd",
+                 on=error(*DEVICES), fix=PLAIN_TILE),
+            typed("CP-EXP-02", "dst", EXPANDS_TYPES),
+        ),
+        lower_expands,
+    ),
+    route=lambda call: f"texpands.{call.dst.loc.text}",
+    effects={
+        family: {f"texpands.{loc}": pipes(EXPANDS_PARAMS, pipe) for loc, pipe in (("vec", "V"), ("mat", "MTE2"))}
+        for family in NPU
+    },
+)  # fmt: skip
+
+CI_TYPES = by_target(SHORT | F3, SHORT)
+
+TCI = build(
+    Row("tci", "Count up or down from a number.", "dst[0, j] = start + j, or start - j    integers wrap", CI_TYPES),
+    (DST, replace(SCALAR, name="start")),
+    (
+        vec("CP-CI-01", "dst"),
+        filled("CP-CI-01"),
+        Rule("CP-CI-01", "dst", "a tile of one row", lambda c: c.dst.rows == 1, on=error(*EVERYWHERE), firm=True,
+             fix="make the tile 1 x N"),
+        typed("CP-CI-02", "dst", CI_TYPES),
+    ),
+    apply("iota", "start", order="order"),
+    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "which way to count"),),
+    pipe={"a2a3": "S", "a5": "V"},
+    cpp="TCI<Tile, T, descending>(dst, start)",
+)  # fmt: skip
+
+ELEMENTWISE = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *map(unary, UNARY), TEXPANDS, TCI)
+"""The instructions, as data."""

@@ -1,0 +1,185 @@
+"""The cube: matrix products of Left and Right tiles into Acc tiles, and the windows that feed them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Effect, Instruction, Param, Rule, Test, error, is_tile, note
+from ptokit.isa.move import Access, Compute, Move
+from ptokit.isa.operand import FRACTAL_ROWS, show_extents
+from ptokit.isa.policy import TileType
+from ptokit.isa.vector import Row, alike, both_valid, build, by_target, filled, located, typed, types, whole
+
+VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
+
+LONGEST = 4095
+ACC_OF = {"int8": "int32", "float16": "float32", "bfloat16": "float32", "float32": "float32"}
+"""The type that products of a type are summed in."""
+MATMUL_TYPES = by_target(*(types(" ".join(ACC_OF)),) * 4)
+LEFT_FORMS = {"cpu": ("nz", "zz"), "a2a3": ("zz",), "a5": ("nz",), "host": ("nz", "zz")}
+
+C = Param("dst", "write", "the product: an Acc tile, float32 or (of int8) int32")
+CIN = Param("acc", "read", "an Acc tile like dst, to add to; it may be dst")
+A = Param("a", "read", "the left matrix: a Left tile")
+B = Param("b", "read", "the right matrix: a Right tile of a's type")
+BIAS = Param("bias", "read", "a Bias tile of one row, added to every row of the product")
+
+
+def form(operand: str, forms: dict[str, tuple[str, ...]], fractal: int) -> Rule:
+    """A cube tile lies as its memory wants it."""
+    return Rule("CP-MM-01", operand, lambda c: f"{' or '.join(c.here(forms))} with {fractal}-byte fractals",
+                lambda c: c.values[operand].form in c.here(forms) and c.values[operand].fractal == fractal,
+                on=error(*EVERYWHERE), fix="leave blayout=, slayout= and fractal= to the tile's location")  # fmt: skip
+
+
+def extents(operand: str, text: str, holds: Test, *against: str) -> Rule:
+    """An operand's shapes follow from the others'."""
+    return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), firm=True, dims=both_valid(operand, *against),
+                fix="a is m x k, b is k x n, dst is m x n; valid regions likewise")  # fmt: skip
+
+
+RIGHT_FORMS, ACC_FORMS = dict.fromkeys(EVERYWHERE, ("zn",)), dict.fromkeys(EVERYWHERE, ("nz",))
+
+PRODUCT_RULES = (
+    located("CP-MM-01", "dst", ACC),
+    located("CP-MM-01", "a", LEFT),
+    located("CP-MM-01", "b", RIGHT),
+    form("dst", ACC_FORMS, 1024),
+    form("a", LEFT_FORMS, 512),
+    form("b", RIGHT_FORMS, 512),
+    filled("CP-MM-02", "a"),
+    filled("CP-MM-02", "b"),
+    extents("b", "of as many rows, and valid rows, as a has columns",
+            lambda c: c.b.rows == c.a.cols and c.b.valid_rows == c.a.valid_cols, "a"),
+    extents("dst", "of a's rows and b's columns, and valid so",
+            lambda c: (c.dst.rows, c.dst.cols, *c.dst.valid) == (c.a.rows, c.b.cols, c.a.valid_rows, c.b.valid_cols),
+            "a", "b"),
+    extents("a", f"of at most {LONGEST} valid rows and columns", lambda c: max(c.a.valid) <= LONGEST),
+    extents("b", f"of at most {LONGEST} valid columns", lambda c: c.b.valid_cols <= LONGEST),
+    typed("CP-MM-03", "a", MATMUL_TYPES),
+    alike("CP-MM-03", "b", "a"),
+    Rule("CP-MM-03", "dst", lambda c: f"of the type that sums of {c.a.dtype} products have",
+         lambda c: c.dst.dtype.name == ACC_OF.get(c.a.dtype.name), on=error(*EVERYWHERE), firm=True,
+         found=lambda c: str(c.dst.dtype), fix="int32 for int8, float32 for the floats"),
+    Rule("CP-HDR-01", "a", "shipping headers compute 16 rows for m == 1, so 16 rows of dst are written",
+         lambda c: c.a.valid_rows != 1, on=note("a2a3"), dims=("a.valid_rows",)),
+)  # fmt: skip
+
+ACC_RULES = (
+    located("CP-MM-01", "acc", ACC),
+    form("acc", ACC_FORMS, 1024),
+    extents("acc", "of dst's shape and valid region",
+            lambda c: (c.acc.rows, c.acc.cols, *c.acc.valid) == (c.dst.rows, c.dst.cols, *c.dst.valid), "dst"),
+    alike("CP-MM-03", "acc"),
+)  # fmt: skip
+BIAS_RULES = (
+    located("CP-MM-01", "bias", TileType.Bias),
+    Rule("CP-MM-01", "bias", "RowMajor + NoneBox", lambda c: c.bias.form == "nd", on=error(*EVERYWHERE),
+         fix="make the tile without blayout= and slayout="),
+    extents("bias", "one row of dst's valid columns",
+            lambda c: (c.bias.rows, c.bias.valid_rows, c.bias.valid_cols) == (1, 1, c.dst.valid_cols), "dst"),
+    alike("CP-MM-03", "bias"),
+)  # fmt: skip
+
+
+def product(row: Row, params: tuple[Param, ...], rules: tuple[Rule, ...], *addends: str) -> Instruction:
+    """A matrix product, and what is added to it."""
+
+    def lower(call: Call) -> tuple[Move | Compute, ...]:
+        inputs = tuple(whole(call, name) for name in ("a", "b", *addends))
+        return (Compute("matmul", call.dst.valid, Access("dst", call.dst.layout), inputs),)
+
+    return build(row, params, rules, lower, pipe="M")
+
+
+# Later rules presume that every operand is a tile at its place, so the places come first.
+TMATMUL = product(
+    Row("tmatmul", "Multiply two matrices.", "dst = a @ b    summed in float32, or exactly in int32", MATMUL_TYPES,
+        in_place=()),
+    (C, A, B),
+    PRODUCT_RULES,
+)  # fmt: skip
+TMATMUL_ACC = product(
+    Row("tmatmul_acc", "Multiply two matrices and add.", "dst = acc + a @ b    summed in float32, or int32 that wraps",
+        MATMUL_TYPES),
+    (C, CIN, A, B),
+    (*ACC_RULES[:1], *PRODUCT_RULES, *ACC_RULES[1:]),
+    "acc",
+)  # fmt: skip
+TMATMUL_BIAS = product(
+    Row("tmatmul_bias", "Multiply two matrices and add a row.", "dst = a @ b + bias    bias is added to every row",
+        MATMUL_TYPES, in_place=()),
+    (C, A, B, BIAS),
+    (*BIAS_RULES[:1], *PRODUCT_RULES, *BIAS_RULES[1:]),
+    "bias",
+)  # fmt: skip
+
+FEED_TYPES = by_target(*(types(" ".join(ACC_OF)),) * 4)
+PATHS = {(MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (ACC, MAT): "FIX", (VEC, VEC): "V"}
+"""From which memory into which, and the pipe that does it."""
+
+
+def aligned(call: Call) -> bool:
+    """A window of fractals begins at a fractal, one of plain rows at a 32-byte block."""
+    row, col = call.row.value, call.col.value
+    if call.src.form == "nd":
+        return col * call.src.dtype.size % 32 == 0
+    return row % FRACTAL_ROWS == 0 and col % call.src.dtype.c0 == 0
+
+
+def inside(call: Call) -> bool:
+    """The window lies in the source's valid region."""
+    rows, cols = call.src.valid
+    return call.row.value + call.dst.valid_rows <= rows and call.col.value + call.dst.valid_cols <= cols
+
+
+def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
+    """Read the source, keep the window."""
+    corner = (("row", call.row.value), ("col", call.col.value))
+    return (Compute("window", call.dst.valid, Access("dst", call.dst.layout), (whole(call, "src"),), corner),)
+
+
+EXTRACT_RULES = (
+    Rule("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
+         fix="tload brings memory into a tile"),
+    Rule("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
+         fix="tstore takes a tile to memory"),
+    Rule("CP-EXT-01", "dst", "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in PATHS),
+         lambda c: (c.src.loc, c.dst.loc) in PATHS, on=error(*EVERYWHERE), firm=True,
+         found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="go by way of another memory"),
+    filled("CP-EXT-01"),
+    Rule("CP-EXT-01", "src", "large enough: the window lies in its valid region", inside, on=error(*EVERYWHERE),
+         firm=True, dims=both_valid("src", "dst"),
+         found=lambda c: f"valid {show_extents(c.src.valid)} for {show_extents(c.dst.valid)} at "
+                         f"({c.row.value}, {c.col.value})",
+         fix="shrink dst's valid region or move the window"),
+    Rule("CP-EXT-01", "src", "cut at a 32-byte block of a row, or at a fractal", aligned, on=error(*NPU),
+         found=lambda c: f"a window at ({c.row.value}, {c.col.value})", fix="move the window to a whole block"),
+    Rule("CP-EXT-02", "src", "one of float16, bfloat16, float32, int8 on its way to the cube",
+         lambda c: c.src.dtype in FEED_TYPES[c.family], on=error(*EVERYWHERE), when=lambda c: c.src.loc is MAT,
+         found=lambda c: str(c.src.dtype), fix="tcvt converts between types"),
+    Rule("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
+         on=error(*EVERYWHERE), firm=True, found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
+    alike("CP-EXT-02", "src"),
+)  # fmt: skip
+EXTRACT_PARAMS = (
+    Param("dst", "write", "destination: Left, Right, Mat or Vec"),
+    Param("src", "read", "source: Mat, Acc or Vec"),
+    Param("row", "read", "a number: the window's first row"),
+    Param("col", "read", "a number: the window's first column"),
+)
+TEXTRACT = replace(
+    build(Row("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
+              FEED_TYPES, in_place=()), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
+    route=lambda call: f"textract.{call.src.loc.text}.{call.dst.loc.text}",
+    effects={
+        family: {
+            f"textract.{a.text}.{b.text}": (Effect("dst", "write", pipe), Effect("src", "read", pipe))
+            for (a, b), pipe in PATHS.items()
+        }
+        for family in NPU
+    },
+)  # fmt: skip
+
+CUBE = (TMATMUL, TMATMUL_ACC, TMATMUL_BIAS, TEXTRACT)
+"""The instructions, as data."""

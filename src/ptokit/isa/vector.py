@@ -1,0 +1,186 @@
+"""What the computing instructions share: type sets, rules of their tiles, and how one is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ptokit.isa.common import PLAIN_TILE, extents_positive, is_nd_tile, names, same_type
+from ptokit.isa.dtype import DType, dtype
+from ptokit.isa.instruction import (
+    DEVICES,
+    EVERYWHERE,
+    NPU,
+    Call,
+    Effect,
+    Fault,
+    Instruction,
+    Modifier,
+    Param,
+    Rule,
+    error,
+    is_tile,
+)
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Access, Compute, Input, Move
+from ptokit.isa.operand import ScalarSpec, show_extents
+from ptokit.isa.policy import TileType
+
+Types = frozenset[DType]
+
+
+def types(text: str) -> Types:
+    """Element types by their short names: `i8 u16 f32`."""
+    return frozenset(dtype(name) for name in text.split())
+
+
+INTS = types("i8 u8 i16 u16 i32 u32 i64 u64")
+ALL = INTS | types("f16 bf16 f32")
+B4, F2, F3 = types("i16 i32 f16 f32"), types("f16 f32"), types("f16 bf16 f32")
+NARROW = types("i8 u8")
+SHORT = types("i16 u16 i32 u32")
+HOST = ALL | types("f64")
+
+
+def by_target(a2a3: Types, a5: Types, cpu: Types = ALL, host: Types = HOST) -> dict[str, Types]:
+    """A table of types; the simulator takes every arithmetic type unless told."""
+    return {"cpu": cpu, "a2a3": a2a3, "a5": a5, "host": host}
+
+
+def located(clause: str, operand: str, *locs: TileType) -> Rule:
+    """The operand is a tile of these memories."""
+    where = " or ".join(loc.name for loc in locs)
+    return Rule(clause, operand, f"a {where} tile", lambda c: is_tile(c.values[operand], *locs), on=error(*EVERYWHERE),
+                gate=True, firm=True, fix=f"move the data into a {where} tile first")  # fmt: skip
+
+
+def vec(clause: str, operand: str) -> Rule:
+    """The operand is a Vec tile."""
+    return located(clause, operand, TileType.Vec)
+
+
+def plain(clause: str, operand: str) -> Rule:
+    """Row-major, no boxes; the host takes any layout."""
+    return Rule(clause, operand, "RowMajor + NoneBox", lambda c: is_nd_tile(c.values[operand]), on=error(*DEVICES),
+                fix=PLAIN_TILE)  # fmt: skip
+
+
+def typed(clause: str, operand: str, table: Mapping[str, Types]) -> Rule:
+    """The element type is one that the target computes with."""
+    return Rule(clause, operand, lambda c: f"one of {names(c.here(table))}",
+                lambda c: c.values[operand].dtype in c.here(table), on=error(*EVERYWHERE), firm=True,
+                found=lambda c: str(c.values[operand].dtype), fix="tcvt converts between types")  # fmt: skip
+
+
+def alike(clause: str, operand: str, other: str = "dst") -> Rule:
+    """Two operands have one element type."""
+    return same_type(clause, operand, other, on=error(*EVERYWHERE), fix="tcvt converts between types", firm=True)
+
+
+def both_valid(*operands: str) -> tuple[str, ...]:
+    """The extents of operands' valid regions, as rules name them."""
+    return tuple(f"{name}.{extent}" for name in operands for extent in ("valid_rows", "valid_cols"))
+
+
+def shaped(clause: str, operand: str, other: str = "dst") -> Rule:
+    """Two operands have one valid region."""
+    return Rule(clause, operand, lambda c: f"valid {show_extents(c.values[other].valid)}, as {other}",
+                lambda c: c.values[operand].valid == c.values[other].valid, on=error(*EVERYWHERE), firm=True,
+                found=lambda c: f"valid {show_extents(c.values[operand].valid)}", dims=both_valid(operand, other),
+                fix="give both tiles the same valid region")  # fmt: skip
+
+
+def filled(clause: str, operand: str = "dst") -> Rule:
+    """The valid region is not empty."""
+    return extents_positive(clause, operand, *EVERYWHERE)
+
+
+def tiles_alike(group: str, sources: Iterable[str], table: Mapping[str, Types]) -> tuple[Rule, ...]:
+    """Rules of an element-wise instruction: plain Vec tiles of one valid region (-01) and one type (-02)."""
+    places, kinds = f"{group}-01", f"{group}-02"
+    sources = tuple(sources)
+    return (
+        *(vec(places, name) for name in ("dst", *sources)),
+        filled(places),
+        *(plain(places, name) for name in ("dst", *sources)),
+        *(shaped(places, name) for name in sources),
+        typed(kinds, "dst", table),
+        *(alike(kinds, name) for name in sources),
+    )
+
+
+def whole(call: Call, operand: str) -> Input:
+    """All of an operand: a tile's valid region, or a scalar."""
+    spec = call.values[operand]
+    if isinstance(spec, ScalarSpec):
+        return Input(operand, Layout.plain(0, 0), (1, 1))
+    return Input(operand, spec.layout, spec.valid)
+
+
+Lower = Callable[[Call], tuple[Move | Compute, ...]]
+
+
+def apply(op: str, *operands: str, **options: str) -> Lower:
+    """An operation over the destination's valid region; `options` are taken from modifiers of the given names."""
+    return lambda call: (
+        Compute(
+            op,
+            call.dst.valid,
+            Access("dst", call.dst.layout),
+            tuple(whole(call, name) for name in operands),
+            tuple((name, call.values[modifier]) for name, modifier in options.items()),
+        ),
+    )
+
+
+def pipes(params: Iterable[Param], pipe: str) -> tuple[Effect, ...]:
+    """One pipe reads and writes it all; numbers come with the instruction."""
+    return tuple(Effect(param.name, param.access, pipe) for param in params if not param.about.startswith("a number"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table of instructions."""
+
+    name: str
+    summary: str
+    formula: str
+    table: Mapping[str, Types]
+    op: str = ""
+    rules: tuple[Rule, ...] = ()
+    """Rules besides those of the whole group."""
+    faults: Mapping[str, Fault] = field(default_factory=dict)
+    in_place: tuple[str, ...] = EVERYWHERE
+
+
+def build(
+    row: Row,
+    params: tuple[Param, ...],
+    rules: tuple[Rule, ...],
+    lower: Lower,
+    *,
+    modifiers: tuple[Modifier, ...] = (),
+    pipe: str | Mapping[str, str] = "V",
+    cpp: str = "",
+) -> Instruction:
+    """An instruction that has one route of its own name, on one pipe."""
+    sources = [param.name for param in params[1:]]
+    ins, on = ", ".join(f"%{name}" for name in sources), dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
+    return Instruction(
+        name=row.name,
+        summary=row.summary,
+        meaning=(row.formula,),
+        operands=params,
+        modifiers=modifiers,
+        rules=(*rules, *row.rules),
+        lower=lower,
+        route=lambda call: row.name,
+        effects={family: {row.name: pipes(params, on[family])} for family in NPU},
+        faults=row.faults,
+        spellings={
+            "C++": (cpp or f"{row.name.upper()}({', '.join(['dst', *sources])})",),
+            "Level 1": (f"%dst = pto.{row.name} {ins} : !pto.tile<...> -> !pto.tile<...>",),
+            "Level 2": (f"pto.{row.name} ins({ins} : ...) outs(%dst : !pto.tile_buf<...>)",),
+        },
+        in_place=frozenset(row.in_place),
+    )
