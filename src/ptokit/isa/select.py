@@ -186,7 +186,7 @@ TCVT = build(
     apply("cvt", "src", mode="round", saturation="saturation"),
     modifiers=(
         Modifier("round", RoundMode, always(RoundMode.Rint), "how fractions become integers"),
-        Modifier("saturation", Saturation, default_saturation, "clamp to dst's range, or wrap", "on, but for six pairs"),
+        Modifier("saturation", Saturation, default_saturation, "clamp to dst's range or wrap", "on, but for six pairs"),
     ),
     cpp="TCVT(dst, src, mode, saturation)",
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Effect, Instruction, Param, Rule, Test, error, is_tile, note
@@ -25,7 +26,7 @@ B = Param("b", "read", "the right matrix: a Right tile of a's type")
 BIAS = Param("bias", "read", "a Bias tile of one row, added to every row of the product")
 
 
-def form(operand: str, forms: dict[str, tuple[str, ...]], fractal: int) -> Rule:
+def form(operand: str, forms: Mapping[str, tuple[str, ...]], fractal: int) -> Rule:
     """A cube tile lies as its memory wants it."""
     return Rule("CP-MM-01", operand, lambda c: f"{' or '.join(c.here(forms))} with {fractal}-byte fractals",
                 lambda c: c.values[operand].form in c.here(forms) and c.values[operand].fractal == fractal,
@@ -38,7 +39,8 @@ def extents(operand: str, text: str, holds: Test, *against: str) -> Rule:
                 fix="a is m x k, b is k x n, dst is m x n; valid regions likewise")  # fmt: skip
 
 
-RIGHT_FORMS, ACC_FORMS = dict.fromkeys(EVERYWHERE, ("zn",)), dict.fromkeys(EVERYWHERE, ("nz",))
+RIGHT_FORMS: dict[str, tuple[str, ...]] = dict.fromkeys(EVERYWHERE, ("zn",))
+ACC_FORMS: dict[str, tuple[str, ...]] = dict.fromkeys(EVERYWHERE, ("nz",))
 
 PRODUCT_RULES = (
     located("CP-MM-01", "dst", ACC),
@@ -59,7 +61,8 @@ PRODUCT_RULES = (
     typed("CP-MM-03", "a", MATMUL_TYPES),
     alike("CP-MM-03", "b", "a"),
     Rule("CP-MM-03", "dst", lambda c: f"of the type that sums of {c.a.dtype} products have",
-         lambda c: c.dst.dtype.name == ACC_OF.get(c.a.dtype.name), on=error(*EVERYWHERE), firm=True,
+         lambda c: c.dst.dtype.name == ACC_OF[c.a.dtype.name], on=error(*EVERYWHERE), firm=True,
+         when=lambda c: c.a.dtype.name in ACC_OF,
          found=lambda c: str(c.dst.dtype), fix="int32 for int8, float32 for the floats"),
     Rule("CP-HDR-01", "a", "shipping headers compute 16 rows for m == 1, so 16 rows of dst are written",
          lambda c: c.a.valid_rows != 1, on=note("a2a3"), dims=("a.valid_rows",)),

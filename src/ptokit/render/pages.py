@@ -99,6 +99,8 @@ def _example(name: str) -> Iterator[RenderableType]:
     example = spec.examples().get(name)
     if example is None:
         return
+    if example.each:
+        yield Text(f"\nop is each of {', '.join(example.each)}", style="dim")
     for title, codes in (("Meets it", (example.meets,)), ("Breaks it", example.breaks)):
         for code in filter(None, codes):
             yield Text(f"\n{title}", style="bold")
@@ -145,7 +147,7 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[Renderable
             yield Text(f"\n{title}", style="bold")
             yield _grid((rule.id, rule.operand, _kind(rule), sketch(rule, profile)) for rule in rules)
     if instruction.faults:
-        yield Text("\nIndex values", style="bold")
+        yield Text("\nStopped by values", style="bold")
         yield _grid((f.rule, case, f.kind or "", f.fix) for case, f in instruction.faults.items())
     yield from _machine(instruction, profile)
 

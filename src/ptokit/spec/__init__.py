@@ -62,6 +62,8 @@ class Example:
     """The rule that the breaking code runs into, where it is not the clause itself."""
     targets: tuple[str, ...] = ()
     """Where to run it, if not on the clause's own targets."""
+    each: tuple[str, ...] = ()
+    """Instructions to run all of it with, one after the other, as `op`."""
 
 
 def _tables(folder: str) -> Iterator[dict[str, Any]]:
@@ -105,9 +107,10 @@ def examples() -> dict[str, Example]:
     """The runnable examples by clause id or decision number."""
     found: dict[str, Example] = {}
     for name, row in _rows("examples"):
-        breaks = row.get("breaks", ())
-        row["breaks"] = (breaks,) if isinstance(breaks, str) else tuple(breaks)
-        row["targets"] = tuple(row.get("targets", ()))
+        breaks, setup = row.get("breaks", ()), row.pop("setup", "")
+        row["breaks"] = tuple(setup + code for code in ((breaks,) if isinstance(breaks, str) else breaks))
+        row["meets"] = row.get("meets", "") and setup + row["meets"]
+        row["targets"], row["each"] = tuple(row.get("targets", ())), tuple(row.get("each", "").split())
         found[name] = Example(**row)
     return found
 
