@@ -1,0 +1,53 @@
+"""Which element types each instruction takes where, written down from the facts, not from the code."""
+
+from __future__ import annotations
+
+I, U = ("int8", "int16", "int32", "int64"), ("uint8", "uint16", "uint32", "uint64")
+ALL = {*I, *U, "float16", "bfloat16", "float32"}
+INTS = {*I, *U}
+B4 = {"int16", "int32", "float16", "float32"}
+F2, F3 = {"float16", "float32"}, {"float16", "bfloat16", "float32"}
+EIGHT, LONG = {"int8", "uint8"}, {"int64", "uint64"}
+DIV = {"int16", "uint16", "int32", "uint32", *LONG, *F2}
+HOST = {*ALL, "float64"}
+SHORT = {"int16", "uint16", "int32", "uint32"}
+EVERY = [*sorted(HOST), "float8_e4m3", "hifloat8"]
+
+_ADD = (ALL, B4, ALL, HOST)
+_MUL = (ALL, B4, ALL - EIGHT, HOST)
+_FLOAT = (F3, F2, F2, {*F3, "float64"})
+TYPES = {
+    **dict.fromkeys(("tadd", "tsub", "tmax", "tmin", "tadds", "tsubs", "tmaxs", "tmins"), _ADD),
+    **dict.fromkeys(("tmul", "tmuls", "tneg"), _MUL),
+    "tdiv": (ALL, F2, DIV, HOST),
+    "tdivs": (ALL, B4, DIV, HOST),
+    "tabs": ({"int8", "int16", "int32", *F3}, F2, {"int8", "int16", "int32", *F2}, HOST),
+    **dict.fromkeys(("texp", "tlog", "tsqrt", "trecip"), _FLOAT),
+    **dict.fromkeys(("tand", "tor"), (INTS, INTS - LONG, INTS - LONG, INTS)),
+    **dict.fromkeys(("tands", "tors"), (INTS, SHORT, INTS - LONG, INTS)),
+    **dict.fromkeys(("tshl", "tshr"), (INTS, INTS - LONG, INTS, INTS)),
+    **dict.fromkeys(("tshls", "tshrs"), (INTS, SHORT, INTS, INTS)),
+    "texpands": (ALL, ALL - LONG, ALL, HOST),
+    "tci": (ALL, {*SHORT, *F3}, SHORT, HOST),
+    "tcmp": (ALL, {"int32", *F2}, ALL, HOST),
+    "tcmps": (ALL, {"int16", "uint16", "int32", *F2}, ALL, HOST),
+    **dict.fromkeys(("tsel", "tsels"), (ALL, {*SHORT, *F3}, ALL, HOST)),
+    "trowsum": (ALL, B4, {*B4, *LONG}, HOST),
+    **dict.fromkeys(("trowmax", "trowmin"), (ALL, B4, {*B4, *LONG, *EIGHT}, HOST)),
+    "trowexpandmul": (ALL, B4, {*B4, "uint16", "uint32", "bfloat16", *EIGHT}, HOST),
+    "trowexpandsub": (ALL, B4, {*B4, "uint16", "uint32", "bfloat16"}, HOST),
+    "trowexpanddiv": (ALL, F2, DIV, HOST),
+    "ttrans": (ALL, ALL - LONG, ALL - LONG, HOST),
+    "tgather": (ALL, {*SHORT, *F3}, ALL, HOST),
+}
+TARGETS = ("cpu", "a2a3", "a5", "host")
+
+
+def types(name: str, target: str) -> list[str]:
+    """The accepted types."""
+    return sorted(TYPES[name][TARGETS.index(target)])
+
+
+def cases(*names: str) -> list[tuple[str, str, str]]:
+    """(target, instruction, type), all that are accepted."""
+    return [(target, name, kind) for target in TARGETS for name in names for kind in types(name, target)]

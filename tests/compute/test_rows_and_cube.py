@@ -1,0 +1,208 @@
+"""Reductions, expansions, transposition, gathering and the cube against plain loops."""
+
+from __future__ import annotations
+
+import zlib
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import ptokit as pto
+from compute import exact
+from compute.exact import expect, is_float, plain, sample, tile
+from compute.tables import TARGETS, cases
+
+VALID = (3, 19)
+
+
+def rng(*key: object) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(repr(key).encode()))
+
+
+def total(row: list, kind: str):
+    """Ascending, in float32 for small floats, rounded once."""
+    inside = "float32" if kind in ("float16", "bfloat16") else kind
+    found = row[0]
+    for value in row[1:]:
+        found = exact.add(found, value, inside)
+    return exact.nearest(Fraction(found), kind, found) if is_float(kind) and exact.finite(found) else found
+
+
+def best(row: list, better) -> float:
+    found = row[0]
+    for value in row[1:]:
+        if better(value, found):
+            found = value
+    return found
+
+
+REDUCTIONS = {
+    "trowsum": total,
+    "trowmax": lambda row, kind: best(row, lambda a, b: a > b),
+    "trowmin": lambda row, kind: best(row, lambda a, b: a < b),
+}
+
+
+@pytest.mark.parametrize(("target", "name", "kind"), cases(*REDUCTIONS))
+@pytest.mark.parametrize("column", [False, True])
+def test_reductions(target: str, name: str, kind: str, column: bool) -> None:
+    a = sample(kind, VALID, rng(kind, name))
+    if is_float(kind) and name == "trowsum":
+        a[:2] = (rng(kind).standard_normal((2, 19)) * 100).astype(a.dtype)
+    with pto.target(target):
+        dst = tile(kind, (32, 1), (3, 1), blayout="col_major") if column else tile(kind, (5, 32), (3, 1))
+        getattr(pto, name)(dst, tile(kind, data=a))
+        expect(dst, lambda i, j: REDUCTIONS[name]([plain(x) for x in a[i]], kind), name)
+
+
+EXPANSIONS = {"trowexpandmul": exact.mul, "trowexpandsub": exact.sub, "trowexpanddiv": exact.div}
+
+
+@pytest.mark.parametrize(("target", "name", "kind"), cases(*EXPANSIONS))
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_expansions(target: str, name: str, kind: str, block: bool, first: bool) -> None:
+    c0 = pto.dtype(kind).c0
+    shape = (3, c0 if block else 1)
+    a, b = sample(kind, VALID, rng(kind, 0)), sample(kind, shape, rng(kind, 1))
+    if not is_float(kind) and name == "trowexpanddiv":
+        a[a == 0], b[b == 0] = 5, 7
+    with pto.target(target):
+        full = tile(kind, data=a)
+        few = tile(kind, (5, 32), shape, data=b) if block else tile(kind, (32, 1), shape, data=b, blayout="col_major")
+        dst = tile(kind)
+        getattr(pto, name)(dst, *((few, full) if first else (full, few)))
+
+        def expected(i: int, j: int):
+            x, y = plain(a[i, j]), plain(b[i, j % c0 if block else 0])
+            return EXPANSIONS[name](*((y, x) if first else (x, y)), kind)
+
+        expect(dst, expected, name)
+
+
+@pytest.mark.parametrize(("target", "name", "kind"), cases("ttrans"))
+def test_transposition(target: str, name: str, kind: str) -> None:
+    a = sample(kind, VALID, rng(kind))
+    with pto.target(target):
+        dst = tile(kind, (32, 32), (19, 3))
+        pto.ttrans(dst, tile(kind, data=a))
+        expect(dst, lambda i, j: plain(a[j, i]))
+
+
+INDEX = {
+    "cpu": ["int16", "uint16", "int32", "uint32"],
+    "a2a3": ["int32", "uint32"],
+    "a5": ["uint16", "int32"],
+    "host": ["int64"],
+}
+
+
+@pytest.mark.parametrize(("target", "name", "kind"), cases("tgather"))
+def test_gathering(target: str, name: str, kind: str) -> None:
+    a = sample(kind, (5, 32), rng(kind))
+    numbers = rng(kind, 1).integers(0, 160, VALID)
+    with pto.target(target):
+        for index in INDEX[target]:
+            if target == "a5" and pto.dtype(kind).size == 8 and pto.dtype(index).size != 4:
+                continue
+            dst = tile(kind)
+            pto.tgather(dst, tile(kind, valid=(5, 32), data=a), tile(index, data=numbers))
+            expect(dst, lambda i, j: plain(a[numbers[i, j] // 32, numbers[i, j] % 32]))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("bad", [160, -1, 2**31 - 1])
+def test_gathering_outside_is_refused(target: str, bad: int) -> None:
+    with pto.target(target):
+        dst, idx = tile("float32"), tile("int32", data=0)
+        idx.buffer[33] = bad
+        before = dst.buffer.copy()
+        with pytest.raises(pto.OutOfBoundsError, match=rf"idx\[1, 1\] = {bad}"):
+            pto.tgather(dst, tile("float32", valid=(5, 32), data=1), idx)
+        assert (dst.buffer.view("uint32") == before.view("uint32")).all()
+
+
+def test_gathering_padding_is_a_hazard() -> None:
+    with pytest.warns(pto.HazardWarning, match="names padding"):
+        pto.tgather(tile("float32"), tile("float32", data=1), tile("int32", data=25))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "int8"])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (3, 19, 5), (16, 32, 32), (33, 70, 40)])
+def test_products(target: str, kind: str, m: int, k: int, n: int) -> None:
+    to = "int32" if kind == "int8" else "float32"
+    numpy, draw = pto.dtype(kind).numpy, rng(kind, m)
+    a, b = ((draw.standard_normal(s) * 50).clip(-128, 127).astype(numpy) for s in ((m, k), (k, n)))
+    c, d = (draw.integers(-9, 9, s).astype(to) for s in ((m, n), (1, n)))
+
+    def up(x: int, step: int) -> int:
+        return -(-x // step) * step
+
+    M, K, N = up(m, 16), up(k, 32), up(n, 32)
+    with pto.target(target):
+        left = pto.Tile("left", kind, M, K, valid=(m, k)).write(a)
+        right = pto.Tile("right", kind, K, N, valid=(k, n)).write(b)
+        acc = pto.Tile("acc", to, M, N, valid=(m, n)).write(c)
+        bias = pto.Tile("bias", to, 1, N, valid=(1, n)).write(d)
+        results = []
+        for op, given in ((pto.tmatmul, (left, right)), (pto.tmatmul_bias, (left, right, bias)),
+                          (pto.tmatmul_acc, (acc, left, right))):  # fmt: skip
+            dst = pto.Tile("acc", to, M, N, valid=(m, n))
+            op(dst, *given)
+            results.append(dst.read())
+        pto.tmatmul_acc(acc, acc, left, right)
+        assert (acc.read() == results[2]).all()
+    for i in range(m):
+        for j in range(n):
+            products = [Fraction(plain(a[i, x])) * Fraction(plain(b[x, j])) for x in range(k)]
+            size = sum(abs(p) for p in products)
+            for found, extra in zip(results, (0, int(d[0, j]), int(c[i, j])), strict=True):
+                slack = 0 if to == "int32" else Fraction(k, 2**23) * (size + abs(extra))
+                assert abs(Fraction(plain(found[i, j])) - sum(products) - extra) <= slack
+
+
+def test_integer_accumulation_wraps() -> None:
+    left, right = pto.Tile("left", "int8", 16, 32).write(1), pto.Tile("right", "int8", 32, 32).write(1)
+    acc = pto.Tile("acc", "int32", 16, 32).write(2**31 - 1)
+    pto.tmatmul_acc(acc, acc, left, right)
+    assert (acc.read() == -(2**31) + 31).all()
+
+
+FORMS = {"mat": {"blayout": "col_major", "slayout": "row_major"}}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("src", "dst"), [("mat", "left"), ("mat", "right"), ("acc", "mat"), ("vec", "vec")])
+@pytest.mark.parametrize(("row", "col"), [(0, 0), (16, 8), (32, 24)])
+def test_windows(target: str, src: str, dst: str, row: int, col: int) -> None:
+    data = np.arange(64 * 48, dtype="float32").reshape(64, 48)
+    with pto.target(target):
+        window = pto.Tile(dst, "float32", 32, 32, valid=(17, 9), **FORMS.get(dst, {}))
+        window.storage.bits[:] = 0x5A
+        event = pto.textract(window, pto.Tile(src, "float32", 64, 48, **FORMS.get(src, {})).write(data), row, col)
+        assert event.route == f"textract.{src}.{dst}"
+        expect(window, lambda i, j: float(data[row + i, col + j]))
+
+
+def test_windows_of_one_signature_do_not_mix() -> None:
+    src = pto.Tile("vec", "float32", 8, 16).write(np.arange(128).reshape(8, 16))
+    dst = pto.Tile("vec", "float32", 1, 8)
+    for row in range(8):
+        for col in range(9):
+            pto.textract(dst, src, row, col)
+            assert dst.read()[0, 0] == 16 * row + col
+
+
+def test_pipes() -> None:
+    from ptokit.isa.catalog import COMPUTE
+
+    pipe = {"tci": {"a2a3": "S", "a5": "V"}, "texpands.mat": "MTE2", "textract.mat.left": "MTE1",
+            "textract.mat.right": "MTE1", "textract.acc.mat": "FIX"}  # fmt: skip
+    for instruction in COMPUTE:
+        for family, routes in instruction.effects.items():
+            for route, effects in routes.items():
+                known = pipe.get(route, "M" if route.startswith("tmatmul") else "V")
+                assert {e.pipe for e in effects} == {known if isinstance(known, str) else known[family]}, route
+                assert sum(e.access == "write" for e in effects) == 1
