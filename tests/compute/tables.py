@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-I, U = ("int8", "int16", "int32", "int64"), ("uint8", "uint16", "uint32", "uint64")
-ALL = {*I, *U, "float16", "bfloat16", "float32"}
-INTS = {*I, *U}
+SIGNED, UNSIGNED = ("int8", "int16", "int32", "int64"), ("uint8", "uint16", "uint32", "uint64")
+ALL = {*SIGNED, *UNSIGNED, "float16", "bfloat16", "float32"}
+INTS = {*SIGNED, *UNSIGNED}
 B4 = {"int16", "int32", "float16", "float32"}
 F2, F3 = {"float16", "float32"}, {"float16", "bfloat16", "float32"}
 EIGHT, LONG = {"int8", "uint8"}, {"int64", "uint64"}

@@ -77,6 +77,18 @@ def test_float32_rounds_to_whole_numbers_of_its_own_type() -> None:
             assert dst.read()[0, j] == (exact.ROUND[mode](exact.Fraction(x)) if math.isfinite(x) else x)
 
 
+def test_the_edges_of_int64() -> None:
+    edges = [[2.0**63, -(2.0**63), 2.0**64, -(2.0**64), 2.0**63 - 2.0**39, -(2.0**63) - 2.0**40]]
+    src = tile("float32", (1, 8), (1, 6), data=edges)
+    for how, expected in {
+        "on": [2**63 - 1, -(2**63), 2**63 - 1, -(2**63), 2**63 - 2**39, -(2**63)],
+        "off": [-(2**63), -(2**63), 0, 0, 2**63 - 2**39, 2**63 - 2**40],
+    }.items():
+        dst = tile("int64", (1, 8), (1, 6))
+        pto.tcvt(dst, src, "rint", how)
+        assert dst.read().tolist() == [expected]
+
+
 @pytest.mark.parametrize("target", TARGETS[:3])
 def test_pairs_that_are_not_listed_are_refused(target: str) -> None:
     with pto.target(target):
