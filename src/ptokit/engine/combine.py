@@ -9,6 +9,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
 PICKS = {Combine.MAX: np.maximum, Combine.MIN: np.minimum}
+WIDE_PICKS = {Combine.MAX: np.fmax, Combine.MIN: np.fmin}
 
 
 def accumulate(cells: Array, where: Array, values: Array, combine: Combine, dtype: DType) -> None:
@@ -20,11 +21,11 @@ def accumulate(cells: Array, where: Array, values: Array, combine: Combine, dtyp
     old, new = cells[touched], np.ascontiguousarray(values)
     if combine is Combine.ADD:
         cells[touched] = _add(old, lane, new, dtype)
-    elif dtype.is_float:
+    elif dtype.is_float and dtype.size <= 8:
         cells[touched] = _pick_float(old, lane, new, combine, dtype)
     else:
         best = old.view(dtype.numpy)
-        PICKS[combine].at(best, lane, new.view(dtype.numpy))
+        (WIDE_PICKS if dtype.is_float else PICKS)[combine].at(best, lane, new.view(dtype.numpy))
         cells[touched] = best.view(dtype.bits)
 
 

@@ -16,7 +16,7 @@ class DType:
     name: str
     numpy: np.dtype[Any]
     family: str
-    """`int`, `uint`, `float`, `raw` (bits only) or `other` (known to the host profile alone)."""
+    """`int`, `uint`, `float`, `complex`, `raw` (bits only) or `other` (moved, not computed with)."""
     cpp: str = ""
     mlir: str = ""
     aliases: tuple[str, ...] = ()
@@ -39,6 +39,11 @@ class DType:
     def is_float(self) -> bool:
         """Whether values are floating-point numbers that can be computed with."""
         return self.family == "float"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether values can be added."""
+        return self.is_integer or self.is_float or self.family == "complex"
 
     @property
     def c0(self) -> int:
@@ -137,8 +142,10 @@ def _host_type(numpy_type: np.dtype[Any]) -> DType:
 
 
 def _family(numpy_type: np.dtype[Any]) -> str:
-    """`float` for the small formats of ml_dtypes; anything else is moved and not computed with."""
+    """`complex`, or `float` for formats that NumPy or ml_dtypes can measure; else moved and not computed with."""
+    if numpy_type.kind == "c":
+        return "complex"
     try:
-        return "float" if ml_dtypes.finfo(numpy_type).bits in (8, 16) and numpy_type.itemsize <= 2 else "other"
+        return "float" if ml_dtypes.finfo(numpy_type).bits == 8 * numpy_type.itemsize else "other"
     except ValueError:
-        return "other"
+        return "float" if numpy_type.kind == "f" else "other"

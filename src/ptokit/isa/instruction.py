@@ -133,7 +133,7 @@ class Rule:
             return None
         dropped = header and level == "error" and not self.is_asserted(call)
         kind = self.kind(call) if callable(self.kind) else self.kind
-        if kind is None and level == "error" and self.is_dynamic(call):
+        if kind in (None, "H-09") and level == "error" and self.is_dynamic(call):
             kind = "H-27"
         expected, found = _say(self.expect, call), _say(self.found or describe(self.operand), call)
         subject = f"{call.instruction.name} on {call.target}: {self.operand}"

@@ -64,8 +64,8 @@ from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLa
 
 
 def into_l1(call: Call) -> bool:
-    """A Mat destination selects the GM to L1 path (MG-SEM-06)."""
-    return call.dst.loc is TileType.Mat
+    """A Mat destination selects the GM to L1 path, where the target has one (MG-SEM-06)."""
+    return call.dst.loc is TileType.Mat and bool(call.here(HAS_L1_PATH))
 
 
 def into_ub(call: Call) -> bool:
@@ -89,6 +89,7 @@ def is_fractal(call: Call) -> bool:
 
 
 HAS_NZ_PATH = {"a2a3": True}
+HAS_L1_PATH = {"a2a3": True, "a5": True}
 SINGLE_BY_SCALAR = {"a5": True}
 """Targets that fetch a single element with the scalar pipe instead of a launch (MG-SIMT-08, A-35)."""
 
@@ -153,7 +154,7 @@ def elem_meant(call: Call) -> bool:
 ROW_INDEX = {
     "operand": "idx",
     "found": idx_valid,
-    "kind": lambda c: "H-40" if elem_meant(c) else None,
+    "kind": lambda c: "H-40" if elem_meant(c) else "H-09",
     "fix": lambda c: (
         'did you mean coalesce="elem"?' if elem_meant(c) else "give the index tile one entry per destination row"
     ),
@@ -191,16 +192,35 @@ def consecutive(tile: TileSpec) -> bool:
     return lanes == Layout.plain(1, 0) or max(tile.valid) == 1
 
 
+def packed_rows(table: TensorSpec) -> bool:
+    """Whether rows follow one another without gaps; a single row has none."""
+    return table.shape[3] == 1 or table.stride[3] == table.shape[4]
+
+
+def row_pitch(call: Call) -> str:
+    """How far table rows lie apart, as found."""
+    return f"Stride[3] = {call.table.stride[3]}, Shape[4] = {call.table.shape[4]}"
+
+
+def in_plain_rows(call: Call) -> bool:
+    """A row gather into UB that no fractal layout is part of."""
+    return into_ub(call) and is_row(call) and not is_fractal(call)
+
+
 OPERANDS = (
     Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), gate=True,
          firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
+    Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", gate=True,
+         firm=True, fix="gather into a tile, then tstore it"),
     Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
-         lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), gate=True, firm=True,
+         lambda c: c.dst.loc in (TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), kind="H-09",
          fix="gather into a Vec tile"),
-    Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", into_ub, on=error("cpu", "host"),
-         gate=True, firm=True, fix='run on "a2a3" or "a5", or gather into a Vec tile'),
-    Rule("MG-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE), when=into_ub,
+    Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", lambda c: c.dst.loc is not TileType.Mat,
+         on=error("cpu", "host"), kind="H-09", gate=True, fix='run on "a2a3" or "a5", or gather into a Vec tile'),
+    Rule("MG-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), when=into_ub, kind="H-09",
          gate=True, firm=True, fix="tload the indices into a Vec tile first"),
+    Rule("MG-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), when=into_ub,
+         kind="H-09", fix="tload the indices into a Vec tile"),
     Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
          lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1, gate=True,
          firm=True, fix="pass the index as pto.GlobalTensor(array)"),
@@ -320,14 +340,13 @@ SHAPES = (
          when=lambda c: is_row(c) and not is_fractal(c) and row_kernel(c).capacity is rows_of,
          found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>", kind="H-07", fix=PACKED_FIX),
     Rule("MG-HAZ-08", "table", "Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",
-         lambda c: packed_rows(c.table), on={**error("cpu", "a5"), **note("a2a3")},
-         when=lambda c: into_ub(c) and is_row(c) and not is_fractal(c),
-         found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-04",
+         lambda c: packed_rows(c.table), on=error("cpu", "a5"), when=in_plain_rows, found=row_pitch, kind="H-04",
          dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
+    Rule("MG-HAZ-08", "table", "padded rows are honoured here; cpu and a5 do not look at Stride[3]",
+         lambda c: packed_rows(c.table), on=note("a2a3"), when=in_plain_rows, kind="H-04"),
     Rule("A-68", "table", "Stride[3] == Shape[4]: A5 table rows are packed", lambda c: packed_rows(c.table),
-         on=error("a5"), when=lambda c: into_ub(c) and is_row(c),
-         found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-46",
-         dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
+         on=error("a5"), when=in_plain_rows, found=row_pitch, kind="H-46", dims=("table.stride.3", "table.shape.4"),
+         fix=PACKED_FIX),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
          on=hazard(*EVERYWHERE), when=lambda c: is_elem(c) and not is_fractal(c), kind="H-06", fix=PACKED_FIX),
     Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),
@@ -367,11 +386,6 @@ L1_SHAPES = (
          when=lambda c: c.scratch is not None, kind="H-31", asserted=(),
          fix=lambda c: f"pass np.empty({c.dst.rows * c.dst.cols}) elements of memory"),
 )  # fmt: skip
-
-
-def packed_rows(table: TensorSpec) -> bool:
-    """Whether rows follow one another without gaps; a single row has none."""
-    return table.shape[3] == 1 or table.stride[3] == table.shape[4]
 
 
 # --- What moves ----------------------------------------------------------------------------------------------

@@ -138,10 +138,12 @@ TYPES = (
     atomic("MS-ATOM-05", ScatterAtomicOp.Add, ADD_TYPES),
     atomic("MS-ATOM-06", ScatterAtomicOp.Max, ORDER_TYPES),
     atomic("MS-ATOM-07", ScatterAtomicOp.Min, ORDER_TYPES),
-    Rule("A-16", "src", "a number type for an atomic operation",
-         lambda c: c.src.dtype.is_integer or c.src.dtype.is_float, on=error("host"),
-         when=lambda c: c.atomic is not ScatterAtomicOp.NONE, found=lambda c: str(c.src.dtype), firm=True,
+    Rule("A-16", "src", "of a type that can be added", lambda c: c.src.dtype.is_number, on=error("host"),
+         when=lambda c: c.atomic is ScatterAtomicOp.Add, found=lambda c: str(c.src.dtype), firm=True,
          fix="scatter without atomic="),
+    Rule("A-16", "src", "of a type that can be ordered", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
+         on=error("host"), when=lambda c: c.atomic in (ScatterAtomicOp.Max, ScatterAtomicOp.Min),
+         found=lambda c: str(c.src.dtype), firm=True, fix="scatter without atomic="),
 )  # fmt: skip
 
 LAYOUTS = (

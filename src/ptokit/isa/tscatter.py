@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ptokit.isa.common import PLAIN_TILE, data_type, extents_positive, flat, is_nd_tile, names, same_type
+from dataclasses import replace
+
+from ptokit.isa.common import PLAIN_TILE, data_type, extents_positive, flat, is_cast, is_nd_tile, names, same_type
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, dtype
 from ptokit.isa.instruction import (
     EVERYWHERE,
@@ -126,17 +128,15 @@ RULES = (
 def lower(call: Call) -> tuple[Move, ...]:
     """Row: dst[idx[i, j], j] = src[i, j] (TS-SEM-01). Flat: the index is an element of the padded tile."""
     dst = call.dst
-    unit, capacity = (Unit.ROW, dst.rows) if by_row(call) else (Unit.ELEMENT, dst.rows * dst.cols)
-    index = Index(
-        Access("idx", call.idx.layout),
-        Side.DST,
-        unit,
-        capacity,
-        Remap.REFUSE,
-        width=dst.cols,
-        valid=dst.valid,
-    )
-    move = Move(call.src.valid, Access("dst", dst.layout), Access("src", call.src.layout), index)
+    index = Index(Access("idx", call.idx.layout), Side.DST, Unit.ROW, dst.rows, Remap.REFUSE, cast=is_cast(call))
+    place = dst.layout
+    if by_row(call):
+        index = replace(index, valid=dst.valid)
+    elif is_nd_tile(dst):
+        index = replace(index, unit=Unit.ELEMENT, capacity=dst.rows * dst.cols, width=dst.cols, valid=dst.valid)
+    else:  # a flat offset names storage, whatever the layout
+        index, place = replace(index, unit=Unit.ELEMENT, capacity=dst.rows * dst.cols), flat()
+    move = Move(call.src.valid, Access("dst", place), Access("src", call.src.layout), index)
     if by_row(call) or not call.here(ZEROES_FIRST):
         return (move,)
     return (Move((1, dst.rows * dst.cols), Access("dst", flat()), Fill()), move)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
@@ -74,7 +74,8 @@ class _Prepared:
         try:
             self.plan = _plan(call, described)
         except SpanFault as fault:
-            self.refused = (_span_finding(instruction, fault),)
+            upheld = (replace(f, level="error") for f in self.remarks if f.level == "hazard")
+            self.refused = (_span_finding(instruction, fault), *upheld)
 
 
 def _plan(call: Call, described: dict[str, OperandSpec | None]) -> Plan:
