@@ -16,6 +16,9 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Fill, Index, Move, Remap, Side, Unit
 
+MOST_ADDRESSED = 1 << 62
+"""Offsets from here on are not computed: they would not fit NumPy's integers."""
+
 Storages = Sequence[Storage]
 """The operands' memories, in the order of the names a plan was made for."""
 
@@ -242,6 +245,8 @@ class _Indexed(_Copy):
         """The end that the index addresses."""
         self.reach = _reach(index, self.steered.layout, move.cols)
         self.room = operands.sizes[self.steered.operand]
+        if self.reach.span > MOST_ADDRESSED:
+            raise SpanFault(self.steered.operand, self.reach.span, self.room)
         self.watched = self.reach.span > self.room
         """Whether an index below the capacity can still lead outside the operand."""
 

@@ -61,6 +61,9 @@ class DType:
     def __hash__(self) -> int:
         return id(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dtype, (self.name if self.name in _BY_NAME else self.numpy,)  # copies are the type itself
+
     def __repr__(self) -> str:
         return self.name
 
@@ -112,15 +115,15 @@ def dtype(value: object) -> DType:
     """Return the element type that a name, a NumPy type or a `DType` stands for."""
     if isinstance(value, DType):
         return value
-    if isinstance(value, str):
-        try:
-            return _BY_NAME[value.lower()]
-        except KeyError:
-            raise TypeError(f"unknown element type {value!r}; known: {', '.join(known_names())}") from None
+    if isinstance(value, str) and value.lower() in _BY_NAME:
+        return _BY_NAME[value.lower()]
     try:
         numpy_type = np.dtype(value)  # type: ignore[call-overload]
     except TypeError:
-        raise TypeError(f"{value!r} is not an element type; known: {', '.join(known_names())}") from None
+        numpy_type = None
+    if numpy_type is None or value is None or (isinstance(value, str) and value != numpy_type.name):
+        said = f"unknown element type {value!r}" if isinstance(value, str) else f"{value!r} is not an element type"
+        raise TypeError(f"{said}; known: {', '.join(known_names())}")
     return _BY_NUMPY.get(numpy_type) or _host_type(numpy_type)
 
 

@@ -11,11 +11,12 @@ from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
     Call,
+    Case,
     Effect,
     Instruction,
     Param,
     Rule,
-    Test,
+    case,
     error,
     is_tensor,
     is_tile,
@@ -30,7 +31,9 @@ PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | {("nd", "nz")}}
 
 
 def is_pair(tensor: TensorSpec, tile: TileSpec) -> bool:
-    """Whether a tensor and a tile lie alike."""
+    """Whether a tensor and a tile lie alike; an NZ tile has 512-byte fractals (CO-LAY-02)."""
+    if tile.form == "nz" and not tile.is_nz:
+        return False
     return (tensor.layout_kind.text, tile.form) in PAIRS.get(tile.loc, ())
 
 
@@ -45,14 +48,18 @@ def has_fractal_dims(tensor: TensorSpec) -> bool:
     return tensor.layout_kind is not GlobalLayout.NZ or tensor.shape[3:] == (FRACTAL_ROWS, tensor.dtype.c0)
 
 
+@case("ND into NZ")
 def converts(call: Call) -> bool:
     """ND in memory, NZ in the tile."""
     return (call.src.layout_kind.text, call.dst.form) == ("nd", "nz")
 
 
-def in_ub_unboxed(operand: str) -> Test:
+def in_ub_unboxed(operand: str) -> Case:
     """A plain tile in UB, which the 32-byte rule binds."""
-    return lambda call: call.values[operand].loc is TileType.Vec and call.values[operand].form in ("nd", "dn")
+    return Case(
+        "a plain tile in UB",
+        lambda call: call.values[operand].loc is TileType.Vec and call.values[operand].form in ("nd", "dn"),
+    )
 
 
 RULES = (
