@@ -143,10 +143,16 @@ INDEX_TYPES = {"host": ("int32", "uint32", "int64")}
 TARGETS = ("cpu", "cpu@aicore", "a2a3", "a5", "host")
 
 SPECIAL = {  # +0 -0 +inf -inf, quiet and signalling NaNs with payloads, the smallest and largest numbers, 1 and -1
-    "float32": (0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001, 0xFFA12345, 1, 0x7F7FFFFF, 0x3F800000, 0xBF800000),
+    "float32": (
+        0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001, 0xFFA12345,
+        1, 0x7F7FFFFF, 0x3F800000, 0xBF800000,
+    ),
     "float16": (0, 0x8000, 0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7C01, 0xFD23, 1, 0x7BFF, 0x3C00, 0xBC00),
     "bfloat16": (0, 0x8000, 0x7F80, 0xFF80, 0x7FC0, 0xFFC1, 0x7F81, 0xFFA3, 1, 0x7F7F, 0x3F80, 0xBF80),
-    "float64": (0, 1 << 63, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, 0xFFF8000000000001, 0x7FF0000000000001, 0xFFF4000000000123, 1, 0x7FEFFFFFFFFFFFFF, 0x3FF << 52, 0xBFF << 52),
+    "float64": (
+        0, 1 << 63, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, 0xFFF8000000000001, 0x7FF0000000000001,
+        0xFFF4000000000123, 1, 0x7FEFFFFFFFFFFFFF, 0x3FF << 52, 0xBFF << 52,
+    ),
     "float8_e4m3": (0, 0x80, 0x7F, 0xFF, 0x7E, 0xFE, 1, 0x81, 0x38, 0xB8),
     "float8_e3m4": (0, 0x80, 0x70, 0xF0, 0x71, 0x78, 0xFF, 1, 0x6F, 0xEF, 0x30, 0xB0),
     "float8_e4m3b11fnuz": (0, 0x80, 0x7F, 0xFF, 1, 0x81, 0x58, 0xD8),
@@ -665,9 +671,8 @@ def loads(draw: Callable[[Any], Any], target: str) -> Case:
     if SIZE[dtype] > 4:
         loc, layout, form = "vec", "nd", "nd"
     valid = make.extents()
-    fractal = 1024 if form == "nz" and layout == "nz" and make.one_of(True, False, False) else 512
-    if form == "nz":
-        rows, cols = make.boxed(dtype, valid, form, fractal)
+    if form == "nz":  # with 512-byte fractals (CO-LAY-02)
+        rows, cols = make.boxed(dtype, valid, form, 512)
     else:
         rows, cols = make.plain(dtype, valid, form, bursts=make.family in ("a2a3", "a5"))
     shape, stride = block(make, layout, dtype, valid, written=False)
@@ -675,7 +680,7 @@ def loads(draw: Callable[[Any], Any], target: str) -> Case:
         shape = (1, 1, 1, prod(shape[:4]), shape[4])
         stride = make.gapped(shape)
     pads = ("null", "null", "zero", "max", "min") if dtype in ARITHMETIC else ("null", "zero")
-    dst = make.tile(dtype, rows, cols, valid, form=form, fractal=fractal, loc=loc, pad=make.one_of(*pads))
+    dst = make.tile(dtype, rows, cols, valid, form=form, loc=loc, pad=make.one_of(*pads))
     return make.case("tload", {"dst": dst, "src": make.tensor(dtype, shape, stride, layout)}, {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -159,7 +160,7 @@ class _Fill(_Step):
     def __init__(self, move: Move, operands: Operands, fill: Fill) -> None:
         super().__init__(move, operands)
         operands.require(move.dst.operand, self.target.span)
-        self.value = np.array(fill.bits, self.dtype.bits) if fill.bits else np.zeros((), self.dtype.bits)
+        self.value = np.frombuffer(fill.bits.to_bytes(self.dtype.size, sys.byteorder), self.dtype.bits)[0]
 
     def is_aliased(self, storages: Storages) -> bool:
         return False

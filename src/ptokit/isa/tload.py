@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import ml_dtypes
 import numpy as np
 
@@ -90,14 +92,16 @@ def pad_bits(dtype: DType, pad: Pad) -> int:
     if pad in (Pad.Null, Pad.Zero):
         return 0
     biggest = pad is Pad.Max
-    if dtype.is_integer:
+    if dtype.numpy.kind == "b":
+        value = np.array(biggest)
+    elif dtype.is_integer:
         info = np.iinfo(dtype.numpy)
         value = np.array(info.max if biggest else info.min, dtype.numpy)
     else:
         value = np.array(np.inf if biggest else -np.inf, dtype.numpy)
         if not np.isinf(value):
             value = np.array(ml_dtypes.finfo(dtype.numpy).max * (1 if biggest else -1), dtype.numpy)
-    return int(value.view(dtype.bits))
+    return int.from_bytes(value.tobytes(), sys.byteorder)
 
 
 def lower(call: Call) -> tuple[Move, ...]:
