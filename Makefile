@@ -10,15 +10,16 @@ READY  := $(VENV)/.ready
 demo: $(READY)
 	$(BIN)/ptokit demo
 
-test: $(READY) lint types
+test: $(READY)
 	$(BIN)/pytest -n auto --dist worksteal
+	$(MAKE) lint types
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: $(READY)
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 fuzz: $(READY)
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/property

@@ -73,4 +73,4 @@ class HazardWarning(UserWarning):
 
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
-        super().__init__(str(finding))
+        super().__init__(str(finding.at(None)))  # Python prints the place of a warning itself

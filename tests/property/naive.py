@@ -49,6 +49,9 @@ QUIET_NAN = {  # A-16 gives the first three
     "float64": 0x7FF8000000000000,
     "float8_e4m3": 0x7F,
     "float8_e5m2": 0x7E,
+    "float8_e3m4": 0x78,
+    "float8_e4m3b11fnuz": 0x80,  # the only NaN there is
+    "float8_e8m0fnu": 0xFF,  # the only NaN there is
 }
 INFINITY = {  # the largest number where there is no infinity
     "float32": 0x7F800000,

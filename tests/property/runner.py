@@ -22,7 +22,6 @@ LAYOUTS = {
     "nn": ("col_major", "col_major"),
 }
 FAULTS = {"mgather": "H-10", "mscatter": "H-11", "tscatter": "H-12"}
-MEMORY_OF = {"vec": "vec", "mat": "mat", "acc": "acc", "left": "left", "right": "right"}
 
 
 @dataclass
@@ -192,7 +191,8 @@ def compare(world: World, outcome: naive.Outcome | None) -> None:
                 differs[byte] = False
         if differs.any():
             first = int(np.argmax(differs))
+            near = slice(first, first + 16)
             raise AssertionError(
                 f"memory {name!r}: {int(differs.sum())} of {differs.size} bytes differ, first at byte {first}: "
-                f"expected {expected[first : first + 16].tobytes().hex(' ')}, found {found[first : first + 16].tobytes().hex(' ')}"
+                f"expected {expected[near].tobytes().hex(' ')}, found {found[near].tobytes().hex(' ')}"
             )

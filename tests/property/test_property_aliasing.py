@@ -76,25 +76,20 @@ def test_tscatter(target: str, reading: str, shared: str, data: st.DataObject) -
     valid = larger(make)
     rows, cols = make.pad(valid[0]), make.pad(valid[1])
     capacity = rows if reading == "row" else rows * cols
+
+    def indexed(arg: TileArg) -> TileArg:
+        """The tile filled with index values, now and then with bad ones among them."""
+        wild = make.one_of(True, False, False)
+        return make.index_tile(arg, names(make, prod(valid), capacity, arg.dtype, wild), grid(valid))
+
     with pto.target(target):
         world = World()
-        tile = make.tile(dtype, rows, cols, valid)
-        index = make.index_tile(
-            make.tile(kind, rows, cols, valid),
-            names(make, prod(valid), capacity, kind, make.one_of(True, False, False)),
-            grid(valid),
-        )
-        if dtype == kind and make.one_of(True, False):  # data that can serve as an index too
-            tile = make.index_tile(
-                tile, names(make, prod(valid), capacity, kind, make.one_of(True, False, False)), grid(valid)
-            )
-        world.tile("dst", index if "idx" in together and "dst" in together else tile)
-        world.tile("src", index if together == ["src", "idx"] else make.tile(dtype, rows, cols, valid, form="nd"))
-        if together == ["idx", "dst"]:
-            world.tile("src", tile)
-        world.tile("idx", index)
-        for name in together[:-1]:
-            same(world, name, together[-1])
+        for name in ("dst", "src", "idx"):
+            arg = make.tile(kind if name == "idx" else dtype, rows, cols, valid)
+            is_index = name == "idx" or (dtype == kind and make.one_of(True, False))
+            world.tile(name, indexed(arg) if is_index else arg)
+        for name in together:
+            same(world, name, "idx" if "idx" in together else "dst")
         ordered(world, "dst", "src", "idx")
         run_in(Case(target, "tscatter", {}, {"index": reading}, reading), world)
 

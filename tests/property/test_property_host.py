@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from property import naive
 from property.runner import run
 from property.strategies import (
     ODD,
+    SMALL_FLOATS,
     fuzz,
     gather_elements,
     gather_rows,
@@ -22,11 +25,27 @@ from property.strategies import (
 )
 
 
-@pytest.mark.parametrize("strategy", [gather_rows, gather_elements, scatter_rows, scatter_elements])
+@pytest.mark.parametrize("strategy", [gather_rows, gather_elements])
 @fuzz()
 @given(data=st.data())
-def test_elements_move_by_their_width(strategy: object, data: st.DataObject) -> None:
-    run(data.draw(strategy("host", types=ODD)))  # type: ignore[operator]
+def test_gathers_move_elements_by_their_width(strategy: Any, data: st.DataObject) -> None:
+    run(data.draw(strategy("host", types=ODD)))
+
+
+@pytest.mark.parametrize("strategy", [scatter_rows, scatter_elements])
+@fuzz()
+@given(data=st.data())
+def test_scatters_move_elements_by_their_width(strategy: Any, data: st.DataObject) -> None:
+    run(data.draw(strategy("host", types=tuple(t for t in ODD if t not in SMALL_FLOATS))))
+
+
+@pytest.mark.parametrize("strategy", [scatter_rows, scatter_elements])
+@pytest.mark.parametrize("dtype", SMALL_FLOATS)
+@fuzz()
+@given(data=st.data())
+def test_small_floats_are_numbers_too(dtype: str, strategy: Any, data: st.DataObject) -> None:
+    """A-16 for formats with one NaN, without -0 or without a sign: all atomics on all arithmetic types."""
+    run(data.draw(strategy("host", types=(dtype,))))
 
 
 @fuzz()
@@ -90,3 +109,19 @@ def test_add_takes_every_arithmetic_type(kind: type) -> None:
         idx = pto.Tile("vec", "int32", 2, 1).write([[0], [0]])
         pto.mscatter(pto.GlobalTensor(cells), src, idx, atomic="add")
     assert cells.tolist() == np.array([[4, 5, 7]], kind).tolist()
+
+
+@pytest.mark.parametrize("pad", ["max", "min", "zero"])
+@pytest.mark.parametrize("kind", [np.bool_, np.int64, np.uint64, np.float64, np.longdouble])
+def test_padding_of_host_types(kind: type, pad: str) -> None:
+    """TL-03: floats pad with infinities, integers with their ends; False and True are the ends of bool."""
+    if np.dtype(kind).kind == "f":
+        ends = {"max": np.inf, "min": -np.inf, "zero": 0}
+    elif kind is np.bool_:
+        ends = {"max": True, "min": False, "zero": False}
+    else:
+        ends = {"max": np.iinfo(kind).max, "min": np.iinfo(kind).min, "zero": 0}
+    with pto.target("host"):
+        dst = pto.Tile("vec", kind, 2, 2, valid=(1, 1), pad=pad)
+        pto.tload(dst, pto.GlobalTensor(np.ones((1, 1), kind)))
+    assert dst.buffer.tolist() == np.array([1, *[ends[pad]] * 3], kind).tolist()

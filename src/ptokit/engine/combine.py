@@ -18,38 +18,36 @@ def accumulate(cells: Array, where: Array, values: Array, combine: Combine, dtyp
     """
     touched, lane = np.unique(where, return_inverse=True)
     old, new = cells[touched], np.ascontiguousarray(values)
-    if combine is Combine.ADD:
-        cells[touched] = _add(old, lane, new, dtype)
-    elif dtype.is_float:
-        cells[touched] = _pick_float(old, lane, new, combine, dtype)
-    else:
-        best = old.view(dtype.numpy)
-        PICKS[combine].at(best, lane, new.view(dtype.numpy))
-        cells[touched] = best.view(dtype.bits)
+    with np.errstate(all="ignore"):
+        if combine is Combine.ADD:
+            cells[touched] = _add(old, lane, new, dtype)
+        elif dtype.is_float:
+            cells[touched] = _pick_float(old, lane, new, combine, dtype)
+        else:
+            best = old.view(dtype.numpy)
+            PICKS[combine].at(best, lane, new.view(dtype.numpy))
+            cells[touched] = best.view(dtype.bits)
 
 
 def _add(old: Array, lane: Array, new: Array, dtype: DType) -> Array:
     """Integers wrap; floats round at every step; a NaN that comes out is the canonical quiet one."""
     total = old.view(dtype.numpy)
-    with np.errstate(all="ignore"):
-        np.add.at(total, lane, new.view(dtype.numpy))
-        if dtype.is_float:
-            total[np.isnan(total)] = np.array(np.nan, dtype.numpy)
+    np.add.at(total, lane, new.view(dtype.numpy))
+    if dtype.is_float:
+        total[np.isnan(total)] = np.array(np.nan, dtype.numpy)
     return total.view(dtype.bits)
 
 
 def _pick_float(old: Array, lane: Array, new: Array, combine: Combine, dtype: DType) -> Array:
-    """A NaN source never wins and a NaN cell yields to any number; -0 lies below +0."""
-    best, keys = _ordered(old, dtype), _ordered(new, dtype)
-    limits = np.iinfo(best.dtype)
-    loser = limits.min if combine is Combine.MAX else limits.max  # the key of a NaN pattern, so no number has it
-    best[np.isnan(old.view(dtype.numpy))] = loser
-    keys[np.isnan(new.view(dtype.numpy))] = loser
-    PICKS[combine].at(best, lane, keys)
-    return np.where(best == loser, old, _ordered(best.view(dtype.bits), dtype).view(dtype.bits))
-
-
-def _ordered(bits: Array, dtype: DType) -> Array:
-    """Float bits as signed integers in the order of their values; the map is its own inverse."""
-    signed = bits.view(np.dtype(f"i{dtype.size}"))
-    return signed ^ ((signed >> (8 * dtype.size - 1)) & np.iinfo(signed.dtype).max)
+    """The greatest or least number that met each cell: a NaN never counts, -0 lies below +0, ties keep any bits."""
+    cell = lane if old.ndim == 1 else lane[:, None] * old.shape[1] + np.arange(old.shape[1])
+    bits = np.concatenate([old.ravel(), new.ravel()])
+    cells = np.concatenate([np.arange(old.size), cell.ravel()])
+    values = bits.view(dtype.numpy).astype(np.float64 if dtype.size <= 8 else dtype.numpy)
+    counts = np.flatnonzero(~np.isnan(values))
+    order = counts[np.lexsort((~np.signbit(values[counts]), values[counts], cells[counts]))]
+    edge = {"append": -1} if combine is Combine.MAX else {"prepend": -1}
+    ends = np.flatnonzero(np.diff(cells[order], **edge))
+    best = old.copy()
+    best.reshape(-1)[cells[order[ends]]] = bits[order[ends]]
+    return best

@@ -47,6 +47,10 @@ class ZeroFault(Exception):
         self.operand = operand
 
 
+NEGATIVE = 1 << 31
+"""From here on, a signed index taken as uint32 was negative."""
+
+
 class Lanes:
     """Index values after the remap, and the lanes that were outside and did not move inside."""
 
@@ -76,16 +80,16 @@ class Reader:
     def read(self, raw: Array, reports: list[IndexReport]) -> Lanes:
         """Check and remap; raises `IndexFault` where the caller's promise is broken."""
         values = self.widen(raw)
-        if self.largest(values) < self.index.capacity:
-            if self.index.valid is not None:
-                self._report_padding(values, reports)
-            return Lanes(values)
-        lanes = self.land(values)
-        if self.index.remap is Remap.REFUSE:
-            raise IndexFault(self.report("outside", self.is_outside(values), values))
-        if lanes.outside is None and self.signed:
-            self._note("negative", values >= 1 << 31, values, reports)
-        return lanes
+        top = self.largest(values)
+        if top >= NEGATIVE and self.signed and self.index.remap in (Remap.CLAMP, Remap.WRAP):
+            self._note("negative", values >= NEGATIVE, values, reports)
+        if top >= self.index.capacity:
+            if self.index.remap is Remap.REFUSE:
+                raise IndexFault(self.report("outside", self.is_outside(values), values))
+            return self.land(values)
+        if self.index.valid is not None:
+            self._report_padding(values, reports)
+        return Lanes(values)
 
     def largest(self, values: Array) -> int:
         """The largest value, a negative 64-bit one counting as huge."""
@@ -109,7 +113,7 @@ class Reader:
         """The first lane of many, for a message."""
         lane = np.unravel_index(int(np.argmax(where)), where.shape)
         value = int(values[lane])
-        if self.signed and value >= 1 << 31:
+        if self.signed and value >= NEGATIVE:
             value -= 1 << 32
         position = tuple(int(k) for k in lane)
         return IndexReport(kind, self.index.access.operand, position, value, self.index.capacity, int(where.sum()))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,9 @@ from ptokit.engine.storage import Array, Region, Storage, region
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit
+
+MOST_ADDRESSED = 1 << 62
+"""Offsets from here on are not computed: they would not fit NumPy's integers."""
 
 Storages = Sequence[Storage]
 """The operands' memories, in the order of the names a plan was made for."""
@@ -103,6 +107,8 @@ class _Run:
     """Lanes that store zero."""
     raw: Array
     """Index values before the remap."""
+    lanes: tuple[Array, Array]
+    """Row and column of each lane."""
 
 
 class _Step(ABC):
@@ -204,7 +210,7 @@ class _Fill(_Move):
     def __init__(self, move: Move, operands: Operands, fill: Fill) -> None:
         super().__init__(move, operands)
         operands.require(move.dst.operand, self.target.span)
-        self.value = self.dtype.bits.type(fill.bits)
+        self.value = np.frombuffer(fill.bits.to_bytes(self.dtype.size, sys.byteorder), self.dtype.bits)[0]
 
     def is_aliased(self, storages: Storages) -> bool:
         return False
@@ -251,7 +257,7 @@ class _Copy(_Move):
         self.check(run, end)
         kept = np.flatnonzero(run.stores[:end])
         found = storages[self.src].bits[run.src[kept]]
-        found[run.zeroes[kept]] = 0
+        found[run.zeroes[kept]] = np.zeros((), self.dtype.bits)
         if self.move.combine is Combine.STORE:
             target.bits[run.dst[kept]] = found
         else:
@@ -262,7 +268,7 @@ class _Copy(_Move):
         """Where lanes (i, j) read and write."""
         src, no = self.source.layout.offset(i, j), np.zeros(i.size, bool)
         reads = [storages[self.src].addresses(src)]
-        return _Run(self.target.layout.offset(i, j), src, reads, ~no, no, i)
+        return _Run(self.target.layout.offset(i, j), src, reads, ~no, no, i, (i, j))
 
     def check(self, run: _Run, end: int) -> None:
         """Refuse the first `end` lanes of a run where they may not go; fixed addresses were checked before."""
@@ -284,6 +290,8 @@ class _Indexed(_Copy):
         """The end that the index addresses."""
         self.reach = _reach(index, self.steered.layout, move.cols)
         self.room = operands.sizes[self.steered.operand]
+        if self.reach.span > MOST_ADDRESSED:
+            raise SpanFault(self.steered.operand, self.reach.span, self.room)
         self.watched = self.reach.span > self.room
         """Whether an index below the capacity can still lead outside the operand."""
 
@@ -331,14 +339,16 @@ class _Indexed(_Copy):
         dst = steered if self.index.side is Side.DST else self.target.layout.offset(i, j)
         reads = [storages[self.idx].addresses(at), storages[self.src].addresses(src)]
         zeroes = outside & (self.index.remap is Remap.ZERO)
-        return _Run(dst, src, reads, ~outside | zeroes, zeroes, raw)
+        return _Run(dst, src, reads, ~outside | zeroes, zeroes, raw, (i, j))
 
     def check(self, run: _Run, end: int) -> None:
         """Refuse what `resolve` would refuse, for index values that the move itself has changed."""
         values = run.raw[:end]
         outside = self.reader.is_outside(values)
         if self.index.remap is Remap.REFUSE and outside.any():
-            raise IndexFault(self.reader.report("outside", outside, values))
+            report = self.reader.report("outside", outside, values)
+            lane = tuple(int(k[report.lane]) for k in run.lanes[: 1 if self.by_row else 2])
+            raise IndexFault(replace(report, lane=lane))
         if self.watched:
             self._watch((run.src if self.index.side is Side.SRC else run.dst)[:end])
 
@@ -373,7 +383,8 @@ class _Gather(_Indexed):
         if outside is None:
             self.store(storages, found)
         elif self.index.remap is Remap.ZERO:
-            self.store(storages, np.where(self.spread(outside), self.dtype.bits.type(0), found))
+            found[outside] = np.zeros((), self.dtype.bits)
+            self.store(storages, found)
         else:
             kept = ~self.spread(outside)
             storages[self.dst].bits[self.offsets(self.target)[kept]] = found[kept]

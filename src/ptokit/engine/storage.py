@@ -14,6 +14,10 @@ from ptokit.isa.layout import Layout
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+MOST_VIEWED = 1 << 48
+"""Elements of the largest view: with strides of 0, extents can be beyond what NumPy can count."""
+
+
 class Region:
     """`rows` x `cols` elements under a layout. Equal ones are one object, so looking views up is cheap."""
 
@@ -44,16 +48,21 @@ region = lru_cache(maxsize=65536)(Region)
 class Storage:
     """Consecutive elements of one operand, with the views that engines take of them again and again."""
 
-    __slots__ = ("_windows", "bits", "dtype", "end", "start", "writable")
+    __slots__ = ("_owner", "_windows", "bits", "dtype", "end", "start")
 
-    def __init__(self, elements: Array, dtype: DType) -> None:
-        """Wrap a one-dimensional, contiguous array of `dtype`'s width."""
+    def __init__(self, elements: Array, dtype: DType, owner: Array | None = None) -> None:
+        """Wrap a one-dimensional, contiguous array of `dtype`'s width; `owner` is the user's own array, if any."""
         self.bits = elements.view(dtype.bits)
         self.dtype = dtype
         self.start: int = elements.__array_interface__["data"][0]
         self.end = self.start + elements.nbytes
-        self.writable = bool(elements.flags.writeable)
+        self._owner = elements if owner is None else owner
         self._windows: dict[Region, Array | None] = {}
+
+    @property
+    def writable(self) -> bool:
+        """Whether the user lets us write, now."""
+        return self._owner.flags.writeable
 
     def window(self, region: Region) -> Array | None:
         """A two-dimensional view of the bits, or None where the layout is blocked or leads outside."""
@@ -67,10 +76,10 @@ class Storage:
 
     def _view(self, region: Region) -> Array | None:
         strides = region.layout.strides
-        if strides is None or region.span > self.bits.size:
+        if strides is None or region.span > self.bits.size or region.rows * region.cols > MOST_VIEWED:
             return None
-        size = self.dtype.size
-        return as_strided(self.bits, region.shape, (strides[0] * size, strides[1] * size))
+        steps = [s * self.dtype.size if n > 1 else 0 for s, n in zip(strides, region.shape, strict=True)]
+        return as_strided(self.bits, region.shape, steps)
 
     def addresses(self, offsets: Array) -> Array:
         """Byte addresses of elements, one row of them for each offset."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, INT32, PTO_TYPES, UINT32, DType
-from ptokit.isa.instruction import EVERYWHERE, Call, Rule, Test, error, is_tensor
+from ptokit.isa.instruction import ALWAYS, EVERYWHERE, Call, Case, Rule, error, is_tensor
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Remap
 from ptokit.isa.operand import TensorSpec, TileSpec, show_extents
@@ -42,7 +43,7 @@ WIDE_INDEX = {"host": True}
 """Targets whose 64-bit indices keep their width."""
 
 # What to do about a refusal, where many rules advise the same.
-PACKED_FIX = "pass a packed table: GlobalTensor(np.ascontiguousarray(array))"
+PACKED_FIX = "use a packed array: p = np.ascontiguousarray(array); after a scatter, copy p back"
 PLAIN_TILE = "make the tile without blayout= and slayout=: row-major is the default"
 NZ_TILE = 'make the tile with blayout="col_major", slayout="row_major", fractal=512'
 NZ_PAD = "pad the tile to whole fractals, 16 rows by 32 bytes, and give valid="
@@ -52,9 +53,9 @@ FLATTEN = "reshape the array to two dims before wrapping it"
 WRAP = "wrap the array: pto.GlobalTensor(array)"
 
 
-def names(types: object) -> str:
+def names(types: Iterable[DType]) -> str:
     """Element types as a list for messages."""
-    return ", ".join(sorted(str(t) for t in types))  # type: ignore[attr-defined]
+    return ", ".join(sorted(str(t) for t in types))
 
 
 def is_index_type(call: Call, dtype: DType) -> bool:
@@ -99,7 +100,7 @@ def index_type(rule: str) -> Rule:
         on=error(*EVERYWHERE),
         found=lambda c: str(c.idx.dtype),
         kind="H-08",
-        fix="hold the indices in an int32 or uint32 tile",
+        fix="hold the indices as int32 or uint32: indices.astype('int32')",
     )
 
 
@@ -111,19 +112,19 @@ def same_type(rule: str, a: str, b: str, **options: object) -> Rule:
         lambda c: f"of {b}'s element type, {c.values[b].dtype}",
         lambda c: c.values[a].dtype is c.values[b].dtype,
         found=lambda c: str(c.values[a].dtype),
-        fix="GlobalTensor(array, dtype=...) reinterprets an array of equal width",
+        fix=lambda c: f"convert the data: array.astype({str(c.values[b].dtype)!r})",
     )
     return replace(base, **options)  # type: ignore[arg-type]
 
 
-def header_sizes(data: str, table: str) -> Rule:
+def header_sizes(data: str, table: str, *more: str) -> Rule:
     """MG-TYPE-07: all that the CPU header itself asserts; without it no element could be moved."""
     return Rule(
         "MG-TYPE-07",
         table,
         lambda c: f"of {data}'s element width, {c.values[data].dtype.size} bytes, with an integer index",
         lambda c: c.values[data].dtype.size == c.values[table].dtype.size and c.idx.dtype.is_integer,
-        on=error("cpu", "host"),
+        on=error("cpu", "host", *more),
         found=lambda c: f"{c.values[table].dtype} and a {c.idx.dtype} index",
         kind="H-08",
         firm=True,
@@ -136,7 +137,7 @@ def extents_positive(rule: str, operand: str, *targets: str) -> Rule:
     return Rule(
         rule,
         operand,
-        "at least one row and one column",
+        "of at least one valid row and column",
         lambda c: min(c.values[operand].valid) >= 1,
         on=error(*targets),
         found=lambda c: f"valid {show_extents(c.values[operand].valid)}",
@@ -152,7 +153,7 @@ def table_not_empty() -> Rule:
     return Rule(
         "A-13",
         "table",
-        "at least one entry",
+        "of at least one entry",
         lambda c: prod(c.table.shape) >= 1,
         on=error(*EVERYWHERE),
         kind="H-43",
@@ -162,7 +163,7 @@ def table_not_empty() -> Rule:
     )
 
 
-def burst_multiple(rule: str, operand: str, *targets: str, when: Test = lambda _: True) -> Rule:
+def burst_multiple(rule: str, operand: str, *targets: str, when: Case = ALWAYS) -> Rule:
     """The contiguous padded dimension is a whole number of 32-byte bursts."""
     return Rule(
         rule,
@@ -177,12 +178,12 @@ def burst_multiple(rule: str, operand: str, *targets: str, when: Test = lambda _
     )
 
 
-def unit_columns(when: Test) -> Rule:
+def unit_columns(when: Case) -> Rule:
     """A-57: a row lies in one piece."""
     return Rule(
         "A-57",
         "table",
-        "a table with Stride[4] == 1",
+        "one with Stride[4] == 1",
         lambda c: c.table.stride[4] == 1 or c.table.shape[4] == 1,
         on=error(*EVERYWHERE),
         when=when,

@@ -16,7 +16,7 @@ class DType:
     name: str
     numpy: np.dtype[Any]
     family: str
-    """`int`, `uint`, `float`, `raw` (bits only) or `other` (known to the host profile alone)."""
+    """`int`, `uint`, `float`, `complex`, `raw` (bits only) or `other` (moved, not computed with)."""
     cpp: str = ""
     mlir: str = ""
     aliases: tuple[str, ...] = ()
@@ -41,6 +41,11 @@ class DType:
         return self.family == "float"
 
     @property
+    def is_number(self) -> bool:
+        """Whether values can be added."""
+        return self.is_integer or self.is_float or self.family == "complex"
+
+    @property
     def c0(self) -> int:
         """Elements in one 32-byte block (MG-NZ-01)."""
         return max(1, 32 // self.size)
@@ -55,6 +60,9 @@ class DType:
 
     def __hash__(self) -> int:
         return id(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dtype, (self.name if self.name in _BY_NAME else self.numpy,)  # copies are the type itself
 
     def __repr__(self) -> str:
         return self.name
@@ -107,15 +115,15 @@ def dtype(value: object) -> DType:
     """Return the element type that a name, a NumPy type or a `DType` stands for."""
     if isinstance(value, DType):
         return value
-    if isinstance(value, str):
-        try:
-            return _BY_NAME[value.lower()]
-        except KeyError:
-            raise TypeError(f"unknown element type {value!r}; known: {', '.join(known_names())}") from None
+    if isinstance(value, str) and value.lower() in _BY_NAME:
+        return _BY_NAME[value.lower()]
     try:
         numpy_type = np.dtype(value)  # type: ignore[call-overload]
     except TypeError:
-        raise TypeError(f"{value!r} is not an element type; known: {', '.join(known_names())}") from None
+        numpy_type = None
+    if numpy_type is None or value is None or (isinstance(value, str) and value != numpy_type.name):
+        said = f"unknown element type {value!r}" if isinstance(value, str) else f"{value!r} is not an element type"
+        raise TypeError(f"{said}; known: {', '.join(known_names())}")
     return _BY_NUMPY.get(numpy_type) or _host_type(numpy_type)
 
 
@@ -137,8 +145,10 @@ def _host_type(numpy_type: np.dtype[Any]) -> DType:
 
 
 def _family(numpy_type: np.dtype[Any]) -> str:
-    """`float` for the small formats of ml_dtypes; anything else is moved and not computed with."""
+    """`complex`, or `float` for formats that NumPy or ml_dtypes can measure; else moved and not computed with."""
+    if numpy_type.kind == "c":
+        return "complex"
     try:
-        return "float" if ml_dtypes.finfo(numpy_type).bits in (8, 16) and numpy_type.itemsize <= 2 else "other"
+        return "float" if ml_dtypes.finfo(numpy_type).bits == 8 * numpy_type.itemsize else "other"
     except ValueError:
-        return "other"
+        return "float" if numpy_type.kind == "f" else "other"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ptokit import spec
 from ptokit.finding import Finding, Level
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
@@ -75,8 +74,29 @@ def note(*targets: str) -> dict[str, Level]:
     return dict.fromkeys(targets, "note")
 
 
-def _always(_: Call) -> bool:
-    return True
+@dataclass(frozen=True)
+class Case:
+    """A condition with words for it, so that pages can say when a rule applies. Cases combine with `&` and `~`."""
+
+    text: str
+    test: Test
+
+    def __call__(self, call: Call) -> bool:
+        return self.test(call)
+
+    def __and__(self, other: Case) -> Case:
+        return Case(f"{self.text}, {other.text}", lambda call: self.test(call) and other.test(call))
+
+    def __invert__(self) -> Case:
+        return Case(f"not {self.text}", lambda call: not self.test(call))
+
+
+def case(text: str) -> Callable[[Test], Case]:
+    """Give a condition its words."""
+    return lambda test: Case(text, test)
+
+
+ALWAYS = Case("", lambda _: True)
 
 
 @dataclass(frozen=True)
@@ -88,7 +108,7 @@ class Rule:
     expect: Text
     holds: Test
     on: Mapping[str, Level] = field(default_factory=lambda: error(*DEVICES))
-    when: Test = _always
+    when: Case = ALWAYS
     found: Text | None = None
     """What to show as found; the operand's description unless told."""
     kind: str | Callable[[Call], str | None] | None = None
@@ -123,6 +143,8 @@ class Rule:
         """Whether the real headers of the call's target would refuse too."""
         if self.firm:
             return True
+        from ptokit import spec
+
         families = spec.header(self.id) if self.asserted is None else self.asserted
         return call.family in families and not self.is_dynamic(call)
 
@@ -133,7 +155,7 @@ class Rule:
             return None
         dropped = header and level == "error" and not self.is_asserted(call)
         kind = self.kind(call) if callable(self.kind) else self.kind
-        if kind is None and level == "error" and self.is_dynamic(call):
+        if kind in (None, "H-09") and level == "error" and self.is_dynamic(call):
             kind = "H-27"
         expected, found = _say(self.expect, call), _say(self.found or describe(self.operand), call)
         subject = f"{call.instruction.name} on {call.target}: {self.operand}"
@@ -226,8 +248,8 @@ class Instruction:
     """Per text form: how the instruction is written."""
     in_place: frozenset[str] = frozenset()
     """Families where the destination may be one of the sources."""
-    notes: tuple[str, ...] = ()
-    """Clauses worth reading that no rule carries."""
+    facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Per family: what its kernel does, in words, where targets differ."""
 
 
 def is_tile(spec_: object, *locs: TileType) -> bool:

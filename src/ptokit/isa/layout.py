@@ -72,7 +72,9 @@ class Layout:
         """A tile cut into boxes (Nz, Zn, Zz, Nn): the order of the boxes, then the order inside one."""
         r, c = box
         area = r * c
-        down, across = (cols * r, area) if boxes_by_row else (area, rows * c)
+        whole_cols = -(-cols // c) * c
+        whole_rows = rows if inner_by_row else -(-rows // r) * r  # rows of a cut box lie apart anyway, by MG-NZ-09
+        down, across = (whole_cols * r, area) if boxes_by_row else (area, whole_rows * c)
         inner_row, inner_col = (c, 1) if inner_by_row else (1, r)
         return cls(_blocked(r, inner_row, down), _blocked(c, inner_col, across))
 

@@ -42,6 +42,7 @@ from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
     Call,
+    Case,
     Effect,
     Fault,
     Instruction,
@@ -49,6 +50,7 @@ from ptokit.isa.instruction import (
     Param,
     Rule,
     always,
+    case,
     error,
     hazard,
     is_tensor,
@@ -63,32 +65,38 @@ from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLa
 # --- Which kernel runs ---------------------------------------------------------------------------------------
 
 
+@case("into L1")
 def into_l1(call: Call) -> bool:
-    """A Mat destination selects the GM to L1 path (MG-SEM-06)."""
-    return call.dst.loc is TileType.Mat
+    """A Mat destination selects the GM to L1 path, where the target has one (MG-SEM-06)."""
+    return call.dst.loc is TileType.Mat and bool(call.here(HAS_L1_PATH))
 
 
+@case("into UB")
 def into_ub(call: Call) -> bool:
     """Any other destination is the GM to UB path."""
     return not into_l1(call)
 
 
+@case("row")
 def is_row(call: Call) -> bool:
     """Coalesce::Row: one index moves one row."""
     return call.coalesce is Coalesce.Row
 
 
+@case("elem")
 def is_elem(call: Call) -> bool:
     """Coalesce::Elem: one index moves one element."""
     return call.coalesce is Coalesce.Elem
 
 
+@case("NZ table")
 def is_fractal(call: Call) -> bool:
     """An NZ table on a target whose UB gather has an NZ path (MG-NZ-02)."""
     return bool(call.here(HAS_NZ_PATH)) and into_ub(call) and call.table.layout_kind is GlobalLayout.NZ
 
 
 HAS_NZ_PATH = {"a2a3": True}
+HAS_L1_PATH = {"a2a3": True, "a5": True}
 SINGLE_BY_SCALAR = {"a5": True}
 """Targets that fetch a single element with the scalar pipe instead of a launch (MG-SIMT-08, A-35)."""
 
@@ -153,12 +161,14 @@ def elem_meant(call: Call) -> bool:
 ROW_INDEX = {
     "operand": "idx",
     "found": idx_valid,
-    "kind": lambda c: "H-40" if elem_meant(c) else None,
+    "kind": lambda c: "H-40" if elem_meant(c) else "H-09",
     "fix": lambda c: (
-        'did you mean coalesce="elem"?' if elem_meant(c) else "give the index tile one entry per destination row"
+        'did you mean coalesce="elem"?'
+        if elem_meant(c)
+        else f'make it a tile of 1 row: Tile("vec", "{c.idx.dtype}", 1, {c.dst.valid_rows})'
     ),
     "dims": ("idx.valid_rows", "idx.valid_cols", "dst.valid_rows"),
-    "when": lambda c: into_ub(c) and is_row(c),
+    "when": into_ub & is_row,
 }
 ONE_ROW = {
     "expect": lambda c: f"valid [1, {c.dst.valid_rows}]: one index for each destination row",
@@ -176,10 +186,11 @@ ELEM_INDEX = {
     "kind": "H-45",
     "fix": "give the index tile the destination's valid shape",
     "dims": ("idx.valid_rows", "idx.valid_cols", "dst.valid_rows", "dst.valid_cols"),
-    "when": lambda c: into_ub(c) and is_elem(c),
+    "when": into_ub & is_elem,
 }
 
 
+@case("1-D index")
 def one_or_other(call: Call) -> bool:
     """A one-dimensional index, lying or standing."""
     return call.idx.valid in ((1, call.dst.valid_rows), (call.dst.valid_rows, 1))
@@ -191,26 +202,47 @@ def consecutive(tile: TileSpec) -> bool:
     return lanes == Layout.plain(1, 0) or max(tile.valid) == 1
 
 
+def packed_rows(table: TensorSpec) -> bool:
+    """Whether rows follow one another without gaps; a single row has none."""
+    return table.shape[3] == 1 or table.stride[3] == table.shape[4]
+
+
+def row_pitch(call: Call) -> str:
+    """How far table rows lie apart, as found."""
+    return f"Stride[3] = {call.table.stride[3]}, Shape[4] = {call.table.shape[4]}"
+
+
+in_plain_rows = into_ub & is_row & ~is_fractal
+has_scratch = Case("with scratch", lambda c: c.scratch is not None)
+known_type = Case("a PTO type", lambda c: c.dst.dtype in PTO_TYPES)
+nd_table = Case("ND table", lambda c: c.table.layout_kind is GlobalLayout.ND)
+nz_table = Case("NZ table", lambda c: c.table.layout_kind is GlobalLayout.NZ)
+one_stride = Case("outer dims counted as rows", lambda c: row_kernel(c).capacity is rows_of)
+
+
 OPERANDS = (
-    Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), gate=True,
-         firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
+    Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
+         gate=True, firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
+    Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", gate=True,
+         firm=True, fix="gather into a tile, then tstore it"),
     Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
-         lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), gate=True, firm=True,
+         lambda c: c.dst.loc in (TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), kind="H-09",
          fix="gather into a Vec tile"),
-    Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", into_ub, on=error("cpu", "host"),
-         gate=True, firm=True, fix='run on "a2a3" or "a5", or gather into a Vec tile'),
-    Rule("MG-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE), when=into_ub,
+    Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", lambda c: c.dst.loc is not TileType.Mat,
+         on=error("cpu", "host"), kind="H-09", gate=True, fix='run on "a2a3" or "a5", or gather into a Vec tile'),
+    Rule("MG-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), when=into_ub, kind="H-09",
          gate=True, firm=True, fix="tload the indices into a Vec tile first"),
+    Rule("MG-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), when=into_ub,
+         kind="H-09", fix="tload the indices into a Vec tile"),
     Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
          lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1, gate=True,
-         firm=True, fix="pass the index as pto.GlobalTensor(array)"),
+         firm=True, fix="pass the index as pto.GlobalTensor(array.astype('int32'))"),
     Rule("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
          lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), gate=True, firm=True,
-         fix="an elem gather into L1 takes scratch=; no other form does"),
+         fix=lambda c: f"only an elem gather into L1 takes scratch=: {c.dst.rows * c.dst.cols} {c.dst.dtype} in GM"),
     Rule("MG-L1-07", "scratch", lambda c: f"a GlobalTensor of {c.dst.dtype}",
-         lambda c: is_tensor(c.scratch) and c.scratch.dtype is c.dst.dtype, on=error(*NPU),
-         when=lambda c: c.scratch is not None, gate=True, firm=True,
-         fix="pass pto.GlobalTensor over memory of the destination's type"),
+         lambda c: is_tensor(c.scratch) and c.scratch.dtype is c.dst.dtype, on=error(*NPU), when=has_scratch, gate=True,
+         firm=True, fix="pass pto.GlobalTensor over memory of the destination's type"),
     Rule("MG-SIMT-15", "executor", "scalar: A2/A3 has no SIMT engine", lambda c: c.executor is not GatherExec.Simt,
          on=error("a2a3"), found="simt", gate=True, firm=True, fix="leave executor= out"),
     Rule("MG-SIMT-16", "executor", "left out in row mode: Simt collects single elements",
@@ -225,17 +257,15 @@ TYPES = (
     table_not_empty(),
     data_type("dst"),
     Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.here(GATHER_TYPES))} (float8 needs the AICORE build)",
-         lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44",
-         when=lambda c: c.dst.dtype in PTO_TYPES, found=lambda c: str(c.dst.dtype),
-         fix='pto.target("cpu@aicore") models that build'),
+         lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44", when=known_type,
+         found=lambda c: str(c.dst.dtype), fix='pto.target("cpu@aicore") models that build'),
     Rule("MG-TYPE-03", "dst", "of another type than an 8-bit float: the A2/A3 vector core has none",
-         lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("a2a3"),
-         when=lambda c: into_ub(c) and c.dst.dtype in PTO_TYPES, kind="H-44", found=lambda c: str(c.dst.dtype),
-         fix="move the bytes as uint8"),
+         lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("a2a3"), when=into_ub & known_type, kind="H-44",
+         found=lambda c: str(c.dst.dtype), fix="move the bytes as uint8"),
     Rule("MG-L1-17", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, on=error("a2a3"), when=into_l1,
          kind="H-44", found=lambda c: str(c.dst.dtype), fix="move the bytes as uint8"),
     Rule("MG-L1-19", "dst", "at most 4 bytes an element: the nd2nz engine moves b8, b16 and b32",
-         lambda c: c.dst.dtype.size <= 4, on=error(*NPU), when=lambda c: into_l1(c) and is_row(c),
+         lambda c: c.dst.dtype.size <= 4, on=error(*NPU), when=into_l1 & is_row,
          found=lambda c: f"{c.dst.dtype.size} bytes", fix="gather in elem mode, or as a narrower type"),
     index_type("MG-TYPE-05"),
     same_type("MG-TYPE-06", "table", "dst", on=error(*EVERYWHERE), when=into_ub, kind="H-08"),
@@ -262,10 +292,9 @@ LAYOUTS = (
     Rule("MG-LAY-06", "idx", "RowMajor + NoneBox", lambda c: is_nd_tile(c.idx), on=error("a2a3"), when=into_ub,
          kind="H-09", fix=PLAIN_TILE),
     Rule("MG-LAY-07", "dst", "RowMajor + NoneBox for an ND table", lambda c: is_nd_tile(c.dst), on=error("a2a3"),
-         when=lambda c: into_ub(c) and c.table.layout_kind is GlobalLayout.ND, kind="H-09", fix=PLAIN_TILE),
+         when=into_ub & nd_table, kind="H-09", fix=PLAIN_TILE),
     Rule("MG-LAY-08", "dst", "ColMajor + RowMajor boxes of 512 bytes for an NZ table", lambda c: c.dst.is_nz,
-         on=error("a2a3"), when=lambda c: into_ub(c) and c.table.layout_kind is GlobalLayout.NZ, kind="H-09",
-         fix=NZ_TILE),
+         on=error("a2a3"), when=into_ub & nz_table, kind="H-09", fix=NZ_TILE),
     Rule("MG-LAY-09", "table", "ND with an ND tile or NZ with an NZ tile",
          lambda c: (c.table.layout_kind.text, c.dst.form) not in MIXED_PAIRS, on=error("a2a3"), when=into_ub,
          found=lambda c: f"{c.table.layout_kind.name} with {c.dst}", kind="H-09",
@@ -282,8 +311,8 @@ LAYOUTS = (
     Rule("MG-LAY-15", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error("a5"),
          when=into_ub, kind="H-02", fix="repack the table to ND"),
     Rule("MG-HAZ-11", "idx", "consecutive in memory: the A5 kernel reads idx[row] linearly",
-         lambda c: consecutive(c.idx), on=error("a5"), when=lambda c: into_ub(c) and is_row(c) and one_or_other(c),
-         kind="H-28", fix="use [1, R] RowMajor or [R, 1] ColMajor"),
+         lambda c: consecutive(c.idx), on=error("a5"), when=into_ub & is_row & one_or_other, kind="H-28",
+         fix="use [1, R] RowMajor or [R, 1] ColMajor"),
     Rule("A-03", "idx", "a ColMajor index or destination is refused on a2a3",
          lambda c: c.idx.blayout is BLayout.RowMajor and c.dst.blayout is BLayout.RowMajor, on=note("cpu", "a5"),
          when=into_ub, kind="H-29"),
@@ -299,15 +328,15 @@ SHAPES = (
     Rule("A-71", on=error("cpu", "host"), **ELEM_INDEX),
     extents_positive("MG-SHAPE-04", "dst", *NPU),
     extents_positive("A-55", "dst", "cpu", "host"),
-    Rule("MG-SHAPE-03", "table", "Shape<1, 1, 1, TableRows, RowWidth>", lambda c: rows_of(c.table) == c.table.shape[3],
-         on=error("cpu"), kind="H-05", dims=("table.shape.0", "table.shape.1", "table.shape.2"),
-         when=lambda c: c.table.layout_kind is GlobalLayout.ND, fix=FLATTEN),
-    Rule("MG-HAZ-09", "table", "Shape[0..2] == 1 for the row count to agree on every target",
-         lambda c: rows_of(c.table) == c.table.shape[3], on=hazard("a5"), kind="H-05",
-         when=lambda c: into_ub(c) and is_row(c) and is_nd_tensor(c.table),
+    Rule("MG-SHAPE-03", "table", "of Shape<1, 1, 1, TableRows, RowWidth>",
+         lambda c: rows_of(c.table) == c.table.shape[3], on=error("cpu"),
+         kind=lambda c: "H-05" if is_row(c) else "H-09", dims=("table.shape.0", "table.shape.1", "table.shape.2"),
+         when=nd_table, fix=FLATTEN),
+    Rule("MG-HAZ-09", "table", "of Shape[0..2] == 1 for the row count to agree on every target",
+         lambda c: rows_of(c.table) == c.table.shape[3], on=hazard("a5"), kind="H-05", when=into_ub & is_row & nd_table,
          dims=("table.shape.0", "table.shape.1", "table.shape.2"), fix=FLATTEN),
     Rule("MG-SHAPE-05", "table", lambda c: f"of Shape[4] == {c.dst.valid_cols}, the destination's valid columns",
-         lambda c: c.table.shape[4] == c.dst.valid_cols, on=error("a5"), when=lambda c: into_ub(c) and is_row(c),
+         lambda c: c.table.shape[4] == c.dst.valid_cols, on=error("a5"), when=into_ub & is_row,
          found=lambda c: f"Shape[4] = {c.table.shape[4]}", kind="H-03", dims=("table.shape.4", "dst.valid_cols"),
          fix="gather whole rows: valid columns equal to the table's width"),
     Rule("A-57", "dst", lambda c: f"at most {c.table.extents[1]} valid columns, the width of the table",
@@ -315,21 +344,19 @@ SHAPES = (
          found=lambda c: f"{c.dst.valid_cols} valid columns", dims=("dst.valid_cols", "table.shape.4"),
          fix="shrink valid= to the width of the table"),
     unit_columns(is_row),
-    Rule("A-57", "table", "a table whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
-         on=error("a2a3", "a5", "host"),
-         when=lambda c: is_row(c) and not is_fractal(c) and row_kernel(c).capacity is rows_of,
+    Rule("A-57", "table", "one whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
+         on=error("a2a3", "a5", "host"), when=is_row & ~is_fractal & one_stride,
          found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>", kind="H-07", fix=PACKED_FIX),
-    Rule("MG-HAZ-08", "table", "Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",
-         lambda c: packed_rows(c.table), on={**error("cpu", "a5"), **note("a2a3")},
-         when=lambda c: into_ub(c) and is_row(c) and not is_fractal(c),
-         found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-04",
+    Rule("MG-HAZ-08", "table", "packed, Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",
+         lambda c: packed_rows(c.table), on=error("cpu", "a5"), when=in_plain_rows, found=row_pitch, kind="H-04",
          dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
-    Rule("A-68", "table", "Stride[3] == Shape[4]: A5 table rows are packed", lambda c: packed_rows(c.table),
-         on=error("a5"), when=lambda c: into_ub(c) and is_row(c),
-         found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-46",
+    Rule("MG-HAZ-08", "table", "padded rows are honoured here; cpu and a5 do not look at Stride[3]",
+         lambda c: packed_rows(c.table), on=note("a2a3"), when=in_plain_rows, kind="H-04"),
+    Rule("A-68", "table", "packed, Stride[3] == Shape[4]: so are the rows of an A5 table",
+         lambda c: packed_rows(c.table), on=error("a5"), when=in_plain_rows, found=row_pitch, kind="H-46",
          dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=hazard(*EVERYWHERE), when=lambda c: is_elem(c) and not is_fractal(c), kind="H-06", fix=PACKED_FIX),
+         on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", fix=PACKED_FIX),
     Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),
          when=is_fractal, dims=("table.shape.3",), fix=NZ_SHAPE),
     Rule("MG-SHAPE-08", "table", lambda c: f"of Shape[4] == {c.dst.dtype.c0}",
@@ -340,8 +367,8 @@ SHAPES = (
     Rule("MG-SHAPE-10", "dst", "of Rows a multiple of 16", lambda c: c.dst.rows % FRACTAL_ROWS == 0, on=error("a2a3"),
          when=is_fractal, fix=NZ_PAD),
     Rule("A-47", "dst", lambda c: f"of at least {c.table.extents[1]} Cols: a row transfer writes them all",
-         lambda c: c.dst.cols >= c.table.extents[1], on=error("a2a3"), when=lambda c: is_fractal(c) and is_row(c),
-         kind="H-37", dims=("table.shape.0", "table.shape.1"), fix="widen the tile to the table's logical columns"),
+         lambda c: c.dst.cols >= c.table.extents[1], on=error("a2a3"), when=is_fractal & is_row, kind="H-37",
+         dims=("table.shape.0", "table.shape.1"), fix="widen the tile to the table's logical columns"),
     burst_multiple("MG-ALIGN-01", "dst", "cpu"),
     Rule("MG-ALIGN-02", "dst", "of Cols * sizeof(T) a multiple of 32",
          lambda c: c.dst.cols * c.dst.dtype.size % 32 == 0, on=error("a2a3"), when=into_ub, kind="H-09",
@@ -355,23 +382,17 @@ L1_SHAPES = (
          firm=True, fix=NZ_PAD),
     Rule("A-44", "idx", "Layout::ND", lambda c: is_nd_tensor(c.idx), on=error(*NPU), when=into_l1, fix=ND_TABLE),
     Rule("A-44", "idx", lambda c: f"at least {c.dst.valid_rows} indices, side by side",
-         lambda c: c.idx.elements >= c.dst.valid_rows and c.idx.is_packed, on=error(*NPU),
-         when=lambda c: into_l1(c) and is_row(c), dims=("dst.valid_rows",),
-         fix="pass one packed run of indices, one for each destination row"),
+         lambda c: c.idx.elements >= c.dst.valid_rows and c.idx.is_packed, on=error(*NPU), when=into_l1 & is_row,
+         dims=("dst.valid_rows",), fix="pass one packed run of indices, one for each destination row"),
     Rule("A-44", "idx", lambda c: f"of shape {show_extents(c.dst.valid)}, as the destination",
-         lambda c: c.idx.shape == (1, 1, 1, *c.dst.valid), on=error(*NPU), when=lambda c: into_l1(c) and is_elem(c),
+         lambda c: c.idx.shape == (1, 1, 1, *c.dst.valid), on=error(*NPU), when=into_l1 & is_elem,
          dims=("dst.valid_rows", "dst.valid_cols", "idx.shape.3", "idx.shape.4"),
          fix="pass an index array of the destination's valid shape"),
     Rule("MG-L1-07", "scratch", lambda c: f"at least {c.dst.rows * c.dst.cols} elements, side by side",
          lambda c: c.scratch.elements >= c.dst.rows * c.dst.cols and c.scratch.is_packed, on=error(*NPU),
-         when=lambda c: c.scratch is not None, kind="H-31", asserted=(),
-         fix=lambda c: f"pass np.empty({c.dst.rows * c.dst.cols}) elements of memory"),
+         when=has_scratch, kind="H-31", asserted=(),
+         fix=lambda c: f"pass pto.GlobalTensor(np.empty({c.dst.rows * c.dst.cols}, {str(c.dst.dtype)!r}))"),
 )  # fmt: skip
-
-
-def packed_rows(table: TensorSpec) -> bool:
-    """Whether rows follow one another without gaps; a single row has none."""
-    return table.shape[3] == 1 or table.stride[3] == table.shape[4]
 
 
 # --- What moves ----------------------------------------------------------------------------------------------
@@ -492,6 +513,8 @@ EFFECTS = {
     },
 }
 
+L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
+
 MGATHER = Instruction(
     name="mgather",
     summary="Gather rows or elements of a GM table into a tile, through an index.",
@@ -517,6 +540,15 @@ MGATHER = Instruction(
         Modifier("executor", GatherExec, None, "who collects the elements of an elem gather into L1", "scalar"),
     ),
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *L1_SHAPES),
+    facts={
+        "cpu": ("row: an index names one of Shape[3] rows, Shape[4] elements apart",),
+        "a2a3": (
+            "row: an index names one of Shape[0] * ... * Shape[3] rows, Stride[3] elements apart",
+            "row, NZ table: one of Shape[2] * 16 rows, by block strides; every logical column is written",
+            L1_FACT,
+        ),
+        "a5": ("row: an index names one of Shape[3] rows, ValidCol elements apart", L1_FACT),
+    },
     lower=lambda call: LOWERINGS[call.route](call),
     route=route,
     effects=EFFECTS,
@@ -524,7 +556,7 @@ MGATHER = Instruction(
         "outside": Fault(
             "MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'
         ),
-        "negative": Fault("MG-HAZ-12", "H-13", "a negative index is a large uint32: clamp gives the last entry"),
+        "negative": Fault("MG-HAZ-12", "H-13", 'remap negative indices yourself first, or use oob="zero"'),
         "shared": Fault("A-38", None, "give every operand memory of its own"),
     },
     spellings={

@@ -31,6 +31,7 @@ from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
     Call,
+    Case,
     Effect,
     Fault,
     Instruction,
@@ -38,6 +39,7 @@ from ptokit.isa.instruction import (
     Param,
     Rule,
     always,
+    case,
     error,
     is_tensor,
     is_tile,
@@ -68,16 +70,19 @@ def mode_by_shape(call: Call) -> Coalesce | None:
     return Coalesce.Elem if call.idx.cols == call.src.cols else None
 
 
+@case("row")
 def is_row(call: Call) -> bool:
     """One index places one row."""
     return call.coalesce is Coalesce.Row
 
 
+@case("elem")
 def is_elem(call: Call) -> bool:
     """One index places one element."""
     return call.coalesce is Coalesce.Elem
 
 
+@case("[1,N] index")
 def is_flat_row_index(call: Call) -> bool:
     """A [1,N] index for an [N,C] source, allowed where Row is asked for in words (A-05)."""
     return is_row(call) and call.idx.rows == 1 and call.idx.valid == (1, call.src.valid_rows)
@@ -101,19 +106,23 @@ def atomic(rule: str, op: ScatterAtomicOp, types: tuple[str, ...]) -> Rule:
         "src",
         f"{', '.join(types)} for atomic {op.text}",
         lambda c: c.src.dtype.name in types,
-        when=lambda c: c.atomic is op,
+        when=Case(f"atomic {op.text}", lambda c: c.atomic is op),
         found=lambda c: str(c.src.dtype),
         fix=f"scatter as one of these types, or combine without atomic={op.text}",
     )
 
 
+adds = Case("atomic add", lambda c: c.atomic is ScatterAtomicOp.Add)
+orders = Case("atomic max or min", lambda c: c.atomic in (ScatterAtomicOp.Max, ScatterAtomicOp.Min))
+listed_type = Case("a PTO type", lambda c: c.src.dtype in PTO_TYPES and c.src.dtype is not HIFLOAT8)
+
 OPERANDS = (
-    Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), gate=True,
-         firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
-    Rule("MS-LOC-01", "src", "a Vec tile", lambda c: is_tile(c.src, TileType.Vec), on=error(*EVERYWHERE), gate=True,
-         firm=True, fix="scatter from a Vec tile"),
-    Rule("MS-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE), gate=True,
-         firm=True, fix="tload the indices into a Vec tile first"),
+    Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
+         gate=True, firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
+    Rule("MS-LOC-01", "src", "a Vec tile", lambda c: is_tile(c.src, TileType.Vec), on=error(*EVERYWHERE), kind="H-09",
+         gate=True, firm=True, fix="scatter from a Vec tile"),
+    Rule("MS-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE), kind="H-09",
+         gate=True, firm=True, fix="tload the indices into a Vec tile first"),
     Rule("MS-MODE-04", "idx", lambda c: f"of 1 column (row scatter) or {c.src.cols} (element scatter)",
          lambda c: c.coalesce is not None, on=error(*EVERYWHERE), gate=True, firm=True,
          found=lambda c: f"{c.idx.cols} columns", kind="H-09",
@@ -129,19 +138,18 @@ TYPES = (
     Rule("MS-TYPE-04", "src", "of another type than hifloat8", lambda c: c.src.dtype is not HIFLOAT8, kind="H-44",
          found="hifloat8", fix="scatter the bytes as uint8"),
     Rule("A-20", "src", lambda c: f"one of {names(c.here(SCATTER_TYPES))}",
-         lambda c: c.src.dtype in c.here(SCATTER_TYPES), on=error("cpu", "a2a3"),
-         when=lambda c: c.src.dtype in PTO_TYPES and c.src.dtype is not HIFLOAT8, kind="H-44",
+         lambda c: c.src.dtype in c.here(SCATTER_TYPES), on=error("cpu", "a2a3"), when=listed_type, kind="H-44",
          found=lambda c: str(c.src.dtype), fix="scatter the bytes as uint8"),
     index_type("MS-TYPE-05"),
-    same_type("MS-TYPE-06", "table", "src", on=error(*EVERYWHERE), kind="H-08", firm=True),
-    header_sizes("src", "table"),
+    same_type("MS-TYPE-06", "table", "src", on=error(*EVERYWHERE), kind="H-08"),
+    header_sizes("src", "table", "a2a3", "a5"),
     atomic("MS-ATOM-05", ScatterAtomicOp.Add, ADD_TYPES),
     atomic("MS-ATOM-06", ScatterAtomicOp.Max, ORDER_TYPES),
     atomic("MS-ATOM-07", ScatterAtomicOp.Min, ORDER_TYPES),
-    Rule("A-16", "src", "a number type for an atomic operation",
-         lambda c: c.src.dtype.is_integer or c.src.dtype.is_float, on=error("host"),
-         when=lambda c: c.atomic is not ScatterAtomicOp.NONE, found=lambda c: str(c.src.dtype), firm=True,
-         fix="scatter without atomic="),
+    Rule("A-16", "src", "of a type that can be added", lambda c: c.src.dtype.is_number, on=error(*EVERYWHERE),
+         when=adds, found=lambda c: str(c.src.dtype), firm=True, fix="scatter without atomic="),
+    Rule("A-16", "src", "of a type that can be ordered", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
+         on=error("host"), when=orders, found=lambda c: str(c.src.dtype), firm=True, fix="scatter without atomic="),
 )  # fmt: skip
 
 LAYOUTS = (
@@ -151,34 +159,35 @@ LAYOUTS = (
     Rule("CO-LAY-06", "idx", "a ColMajor column holds the same bytes as a row-major one",
          lambda c: c.idx.blayout is BLayout.RowMajor, on=note(*DEVICES), kind="H-29"),
     Rule("MS-LAY-02", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error(*EVERYWHERE),
-         kind="H-09", firm=True, fix=ND_TABLE),
+         kind="H-09", fix=ND_TABLE),
 )  # fmt: skip
 
 SHAPES = (
     Rule("MS-SHAPE-01", "idx", lambda c: f"of {c.src.rows} rows, as the source", lambda c: c.idx.rows == c.src.rows,
-         when=lambda c: not is_flat_row_index(c), found=lambda c: f"{c.idx.rows} rows", kind="H-09",
+         when=~is_flat_row_index, found=lambda c: f"{c.idx.rows} rows", kind="H-09",
          fix="give index and source tiles the same number of rows"),
     Rule("A-22", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE), when=is_elem,
-         found=lambda c: f"valid {show_extents(c.idx.valid)}",
+         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind="H-09",
          dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols"),
          fix="give the index tile the source's valid shape"),
     Rule("A-22", "idx", lambda c: f"valid [{c.src.valid_rows}, 1]: one index for each source row",
-         lambda c: c.idx.valid == (c.src.valid_rows, 1), on=error(*EVERYWHERE),
-         when=lambda c: is_row(c) and not is_flat_row_index(c), found=lambda c: f"valid {show_extents(c.idx.valid)}",
+         lambda c: c.idx.valid == (c.src.valid_rows, 1), on=error(*EVERYWHERE), when=is_row & ~is_flat_row_index,
+         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind="H-09",
          dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows"),
          fix="give the index tile one valid entry for each source row"),
     extents_positive("A-55", "src", *EVERYWHERE),
-    Rule("MS-SHAPE-02", "table", "Shape<1, 1, 1, TableRows, RowWidth>", lambda c: rows_of(c.table) == c.table.shape[3],
-         kind="H-09", dims=("table.shape.0", "table.shape.1", "table.shape.2"), fix=FLATTEN),
+    Rule("MS-SHAPE-02", "table", "of Shape<1, 1, 1, TableRows, RowWidth>",
+         lambda c: rows_of(c.table) == c.table.shape[3], kind="H-09",
+         dims=("table.shape.0", "table.shape.1", "table.shape.2"), fix=FLATTEN),
     Rule("A-19", "src", lambda c: f"of {c.table.shape[4]} valid columns, the width of a table row",
          lambda c: c.src.valid_cols == c.table.shape[4], on=error(*EVERYWHERE), when=is_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", dims=("src.valid_cols", "table.shape.4"),
+         found=lambda c: f"{c.src.valid_cols} valid columns", kind="H-09", dims=("src.valid_cols", "table.shape.4"),
          fix="scatter whole rows: valid columns equal to the table's width"),
     unit_columns(is_row),
-    Rule("A-57", "table", "a table whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
+    Rule("A-57", "table", "one whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
          on=error("host"), when=is_row, kind="H-07", fix=PACKED_FIX),
-    Rule("A-68", "table", "Stride[3] == Shape[4]: A5 table rows are packed",
+    Rule("A-68", "table", "packed, Stride[3] == Shape[4]: so are the rows of an A5 table",
          lambda c: c.table.shape[3] == 1 or c.table.stride[3] == c.table.shape[4], on=error("a5"), when=is_row,
          found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-46",
          dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
@@ -189,7 +198,7 @@ SHAPES = (
 
 REMARKS = (
     Rule("A-17", "idx", "an [N, 1] index means rows here; the vendor's CPU simulator takes linear positions",
-         lambda c: not is_row(c), on=note("cpu"), kind="H-19"),
+         lambda c: not is_row(c) or c.idx.cols != 1, on=note("cpu"), kind="H-19"),
     Rule("A-18", "table", "atomic and out-of-bounds policies are documented for A5 only",
          lambda c: c.atomic is ScatterAtomicOp.NONE and c.oob is ScatterOOB.Undefined, on=note("a2a3")),
     Rule("MS-HAZ-04", "src", "the order of a float add is not fixed on hardware: rounding may vary between runs",
@@ -258,7 +267,7 @@ MSCATTER = Instruction(
         "outside": Fault(
             "MS-OOB-06", "H-11", 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'
         ),
-        "negative": Fault("A-12", "H-13", "a negative index is a large uint32: clamp gives the last entry"),
+        "negative": Fault("A-12", "H-13", 'remap negative indices yourself first, or use oob="skip"'),
     },
     spellings={
         "C++": ("MSCATTER<ScatterAtomicOp, ScatterOOB>(table, src, idx)",),

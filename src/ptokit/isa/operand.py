@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -27,9 +28,10 @@ class Dyn(int):
 
 def dyn(n: int) -> Dyn:
     """Mark an extent as dynamic: `valid=(1, dyn(9))`, `shape=(1, 1, 1, dyn(3), 10)`."""
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise TypeError(f"dyn takes an integer, got {n!r}")
-    return Dyn(n)
+    try:
+        return Dyn(operator.index(n))
+    except TypeError:
+        raise TypeError(f"dyn takes an integer, got {n!r}") from None
 
 
 FORMS = {
@@ -77,6 +79,8 @@ class TileSpec(_Spec):
     fractal: int = 512
     pad: Pad = Pad.Null
     addr: int | None = None
+    space: int = 0
+    """Which memory the address is of: targets in use at the same time have memories of their own."""
     dynamic: tuple[bool, bool] = (False, False)
     """Whether ValidRow and ValidCol are -1 in the type (CO-DYN-01)."""
 
@@ -208,6 +212,8 @@ class TensorSpec(_Spec):
     def overlaps_itself(self) -> bool:
         """Whether two elements may lie in one place (a stride shorter than what it steps over)."""
         reach = 1
+        if not self.elements:
+            return False
         for stride, extent in sorted((s, n) for s, n in zip(self.stride, self.shape, strict=True) if n > 1):
             if stride < reach:
                 return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from functools import cached_property
-from typing import Self
+from typing import Self, TypeVar
 
 
 class PtoEnum(Enum):
@@ -25,7 +25,7 @@ class PtoEnum(Enum):
             for member in cls:
                 if value == member.text:
                     return member
-            raise ValueError(f"unknown value {value!r}; {cls.choices()}")
+            raise ValueError(f"unknown value {value!r}{cls.hint(value)}; {cls.choices()}")
         shown = str(value) if isinstance(value, Enum) else repr(value)
         raise TypeError(f"{shown} does not convert to {cls.__name__}; {cls.choices()}")
 
@@ -34,8 +34,27 @@ class PtoEnum(Enum):
         """The accepted spellings, for messages."""
         return "expected one of " + ", ".join(repr(member.text) for member in cls)
 
+    @classmethod
+    def hint(cls, word: str) -> str:
+        """A guess at what a misspelt word was meant to be."""
+        import difflib
+
+        near = difflib.get_close_matches(word.lower(), [member.text for member in cls], n=1)
+        return f" (did you mean {near[0]!r}?)" if near else ""
+
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
+
+
+E = TypeVar("E", bound=PtoEnum)
+
+
+def choose(enum: type[E], value: object, name: str) -> E:
+    """The member that an argument called `name` stands for."""
+    try:
+        return enum.parse(value)
+    except (TypeError, ValueError) as problem:
+        raise type(problem)(f"{name}: {problem}") from None
 
 
 class Coalesce(PtoEnum):

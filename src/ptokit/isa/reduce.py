@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptokit.isa.elementwise import DIV_TYPES, DST
-from ptokit.isa.instruction import EVERYWHERE, Call, Fault, Instruction, Param, Rule, error
+from ptokit.isa.instruction import EVERYWHERE, Call, Case, Fault, Instruction, Param, Rule, error
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Index, Input, Move, Remap, Side, Unit
 from ptokit.isa.operand import TileSpec, show_extents
@@ -212,7 +212,8 @@ TGATHER = build(
         alike("CP-GAT-02", "src"),
         typed("CP-GAT-02", "idx", INDEX_TYPES),
         Rule("CP-GAT-02", "idx", "of 4 bytes for 8-byte data", lambda c: c.idx.dtype.size == 4, on=error("a5"),
-             when=lambda c: c.dst.dtype.size == 8, found=lambda c: str(c.idx.dtype), fix="use int32 or uint32 indices"),
+             when=Case("8-byte data", lambda c: c.dst.dtype.size == 8), found=lambda c: str(c.idx.dtype),
+             fix="use int32 or uint32 indices"),
     ),
     lower_gather,
     cpp="TGATHER(dst, src, idx, tmp)",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import ml_dtypes
 import numpy as np
 
@@ -11,11 +13,12 @@ from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
     Call,
+    Case,
     Effect,
     Instruction,
     Param,
     Rule,
-    Test,
+    case,
     error,
     is_tensor,
     is_tile,
@@ -30,7 +33,9 @@ PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | {("nd", "nz")}}
 
 
 def is_pair(tensor: TensorSpec, tile: TileSpec) -> bool:
-    """Whether a tensor and a tile lie alike."""
+    """Whether a tensor and a tile lie alike; an NZ tile has 512-byte fractals (CO-LAY-02)."""
+    if tile.form == "nz" and not tile.is_nz:
+        return False
     return (tensor.layout_kind.text, tile.form) in PAIRS.get(tile.loc, ())
 
 
@@ -45,14 +50,18 @@ def has_fractal_dims(tensor: TensorSpec) -> bool:
     return tensor.layout_kind is not GlobalLayout.NZ or tensor.shape[3:] == (FRACTAL_ROWS, tensor.dtype.c0)
 
 
+@case("ND into NZ")
 def converts(call: Call) -> bool:
     """ND in memory, NZ in the tile."""
     return (call.src.layout_kind.text, call.dst.form) == ("nd", "nz")
 
 
-def in_ub_unboxed(operand: str) -> Test:
+def in_ub_unboxed(operand: str) -> Case:
     """A plain tile in UB, which the 32-byte rule binds."""
-    return lambda call: call.values[operand].loc is TileType.Vec and call.values[operand].form in ("nd", "dn")
+    return Case(
+        "a plain tile in UB",
+        lambda call: call.values[operand].loc is TileType.Vec and call.values[operand].form in ("nd", "dn"),
+    )
 
 
 RULES = (
@@ -83,14 +92,16 @@ def pad_bits(dtype: DType, pad: Pad) -> int:
     if pad in (Pad.Null, Pad.Zero):
         return 0
     biggest = pad is Pad.Max
-    if dtype.is_integer:
+    if dtype.numpy.kind == "b":
+        value = np.array(biggest)
+    elif dtype.is_integer:
         info = np.iinfo(dtype.numpy)
         value = np.array(info.max if biggest else info.min, dtype.numpy)
     else:
         value = np.array(np.inf if biggest else -np.inf, dtype.numpy)
         if not np.isinf(value):
             value = np.array(ml_dtypes.finfo(dtype.numpy).max * (1 if biggest else -1), dtype.numpy)
-    return int(value.view(dtype.bits))
+    return int.from_bytes(value.tobytes(), sys.byteorder)
 
 
 def lower(call: Call) -> tuple[Move, ...]:

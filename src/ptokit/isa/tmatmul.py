@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Effect, Instruction, Param, Rule, Test, error, is_tile, note
+from ptokit.isa.instruction import (
+    EVERYWHERE,
+    NPU,
+    Call,
+    Case,
+    Effect,
+    Instruction,
+    Param,
+    Rule,
+    Test,
+    error,
+    is_tile,
+    note,
+)
 from ptokit.isa.move import Access, Compute, Move
 from ptokit.isa.operand import FRACTAL_ROWS, show_extents
 from ptokit.isa.policy import TileType
@@ -62,7 +75,7 @@ PRODUCT_RULES = (
     alike("CP-MM-03", "b", "a"),
     Rule("CP-MM-03", "dst", lambda c: f"of the type that sums of {c.a.dtype} products have",
          lambda c: c.dst.dtype.name == ACC_OF[c.a.dtype.name], on=error(*EVERYWHERE), firm=True,
-         when=lambda c: c.a.dtype.name in ACC_OF,
+         when=Case("a known input type", lambda c: c.a.dtype.name in ACC_OF),
          found=lambda c: str(c.dst.dtype), fix="int32 for int8, float32 for the floats"),
     Rule("CP-HDR-01", "a", "shipping headers compute 16 rows for m == 1, so 16 rows of dst are written",
          lambda c: c.a.valid_rows != 1, on=note("a2a3"), dims=("a.valid_rows",)),
@@ -159,8 +172,9 @@ EXTRACT_RULES = (
     Rule("CP-EXT-01", "src", "cut at a 32-byte block of a row, or at a fractal", aligned, on=error(*NPU),
          found=lambda c: f"a window at ({c.row.value}, {c.col.value})", fix="move the window to a whole block"),
     Rule("CP-EXT-02", "src", "one of float16, bfloat16, float32, int8 on its way to the cube",
-         lambda c: c.src.dtype in FEED_TYPES[c.family], on=error(*EVERYWHERE), when=lambda c: c.src.loc is MAT,
-         found=lambda c: str(c.src.dtype), fix="tcvt converts between types"),
+         lambda c: c.src.dtype in FEED_TYPES[c.family], on=error(*EVERYWHERE),
+         when=Case("from Mat", lambda c: c.src.loc is MAT), found=lambda c: str(c.src.dtype),
+         fix="tcvt converts between types"),
     Rule("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
          on=error(*EVERYWHERE), firm=True, found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
     alike("CP-EXT-02", "src"),

@@ -30,7 +30,7 @@ RULES = (
          lambda c: path(c) in c.here(PATHS), on=error(*EVERYWHERE), firm=True,
          found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="go by way of another memory, or through GM"),
     data_type("dst"),
-    same_type("TV-01", "src", "dst", on=error(*EVERYWHERE), fix="tcvt converts between types", firm=True),
+    same_type("TV-01", "src", "dst", on=error(*EVERYWHERE), fix="give both tiles one type", firm=True),
     Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
          lambda c: c.src.valid == c.dst.valid, on=error(*EVERYWHERE), firm=True,
          found=lambda c: f"valid {show_extents(c.src.valid)}",

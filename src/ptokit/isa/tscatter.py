@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from ptokit.isa.common import PLAIN_TILE, data_type, extents_positive, flat, is_nd_tile, names, same_type
+from dataclasses import replace
+
+from ptokit.isa.common import PLAIN_TILE, data_type, extents_positive, flat, is_cast, is_nd_tile, names, same_type
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, dtype
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
     Call,
+    Case,
     Effect,
     Fault,
     Instruction,
@@ -15,6 +18,7 @@ from ptokit.isa.instruction import (
     Param,
     Rule,
     always,
+    case,
     error,
     is_tile,
     note,
@@ -31,6 +35,7 @@ ZEROES_FIRST = {"a2a3": True, "a5": True}
 """Targets whose kernel clears the whole destination before a flat scatter."""
 
 
+@case("row index")
 def by_row(call: Call) -> bool:
     """The documents' reading: the index names a row."""
     return call.index is ScatterIndex.Row
@@ -43,7 +48,7 @@ def index_width(rule: str, data: int) -> Rule:
         "idx",
         f"of {INDEX_WIDTH[data]} bytes for {data}-byte data",
         lambda c: c.idx.dtype.size == INDEX_WIDTH[data],
-        when=lambda c: c.dst.dtype.size == data,
+        when=Case(f"{data}-byte data", lambda c: c.dst.dtype.size == data),
         found=lambda c: f"{c.idx.dtype} for {c.dst.dtype}",
         fix=f"use int{8 * INDEX_WIDTH[data]} or uint{8 * INDEX_WIDTH[data]} indices",
     )
@@ -57,6 +62,7 @@ def vec(operand: str) -> Rule:
         "a Vec tile",
         lambda c: is_tile(c.values[operand], TileType.Vec),
         on=error(*EVERYWHERE),
+        kind="H-09",
         gate=True,
         firm=True,
         fix="tload or tmov the data into a Vec tile first",
@@ -82,7 +88,9 @@ def valid_inside(operand: str) -> Rule:
 
 def unboxed(operand: str) -> Rule:
     """A-52: plain row-major tiles."""
-    return Rule("A-52", operand, "RowMajor + NoneBox", lambda c: is_nd_tile(c.values[operand]), fix=PLAIN_TILE)
+    return Rule(
+        "A-52", operand, "RowMajor + NoneBox", lambda c: is_nd_tile(c.values[operand]), kind="H-09", fix=PLAIN_TILE
+    )
 
 
 RULES = (
@@ -94,11 +102,11 @@ RULES = (
          fix="convert the data, or run on the host profile"),
     Rule("TS-TYPE-02", "dst", "of another type than an 8-bit float", lambda c: c.dst.dtype not in (*FLOAT8, HIFLOAT8),
          kind="H-44", found=lambda c: str(c.dst.dtype), fix="scatter the bytes as uint8"),
-    Rule("TS-TYPE-03", "idx", f"one of {names(INDEX_TYPES)}", lambda c: c.idx.dtype in INDEX_TYPES,
+    Rule("TS-TYPE-03", "idx", f"one of {names(INDEX_TYPES)}", lambda c: c.idx.dtype in INDEX_TYPES, kind="H-08",
          found=lambda c: str(c.idx.dtype), fix="hold the indices in a 16-bit or 32-bit integer tile"),
-    Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"),
+    Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"), kind="H-08",
          found=lambda c: str(c.idx.dtype), firm=True, fix="hold the indices in an integer tile"),
-    same_type("TS-TYPE-04", "src", "dst", on=error(*EVERYWHERE), fix="tcvt converts between types", firm=True),
+    same_type("TS-TYPE-04", "src", "dst", on=error(*EVERYWHERE), kind="H-08", fix="give both one type", firm=True),
     index_width("TS-TYPE-05", 4),
     index_width("TS-TYPE-06", 2),
     index_width("TS-TYPE-07", 1),
@@ -111,12 +119,12 @@ RULES = (
     unboxed("idx"),
     Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE),
-         found=lambda c: f"valid {show_extents(c.idx.valid)}",
+         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind="H-09",
          dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols"),
          fix="give the index tile the source's valid shape"),
     Rule("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
          lambda c: c.src.valid_cols <= c.dst.valid_cols, on=error(*EVERYWHERE), when=by_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", dims=("src.valid_cols", "dst.valid_cols"),
+         found=lambda c: f"{c.src.valid_cols} valid columns", kind="H-09", dims=("src.valid_cols", "dst.valid_cols"),
          fix="widen the destination's valid region, or shrink the source's"),
     Rule("TS-SEM-01", "idx", "shipping headers take the index as a flat offset and clear the destination first",
          lambda c: not by_row(c), on=note(*NPU), fix='index="flat" follows the headers'),
@@ -126,17 +134,15 @@ RULES = (
 def lower(call: Call) -> tuple[Move, ...]:
     """Row: dst[idx[i, j], j] = src[i, j] (TS-SEM-01). Flat: the index is an element of the padded tile."""
     dst = call.dst
-    unit, capacity = (Unit.ROW, dst.rows) if by_row(call) else (Unit.ELEMENT, dst.rows * dst.cols)
-    index = Index(
-        Access("idx", call.idx.layout),
-        Side.DST,
-        unit,
-        capacity,
-        Remap.REFUSE,
-        width=dst.cols,
-        valid=dst.valid,
-    )
-    move = Move(call.src.valid, Access("dst", dst.layout), Access("src", call.src.layout), index)
+    index = Index(Access("idx", call.idx.layout), Side.DST, Unit.ROW, dst.rows, Remap.REFUSE, cast=is_cast(call))
+    place = dst.layout
+    if by_row(call):
+        index = replace(index, valid=dst.valid)
+    elif is_nd_tile(dst):
+        index = replace(index, unit=Unit.ELEMENT, capacity=dst.rows * dst.cols, width=dst.cols, valid=dst.valid)
+    else:  # a flat offset names storage, whatever the layout
+        index, place = replace(index, unit=Unit.ELEMENT, capacity=dst.rows * dst.cols), flat()
+    move = Move(call.src.valid, Access("dst", place), Access("src", call.src.layout), index)
     if by_row(call) or not call.here(ZEROES_FIRST):
         return (move,)
     return (Move((1, dst.rows * dst.cols), Access("dst", flat()), Fill()), move)

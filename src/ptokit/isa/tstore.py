@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ptokit.isa.common import NZ_SHAPE, WRAP, burst_multiple, data_type, extents_positive, same_type
+from ptokit.isa.common import NZ_SHAPE, WRAP, burst_multiple, data_type, extents_positive, flat, same_type
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
     NPU,
     Call,
+    Case,
     Effect,
     Instruction,
     Modifier,
@@ -18,7 +19,6 @@ from ptokit.isa.instruction import (
     is_tensor,
     is_tile,
 )
-from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
@@ -32,7 +32,9 @@ ADD_TYPES = ("int8", "int16", "int32", "float16", "bfloat16", "float32")
 
 def is_block(call: Call) -> bool:
     """Tile and tensor lie alike and the tensor is large enough."""
-    return (call.dst.layout_kind.text, call.src.form) in PAIRS.get(call.src.loc, ()) and fits(call.dst, call.src)
+    alike = (call.dst.layout_kind.text, call.src.form) in PAIRS.get(call.src.loc, ())
+    cut = call.src.loc is TileType.Vec and call.src.form == "nz" and not call.src.is_nz
+    return alike and not cut and fits(call.dst, call.src)
 
 
 def is_burst(call: Call) -> bool:
@@ -40,6 +42,8 @@ def is_burst(call: Call) -> bool:
     vector = call.src.loc is TileType.Vec and 1 in (call.src.rows, call.src.cols) and call.src.form in ("nd", "dn")
     return vector and call.dst.is_packed and call.dst.elements >= max(call.src.valid)
 
+
+adds = Case("atomic add", lambda c: c.atomic is StoreAtomic.Add)
 
 RULES = (
     Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
@@ -59,11 +63,9 @@ RULES = (
     Rule("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.dst.dtype.c0} in NZ layout",
          lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, fix=NZ_SHAPE),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
-         on=error(*DEVICES), when=lambda c: c.atomic is StoreAtomic.Add, found=lambda c: str(c.src.dtype), firm=True,
-         fix="store without atomic="),
-    Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
-         on=error("host"), when=lambda c: c.atomic is StoreAtomic.Add, found=lambda c: str(c.src.dtype), firm=True,
-         fix="store without atomic="),
+         on=error(*DEVICES), when=adds, found=lambda c: str(c.src.dtype), firm=True, fix="store without atomic="),
+    Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_number, on=error("host"), when=adds,
+         found=lambda c: str(c.src.dtype), firm=True, fix="store without atomic="),
     extents_positive("A-55", "src", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "src", *NPU, when=in_ub_unboxed("src")),
 )  # fmt: skip
@@ -75,7 +77,7 @@ def lower(call: Call) -> tuple[Move, ...]:
     if is_block(call):
         dst, src, region = call.dst.layout, call.src.layout, call.src.valid
     else:
-        dst, src, region = Layout.plain(0, 1), Layout.plain(0, 1), (1, max(call.src.valid))
+        dst, src, region = flat(), flat(), (1, max(call.src.valid))
     return (Move(region, Access("dst", dst), Access("src", src), combine=combine),)
 
 

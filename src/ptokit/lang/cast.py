@@ -20,7 +20,7 @@ def exact_cast(values: object, dtype: DType, what: str) -> Array:
     if dtype.family in ("raw", "other"):
         raise TypeError(f"{what} takes {dtype.numpy} elements, got {array.dtype}")
     if array.dtype.hasobject or array.dtype.kind in "SUMmc":
-        raise TypeError(f"values must be real numbers, got an array of {array.dtype}")
+        raise TypeError(f"values must be real numbers of 64 bits or less, got an array of {array.dtype}")
     with np.errstate(all="ignore"):
         cast = _cast(array, dtype)
         lost = ~_same(array, cast)
@@ -52,7 +52,8 @@ def _same(array: Array, cast: Array) -> Array:
     if _is_integer(array) and _is_integer(cast):
         back = cast.astype(array.dtype) == array
         return back & ((cast < 0) == (array < 0))
-    wide, kept = array.astype(np.float64), cast.astype(np.float64)
+    widest = np.longdouble if array.dtype.itemsize > 8 else np.float64
+    wide, kept = array.astype(widest), cast.astype(widest)
     exact = (wide == kept) | (np.isnan(wide) & np.isnan(kept))
     if array.dtype.kind in "iu":  # a large integer may be equal only because float64 has rounded it
         limits = np.iinfo(array.dtype)

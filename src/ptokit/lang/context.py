@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from contextvars import ContextVar, Token
 from functools import lru_cache
+from itertools import count
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +23,9 @@ ADDRESS_SPACE = 64 << 20
 """Bytes that addresses may span in one memory; targets refuse far less, at the call."""
 
 
+_NUMBERS = count(1)
+
+
 class Mode:
     """A profile and the options it is used with; one object for each combination."""
 
@@ -31,8 +35,8 @@ class Mode:
 
 
 @lru_cache(maxsize=256)
-def _mode(name: str, options: Options) -> Mode:
-    return Mode(find_profile(name), options)
+def _mode(profile: Profile, options: Options) -> Mode:
+    return Mode(profile, options)
 
 
 class OnChip:
@@ -65,7 +69,9 @@ class target:
     def __init__(self, name: str, *, header: bool = False, strict: bool = False, dyn_ub: int | None = None) -> None:
         if dyn_ub is not None and (isinstance(dyn_ub, bool) or not isinstance(dyn_ub, int) or dyn_ub < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
-        self.mode = _mode(name, Options(header=bool(header), strict=bool(strict), dyn_ub=dyn_ub))
+        self.mode = _mode(find_profile(name), Options(header=bool(header), strict=bool(strict), dyn_ub=dyn_ub))
+        self.number = next(_NUMBERS)
+        """Tells the memories of this target from those of any other."""
         self.findings: deque[Finding] = deque(maxlen=10_000)
         """What was found in the calls made here, notes included; the newest ten thousand."""
         self._memories: dict[TileType, OnChip] = {}

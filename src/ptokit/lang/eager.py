@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from types import FrameType
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ptokit.engine.lanes import IndexFault, IndexReport, SpanFault, ZeroFault
 from ptokit.engine.reference import Plan
 from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError
-from ptokit.isa.instruction import Call, Fault, Instruction
+from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.mscatter import MSCATTER
 from ptokit.isa.operand import OperandSpec, TensorSpec
@@ -42,7 +41,7 @@ Operand = Tile | GlobalTensor | Scalar
 
 @dataclass(frozen=True)
 class Event:
-    """What a call returns: the instruction that ran and what was found when it was verified."""
+    """What a call returns: the instruction that ran, the kernel it took, and what was found, notes included."""
 
     instruction: str
     route: str
@@ -71,11 +70,12 @@ class _Prepared:
         self.remarks = tuple(f for f in findings if f.level != "error")
         if self.refused:
             return
-        self.event = Event(instruction.name, call.route, self.remarks)
+        self.event = Event(instruction.name, call.route, ())
         try:
             self.plan = _plan(call, described)
         except SpanFault as fault:
-            self.refused = (_span_finding(instruction, fault),)
+            upheld = tuple(replace(f, level="error") for f in self.remarks if f.level == "hazard")
+            self.refused = upheld or (_span_finding(instruction, fault),)
 
 
 def _plan(call: Call, described: dict[str, OperandSpec | None]) -> Plan:
@@ -117,9 +117,8 @@ def execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers: 
         _PREPARED[key] = prepared
     plan = prepared.plan
     if plan is None:
-        raise VerifyError(_tell(here, prepared.refused, user_frame()))
-    if prepared.remarks:
-        _tell(here, prepared.remarks, user_frame())
+        raise VerifyError(_tell(here, prepared.refused))
+    told = _tell(here, prepared.remarks) if prepared.remarks else ()
     storages = [operand.storage for operand in operands]
     for slot in plan.written:
         if not storages[slot].writable:
@@ -127,17 +126,16 @@ def execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers: 
     try:
         lanes, reports = plan.resolve(storages)
         if reports:
-            _judge(prepared, reports, here)
+            told += _judge(prepared, reports, here)
         if plan.run(storages, lanes) == "in order":
-            _tell(here, _shared_memory(instruction), user_frame())
+            told += _tell(here, _shared_memory(instruction))
     except IndexFault as fault:
-        finding = _index_finding(instruction, fault.report, "error")
-        raise OutOfBoundsError(_tell(here, (finding,), user_frame())) from None
+        raise OutOfBoundsError(_tell(here, (_index_finding(instruction, fault.report, "error", here),))) from None
     except ZeroFault as fault:
-        raise VerifyError(_tell(here, (_zero_finding(instruction, fault),), user_frame())) from None
+        raise VerifyError(_tell(here, (_zero_finding(instruction, fault),))) from None
     except SpanFault as fault:
-        raise OutOfBoundsError(_tell(here, (_span_finding(instruction, fault),), user_frame())) from None
-    return prepared.event
+        raise OutOfBoundsError(_tell(here, (_span_finding(instruction, fault),))) from None
+    return replace(prepared.event, findings=told) if told else prepared.event
 
 
 def _misuse(instruction: Instruction, operands: Sequence[object], modifiers: Sequence[object]) -> TypeError:
@@ -153,8 +151,9 @@ def _misuse(instruction: Instruction, operands: Sequence[object], modifiers: Seq
     return TypeError(f"{instruction.name}: {', '.join(names)} take a name or an enum member, got {list(modifiers)!r}")
 
 
-def _tell(here: target, findings: Sequence[Finding], frame: FrameType | None) -> tuple[Finding, ...]:
+def _tell(here: target, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Record findings at the user's line and warn of the hazards among them."""
+    frame = user_frame()
     where = place(frame)
     placed = tuple(finding.at(where) for finding in findings)
     here.findings.extend(placed)
@@ -164,13 +163,13 @@ def _tell(here: target, findings: Sequence[Finding], frame: FrameType | None) ->
     return placed
 
 
-def _judge(prepared: _Prepared, reports: Sequence[IndexReport], here: target) -> None:
+def _judge(prepared: _Prepared, reports: Sequence[IndexReport], here: target) -> tuple[Finding, ...]:
     """Report odd index values; under `strict` they refuse the call."""
     level: Level = "error" if prepared.strict else "hazard"
-    findings = tuple(_index_finding(prepared.instruction, report, level) for report in reports)
-    placed = _tell(here, findings, user_frame())
+    placed = _tell(here, [_index_finding(prepared.instruction, report, level, here) for report in reports])
     if prepared.strict:
         raise VerifyError(placed)
+    return placed
 
 
 POISON = (-1, 0xFFFF, 0xFFFFFFFF)
@@ -183,17 +182,17 @@ SAYINGS = {
 }
 
 
-def _index_finding(instruction: Instruction, report: IndexReport, level: Level) -> Finding:
+def _index_finding(instruction: Instruction, report: IndexReport, level: Level, here: target) -> Finding:
     below = report.kind == "outside" and report.value < 0 and instruction.faults.get("below")
     fault = below or instruction.faults[report.kind]
     position = ", ".join(map(str, report.lane))
     said = SAYINGS[report.kind].format(capacity=report.capacity, unsigned=report.value & 0xFFFFFFFF)
     more = f" (and {report.count - 1} more)" if report.count > 1 else ""
-    poison = "; was the index written?" if report.kind == "outside" and report.value in POISON else ""
+    poison = "; was the index written?" if report.value in POISON else ""
     return Finding(
         level,
         fault.rule,
-        f"{instruction.name}: {report.operand}[{position}] = {report.value} {said}{more}{poison}",
+        f"{instruction.name} on {here.name}: {report.operand}[{position}] = {report.value} {said}{more}{poison}",
         fault.kind,
         report.operand,
         expected=f"an index below {report.capacity}",
@@ -210,10 +209,8 @@ def _shared_memory(instruction: Instruction) -> tuple[Finding, ...]:
 
 
 def _span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
-    rule = instruction.faults.get("outside", Fault("CO-SEM-01", "H-10"))
-    return Finding(
-        "error", rule.rule, f"{instruction.name}: {fault}", rule.kind, fault.operand, fix="pass a packed operand"
-    )
+    message = f"{instruction.name}: {fault}"
+    return Finding("error", "CO-SEM-01", message, None, fault.operand, fix=f"pass a larger or packed {fault.operand}")
 
 
 def _zero_finding(instruction: Instruction, fault: ZeroFault) -> Finding:

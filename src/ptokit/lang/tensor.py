@@ -12,7 +12,7 @@ from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import packed
 from ptokit.isa.operand import Dyn, TensorSpec
-from ptokit.isa.policy import GlobalLayout
+from ptokit.isa.policy import GlobalLayout, choose
 from ptokit.lang.arrays import as_array
 from ptokit.lang.tile import extent
 
@@ -41,7 +41,7 @@ class GlobalTensor:
         self.array = as_array(array)
         kind = _element_type(self.array, dtype)
         _check_memory(self.array)
-        layout_ = GlobalLayout.parse(layout)
+        layout_ = choose(GlobalLayout, layout, "layout")
         own = shape is None and stride is None
         if own and self.array.size:
             stride = [max(0, s // self.array.itemsize) for s in self.array.strides]
@@ -50,8 +50,11 @@ class GlobalTensor:
         self.spec = _spec(kind, self.array.shape if shape is None else shape, stride, layout_)
         if not own and self.spec.span > self.array.size:
             raise ValueError(f"{self.spec} spans {self.spec.span} elements; the array has {self.array.size}")
+        if self.spec.elements > MAX_EXTENT:
+            raise ValueError(f"{self.spec} has more elements than any memory")
         bits = self.array.view(kind.bits)
-        self.storage = Storage(as_strided(bits, (self.spec.span,), (kind.size,), writeable=bits.flags.writeable), kind)
+        run = as_strided(bits, (self.spec.span,), (kind.size,), writeable=bits.flags.writeable)
+        self.storage = Storage(run, kind, self.array)
 
     @property
     def dtype(self) -> DType:

@@ -12,8 +12,8 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.instruction import Call
-from ptokit.isa.operand import Dyn, OperandSpec, TileSpec, show_extents
-from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
+from ptokit.isa.operand import FORMS, Dyn, OperandSpec, TileSpec, show_extents
+from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
 from ptokit.isa.tassign import TASSIGN
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
@@ -24,14 +24,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 MAX_BYTES = 1 << 30
 
-FORM_LAYOUTS = {
-    "nd": ("row_major", "none_box", 512),
-    "nz": ("col_major", "row_major", 512),
-    "zz": ("row_major", "row_major", 512),
-    "zn": ("row_major", "col_major", 512),
-}
-CUBE_FORMS = {TileType.Right: ("row_major", "col_major", 512), TileType.Acc: ("col_major", "row_major", 1024)}
-"""What a cube tile looks like unless told otherwise; a Left tile's layout is the target's own."""
+LAYOUTS = {form: layouts for layouts, form in FORMS.items()}
+CUBE_FORMS = {TileType.Right: ("zn", 512), TileType.Acc: ("nz", 1024)}
+"""What a cube tile looks like unless told otherwise; a Left tile's form is the target's own."""
 
 
 class Tile:
@@ -91,7 +86,8 @@ class Tile:
     def write(self, values: object) -> Self:
         """Fill the valid region with an array of its shape or with one number; returns the tile.
 
-        Values are cast only when the tile's type can represent every one of them.
+        Values are cast only when the tile's type can represent every one of them: 0.1 as a Python float has no
+        float32, so write `np.float32(0.1)` or `array.astype("float32")`.
         """
         exact = exact_cast(values, self.spec.dtype, f"a {self.spec} tile")
         vector = exact.ndim == 1 and 1 in self.valid and exact.size == max(self.valid)
@@ -102,7 +98,7 @@ class Tile:
 
     def bind(self, addr: int) -> None:
         """Move to an address of the current target's memory (`pto.tassign`)."""
-        spec = replace(self.spec, addr=addr)
+        spec = replace(self.spec, addr=addr, space=current().number)
         self.storage = _storage(spec)
         self.spec = spec
 
@@ -142,8 +138,28 @@ def _spec(
     pad: object,
     addr: object,
 ) -> TileSpec:
-    place_ = TileType.parse(loc)
-    kind = dtype(element)
+    location, kind = choose(TileType, loc, "loc"), dtype(element)
+    height, width = _padded(rows, cols, kind)
+    valid_rows, valid_cols, dynamic = _valid(valid, height, width)
+    (outer, inner), size = _default_layout(location)
+    return TileSpec(
+        kind,
+        location,
+        height,
+        width,
+        valid_rows,
+        valid_cols,
+        outer if blayout is None else choose(BLayout, blayout, "blayout"),
+        inner if slayout is None else choose(SLayout, slayout, "slayout"),
+        size if fractal is None else _fractal(fractal),
+        _pad(pad, kind),
+        None if addr is None else extent(addr, "addr", "CO-API-05"),
+        0 if addr is None else current().number,
+        dynamic,
+    )
+
+
+def _padded(rows: object, cols: object, kind: DType) -> tuple[int, int]:
     if isinstance(rows, Dyn) or isinstance(cols, Dyn):
         raise _refuse("CO-SHAPE-03", "a tile's Rows and Cols are fixed; found dyn", "give valid=(dyn(n), ...) instead")
     height, width = extent(rows, "rows"), extent(cols, "cols")
@@ -151,30 +167,25 @@ def _spec(
         raise _refuse("CO-SHAPE-03", f"a tile has at least one row and one column; found {height}x{width}")
     if height * width * kind.size > MAX_BYTES:
         raise _refuse("CO-SHAPE-03", f"a tile of {height}x{width} {kind} is larger than any memory ({MAX_BYTES} bytes)")
-    valid_rows, valid_cols, dynamic = _valid(valid, height, width)
-    default = CUBE_FORMS.get(place_, FORM_LAYOUTS["nd"])
-    if place_ is TileType.Left:
-        default = FORM_LAYOUTS[current().profile.left_form]
-    size = extent(default[2] if fractal is None else fractal, "fractal")
+    return height, width
+
+
+def _default_layout(loc: TileType) -> tuple[tuple[BLayout, SLayout], int]:
+    form, size = CUBE_FORMS.get(loc, ("nd", 512))
+    return LAYOUTS[current().profile.left_form if loc is TileType.Left else form], size
+
+
+def _fractal(size: object) -> int:
     if size not in (512, 1024, 32):
-        raise ValueError(f"fractal must be 512, 1024 or 32 bytes, got {size}")
-    padding = Pad.parse(pad)
-    if padding in (Pad.Max, Pad.Min) and not (kind.is_integer or kind.is_float):
-        raise ValueError(f"{kind} has no {padding.text} value to pad with")
-    return TileSpec(
-        kind,
-        place_,
-        height,
-        width,
-        valid_rows,
-        valid_cols,
-        BLayout.parse(default[0] if blayout is None else blayout),
-        SLayout.parse(default[1] if slayout is None else slayout),
-        size,
-        padding,
-        None if addr is None else extent(addr, "addr", "CO-API-05"),
-        dynamic,
-    )
+        raise ValueError(f"fractal must be 512, 1024 or 32 bytes, got {size!r}")
+    return cast("int", size)
+
+
+def _pad(pad: object, kind: DType) -> Pad:
+    chosen = choose(Pad, pad, "pad")
+    if chosen in (Pad.Max, Pad.Min) and not (kind.is_integer or kind.is_float):
+        raise ValueError(f"{kind} has no {chosen.text} value to pad with")
+    return chosen
 
 
 def _valid(valid: object, rows: int, cols: int) -> tuple[int, int, tuple[bool, bool]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
-from pathlib import Path
 from types import FrameType
 
 from ptokit.finding import Finding, HazardWarning, Where
 
-_HOME = str(Path(__file__).resolve().parent)
+_HOME = os.path.dirname(__file__) + os.sep
 
 
 def user_frame() -> FrameType | None:

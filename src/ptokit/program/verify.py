@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from ptokit.finding import Finding
+from ptokit.finding import Finding, Level
 from ptokit.isa.instruction import Call, Rule
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
@@ -49,7 +49,7 @@ def _finding(rule: str, kind: str | None, operand: str, call: Call, expected: st
 
 
 def valid_extents(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """CO-SHAPE-02: a valid region lies inside its tile."""
+    """A valid region lies inside its tile."""
     for name, tile in tiles(call).items():
         if tile.valid_rows > tile.rows or tile.valid_cols > tile.cols:
             expected = f"valid within {tile.rows}x{tile.cols}"
@@ -57,7 +57,7 @@ def valid_extents(call: Call, profile: Profile, options: Options) -> Iterable[Fi
 
 
 def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """CO-SEM-01: a tensor that is written has no two elements in one place."""
+    """A tensor that is written has no two elements in one place."""
     for name in written(call):
         tensor = call.operands[name]
         if isinstance(tensor, TensorSpec) and tensor.overlaps_itself:
@@ -68,11 +68,13 @@ def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[F
 
 
 def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """H-38: two tiles at given addresses share no bytes, unless both are one tile: only read, or worked on in place."""
+    """Two tiles at given addresses share no bytes, unless both are one tile: only read, or worked on in place."""
     in_place = call.family in call.instruction.in_place
     placed = [(name, tile) for name, tile in tiles(call).items() if tile.addr is not None]
     for (name, tile), (other, against) in combinations(placed, 2):
-        if tile.loc is not against.loc or (tile == against and (in_place or not {name, other} & written(call))):
+        if (tile.loc, tile.space) != (against.loc, against.space):
+            continue
+        if tile == against and (in_place or not {name, other} & written(call)):
             continue
         first, second = _range(tile), _range(against)
         if first.start < second.stop and second.start < first.stop:
@@ -81,18 +83,20 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
 
 
 def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """H-20, H-21, H-22: the tiles of one memory fit it, by their sum and by their highest address."""
+    """The tiles of one memory fit it, by their sum and by their highest address."""
     for loc in TileType:
         here = [tile for tile in tiles(call).values() if tile.loc is loc]
         size = profile.memories[loc].size
         if not here or size is None:
             continue
-        used = max(sum(tile.nbytes for tile in here), *(_range(tile).stop for tile in here))
+        placed = {tile for tile in here if tile.addr is not None}
+        total = sum(tile.nbytes for tile in (*placed, *(tile for tile in here if tile.addr is None)))
+        used = max(total, *(_range(tile).stop for tile in here))
         if loc is TileType.Vec:
             yield from _ub_budget(call, profile, options, used)
         elif used > size:
             expected = f"within {size} bytes of {profile.memories[loc].name}"
-            yield _finding("A-38", "H-22", f"{loc.text} tiles", call, expected, f"{used} bytes", "use smaller tiles")
+            yield _finding("A-38", None, f"{loc.text} tiles", call, expected, f"{used} bytes", "use smaller tiles")
 
 
 def _ub_budget(call: Call, profile: Profile, options: Options, used: int) -> Iterable[Finding]:
@@ -100,9 +104,9 @@ def _ub_budget(call: Call, profile: Profile, options: Options, used: int) -> Ite
     if allowance is None or ub is None:
         return
     if used > allowance.limit:
-        rule, kind = ("MG-BUDG-13", "H-21") if ub.has_dynamic else ("MG-BUDG-02", "H-22")
         expected = f"within {allowance.limit} bytes of UB"
-        yield _finding(rule, kind, "vec tiles", call, expected, f"{used} bytes", "use smaller tiles or lower addresses")
+        fix = "use smaller tiles or lower addresses"
+        yield _finding(ub.over_rule, ub.over_kind, "vec tiles", call, expected, f"{used} bytes", fix)
     elif options.dyn_ub is None or not ub.has_dynamic:
         return
     elif options.dyn_ub > allowance.max_dynamic:
@@ -114,8 +118,23 @@ def _ub_budget(call: Call, profile: Profile, options: Options, used: int) -> Ite
         yield _finding(rule, kind, "vec tiles", call, expected, f"{used} bytes", f"launch with dyn_ub={used} or more")
 
 
-CHECKS = (valid_extents, distinct_cells, overlaps, budget)
-"""What every instruction must satisfy, whatever it does."""
+@dataclass(frozen=True)
+class Check:
+    """Something that every instruction must satisfy, whatever it does."""
+
+    run: Callable[[Call, Profile, Options], Iterable[Finding]]
+    names: tuple[str, ...]
+    """The clauses, decisions and hazards that its findings carry."""
+    firm: bool
+    """Memory is at stake: `header=True` cannot drop it."""
+
+
+CHECKS = (
+    Check(valid_extents, ("CO-SHAPE-02",), firm=True),
+    Check(distinct_cells, ("CO-SEM-01",), firm=True),
+    Check(overlaps, ("A-38", "H-38"), firm=False),
+    Check(budget, ("A-38", "MG-BUDG-02", "MG-BUDG-07", "MG-BUDG-09", "MG-BUDG-13", "H-20", "H-21", "H-22"), firm=False),
+)
 
 
 def check_rules(rules: Iterable[Rule], call: Call, *, header: bool) -> list[Finding]:
@@ -135,7 +154,8 @@ def verify(call: Call, profile: Profile, options: Options | None = None) -> list
     options = options or Options()
     findings = check_rules(call.instruction.rules, call, header=options.header)
     for check in CHECKS:
-        findings += check(call, profile, options)
+        level: Level = "hazard" if options.header and not check.firm else "error"
+        findings += [replace(finding, level=level) for finding in check.run(call, profile, options)]
     if options.strict:
         findings = [replace(f, level="error") if f.level == "hazard" else f for f in findings]
     return findings

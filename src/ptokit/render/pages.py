@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.rule import Rule as Line
 from rich.syntax import Syntax
 from rich.table import Table
@@ -16,6 +15,7 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
 from ptokit.isa.instruction import Instruction, Rule
+from ptokit.program.verify import CHECKS
 from ptokit.render.sketch import sketch
 from ptokit.target import PROFILES, Profile
 from ptokit.target.profile import KB
@@ -63,6 +63,13 @@ def gap_page(name: str) -> Group:
     return Group(*parts, *_rules(name), *_example(name))
 
 
+SEEN_BY = {
+    "verify": "the verifier, before anything runs",
+    "launch": "the call, from the values it is given",
+    "machine": "the machine model, which this version does not have; eager calls cannot see it",
+}
+
+
 def hazard_page(name: str) -> Group:
     """A hazard: where it bites and who is silent about it."""
     hazard = spec.hazards()[name]
@@ -70,7 +77,7 @@ def hazard_page(name: str) -> Group:
         _title(name, f"bites on {hazard.bites} · silent on {hazard.silent}"),
         Text(hazard.situation),
         Text(f"What happens: {hazard.effect}"),
-        Text(f"Level: {hazard.level}; first seen by: {hazard.seen_by}"),
+        Text(f"Level: {hazard.level}; first seen by: {SEEN_BY[hazard.seen_by]}"),
         Text(f"See {hazard.clauses}", style="dim"),
     ]
     return Group(*parts, *_rules(name))
@@ -85,26 +92,58 @@ def _source(source: str) -> str:
 
 
 def _rules(name: str) -> Iterator[RenderableType]:
-    found = rules_named(name)
-    if not found:
-        return
-    yield Text("\nRule", style="bold")
-    for instruction, rule in found:
-        levels = ", ".join(f"{level} on {target}" for target, level in rule.on.items())
-        kind = f" ({rule.kind})" if isinstance(rule.kind, str) and rule.kind != name else ""
-        yield Text(f"  {instruction.name}, {rule.operand}: {levels}{kind}")
+    lines = [_rule_line(name, instruction, rule) for instruction, rule in rules_named(name)]
+    lines += [f"  every instruction: {check.run.__doc__}" for check in CHECKS if name in check.names]
+    for instruction in INSTRUCTIONS.values():
+        for case, fault in instruction.faults.items():
+            if name in (fault.rule, fault.kind):
+                lines.append(f"  {instruction.name}, at the call: {FAULTS[case]}")
+    if lines:
+        yield Text("\nRule", style="bold")
+        yield from (Text(line) for line in dict.fromkeys(lines))
+
+
+FAULTS = {
+    "outside": "an index outside the table or tile",
+    "below": "an index below zero",
+    "negative": "a negative index under clamp or wrap",
+    "padding": "an index that names padding",
+    "shared": "operands that share memory",
+    "zero": "an integer divisor of zero",
+}
+
+
+def _rule_line(name: str, instruction: Instruction, rule: Rule) -> str:
+    levels = ", ".join(f"{level} on {target}" for target, level in rule.on.items())
+    kind = f" ({rule.kind})" if isinstance(rule.kind, str) and rule.kind != name else ""
+    case = f" [{rule.when.text}]" if rule.when.text else ""
+    clause = f" {rule.id}" if rule.id != name else ""
+    return f"  {instruction.name}, {rule.operand}{case}:{clause} {levels}{kind}"
+
+
+OUTCOMES = {"reject": "is refused", "value": "the assertion fails", "text": "fails"}
 
 
 def _example(name: str) -> Iterator[RenderableType]:
-    example = spec.examples().get(name)
+    example, clause = spec.examples().get(name), spec.clauses().get(name)
     if example is None:
         return
+    where = ", ".join(example.targets or (clause.targets if clause else spec.FAMILIES))
+    outcome = OUTCOMES.get(clause.kind if clause else "reject", "is refused or warned of")
     if example.each:
         yield Text(f"\nop is each of {', '.join(example.each)}", style="dim")
-    for title, codes in (("Meets it", (example.meets,)), ("Breaks it", example.breaks)):
-        for code in filter(None, codes):
-            yield Text(f"\n{title}", style="bold")
-            yield Padding(Syntax(code.strip(), "python", background_color="default", word_wrap=True), (0, 0, 0, 2))
+    if example.meets:
+        yield from _code(f"Meets it (with pto.target(target), target one of {where})", example.meets)
+    for code in example.breaks:
+        by = f", by {example.rule}" if example.rule and example.rule != name else ""
+        yield from _code(f"Breaks it ({outcome}{by})", code)
+
+
+def _code(title: str, code: str) -> Iterator[RenderableType]:
+    text = Syntax("", "python", background_color="default").highlight(code.strip())
+    text.no_wrap, text.overflow = True, "ignore"
+    yield Text(f"\n{title}", style="bold")
+    yield text
 
 
 def instruction_page(name: str, target: str | None = None) -> Group:
@@ -140,12 +179,14 @@ def _default(modifier: Any) -> str:
 def _contract(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
     yield Text()
     yield _title(f"On {profile.name}", profile.title)
+    for fact in instruction.facts.get(profile.family, ()):
+        yield Text(f"  {fact}")
     titles = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Remarked"}
     for level, title in titles.items():
         rules = [rule for rule in instruction.rules if rule.on.get(profile.name, rule.on.get(profile.family)) == level]
         if rules:
             yield Text(f"\n{title}", style="bold")
-            yield _grid((rule.id, rule.operand, _kind(rule), sketch(rule, profile)) for rule in rules)
+            yield _grid((rule.id, rule.operand, rule.when.text, sketch(rule, profile), _kind(rule)) for rule in rules)
     if instruction.faults:
         yield Text("\nStopped by values", style="bold")
         yield _grid((f.rule, case, f.kind or "", f.fix) for case, f in instruction.faults.items())

@@ -32,7 +32,10 @@ A5 = Profile(
     cores=("AIV", "AIC"),
     pipes=("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX"),
     event_ids=8,
-    ub=UnifiedBuffer(size=256 * KB, reserved=8 * KB, min_cache=32 * KB, safe=128 * KB, has_dynamic=True),
+    ub=UnifiedBuffer(
+        size=256 * KB, reserved=8 * KB, min_cache=32 * KB, safe=128 * KB, has_dynamic=True,
+        over_rule="MG-BUDG-13", over_kind="H-21",
+    ),
     launches={
         "mgather.row": row_launch,
         "mgather.elem": elem_launch,

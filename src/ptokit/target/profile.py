@@ -88,6 +88,9 @@ class UnifiedBuffer:
     safe: int | None = None
     """Bytes that are safe without asking for dynamic memory (MG-BUDG-09)."""
     has_dynamic: bool = False
+    over_rule: str = "MG-BUDG-02"
+    over_kind: str = "H-22"
+    """The clause and the hazard of tiles that go past the end."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def _require_route(route: str) -> None:
         raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(ROUTES))}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Profile:
     """Everything ptokit knows about a target."""
 
@@ -171,12 +174,13 @@ class Profile:
             return None
         ub = self.ub
         ceiling = ub.size - ub.reserved - ub.min_cache
-        asked = dyn_ub or 0 if ub.has_dynamic else 0
+        asked = (dyn_ub or 0) if ub.has_dynamic else 0
+        granted = min(ceiling, asked or ub.safe or ceiling)
         return Budget(
             limit=ceiling,
             max_dynamic=max(0, ceiling - static) if ub.has_dynamic else 0,
             data_cache=max(ub.min_cache, ub.size - ub.reserved - static - asked) if ub.min_cache else 0,
-            available=min(ceiling, asked or ub.safe or ceiling) if dyn_ub is not None else ceiling,
+            available=ceiling if dyn_ub is None else granted,
         )
 
     def operations(self, route: str, rows: int, cols: int, batches: int = 1) -> Work | None:
