@@ -9,6 +9,8 @@
 array([40., 16.], dtype=float32)
 """
 
+from typing import TYPE_CHECKING
+
 from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError, Where
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import dyn
@@ -30,57 +32,59 @@ from ptokit.isa.policy import (
     TileType,
 )
 from ptokit.isa.policy import GlobalLayout as Layout
-from ptokit.lang.compute import (
-    tabs,
-    tadd,
-    tadds,
-    tand,
-    tands,
-    tci,
-    tcmp,
-    tcmps,
-    tcvt,
-    tdiv,
-    tdivs,
-    texp,
-    texpands,
-    textract,
-    tgather,
-    tlog,
-    tmatmul,
-    tmatmul_acc,
-    tmatmul_bias,
-    tmax,
-    tmaxs,
-    tmin,
-    tmins,
-    tmul,
-    tmuls,
-    tneg,
-    tor,
-    tors,
-    trecip,
-    trowexpanddiv,
-    trowexpandmul,
-    trowexpandsub,
-    trowmax,
-    trowmin,
-    trowsum,
-    tsel,
-    tsels,
-    tshl,
-    tshls,
-    tshr,
-    tshrs,
-    tsqrt,
-    tsub,
-    tsubs,
-    ttrans,
-)
 from ptokit.lang.context import target
 from ptokit.lang.eager import Event, mgather, mscatter, tassign, tload, tmov, tscatter, tstore
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
+
+if TYPE_CHECKING:
+    from ptokit.lang.compute import (
+        tabs,
+        tadd,
+        tadds,
+        tand,
+        tands,
+        tci,
+        tcmp,
+        tcmps,
+        tcvt,
+        tdiv,
+        tdivs,
+        texp,
+        texpands,
+        textract,
+        tgather,
+        tlog,
+        tmatmul,
+        tmatmul_acc,
+        tmatmul_bias,
+        tmax,
+        tmaxs,
+        tmin,
+        tmins,
+        tmul,
+        tmuls,
+        tneg,
+        tor,
+        tors,
+        trecip,
+        trowexpanddiv,
+        trowexpandmul,
+        trowexpandsub,
+        trowmax,
+        trowmin,
+        trowsum,
+        tsel,
+        tsels,
+        tshl,
+        tshls,
+        tshr,
+        tshrs,
+        tsqrt,
+        tsub,
+        tsubs,
+        ttrans,
+    )
 
 __version__ = "0.1.0"
 
@@ -166,3 +170,12 @@ __all__ = [
     "tsubs",
     "ttrans",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load the compute calls when the first of them is used: gathers and scatters alone import faster."""
+    if name not in __all__:
+        raise AttributeError(f"module 'ptokit' has no attribute {name!r}")
+    from ptokit.lang import compute
+
+    return getattr(compute, name)

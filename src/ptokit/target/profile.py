@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import TileType
 
 KB = 1024
@@ -118,15 +118,18 @@ class Work:
 WorkOf = Callable[[int, int, int], Work]
 
 
-ROUTES = frozenset(
-    route for instruction in INSTRUCTIONS.values() for table in instruction.effects.values() for route in table
-)
-"""Every kernel that some target has."""
+@cache
+def routes() -> frozenset[str]:
+    """Every kernel that some target has."""
+    from ptokit.isa.catalog import INSTRUCTIONS
+
+    tables = (table for instruction in INSTRUCTIONS.values() for table in instruction.effects.values())
+    return frozenset(route for table in tables for route in table)
 
 
 def _require_route(route: str) -> None:
-    if route not in ROUTES:
-        raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(ROUTES))}")
+    if route not in routes():
+        raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(routes()))}")
 
 
 @dataclass(frozen=True, eq=False)
