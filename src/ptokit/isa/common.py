@@ -7,11 +7,11 @@ from dataclasses import replace
 from math import prod
 
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, INT32, PTO_TYPES, UINT32, DType
-from ptokit.isa.instruction import ALWAYS, EVERYWHERE, Call, Case, Rule, error, is_tensor
+from ptokit.isa.instruction import ALWAYS, EVERYWHERE, Call, Case, Rule, case, error, is_tensor
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Remap
 from ptokit.isa.operand import TensorSpec, TileSpec, show_extents
-from ptokit.isa.policy import GatherOOB, GlobalLayout, PtoEnum, ScatterOOB
+from ptokit.isa.policy import Coalesce, GatherOOB, GlobalLayout, PtoEnum, ScatterOOB
 
 REMAPS: dict[PtoEnum, Remap] = {
     GatherOOB.Undefined: Remap.REFUSE,
@@ -175,6 +175,59 @@ def burst_multiple(rule: str, operand: str, *targets: str, when: Case = ALWAYS) 
         found=lambda c: f"{c.values[operand]}: {c.values[operand].burst_bytes} bytes",
         kind="H-09",
         fix=lambda c: f"pad up to a multiple of {c.values[operand].dtype.c0} elements and give valid=",
+    )
+
+
+@case("row")
+def is_row(call: Call) -> bool:
+    """Coalesce::Row: one index moves one row."""
+    return call.coalesce is Coalesce.Row
+
+
+@case("elem")
+def is_elem(call: Call) -> bool:
+    """Coalesce::Elem: one index moves one element."""
+    return call.coalesce is Coalesce.Elem
+
+
+def packed_rows(call: Call) -> bool:
+    """Whether table rows follow one another without gaps; a single row has none."""
+    return call.table.shape[3] == 1 or call.table.stride[3] == call.table.shape[4]
+
+
+def row_pitch(call: Call) -> str:
+    """How far table rows lie apart, as found."""
+    return f"Stride[3] = {call.table.stride[3]}, Shape[4] = {call.table.shape[4]}"
+
+
+def packed_a5_rows(when: Case) -> Rule:
+    """A-68: the A5 kernels step by the row width and never look at Stride[3]."""
+    return Rule(
+        "A-68",
+        "table",
+        "packed, Stride[3] == Shape[4]: so are the rows of an A5 table",
+        packed_rows,
+        on=error("a5"),
+        when=when,
+        found=row_pitch,
+        kind="H-46",
+        dims=("table.stride.3", "table.shape.4"),
+        fix=PACKED_FIX,
+    )
+
+
+def even_rows(when: Case, *targets: str) -> Rule:
+    """A-57: where one row number covers the outer dims, they step evenly."""
+    return Rule(
+        "A-57",
+        "table",
+        "one whose outer dims step evenly by Stride[3]",
+        lambda c: c.table.even_rows,
+        on=error(*targets),
+        when=when,
+        found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>",
+        kind="H-07",
+        fix=PACKED_FIX,
     )
 
 

@@ -19,19 +19,26 @@ from ptokit.isa.common import (
     PACKED_FIX,
     PLAIN_TILE,
     REMAPS,
+    WRAP,
     burst_multiple,
     data_type,
+    even_rows,
     extents_positive,
     flat,
     header_sizes,
     index_type,
     is_cast,
+    is_elem,
     is_index_type,
     is_nd_tensor,
     is_nd_tile,
+    is_row,
     is_unboxed,
     names,
+    packed_a5_rows,
+    packed_rows,
     row_lanes,
+    row_pitch,
     rows_of,
     same_type,
     table_not_empty,
@@ -75,18 +82,6 @@ def into_l1(call: Call) -> bool:
 def into_ub(call: Call) -> bool:
     """Any other destination is the GM to UB path."""
     return not into_l1(call)
-
-
-@case("row")
-def is_row(call: Call) -> bool:
-    """Coalesce::Row: one index moves one row."""
-    return call.coalesce is Coalesce.Row
-
-
-@case("elem")
-def is_elem(call: Call) -> bool:
-    """Coalesce::Elem: one index moves one element."""
-    return call.coalesce is Coalesce.Elem
 
 
 @case("NZ table")
@@ -202,16 +197,6 @@ def consecutive(tile: TileSpec) -> bool:
     return lanes == Layout.plain(1, 0) or max(tile.valid) == 1
 
 
-def packed_rows(table: TensorSpec) -> bool:
-    """Whether rows follow one another without gaps; a single row has none."""
-    return table.shape[3] == 1 or table.stride[3] == table.shape[4]
-
-
-def row_pitch(call: Call) -> str:
-    """How far table rows lie apart, as found."""
-    return f"Stride[3] = {call.table.stride[3]}, Shape[4] = {call.table.shape[4]}"
-
-
 in_plain_rows = into_ub & is_row & ~is_fractal
 has_scratch = Case("with scratch", lambda c: c.scratch is not None)
 known_type = Case("a PTO type", lambda c: c.dst.dtype in PTO_TYPES)
@@ -222,7 +207,7 @@ one_stride = Case("outer dims counted as rows", lambda c: row_kernel(c).capacity
 
 OPERANDS = (
     Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
-         gate=True, firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
+         gate=True, firm=True, fix=WRAP),
     Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", gate=True,
          firm=True, fix="gather into a tile, then tstore it"),
     Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
@@ -344,17 +329,13 @@ SHAPES = (
          found=lambda c: f"{c.dst.valid_cols} valid columns", dims=("dst.valid_cols", "table.shape.4"),
          fix="shrink valid= to the width of the table"),
     unit_columns(is_row),
-    Rule("A-57", "table", "one whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
-         on=error("a2a3", "a5", "host"), when=is_row & ~is_fractal & one_stride,
-         found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>", kind="H-07", fix=PACKED_FIX),
+    even_rows(is_row & ~is_fractal & one_stride, "a2a3", "a5", "host"),
     Rule("MG-HAZ-08", "table", "packed, Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",
-         lambda c: packed_rows(c.table), on=error("cpu", "a5"), when=in_plain_rows, found=row_pitch, kind="H-04",
+         packed_rows, on=error("cpu", "a5"), when=in_plain_rows, found=row_pitch, kind="H-04",
          dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
-    Rule("MG-HAZ-08", "table", "padded rows are honoured here; cpu and a5 do not look at Stride[3]",
-         lambda c: packed_rows(c.table), on=note("a2a3"), when=in_plain_rows, kind="H-04"),
-    Rule("A-68", "table", "packed, Stride[3] == Shape[4]: so are the rows of an A5 table",
-         lambda c: packed_rows(c.table), on=error("a5"), when=in_plain_rows, found=row_pitch, kind="H-46",
-         dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
+    Rule("MG-HAZ-08", "table", "padded rows are honoured here; cpu and a5 do not look at Stride[3]", packed_rows,
+         on=note("a2a3"), when=in_plain_rows, kind="H-04"),
+    packed_a5_rows(in_plain_rows),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
          on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", fix=PACKED_FIX),
     Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),

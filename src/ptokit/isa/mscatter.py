@@ -11,15 +11,20 @@ from ptokit.isa.common import (
     PLAIN_TILE,
     REMAPS,
     SCATTER_TYPES,
+    WRAP,
     burst_multiple,
     data_type,
+    even_rows,
     extents_positive,
     flat,
     header_sizes,
     index_type,
     is_cast,
+    is_elem,
     is_nd_tile,
+    is_row,
     names,
+    packed_a5_rows,
     row_lanes,
     rows_of,
     same_type,
@@ -70,18 +75,6 @@ def mode_by_shape(call: Call) -> Coalesce | None:
     return Coalesce.Elem if call.idx.cols == call.src.cols else None
 
 
-@case("row")
-def is_row(call: Call) -> bool:
-    """One index places one row."""
-    return call.coalesce is Coalesce.Row
-
-
-@case("elem")
-def is_elem(call: Call) -> bool:
-    """One index places one element."""
-    return call.coalesce is Coalesce.Elem
-
-
 @case("[1,N] index")
 def is_flat_row_index(call: Call) -> bool:
     """A [1,N] index for an [N,C] source, allowed where Row is asked for in words (A-05)."""
@@ -118,7 +111,7 @@ listed_type = Case("a PTO type", lambda c: c.src.dtype in PTO_TYPES and c.src.dt
 
 OPERANDS = (
     Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
-         gate=True, firm=True, fix="wrap the array: pto.GlobalTensor(array)"),
+         gate=True, firm=True, fix=WRAP),
     Rule("MS-LOC-01", "src", "a Vec tile", lambda c: is_tile(c.src, TileType.Vec), on=error(*EVERYWHERE), kind="H-09",
          gate=True, firm=True, fix="scatter from a Vec tile"),
     Rule("MS-LOC-02", "idx", "a Vec tile", lambda c: is_tile(c.idx, TileType.Vec), on=error(*EVERYWHERE), kind="H-09",
@@ -185,12 +178,8 @@ SHAPES = (
          found=lambda c: f"{c.src.valid_cols} valid columns", kind="H-09", dims=("src.valid_cols", "table.shape.4"),
          fix="scatter whole rows: valid columns equal to the table's width"),
     unit_columns(is_row),
-    Rule("A-57", "table", "one whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
-         on=error("host"), when=is_row, kind="H-07", fix=PACKED_FIX),
-    Rule("A-68", "table", "packed, Stride[3] == Shape[4]: so are the rows of an A5 table",
-         lambda c: c.table.shape[3] == 1 or c.table.stride[3] == c.table.shape[4], on=error("a5"), when=is_row,
-         found=lambda c: f"Stride[3] = {c.table.stride[3]}, Shape[4] = {c.table.shape[4]}", kind="H-46",
-         dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
+    even_rows(is_row, "host"),
+    packed_a5_rows(is_row),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
          on=error(*EVERYWHERE), when=is_elem, kind="H-06", firm=True, fix=PACKED_FIX),
     burst_multiple("MS-ALIGN-01", "src", *DEVICES),
