@@ -33,7 +33,8 @@ from ptokit.isa.policy import (
 )
 from ptokit.isa.policy import GlobalLayout as Layout
 from ptokit.lang.context import target
-from ptokit.lang.eager import Event, mgather, mscatter, tassign, tload, tmov, tscatter, tstore
+from ptokit.lang.dispatch import Event
+from ptokit.lang.eager import mgather, mscatter, tassign, tload, tmov, tscatter, tstore
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 

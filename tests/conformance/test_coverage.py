@@ -12,7 +12,7 @@ from conformance.harness import check_example
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
-from ptokit.lang import eager
+from ptokit.lang import dispatch
 from ptokit.program import verify
 
 SETTLED_OTHERWISE = {"MG-SHAPE-01", "MG-SHAPE-02"}
@@ -52,12 +52,12 @@ def test_every_rule_names_a_clause_or_a_decision_a_known_hazard_and_a_mend() -> 
 def without_rule(instruction: Instruction, k: int) -> Iterator[None]:
     rules = instruction.rules
     object.__setattr__(instruction, "rules", rules[:k] + rules[k + 1 :])
-    eager._PREPARED.clear()
+    dispatch.PREPARED.clear()
     try:
         yield
     finally:
         object.__setattr__(instruction, "rules", rules)
-        eager._PREPARED.clear()
+        dispatch.PREPARED.clear()
 
 
 def examples_about(rule: str) -> list[str]:
@@ -93,8 +93,8 @@ CHECK_EXAMPLES = {
 def test_removing_a_common_check_is_noticed(check: verify.Check, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = CHECK_EXAMPLES[check.run.__name__]
     monkeypatch.setattr(verify, "CHECKS", tuple(other for other in verify.CHECKS if other is not check))
-    eager._PREPARED.clear()
+    dispatch.PREPARED.clear()
     try:
         assert some_example_fails(rule)
     finally:
-        eager._PREPARED.clear()
+        dispatch.PREPARED.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import CmpMode, Dividend, IotaOrder, RoundMode, Saturation
-from ptokit.lang.eager import Event, Operand, execute
+from ptokit.lang.dispatch import Event, Operand, execute
 from ptokit.lang.scalar import Scalar, corner, scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
