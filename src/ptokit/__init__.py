@@ -180,3 +180,7 @@ def __getattr__(name: str) -> object:
     from ptokit.lang import compute
 
     return getattr(compute, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

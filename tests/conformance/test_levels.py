@@ -204,6 +204,19 @@ def test_headers_know_nothing_of_addresses_and_budgets(name: str) -> None:
     assert {f.level for f in found} - {"note"} == {"hazard"}
 
 
+@pytest.mark.parametrize("place", ["src", "idx"])
+def test_the_cpu_header_does_not_look_at_locations(place: str) -> None:
+    table, mat = np.zeros((4, 8), "float32"), {"loc": "mat"}
+    src = pto.Tile(**({"loc": "vec"} | (mat if place == "src" else {})), dtype="float32", rows=2, cols=8).write(1)
+    idx = pto.Tile(**({"loc": "vec"} | (mat if place == "idx" else {})), dtype="int32", rows=2, cols=1).write(
+        [[3], [0]]
+    )
+    call = lambda: pto.mscatter(pto.GlobalTensor(table), src, idx)  # noqa: E731
+    assert {f.level for f in findings_of(call, "cpu")} == {"error"}
+    assert "error" not in {f.level for f in findings_of(call, "cpu", header=True)}
+    assert table[:, 0].tolist() == [1, 0, 0, 1]
+
+
 def header_expected(name: str, clause: spec.Clause) -> set[str]:
     """Decisions, "What the real headers assert"."""
     if name == "MG-TYPE-07":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -182,6 +185,29 @@ def test_tiles_with_addresses_share_the_targets_memory() -> None:
         assert set(pto.Tile("vec", "int32", 1, 8, addr=0x100).buffer.tobytes()) == {0xFF}
     first.write(3)
     assert moved.read().tolist() == [[3] * 8]
+
+
+def test_a_deep_copy_is_a_tile_of_its_own() -> None:
+    tile = pto.Tile("vec", "float32", 2, 8).write(1)
+    twin = copy.deepcopy(tile)
+    assert np.array_equal(twin.read(), tile.read())
+    twin.write(2)
+    assert (tile.read() == 1).all()
+    pto.tmov(tile, twin)
+    assert (tile.read() == 2).all()
+    shared = pto.Tile("vec", "float32", 2, 8, addr=0).write(3)
+    copy.deepcopy(shared).write(4)
+    assert (shared.read() == 4).all()
+
+
+def test_views_of_memory_are_not_copied_behind_the_users_back() -> None:
+    table = pto.GlobalTensor(np.zeros((2, 8), "float32"))
+    for attempt in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="view of memory"):
+            attempt(table)
+    with pytest.raises(TypeError, match="view of memory"):
+        pickle.dumps(pto.Tile("vec", "float32", 2, 8))
+    assert copy.deepcopy(pto.dtype("bfloat16")) is pto.dtype("bfloat16")
 
 
 def test_cube_tiles_have_the_layouts_of_their_target() -> None:

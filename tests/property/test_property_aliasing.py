@@ -1,12 +1,13 @@
 """Operands that share memory: as if lane after lane, held against the naive loops byte for byte.
 
-Tiles alias by being one object, global tensors by being made over the same array or over a tile's buffer. An index
-may change under its own instruction; one that then breaks the promise undoes the whole call.
+Tiles alias by being one object or by their addresses, global tensors by being made over the same array or over a
+tile's buffer. An index may change under its own instruction; one that then breaks the promise undoes the call.
 """
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -30,6 +31,7 @@ from property.strategies import (
     c0,
     fuzz,
     grid,
+    up,
 )
 
 TARGETS = ("cpu", "a2a3", "a5", "host")
@@ -172,7 +174,7 @@ def test_mgather_into_l1(target: str, mode: str, data: st.DataObject) -> None:
     with pto.target(target):
         world = World()
         in_tile = make.one_of(True, False)
-        dst = TileArg(**{**vars(dst), "data": bytes(dst.nbytes)})
+        dst = replace(dst, data=bytes(dst.nbytes))
         world.tile("dst", dst)
         if in_tile:
             memory, size = "dst", dst.nbytes
@@ -283,6 +285,79 @@ def test_tstore_into_its_own_tile(target: str, data: st.DataObject) -> None:
         world.tensor_over("dst", block, "src", SIZE[dtype] * make.upto(0, room - block.span))
         ordered(world, "dst", "src")
         run_in(Case(target, "tstore", {}, {"atomic": atomic}), world)
+
+
+# --- Tiles at overlapping addresses ----------------------------------------------------------------------------------
+
+
+def laid(make: Maker, world: World, tiles: dict[str, TileArg]) -> None:
+    """Tiles anywhere in one small memory, the index written last so that it is whole."""
+    arena = up(max(arg.nbytes for arg in tiles.values()) + 64, 64)
+    memory = pto.Tile("vec", "uint8", 1, arena, addr=0).buffer
+    memory[:] = np.frombuffer(make.noise(arena), np.uint8)
+    for name, arg in tiles.items():
+        size = SIZE[arg.dtype]
+        addr = size * make.upto(0, (arena - arg.nbytes) // size)
+        memory[addr : addr + arg.nbytes] = np.frombuffer(arg.data, np.uint8)
+        tiles[name] = replace(arg, addr=addr)
+    world.memory("vec", memory)
+    for name, arg in tiles.items():
+        world.tile(name, arg)
+
+
+@pytest.mark.parametrize("reading", ["row", "flat"])
+@pytest.mark.parametrize("target", TARGETS)
+@fuzz()
+@given(data=st.data())
+def test_tscatter_at_overlapping_addresses(target: str, reading: str, data: st.DataObject) -> None:
+    """`header=True` runs what H-38 refuses: elements of one tile may lie across those of another."""
+    make = Maker(data.draw, target)
+    dtype = make.one_of(*BASE)
+    kind = make.one_of("int32", "uint32") if SIZE[dtype] == 4 else make.one_of("int16", "uint16")
+    valid = larger(make)
+    dst = make.tile(dtype, make.pad(valid[0]), make.pad(valid[1]), valid)
+    capacity = dst.rows if reading == "row" else dst.rows * dst.cols
+    index = make.tile(kind, make.pad(valid[0]), make.pad(valid[1]), valid)
+    index = make.index_tile(index, names(make, prod(valid), capacity, kind, wild=False), grid(valid))
+    src = make.tile(dtype, make.pad(valid[0]), make.pad(valid[1]), valid)
+    if dtype == kind or make.one_of(True, False):  # small numbers, which leave an index in range
+        src = replace(src, data=bytes(b % 3 if k % SIZE[dtype] == 0 else 0 for k, b in enumerate(src.data)))
+    with pto.target(target, header=True):
+        world = World()
+        laid(make, world, {"dst": dst, "src": src, "idx": index})
+        run_in(Case(target, "tscatter", {}, {"index": reading}, reading), world)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@fuzz()
+@given(data=st.data())
+def test_mgather_at_overlapping_addresses(target: str, data: st.DataObject) -> None:
+    make = Maker(data.draw, target)
+    dtype, kind = make.one_of(*BASE), make.one_of("int32", "uint32")
+    oob, valid = make.one_of(*GATHER_OOB), larger(make)
+    dst = make.tile(dtype, *make.plain(dtype, valid, "nd", bursts=True), valid)
+    entries = make.upto(1, 60)
+    index = make.tile(kind, make.pad(valid[0]), make.pad(valid[1]), valid)
+    index = make.index_tile(index, make.indices(prod(valid), entries, kind, oob), grid(valid))
+    table = make.tensor(dtype, (1, 1, 1, 1, entries), (1, 1, 1, 1, 1))
+    with pto.target(target, header=True):
+        world = World()
+        laid(make, world, {"dst": dst, "idx": index})
+        world.tensor("table", table)
+        ordered(world, "dst", "table", "idx")
+        run_in(Case(target, "mgather", {}, {"oob": oob, "coalesce": "elem"}, "elem"), world)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@fuzz()
+@given(data=st.data())
+def test_tmov_at_overlapping_addresses(target: str, data: st.DataObject) -> None:
+    make = Maker(data.draw, target)
+    dtype, valid = make.one_of(*BASE), larger(make)
+    with pto.target(target, header=True):
+        world = World()
+        laid(make, world, {"dst": make.any_tile(dtype, valid), "src": make.any_tile(dtype, valid)})
+        run_in(Case(target, "tmov", {}, {}), world)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -62,7 +62,7 @@ class Storage:
     @property
     def writable(self) -> bool:
         """Whether the user lets us write, now."""
-        return self._owner.flags.writeable
+        return self.bits.flags.writeable and self._owner.flags.writeable
 
     def window(self, region: Region) -> Array | None:
         """A two-dimensional view of the bits, or None where the layout is blocked or leads outside."""
@@ -84,6 +84,9 @@ class Storage:
     def addresses(self, offsets: Array) -> Array:
         """Byte addresses of elements, one row of them for each offset."""
         return self.start + offsets[:, None] * self.dtype.size + np.arange(self.dtype.size)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("this is a view of memory; copy or pickle the array, or the tile's values, instead")
 
     def overlaps(self, other: Storage) -> bool:
         """Whether the two share any bytes."""

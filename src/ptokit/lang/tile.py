@@ -102,6 +102,14 @@ class Tile:
         self.storage = _storage(spec)
         self.spec = spec
 
+    def __deepcopy__(self, memo: object) -> Tile:
+        """A tile of its own with the same content; one with an address shows the same memory."""
+        twin = Tile.__new__(Tile)
+        twin.spec, twin.storage = self.spec, self.storage
+        if self.spec.addr is None:
+            twin.storage = Storage(self.storage.bits.copy(), self.spec.dtype)
+        return twin
+
     def _offsets(self) -> Array:
         rows, cols = self.valid
         return self.spec.layout.offset(np.arange(rows)[:, None], np.arange(cols)[None, :])
