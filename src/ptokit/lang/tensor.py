@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -81,8 +81,34 @@ class GlobalTensor:
         """ND, DN or NZ."""
         return self.spec.layout_kind
 
+    def __getitem__(self, key: object) -> GlobalTensor:
+        """A block of an ND tensor, over the same memory: `t[a:b]` takes rows (or elements), `t[a:b, c:d]` a block.
+
+        A slice that leaves the array is an error, not a shorter block.
+        """
+        if self.spec.layout_kind is not GlobalLayout.ND or self.shape5 != (1,) * (5 - self.array.ndim) + self.shape:
+            raise TypeError("only a tensor of its array's own shape can be sliced; slice the array instead")
+        parts = cast("tuple[object, ...]", key if isinstance(key, tuple) else (key,))
+        if len(parts) > self.array.ndim:
+            raise IndexError(f"{len(parts)} slices for a tensor of {self.array.ndim} dims")
+        ranges = tuple(_range(part, n) for part, n in zip(parts, self.shape, strict=False))
+        return GlobalTensor(self.array[ranges], dtype=self.dtype)
+
     def __repr__(self) -> str:
         return f"<GlobalTensor {self.spec}>"
+
+
+def _range(part: object, n: int) -> slice:
+    if not isinstance(part, slice):
+        raise TypeError(f"a tensor is sliced as t[start:stop], got {part!r}")
+    start, stop, step = cast("tuple[object, object, object]", (part.start, part.stop, part.step))  # pyright: ignore[reportUnknownMemberType]
+    if step not in (None, 1):
+        raise TypeError(f"a tensor is sliced as t[start:stop], got a step of {step!r}")
+    first = 0 if start is None else extent(start, "the start of a slice", "CO-SHAPE-01")
+    last = n if stop is None else extent(stop, "the end of a slice", "CO-SHAPE-01")
+    if not first <= last <= n:
+        raise IndexError(f"the slice {first}:{last} does not lie within 0:{n}")
+    return slice(first, last)
 
 
 def _element_type(array: Array, asked: object) -> DType:

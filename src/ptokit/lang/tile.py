@@ -69,6 +69,15 @@ class Tile:
         """Rows and columns of the valid region."""
         return self.spec.valid
 
+    @valid.setter
+    def valid(self, extents: tuple[int, int]) -> None:
+        """Change the extents that were given as `dyn` (CO-DYN-01); the others are part of the type."""
+        rows, cols, _ = _valid(extents, *self.shape)
+        fixed = zip((rows, cols), self.spec.valid, self.spec.dynamic, strict=True)
+        if any(new != old and not dynamic for new, old, dynamic in fixed):
+            raise _refuse("CO-DYN-01", f"{self.spec} has fixed valid extents", "make the tile with valid=(dyn(n), ...)")
+        self.spec = replace(self.spec, valid_rows=rows, valid_cols=cols)
+
     @property
     def addr(self) -> int | None:
         """The byte address, where one was given."""
