@@ -175,3 +175,16 @@ def test_unknown_targets_and_options_are_refused_in_words() -> None:
         pto.target("a7")
     with pytest.raises(ValueError, match="number of bytes"):
         pto.target("a5", dyn_ub=-1)
+
+
+def test_a_tile_that_stands_in_two_places_takes_its_memory_once() -> None:
+    with pto.target("a2a3"):
+        tile = pto.Tile("vec", "float32", 140, 128).write(1)  # 70 KB; three of them would be 210 KB
+        other = pto.Tile("vec", "float32", 140, 128).write(2)
+        third = pto.Tile("vec", "float32", 140, 128)
+        with pytest.raises(pto.VerifyError, match="MG-BUDG-02"):
+            pto.tadd(third, tile, other)
+        pto.tadd(tile, tile, other)
+        assert (tile.read() == 3).all()
+        with pytest.raises(pto.VerifyError, match="MG-BUDG-02"):
+            pto.tadd(third, tile, other)

@@ -25,8 +25,11 @@ class Call:
         operands: Mapping[str, OperandSpec | None],
         modifiers: Mapping[str, PtoEnum | None],
         target: str,
+        repeats: frozenset[str] = frozenset(),
     ) -> None:
+        """`repeats` names operands that are an earlier operand once more."""
         self.instruction = instruction
+        self.repeats = repeats
         self.operands = operands
         self.target = target
         self.family = target.partition("@")[0]

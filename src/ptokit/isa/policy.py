@@ -11,6 +11,8 @@ from typing import Self, TypeVar
 class PtoEnum(Enum):
     """An enum that is also written as a lower-case string: `GatherOOB.Clamp` or `"clamp"`."""
 
+    __hash__ = object.__hash__  # members are compared by identity; Enum's own hash is Python code on the hot path
+
     @cached_property
     def text(self) -> str:
         """The snake_case spelling of the member."""

@@ -37,7 +37,12 @@ class _Prepared:
     """A verified and lowered call, ready for any operands of the same description."""
 
     def __init__(
-        self, instruction: Instruction, mode: Mode, specs: Sequence[OperandSpec], modifiers: Sequence[object]
+        self,
+        instruction: Instruction,
+        mode: Mode,
+        specs: Sequence[OperandSpec],
+        modifiers: Sequence[object],
+        repeats: frozenset[int] = frozenset(),
     ) -> None:
         self.instruction = instruction
         self.strict = mode.options.strict
@@ -49,7 +54,7 @@ class _Prepared:
         if problems:
             self.refused, self.remarks = problems, ()
             return
-        call = Call(instruction, described, chosen, mode.profile.name)
+        call = Call(instruction, described, chosen, mode.profile.name, frozenset(self.names[slot] for slot in repeats))
         findings = tuple(verify(call, mode.profile, mode.options))
         self.refused = tuple(f for f in findings if f.level == "error")
         self.remarks = tuple(f for f in findings if f.level != "error")
@@ -88,6 +93,18 @@ def _parse(instruction: Instruction, given: Sequence[object]) -> tuple[dict[str,
     return chosen, tuple(problems)
 
 
+def _remember(key: Any, prepared: _Prepared) -> _Prepared:
+    if len(PREPARED) >= _MOST_PREPARED:
+        PREPARED.clear()
+    PREPARED[key] = prepared
+    return prepared
+
+
+def _repeats(operands: Sequence[Operand]) -> frozenset[int]:
+    """Positions of operands that stand at an earlier position too."""
+    return frozenset(k for k, operand in enumerate(operands) if any(operand is other for other in operands[:k]))
+
+
 def execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers: tuple[object, ...]) -> Event:
     """Verify and run one instruction on the current target."""
     here = current()
@@ -97,10 +114,12 @@ def execute(instruction: Instruction, operands: tuple[Operand, ...], modifiers: 
     except (AttributeError, TypeError):
         raise misuse(instruction, operands, modifiers) from None
     if prepared is None:
-        if len(PREPARED) >= _MOST_PREPARED:
-            PREPARED.clear()
-        prepared = _Prepared(instruction, here.mode, key[3:], modifiers)
-        PREPARED[key] = prepared
+        prepared = _remember(key, _Prepared(instruction, here.mode, key[3:], modifiers))
+    if prepared.plan is None and (repeats := _repeats(operands)):  # less memory than the descriptions say
+        again = (*key, repeats)
+        prepared = PREPARED.get(again) or _remember(
+            again, _Prepared(instruction, here.mode, key[3:], modifiers, repeats)
+        )
     plan = prepared.plan
     if plan is None:
         raise VerifyError(_tell(here, prepared.refused))

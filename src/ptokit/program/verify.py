@@ -85,7 +85,7 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
 def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
     """The tiles of one memory fit it, by their sum and by their highest address."""
     for loc in TileType:
-        here = [tile for tile in tiles(call).values() if tile.loc is loc]
+        here = [tile for name, tile in tiles(call).items() if tile.loc is loc and name not in call.repeats]
         size = profile.memories[loc].size
         if not here or size is None:
             continue
