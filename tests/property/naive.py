@@ -8,6 +8,7 @@ back when a lane may not run.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
@@ -91,7 +92,7 @@ class Outcome:
 
 
 @dataclass
-class Operand:
+class Operand(ABC):
     """Elements of one type in a memory, from a byte position on."""
 
     mem: bytearray
@@ -107,8 +108,9 @@ class Operand:
         """Elements in one 32-byte block (MG-NZ-01)."""
         return max(1, 32 // self.size)
 
+    @abstractmethod
     def span(self) -> int:
-        raise NotImplementedError
+        """How many elements the memory has for this place."""
 
     def byte(self, offset: int) -> int:
         if not 0 <= offset < self.span():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 import ml_dtypes
 import numpy as np
@@ -27,16 +28,19 @@ from ptokit.isa.move import Access, Fill, Move
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout, Pad, TileType
 
+Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
+"""By location: tensor layouts and the tile forms they go with."""
+
 VEC_PAIRS = frozenset({("nd", "nd"), ("dn", "dn"), ("nz", "nz")})
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | {("nd", "nz")}}
 """Which tensor layout goes into which tile form (TL-01)."""
 
 
-def is_pair(tensor: TensorSpec, tile: TileSpec) -> bool:
-    """Whether a tensor and a tile lie alike; an NZ tile has 512-byte fractals (CO-LAY-02)."""
-    if tile.form == "nz" and not tile.is_nz:
+def is_pair(tensor: TensorSpec, tile: TileSpec, pairs: Pairs) -> bool:
+    """Whether a tensor and a tile lie alike; an NZ tile has 512-byte fractals (CO-LAY-02), but for an accumulator."""
+    if tile.form == "nz" and not tile.is_nz and tile.loc is not TileType.Acc:
         return False
-    return (tensor.layout_kind.text, tile.form) in PAIRS.get(tile.loc, ())
+    return (tensor.layout_kind.text, tile.form) in pairs.get(tile.loc, ())
 
 
 def fits(tensor: TensorSpec, tile: TileSpec) -> bool:
@@ -72,7 +76,7 @@ RULES = (
     data_type("dst"),
     same_type("TL-01", "src", "dst", on=error(*EVERYWHERE), firm=True),
     Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
-         lambda c: is_pair(c.src, c.dst), on=error(*EVERYWHERE), firm=True, gate=True,
+         lambda c: is_pair(c.src, c.dst, PAIRS), on=error(*EVERYWHERE), firm=True, gate=True,
          fix="give tile and tensor the same layout"),
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,

@@ -22,7 +22,7 @@ from ptokit.isa.instruction import (
 from ptokit.isa.move import Access, Combine, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
-from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed
+from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair
 
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
 """Which tensor layout a tile form stores into (TT-01)."""
@@ -32,9 +32,7 @@ ADD_TYPES = ("int8", "int16", "int32", "float16", "bfloat16", "float32")
 
 def is_block(call: Call) -> bool:
     """Tile and tensor lie alike and the tensor is large enough."""
-    alike = (call.dst.layout_kind.text, call.src.form) in PAIRS.get(call.src.loc, ())
-    cut = call.src.loc is TileType.Vec and call.src.form == "nz" and not call.src.is_nz
-    return alike and not cut and fits(call.dst, call.src)
+    return is_pair(call.dst, call.src, PAIRS) and fits(call.dst, call.src)
 
 
 def is_burst(call: Call) -> bool:

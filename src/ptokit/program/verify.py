@@ -18,7 +18,7 @@ class Options:
     """How strictly to judge, and what the launch asks for."""
 
     header: bool = False
-    """Refuse only what the target's real headers assert; the rest becomes hazards."""
+    """Refuse only what the target's real headers assert; the rest becomes hazards, as far as memory stays safe."""
     strict: bool = False
     """Hazards are errors."""
     dyn_ub: int | None = None

@@ -14,6 +14,7 @@ from rich.text import Text
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
+from ptokit.isa.dtype import FLOAT8
 from ptokit.isa.instruction import Instruction, Rule
 from ptokit.program.verify import CHECKS
 from ptokit.render.sketch import sketch
@@ -242,12 +243,17 @@ def _kb(size: int | None) -> str:
 
 def _types(table: dict[str, Any], profile: Profile) -> str:
     types = table.get(profile.name, table.get(profile.family))
-    return "every type" if types is None else f"{len(types)}: 8-bit floats {'yes' if len(types) > 9 else 'no'}"
+    return "every type" if types is None else f"{len(types)}: 8-bit floats {'yes' if FLOAT8[0] in types else 'no'}"
 
 
 def _budget(profile: Profile, fact: str) -> str:
     budget = profile.budget(dyn_ub=0)
     return _kb(getattr(budget, fact)) if budget else "no limit"
+
+
+def _largest_launch(profile: Profile) -> str:
+    shape = profile.launch_shape("mscatter.row", 1, 1)
+    return f"{shape.lanes} x up to {shape.warps}" if shape else "none"
 
 
 FACTS = {
@@ -261,7 +267,7 @@ FACTS = {
     "cores": lambda p: " ".join(p.cores) or "none",
     "pipes": lambda p: " ".join(p.pipes) or "none",
     "event ids": lambda p: str(p.event_ids or "none"),
-    "SIMT launch": lambda p: "32 x up to 32" if p.launches else "none",
+    "SIMT launch": lambda p: _largest_launch(p),
     "mgather types": lambda p: _types(GATHER_TYPES, p),
     "mscatter types": lambda p: _types(SCATTER_TYPES, p),
     "Left tile": lambda p: p.left_form,
