@@ -10,12 +10,12 @@ import pytest
 import ptokit as pto
 
 SIGNATURES = {
-    "mgather": "dst table idx coalesce oob scratch executor",
-    "mscatter": "table src idx coalesce atomic oob conflict",
-    "tscatter": "dst src idx index",
-    "tload": "dst src",
-    "tstore": "dst src atomic",
-    "tmov": "dst src",
+    "mgather": "dst table idx coalesce oob scratch executor wait",
+    "mscatter": "table src idx coalesce atomic oob conflict wait",
+    "tscatter": "dst src idx index wait",
+    "tload": "dst src wait",
+    "tstore": "dst src atomic wait",
+    "tmov": "dst src wait",
     "tassign": "tile addr",
     "Tile": "loc dtype rows cols valid blayout slayout fractal pad addr",
     "GlobalTensor": "array shape stride layout dtype",

@@ -39,6 +39,7 @@ from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
 if TYPE_CHECKING:
+    from ptokit.lang.check import Report, TargetReport, check, show
     from ptokit.lang.compute import (
         tabs,
         tadd,
@@ -86,6 +87,20 @@ if TYPE_CHECKING:
         tsubs,
         ttrans,
     )
+    from ptokit.lang.control import (
+        barrier,
+        block_idx,
+        block_num,
+        const,
+        load_scalar,
+        otherwise,
+        range,
+        set_flag,
+        wait_flag,
+        when,
+    )
+    from ptokit.lang.expr import cdiv, max, min
+    from ptokit.lang.kernel import Kernel, Run, kernel
 
 __version__ = "0.1.0"
 
@@ -100,10 +115,13 @@ __all__ = [
     "GatherOOB",
     "GlobalTensor",
     "HazardWarning",
+    "Kernel",
     "Layout",
     "OutOfBoundsError",
     "Pad",
+    "Report",
     "RoundMode",
+    "Run",
     "SLayout",
     "Saturation",
     "ScatterAtomicOp",
@@ -111,14 +129,29 @@ __all__ = [
     "ScatterIndex",
     "ScatterOOB",
     "StoreAtomic",
+    "TargetReport",
     "Tile",
     "TileType",
     "VerifyError",
     "Where",
+    "barrier",
+    "block_idx",
+    "block_num",
+    "cdiv",
+    "check",
+    "const",
     "dtype",
     "dyn",
+    "kernel",
+    "load_scalar",
+    "max",
     "mgather",
+    "min",
     "mscatter",
+    "otherwise",
+    "range",
+    "set_flag",
+    "show",
     "tabs",
     "tadd",
     "tadds",
@@ -170,16 +203,30 @@ __all__ = [
     "tsub",
     "tsubs",
     "ttrans",
+    "wait_flag",
+    "when",
 ]
 
 
+LATER = {
+    "control": ("barrier", "block_idx", "block_num", "const", "load_scalar", "otherwise", "range", "set_flag",
+                "wait_flag", "when"),
+    "expr": ("cdiv", "max", "min"),
+    "kernel": ("Kernel", "Run", "kernel"),
+    "check": ("Report", "TargetReport", "check", "show"),
+}  # fmt: skip
+"""Names that are loaded when they are first used, by their file; those that stand nowhere are compute calls."""
+
+
 def __getattr__(name: str) -> object:
-    """Load the compute calls when the first of them is used: gathers and scatters alone import faster."""
+    """Load kernels and compute calls when the first of them is used: gathers and scatters alone import faster."""
     if name not in __all__:
         raise AttributeError(f"module 'ptokit' has no attribute {name!r}")
-    from ptokit.lang import compute
+    from importlib import import_module
 
-    return getattr(compute, name)
+    home = next((file for file, names in LATER.items() if name in names), "compute")
+    value = globals()[name] = getattr(import_module(f"ptokit.lang.{home}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -53,7 +53,7 @@ def _text(findings: tuple[Finding, ...]) -> str:
 
 
 class VerifyError(ValueError):
-    """A call or program that the target refuses. Nothing was executed."""
+    """A call or program that the target refuses. What is refused has written nothing."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)

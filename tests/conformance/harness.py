@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from itertools import product
+from itertools import count, product
 from types import CodeType
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+import snippet
 from ptokit import spec
 
 REFUSALS = (pto.VerifyError, pto.OutOfBoundsError)
@@ -27,10 +28,13 @@ def targets_of(name: str) -> tuple[str, ...]:
     return example.targets or (clause.targets if clause else spec.FAMILIES)
 
 
+NUMBERS = count()
+
+
 @cache
 def compiled(code: str, target: str) -> CodeType:
-    """Code of an example, ready to run."""
-    return compile(code, f"<example on {target}>", "exec")
+    """Code of an example, ready to run; kernels in it can be read."""
+    return snippet.compiled(code, f"example {next(NUMBERS)} on {target}")
 
 
 def run(code: str, target: str, op: str = "") -> None:

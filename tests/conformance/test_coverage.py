@@ -13,7 +13,7 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.lang import dispatch
-from ptokit.program import verify
+from ptokit.program import verify_call as verify
 
 SETTLED_OTHERWISE = {"MG-SHAPE-01", "MG-SHAPE-02"}
 """Clauses of kind reject that a decision turned around: their examples show what is accepted instead."""

@@ -14,7 +14,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
-from ptokit.program.verify import check_rules
+from ptokit.program.verify_call import check_rules
 
 
 def vec(dtype: str, rows: int, cols: int, **options: object) -> pto.Tile:

@@ -130,7 +130,7 @@ class Rule:
         level = call.here(self.on)
         return level if level and self.when(call) else None
 
-    def _extents(self, call: Call) -> list[tuple[TileSpec | TensorSpec, str]]:
+    def _extents(self, call: Call) -> list[tuple[OperandSpec, str]]:
         pairs = (name.split(".", 1) for name in self.dims)
         return [(call.values[operand], extent) for operand, extent in pairs if call.values[operand] is not None]
 

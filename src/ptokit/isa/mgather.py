@@ -472,7 +472,7 @@ LOWERINGS = {
 
 def touches(idx: str, table: str, dst: str, scratch: str = "") -> tuple[Effect, ...]:
     """The pipes that read the index and the table, and write the destination (and scratch)."""
-    staged = (Effect("scratch", "update", scratch),) if scratch else ()
+    staged = (Effect("scratch", "update", scratch), Effect("scratch", "read", dst)) if scratch else ()
     return (Effect("idx", "read", idx), Effect("table", "read", table), Effect("dst", "write", dst), *staged)
 
 

@@ -243,6 +243,14 @@ class ScalarSpec(_Spec):
     """Known beforehand only where it steers addresses."""
     elements = 1
 
+    def is_dynamic(self, extent: str) -> bool:
+        """A number is never part of a type, so headers that look at it look at the number itself."""
+        return False
+
+    def extent(self, name: str) -> int:
+        """The value that steers."""
+        return getattr(self, name)
+
     def __str__(self) -> str:
         return f"scalar {self.dtype}" if self.value is None else str(self.value)
 

@@ -10,7 +10,7 @@ RULES = (
     Rule("CO-API-05", "tile", lambda c: f"at a byte address that is a multiple of {c.tile.dtype.size}, from 0 up",
          lambda c: c.tile.addr is None or (c.tile.addr >= 0 and c.tile.addr % c.tile.dtype.size == 0),
          on=error(*EVERYWHERE), firm=True, found=lambda c: hex(c.tile.addr),
-         fix=lambda c: f"use {c.tile.addr // c.tile.dtype.size * c.tile.dtype.size:#x}"),
+         fix=lambda c: f"use {max(0, c.tile.addr // c.tile.dtype.size * c.tile.dtype.size):#x}"),
 )  # fmt: skip
 
 TASSIGN = Instruction(

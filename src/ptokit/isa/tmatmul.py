@@ -135,6 +135,10 @@ PATHS = {(MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (ACC, MAT): "FIX", (VEC, VEC
 """From which memory into which, and the pipe that does it."""
 
 
+CORNER = ("row.value", "col.value")
+"""Where a window begins."""
+
+
 def aligned(call: Call) -> bool:
     """A window of fractals begins at a fractal, one of plain rows at a 32-byte block."""
     row, col = call.row.value, call.col.value
@@ -165,12 +169,13 @@ EXTRACT_RULES = (
          found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="go by way of another memory"),
     filled("CP-EXT-01"),
     Rule("CP-EXT-01", "src", "large enough: the window lies in its valid region", inside, on=error(*EVERYWHERE),
-         firm=True, dims=both_valid("src", "dst"),
+         firm=True, dims=(*both_valid("src", "dst"), *CORNER),
          found=lambda c: f"valid {show_extents(c.src.valid)} for {show_extents(c.dst.valid)} at "
                          f"({c.row.value}, {c.col.value})",
          fix="shrink dst's valid region or move the window"),
     Rule("CP-EXT-01", "src", "cut at a 32-byte block of a row, or at a fractal", aligned, on=error(*NPU),
-         found=lambda c: f"a window at ({c.row.value}, {c.col.value})", fix="move the window to a whole block"),
+         dims=CORNER, found=lambda c: f"a window at ({c.row.value}, {c.col.value})",
+         fix="move the window to a whole block"),
     Rule("CP-EXT-02", "src", "one of float16, bfloat16, float32, int8 on its way to the cube",
          lambda c: c.src.dtype in FEED_TYPES[c.family], on=error(*EVERYWHERE),
          when=Case("from Mat", lambda c: c.src.loc is MAT), found=lambda c: str(c.src.dtype),

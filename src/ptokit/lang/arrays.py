@@ -20,9 +20,15 @@ _TORCH_BITS = {
 ADVICE = "pass a NumPy array, a torch CPU tensor, or an object with __array_interface__ or __dlpack__"
 
 
+def _is_masked(source: object) -> bool:
+    """Whether this is a masked array; NumPy loads their module, slowly, only when somebody asks for it."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(source, masked.MaskedArray)
+
+
 def is_foreign(source: object) -> bool:
     """Whether an object lends its memory but is no plain NumPy array."""
-    if isinstance(source, np.ma.MaskedArray):
+    if _is_masked(source):
         return True
     return not isinstance(source, np.ndarray | np.generic) and (
         _is_torch(source) or hasattr(source, "__dlpack__") or hasattr(source, "__array_interface__")
@@ -31,7 +37,9 @@ def is_foreign(source: object) -> bool:
 
 def as_array(source: object) -> Array:
     """The NumPy array over the memory of an array-like object."""
-    if isinstance(source, np.ma.MaskedArray):
+    if type(source) is np.ndarray:
+        return source
+    if _is_masked(source):
         raise TypeError("a masked array has no plain memory; pass its .data or .filled()")
     if isinstance(source, np.ndarray):
         return np.asarray(cast("Array", source))

@@ -9,19 +9,13 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
-from ptokit.finding import Finding
+from ptokit.engine.storage import OnChip
+from ptokit.finding import Finding, VerifyError
 from ptokit.isa.policy import TileType
-from ptokit.program.verify import Options
+from ptokit.lang.where import place, user_frame
+from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 from ptokit.target import profile as find_profile
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-ADDRESS_SPACE = 64 << 20
-"""Bytes that addresses may span in one memory; targets refuse far less, at the call."""
-
 
 _NUMBERS = count(1)
 
@@ -39,26 +33,6 @@ def _mode(profile: Profile, options: Options) -> Mode:
     return Mode(profile, options)
 
 
-class OnChip:
-    """One on-chip memory, poison (every byte 0xFF) until written."""
-
-    def __init__(self) -> None:
-        self._bytes = np.empty(ADDRESS_SPACE, np.uint8)
-        self._poisoned = 0
-
-    def at(self, addr: int, nbytes: int) -> Array:
-        """The bytes from `addr` on."""
-        end = addr + nbytes
-        if end > ADDRESS_SPACE:
-            raise ValueError(
-                f"address {addr:#x} with {nbytes} bytes lies beyond the {ADDRESS_SPACE:#x} bytes there are"
-            )
-        if end > self._poisoned:
-            self._bytes[self._poisoned : end] = 0xFF
-            self._poisoned = end
-        return self._bytes[addr:end]
-
-
 class target:
     """Choose the target for the calls made inside a `with` block.
 
@@ -74,6 +48,10 @@ class target:
         """Tells the memories of this target from those of any other."""
         self.findings: deque[Finding] = deque(maxlen=10_000)
         """What was found in the calls made here, notes included; the newest ten thousand."""
+        self.tracer: Any = None
+        """Writes calls down instead of running them, while a kernel is traced."""
+        self.block: tuple[int, int] | None = None
+        """The block that a kernel runs for, and how many there are, when it runs untraced."""
         self._memories: dict[TileType, OnChip] = {}
         self._tokens: list[Token[target]] = []
 
@@ -92,6 +70,10 @@ class target:
         return self._memories.setdefault(loc, OnChip())
 
     def __enter__(self) -> target:
+        outer = current()
+        if outer.tracer is not None or outer.block is not None:
+            said, fix = "a kernel runs on the target of its launch", 'launch with kernel[blocks](..., target="a5")'
+            raise VerifyError([Finding("error", "KN-17", said, fix=fix, where=place(user_frame()))])
         self._tokens.append(_CURRENT.set(self))
         return self
 

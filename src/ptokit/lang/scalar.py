@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.engine.number import float_bits
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import INT32, DType
-from ptokit.isa.operand import ScalarSpec
+from ptokit.isa.operand import UNKNOWN, ScalarSpec
 from ptokit.lang.cast import exact_cast
+from ptokit.lang.context import current
+from ptokit.lang.expr import Value, refuse
 from ptokit.lang.tile import extent
 
 
@@ -23,36 +26,41 @@ class Scalar:
         self.storage = Storage(bits, spec.dtype)
 
 
+class TracedScalar(Scalar):
+    """A number that is computed when the kernel runs."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, spec: ScalarSpec, value: Value) -> None:
+        self.spec = spec
+        self.value = value
+
+
 def scalar(value: object, dtype: DType, what: str) -> Scalar:
     """A number in an element type: rounded once for floats, exact for integers."""
-    if np.ndim(value) != 0:  # type: ignore[arg-type]
+    if isinstance(value, Value):
+        return TracedScalar(ScalarSpec(dtype), value)
+    if hasattr(value, "spec") or np.ndim(value) != 0:  # type: ignore[arg-type]
         raise TypeError(f"{what} takes one number, got {value!r}")
-    bits = _rounded(value, dtype, what) if dtype.is_float else exact_cast(value, dtype, what)
+    try:
+        bits = _rounded(value, dtype, what) if dtype.is_float else exact_cast(value, dtype, what)
+    except ValueError as problem:
+        if current().tracer is None:
+            raise
+        raise refuse("KN-11", str(problem), "use a wider element type or a smaller number") from None
     return Scalar(bits.reshape(1), ScalarSpec(dtype))
-
-
-def corner(value: object, what: str) -> Scalar:
-    """A number that steers addresses, and so belongs to the call's description."""
-    number = extent(value, what, "CP-EXT-01")
-    return Scalar(np.zeros(1, INT32.bits), ScalarSpec(INT32, number))
 
 
 def _rounded(value: object, dtype: DType, what: str) -> np.ndarray[Any, np.dtype[Any]]:
     given = np.asarray(value)
     if given.dtype.hasobject or given.dtype.kind in "SUMmc":
         raise TypeError(f"{what} takes a real number, got {value!r}")
-    wide = given.astype(np.float64)
-    with np.errstate(all="ignore"):
-        kept = (_to_odd(wide) if dtype.size < 4 else wide).astype(dtype.numpy)
-    if np.isinf(kept) and not np.isinf(wide):
-        raise ValueError(f"{what}: {value!r} is not representable in {dtype}; it would become infinite")
-    return np.asarray(kept).reshape(1).view(dtype.bits)
+    return float_bits(given, dtype, what)
 
 
-def _to_odd(wide: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
-    """float32, with the last bit set where something was lost, so that rounding once more is exact."""
-    narrow = np.atleast_1d(wide.astype(np.float32))
-    lost = np.isfinite(narrow) & (narrow.astype(np.float64) != wide)
-    beyond = lost & (np.abs(narrow.astype(np.float64)) > np.abs(wide))
-    bits = narrow.view(np.uint32) - beyond.astype(np.uint32)
-    return (bits | lost.astype(np.uint32)).view(np.float32)
+def corner(value: object, what: str) -> Scalar:
+    """A number that steers addresses, and so belongs to the call's description."""
+    if isinstance(value, Value):
+        return TracedScalar(ScalarSpec(INT32, UNKNOWN), value)
+    number = extent(value, what, "CP-EXT-01")
+    return Scalar(np.zeros(1, INT32.bits), ScalarSpec(INT32, number))

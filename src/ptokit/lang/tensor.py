@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ptokit.engine.storage import Storage
+from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import packed
 from ptokit.isa.operand import Dyn, TensorSpec
 from ptokit.isa.policy import GlobalLayout, choose
 from ptokit.lang.arrays import as_array
+from ptokit.lang.context import current
+from ptokit.lang.expr import refuse
 from ptokit.lang.tile import extent
+from ptokit.lang.where import place, user_frame
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MAX_EXTENT = 1 << 62
@@ -38,23 +43,23 @@ class GlobalTensor:
         layout: str | GlobalLayout = "nd",
         dtype: object = None,
     ) -> None:
-        self.array = as_array(array)
-        kind = _element_type(self.array, dtype)
-        _check_memory(self.array)
-        layout_ = choose(GlobalLayout, layout, "layout")
-        own = shape is None and stride is None
-        if own and self.array.size:
-            stride = [max(0, s // self.array.itemsize) for s in self.array.strides]
-        elif not own and not self.array.flags.c_contiguous:
-            raise ValueError("shape= and stride= need a contiguous array; pass np.ascontiguousarray(array)")
-        self.spec = _spec(kind, self.array.shape if shape is None else shape, stride, layout_)
-        if not own and self.spec.span > self.array.size:
-            raise ValueError(f"{self.spec} spans {self.spec.span} elements; the array has {self.array.size}")
-        if self.spec.elements > MAX_EXTENT:
-            raise ValueError(f"{self.spec} has more elements than any memory")
-        bits = self.array.view(kind.bits)
-        run = as_strided(bits, (self.spec.span,), (kind.size,), writeable=bits.flags.writeable)
-        self.storage = Storage(run, kind, self.array)
+        if current().tracer is not None:
+            raise refuse("KN-08", "a kernel's arrays are its arguments", "pass the array, or a GlobalTensor of it")
+        self.array = own = as_array(array)
+        if shape is None and stride is None:
+            self.spec = _own_spec(own.dtype, own.shape, own.strides, layout, dtype)
+        else:
+            self.spec = _reshaped(own, shape, stride, layout, dtype)
+        if not own.flags.aligned:
+            raise ValueError("the array's memory is not aligned to its elements; pass a copy: array.copy()")
+        kind = self.spec.dtype
+        bits = own.view(kind.bits)
+        if own.flags.c_contiguous:
+            run = bits.reshape(-1)
+            run = run if run.size == self.spec.span else run[: self.spec.span]
+        else:
+            run = as_strided(bits, (self.spec.span,), (kind.size,), writeable=bits.flags.writeable)
+        self.storage = Storage(run, kind, own)
 
     @property
     def dtype(self) -> DType:
@@ -82,17 +87,17 @@ class GlobalTensor:
         return self.spec.layout_kind
 
     def __getitem__(self, key: object) -> GlobalTensor:
-        """A block of an ND tensor, over the same memory: `t[a:b]` takes rows (or elements), `t[a:b, c:d]` a block.
+        """A block over the same memory: `t[a:b]` takes rows (or elements), `t[a:b, c:d]` a block.
 
         A slice that leaves the array is an error, not a shorter block.
         """
-        if self.spec.layout_kind is not GlobalLayout.ND or self.shape5 != (1,) * (5 - self.array.ndim) + self.shape:
+        if self.spec.layout_kind is GlobalLayout.NZ or self.shape5 != (1,) * (5 - self.array.ndim) + self.shape:
             raise TypeError("only a tensor of its array's own shape can be sliced; slice the array instead")
         parts = cast("tuple[object, ...]", key if isinstance(key, tuple) else (key,))
         if len(parts) > self.array.ndim:
             raise IndexError(f"{len(parts)} slices for a tensor of {self.array.ndim} dims")
         ranges = tuple(_range(part, n) for part, n in zip(parts, self.shape, strict=False))
-        return GlobalTensor(self.array[ranges], dtype=self.dtype)
+        return GlobalTensor(self.array[ranges], layout=self.layout, dtype=self.dtype)
 
     def __repr__(self) -> str:
         return f"<GlobalTensor {self.spec}>"
@@ -107,28 +112,60 @@ def _range(part: object, n: int) -> slice:
     first = 0 if start is None else extent(start, "the start of a slice", "CO-SHAPE-01")
     last = n if stop is None else extent(stop, "the end of a slice", "CO-SHAPE-01")
     if not first <= last <= n:
-        raise IndexError(f"the slice {first}:{last} does not lie within 0:{n}")
+        said = f"the slice {first}:{last} does not lie within 0:{n}"
+        fix = "a slice that leaves the array is an error, not a shorter block"
+        raise OutOfBoundsError([Finding("error", "KN-10", said, fix=fix, where=place(user_frame()))])
     return slice(first, last)
 
 
-def _element_type(array: Array, asked: object) -> DType:
-    own = dtype(array.dtype)
+@lru_cache(maxsize=4096)
+def _own_spec(
+    element: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...], layout: object, asked: object
+) -> TensorSpec:
+    """The description of an array as it is; `strides` are in bytes."""
+    kind = _element_type(element, asked)
+    _check_dims(shape)
+    for step, n in zip(strides, shape, strict=True):
+        if n > 1 and (step < 0 or step % element.itemsize):
+            raise ValueError(
+                f"a stride of {step} bytes is negative or not whole elements; pass np.ascontiguousarray(array)"
+            )
+    steps = [max(0, step // element.itemsize) for step in strides] if 0 not in shape else None
+    return _fitting(_spec(kind, shape, steps, choose(GlobalLayout, layout, "layout")))
+
+
+def _reshaped(
+    array: Array, shape: Sequence[object] | None, stride: Sequence[object] | None, layout: object, asked: object
+) -> TensorSpec:
+    """The description of a contiguous array read as another tensor."""
+    kind = _element_type(array.dtype, asked)
+    _check_dims(array.shape)
+    layout_ = choose(GlobalLayout, layout, "layout")
+    if not array.flags.c_contiguous:
+        raise ValueError("shape= and stride= need a contiguous array; pass np.ascontiguousarray(array)")
+    spec = _spec(kind, array.shape if shape is None else shape, stride, layout_)
+    if spec.span > array.size:
+        raise ValueError(f"{spec} spans {spec.span} elements; the array has {array.size}")
+    return _fitting(spec)
+
+
+def _fitting(spec: TensorSpec) -> TensorSpec:
+    if spec.elements > MAX_EXTENT:
+        raise ValueError(f"{spec} has more elements than any memory")
+    return spec
+
+
+def _element_type(element: np.dtype[Any], asked: object) -> DType:
+    own = dtype(element)
     kind = own if asked is None else dtype(asked)
     if kind.size != own.size:
         raise TypeError(f"dtype={kind} has {kind.size} bytes, the array's {own} has {own.size}; widths must be equal")
     return kind
 
 
-def _check_memory(array: Array) -> None:
-    if not 1 <= array.ndim <= 5:
-        raise ValueError(f"a global tensor has one to five dims, the array has {array.ndim}")
-    if array.ctypes.data % array.itemsize:
-        raise ValueError("the array's memory is not aligned to its elements; pass a copy: array.copy()")
-    for stride, n in zip(array.strides, array.shape, strict=True):
-        if n > 1 and (stride < 0 or stride % array.itemsize):
-            raise ValueError(
-                f"a stride of {stride} bytes is negative or not whole elements; pass np.ascontiguousarray(array)"
-            )
+def _check_dims(shape: tuple[int, ...]) -> None:
+    if not 1 <= len(shape) <= 5:
+        raise ValueError(f"a global tensor has one to five dims, the array has {len(shape)}")
 
 
 def _five(values: Sequence[object], name: str) -> list[int]:

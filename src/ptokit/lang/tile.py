@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from dataclasses import replace
 from typing import Any, Self, cast
@@ -9,16 +10,15 @@ from typing import Any, Self, cast
 import numpy as np
 
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding, VerifyError
+from ptokit.finding import VerifyError
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.instruction import Call
 from ptokit.isa.operand import FORMS, Dyn, OperandSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
-from ptokit.isa.tassign import TASSIGN
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
+from ptokit.lang.expr import Value, refuse
 from ptokit.lang.where import place, user_frame
-from ptokit.program.verify import check_rules
+from ptokit.program.verify_call import verify_address
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,7 +37,12 @@ class Tile:
 
     __slots__ = ("spec", "storage")
 
-    def __init__(
+    def __new__(cls, *args: object, **options: object) -> Self:
+        """A tile of memory, or a tile of the program while a kernel is traced."""
+        tracer = current().tracer
+        return object.__new__(cls if tracer is None else tracer.tile)
+
+    def __init__(  # pyright: ignore[reportInconsistentConstructor]
         self,
         loc: str | TileType,
         dtype: object,
@@ -51,7 +56,7 @@ class Tile:
         pad: str | Pad = "null",
         addr: int | None = None,
     ) -> None:
-        self.spec = _spec(loc, dtype, rows, cols, valid, blayout, slayout, fractal, pad, addr)
+        self.spec = describe(loc, dtype, rows, cols, valid, blayout, slayout, fractal, pad, addr)
         self.storage = _storage(self.spec)
 
     @property
@@ -71,11 +76,15 @@ class Tile:
 
     @valid.setter
     def valid(self, extents: tuple[int, int]) -> None:
-        """Change the extents that were given as `dyn` (CO-DYN-01); the others are part of the type."""
+        """Change the extents that were given as `dyn` (CO-DYN-01); the others are part of the type.
+
+        In a kernel every tile whose extents change is made with dynamic ones.
+        """
         rows, cols, _ = _valid(extents, *self.shape)
         fixed = zip((rows, cols), self.spec.valid, self.spec.dynamic, strict=True)
-        if any(new != old and not dynamic for new, old, dynamic in fixed):
-            raise _refuse("CO-DYN-01", f"{self.spec} has fixed valid extents", "make the tile with valid=(dyn(n), ...)")
+        in_kernel = current().block is not None
+        if not in_kernel and any(new != old and not dynamic for new, old, dynamic in fixed):
+            raise refuse("CO-DYN-01", f"{self.spec} has fixed valid extents", "make the tile with valid=(dyn(n), ...)")
         self.spec = replace(self.spec, valid_rows=rows, valid_cols=cols)
 
     @property
@@ -113,7 +122,7 @@ class Tile:
 
     def __deepcopy__(self, memo: object) -> Tile:
         """A tile of its own with the same content; one with an address shows the same memory."""
-        twin = Tile.__new__(Tile)
+        twin = object.__new__(Tile)
         twin.spec, twin.storage = self.spec, self.storage
         if self.spec.addr is None:
             twin.storage = Storage(self.storage.bits.copy(), self.spec.dtype)
@@ -128,22 +137,24 @@ class Tile:
         return f"<Tile {self.spec}{placed}>"
 
 
-def _refuse(rule: str, message: str, fix: str = "") -> VerifyError:
-    return VerifyError([Finding("error", rule, message, fix=fix, where=place(user_frame()))])
+_MAKER = inspect.signature(Tile.__init__)
+setattr(Tile, "__signature__", _MAKER.replace(parameters=[*_MAKER.parameters.values()][1:]))  # noqa: B010
 
 
 def extent(value: object, name: str, rule: str = "CO-SHAPE-03") -> int:
     """A non-negative whole number, or a refusal under `rule`."""
+    if isinstance(value, Value):
+        raise refuse("KN-02", f"{name} must be a constant; found {value}", "make it a constant: `n: pto.const`")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
-    if isinstance(value, bool) or number < 0:
-        raise _refuse(rule, f"{name} must be a number from 0 up; found {value!r}")
+    if (isinstance(value, bool) and current().block is None) or number < 0:
+        raise refuse(rule, f"{name} must be a number from 0 up; found {value!r}")
     return number
 
 
-def _spec(
+def describe(
     loc: str | TileType,
     element: object,
     rows: object,
@@ -155,6 +166,7 @@ def _spec(
     pad: object,
     addr: object,
 ) -> TileSpec:
+    """The description of a tile, from what its maker was given."""
     location, kind = choose(TileType, loc, "loc"), dtype(element)
     height, width = _padded(rows, cols, kind)
     valid_rows, valid_cols, dynamic = _valid(valid, height, width)
@@ -178,12 +190,12 @@ def _spec(
 
 def _padded(rows: object, cols: object, kind: DType) -> tuple[int, int]:
     if isinstance(rows, Dyn) or isinstance(cols, Dyn):
-        raise _refuse("CO-SHAPE-03", "a tile's Rows and Cols are fixed; found dyn", "give valid=(dyn(n), ...) instead")
+        raise refuse("CO-SHAPE-03", "a tile's Rows and Cols are fixed; found dyn", "give valid=(dyn(n), ...) instead")
     height, width = extent(rows, "rows"), extent(cols, "cols")
     if not (height and width):
-        raise _refuse("CO-SHAPE-03", f"a tile has at least one row and one column; found {height}x{width}")
+        raise refuse("CO-SHAPE-03", f"a tile has at least one row and one column; found {height}x{width}")
     if height * width * kind.size > MAX_BYTES:
-        raise _refuse("CO-SHAPE-03", f"a tile of {height}x{width} {kind} is larger than any memory ({MAX_BYTES} bytes)")
+        raise refuse("CO-SHAPE-03", f"a tile of {height}x{width} {kind} is larger than any memory ({MAX_BYTES} bytes)")
     return height, width
 
 
@@ -214,14 +226,13 @@ def _valid(valid: object, rows: int, cols: int) -> tuple[int, int, tuple[bool, b
     r, c = extent(valid_rows, "valid rows"), extent(valid_cols, "valid cols")
     if r > rows or c > cols:
         message = f"valid {show_extents((r, c))} must lie within {show_extents((rows, cols))}"
-        raise _refuse("CO-SHAPE-02", message, "shrink valid= or enlarge the tile")
+        raise refuse("CO-SHAPE-02", message, "shrink valid= or enlarge the tile")
     return r, c, (isinstance(valid_rows, Dyn), isinstance(valid_cols, Dyn))
 
 
 def check_address(spec: OperandSpec) -> None:
-    """Refuse an address that the operand cannot have, by the rules of `tassign`."""
-    call = Call(TASSIGN, {"tile": spec}, {}, current().name)
-    findings = check_rules(TASSIGN.rules, call, header=False)
+    """Refuse an address that the operand cannot have."""
+    findings = verify_address(spec, current().name)
     if findings:
         where = place(user_frame())
         raise VerifyError(finding.at(where) for finding in findings)

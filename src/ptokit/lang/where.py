@@ -5,17 +5,31 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from functools import lru_cache
 from types import FrameType
+from typing import Any
+
+import numpy as np
 
 from ptokit.finding import Finding, HazardWarning, Where
 
-_HOME = os.path.dirname(__file__) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+_ROOMS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("lang", "engine"))
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_NUMPY = os.path.dirname(np.__file__) + os.sep
+
+
+@lru_cache(maxsize=1024)
+def _is_machinery(file: str) -> bool:
+    """Whether a file is ours, Python's own or NumPy's: nothing there is the user's line."""
+    own_library = file.startswith(_LIBRARY) and "site-packages" not in file and "dist-packages" not in file
+    return file.startswith((*_ROOMS, _NUMPY)) or own_library
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame outside this room."""
+    """The innermost frame of the user's."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and frame.f_code.co_filename.startswith(_HOME):
+    while frame is not None and _is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
@@ -38,3 +52,9 @@ def warn(finding: Finding, frame: FrameType | None) -> None:
         module=frame.f_globals.get("__name__", "<unknown>"),
         registry=frame.f_globals.setdefault("__warningregistry__", {}),
     )
+
+
+def warn_at(finding: Finding, registry: dict[Any, Any]) -> None:
+    """Emit a hazard as a warning at its own place; the registry remembers which were shown."""
+    where = finding.where or Where("<kernel>", 0)
+    warnings.warn_explicit(HazardWarning(finding), HazardWarning, where.file, where.line, registry=registry)

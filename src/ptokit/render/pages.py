@@ -16,7 +16,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
 from ptokit.isa.dtype import FLOAT8
 from ptokit.isa.instruction import Instruction, Rule
-from ptokit.program.verify import CHECKS
+from ptokit.program.verify_call import CHECKS
 from ptokit.render.sketch import sketch
 from ptokit.target import PROFILES, Profile
 from ptokit.target.profile import KB

@@ -77,4 +77,5 @@ A2A3 = Profile(
         "MG-PERF-02",
     ),
     left_form="zz",
+    mixed_cores="hazard",
 )

@@ -63,4 +63,5 @@ A5 = Profile(
         "MS-PERF-01", "MS-PERF-02", "MS-PERF-03",
     ),
     left_form="nz",
+    mixed_cores="error",
 )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from ptokit.finding import Level
 from ptokit.isa.policy import TileType
 
 KB = 1024
@@ -155,6 +156,8 @@ class Profile:
     """The clauses that speak of cost and performance here."""
     left_form: str = "nz"
     """The layout of a Left tile."""
+    mixed_cores: Level | None = None
+    """How bad it is when one kernel uses tiles of both cores without a hand-over."""
 
     @property
     def family(self) -> str:

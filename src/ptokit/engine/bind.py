@@ -1,0 +1,112 @@
+"""Operands of a program's instructions, made ready: described for the numbers of the moment, and where to find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.frame import Frame
+from ptokit.engine.number import integer_bits
+from ptokit.engine.storage import Storage
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.isa.operand import OperandSpec, ScalarSpec
+from ptokit.program.bounds import slice_finding, valid_finding
+from ptokit.program.calls import tensor_spec, tile_spec
+from ptokit.program.expr import Expr, evaluate
+from ptokit.program.ir import Argument, Constant, Number, Operand, Program, TileDecl, TileUse, View
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An operand for certain numbers: its description, and how to take its memory from a frame."""
+
+    spec: OperandSpec
+    take: Callable[[Frame], Storage]
+
+
+def bind(program: Program, operand: Operand, frame: Frame) -> Bound:
+    """An operand for the numbers of the moment; refused where it leaves its tile or its argument."""
+    return BINDERS[type(operand)](program, operand, frame)
+
+
+def measures(operand: Operand) -> tuple[Expr, ...]:
+    """The expressions that decide what an operand is."""
+    if isinstance(operand, TileUse):
+        return operand.valid
+    if isinstance(operand, View):
+        return (*operand.starts, *operand.sizes)
+    return (operand.value,) if isinstance(operand, Number) else ()
+
+
+def _bind_tile(program: Program, use: TileUse, frame: Frame) -> Bound:
+    decl, name = program.tiles[use.tile], use.tile
+    _check_valid(decl, use, frame)
+    spec = tile_spec(decl.spec, use, lambda expr: evaluate(expr, frame.values), frame.addresses.get(name))
+    return Bound(spec, lambda frame: frame.tiles[name])
+
+
+def _check_valid(decl: TileDecl, use: TileUse, frame: Frame) -> None:
+    for axis, (extent, most) in enumerate(zip(use.valid, (decl.spec.rows, decl.spec.cols), strict=True)):
+        number = evaluate(extent, frame.values)
+        if not 0 <= number <= most:
+            raise VerifyError([valid_finding(decl, axis, number, frame.when).at(frame.where)])
+
+
+def _bind_view(program: Program, view: View, frame: Frame) -> Bound:
+    argument, name = program.tensors[view.argument], view.argument
+    offset = offset_of(argument, view, frame)
+    spec = tensor_spec(argument, view, lambda expr: evaluate(expr, frame.values))
+    if view.sizes == argument.shape and not any(view.starts):
+        return Bound(spec, lambda frame: frame.tensors[name])
+    return Bound(spec, lambda frame: frame.tensors[name].part(offset, spec.span))
+
+
+Tell = Callable[[str, int, int, int, int, str], Finding]
+
+
+def offset_of(argument: Argument, view: View, frame: Frame, tell: Tell = slice_finding) -> int:
+    """Elements before a block of an argument; a block that leaves the argument is refused."""
+    offset, values = 0, frame.values
+    dims = zip(view.starts, view.sizes, argument.shape, argument.stride, strict=True)
+    for dim, (start, size, most, stride) in enumerate(dims):
+        first, extent, limit = evaluate(start, values), evaluate(size, values), evaluate(most, values)
+        if first < 0 or extent < 0 or first + extent > limit:
+            said = tell(argument.name, dim, first, extent, limit, frame.when)
+            raise OutOfBoundsError(frame.report([said.at(frame.where)]))
+        offset += first * evaluate(stride, values)
+    return offset
+
+
+def _bind_constant(program: Program, number: Constant, frame: Frame) -> Bound:
+    bits = np.array([number.bits], f"u{number.dtype.size}").view(number.dtype.bits)
+    return _fixed(ScalarSpec(number.dtype), bits)
+
+
+def _bind_number(program: Program, number: Number, frame: Frame) -> Bound:
+    value, dtype = evaluate(number.value, frame.values), number.dtype
+    if number.steers and value < 0:
+        said = f"a window begins at row and column 0 or later; found {value} {frame.when}"
+        raise VerifyError([Finding("error", "CP-EXT-01", said, fix="count from 0", where=frame.where)])
+    if number.steers:
+        return _fixed(ScalarSpec(dtype, value), np.zeros(1, dtype.bits))
+    try:
+        return _fixed(ScalarSpec(dtype), integer_bits(value, dtype, f"a number {frame.when}"))
+    except ValueError as problem:
+        fix = "use a wider element type or a smaller number"
+        raise VerifyError([Finding("error", "KN-11", str(problem), fix=fix, where=frame.where)]) from None
+
+
+def _fixed(spec: ScalarSpec, bits: np.ndarray[Any, np.dtype[Any]]) -> Bound:
+    storage = Storage(bits, spec.dtype)
+    return Bound(spec, lambda frame: storage)
+
+
+BINDERS: dict[type, Callable[[Program, Any, Frame], Bound]] = {
+    TileUse: _bind_tile,
+    View: _bind_view,
+    Constant: _bind_constant,
+    Number: _bind_number,
+}

@@ -1,0 +1,227 @@
+"""Runs a whole program block after block on the reference engine: the executable meaning of `Program`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.bind import bind, measures, offset_of
+from ptokit.engine.frame import Bytes, Frame, Report
+from ptokit.engine.prepared import Prepared
+from ptokit.engine.storage import Storage
+from ptokit.finding import Finding, VerifyError
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.operand import OperandSpec, TileSpec
+from ptokit.program.bounds import index_finding
+from ptokit.program.calls import named_operands, repeated
+from ptokit.program.expr import BLOCK_NUM, ExpressionError, Values, Var, compiled, evaluate
+from ptokit.program.ir import (
+    Assign,
+    Barrier,
+    Block,
+    Branch,
+    Flag,
+    Instr,
+    LoadScalar,
+    Loop,
+    Program,
+    Stmt,
+    TileDecl,
+    TileUse,
+    View,
+    walk,
+)
+from ptokit.program.verify_call import Options
+from ptokit.target import Profile
+
+MOST_KEPT = 4096
+POISON = 0xFF
+"""Every byte of a tile that nothing has written."""
+
+Step = Callable[[Frame], None]
+Measure = int | Callable[[Values], int]
+"""A number, or a function of the variables' values."""
+
+
+def _worth(measure: Measure, values: Values) -> int:
+    return measure if isinstance(measure, int) else measure(values)
+
+
+class Executable:
+    """A program made ready for a target; launched as often as you like."""
+
+    def __init__(self, program: Program, profile: Profile, options: Options) -> None:
+        self.program, self.profile, self.options = program, profile, options
+        self.steps = self._block(program.body)
+        self._idle: list[Frame] = []
+
+    def launch(self, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int, report: Report) -> None:
+        """Run every block of the grid, in ascending order."""
+        try:
+            frame = self._idle.pop()
+        except IndexError:
+            frame = Frame()
+        frame.tensors, frame.values, frame.report = tensors, {**integers, BLOCK_NUM: grid}, report
+        try:
+            for block in range(grid):
+                frame.begin(block)
+                for step in self.steps:
+                    step(frame)
+        except ExpressionError as problem:
+            said = Finding("error", "KN-11", f"{problem}, {frame.when}", fix="keep divisors and shifts in range")
+            raise VerifyError([said.at(frame.where)]) from None
+        finally:
+            frame.tensors = {}
+            self._idle.append(frame)
+
+    def _block(self, block: Block) -> tuple[Step, ...]:
+        return tuple(self._step(stmt) for stmt in block if not isinstance(stmt, Flag | Barrier))
+
+    def _step(self, stmt: Stmt) -> Step:
+        if isinstance(stmt, Loop):
+            return _Loop(stmt, self._block(stmt.body))
+        if isinstance(stmt, Branch):
+            return _Branch(stmt, self._block(stmt.then), self._block(stmt.otherwise))
+        return STEPS[type(stmt)](stmt, self)
+
+
+class _Loop:
+    def __init__(self, loop: Loop, body: tuple[Step, ...]) -> None:
+        self.loop, self.body = loop, body
+        self.start, self.stop = compiled(loop.start), compiled(loop.stop)
+
+    def __call__(self, frame: Frame) -> None:
+        frame.where = self.loop.where
+        bounds = range(_worth(self.start, frame.values), _worth(self.stop, frame.values), self.loop.step)
+        outer = frame.turn
+        for frame.turn, value in enumerate(bounds):
+            frame.values[self.loop.var] = value
+            for step in self.body:
+                step(frame)
+        frame.turn = outer
+
+
+class _Branch:
+    def __init__(self, branch: Branch, then: tuple[Step, ...], otherwise: tuple[Step, ...]) -> None:
+        self.where, self.condition = branch.where, compiled(branch.condition)
+        self.then, self.otherwise = then, otherwise
+
+    def __call__(self, frame: Frame) -> None:
+        frame.where = self.where
+        for step in self.then if _worth(self.condition, frame.values) else self.otherwise:
+            step(frame)
+
+
+class _Declare:
+    def __init__(self, tile: TileDecl, executable: Executable) -> None:
+        self.tile = tile
+        self.target = executable.profile.name
+
+    def __call__(self, frame: Frame) -> None:
+        tile = self.tile
+        if tile.addresses:
+            frame.where = tile.where
+            address = evaluate(tile.addresses[frame.turn % len(tile.addresses)], frame.values)
+            frame.place(tile, address, self.target)
+            return
+        copies = frame.copies.get(tile.name)
+        if copies is None:
+            copies = frame.copies[tile.name] = [_memory(tile.spec) for _ in range(tile.buffers)]
+        frame.tiles[tile.name], content = copies[frame.turn % tile.buffers]
+        content.fill(POISON)
+
+
+def _memory(spec: TileSpec) -> tuple[Storage, Bytes]:
+    """The memory of a tile, as elements and as bytes."""
+    content = np.empty(spec.nbytes, np.uint8)
+    return Storage(content.view(spec.dtype.bits), spec.dtype), content
+
+
+class _Assign:
+    def __init__(self, stmt: Assign, executable: Executable) -> None:
+        self.stmt = stmt
+        self.tile = executable.program.tiles[stmt.tile]
+        self.target = executable.profile.name
+
+    def __call__(self, frame: Frame) -> None:
+        frame.where = self.stmt.where
+        frame.place(self.tile, evaluate(self.stmt.address, frame.values), self.target)
+
+
+Takes = list[Callable[[Frame], Storage]]
+
+
+class _Instruction:
+    """An instruction: its operands are bound once for each set of numbers, it is verified once for each description."""
+
+    def __init__(self, instr: Instr, executable: Executable) -> None:
+        self.instr = instr
+        self.executable = executable
+        found = dict.fromkeys(measure for operand in instr.operands for measure in measures(operand))
+        self.measures = [measure for measure in map(compiled, found) if not isinstance(measure, int)]
+        self.tiles = [operand.tile for operand in instr.operands if isinstance(operand, TileUse)]
+        names = [param.name for param in INSTRUCTIONS[instr.name].operands]
+        self.repeats = frozenset(names.index(name) for name in repeated(instr))
+        self.bound: dict[tuple[Any, ...], tuple[Prepared, Takes]] = {}
+        self.prepared: dict[tuple[OperandSpec, ...], Prepared] = {}
+
+    def __call__(self, frame: Frame) -> None:
+        frame.where, values = self.instr.where, frame.values
+        key = tuple([measure(values) for measure in self.measures])
+        if frame.addresses:
+            key += tuple([frame.addresses.get(tile) for tile in self.tiles])
+        prepared, takes = self.bound.get(key) or self._bind(key, frame)
+        prepared.run([take(frame) for take in takes], frame.tell)
+
+    def _bind(self, key: tuple[Any, ...], frame: Frame) -> tuple[Prepared, Takes]:
+        operands = [bind(self.executable.program, operand, frame) for operand in self.instr.operands]
+        specs = tuple(operand.spec for operand in operands)
+        prepared = self.prepared.get(specs) or remember(self.prepared, specs, self._prepare(specs))
+        return remember(self.bound, key, (prepared, [operand.take for operand in operands]))
+
+    def _prepare(self, specs: tuple[OperandSpec, ...]) -> Prepared:
+        executable, modifiers = self.executable, self.instr.modifiers
+        instruction = INSTRUCTIONS[self.instr.name]
+        return Prepared(instruction, executable.profile, executable.options, specs, modifiers, self.repeats)
+
+
+def remember(known: dict[Any, Any], key: Any, value: Any) -> Any:
+    """Keep a value for the next time; what is kept does not grow without end."""
+    if len(known) >= MOST_KEPT:
+        known.clear()
+    known[key] = value
+    return value
+
+
+class _LoadScalar:
+    def __init__(self, stmt: LoadScalar, executable: Executable) -> None:
+        self.stmt = stmt
+        self.argument = executable.program.tensors[stmt.source.argument]
+
+    def __call__(self, frame: Frame) -> None:
+        frame.where = self.stmt.where
+        offset = offset_of(self.argument, self.stmt.source, frame, index_finding)
+        storage = frame.tensors[self.argument.name]
+        frame.values[self.stmt.result] = int(storage.bits[offset : offset + 1].view(storage.dtype.numpy)[0])
+
+
+STEPS: dict[type, Callable[[Any, Executable], Step]] = {
+    TileDecl: _Declare,
+    Assign: _Assign,
+    Instr: _Instruction,
+    LoadScalar: _LoadScalar,
+}
+
+
+def written_arguments(program: Program) -> frozenset[str]:
+    """The arguments that some instruction writes."""
+    found: set[str] = set()
+    for stmt in walk(program.body):
+        if isinstance(stmt, Instr):
+            access = {param.name: param.access for param in INSTRUCTIONS[stmt.name].operands}
+            for name, operand in named_operands(stmt).items():
+                if isinstance(operand, View) and access[name] != "read":
+                    found.add(operand.argument)
+    return frozenset(found)

@@ -1,0 +1,179 @@
+"""What can be said of a kernel before it runs: findings, memory and pipes for each target, and the program itself."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from ptokit.finding import Finding, VerifyError
+from ptokit.isa.instruction import DEVICES
+from ptokit.isa.policy import TileType
+from ptokit.lang.context import Mode
+from ptokit.lang.kernel import LAUNCH_OPTIONS, Arguments, Kernel, grid_of, mode_of, refuse_inside
+from ptokit.program.ir import Program
+from ptokit.program.order import order
+from ptokit.program.place import place
+from ptokit.program.show import show as show_program
+from ptokit.program.verify import footprint, pipes_used
+
+WIDTH = 80
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tile and where it lies."""
+
+    name: str
+    memory: str
+    addresses: tuple[Any, ...]
+    nbytes: int
+    """Bytes of one copy."""
+
+
+@dataclass(frozen=True)
+class TargetReport:
+    """What one target says of a kernel."""
+
+    target: str
+    findings: tuple[Finding, ...]
+    memory: dict[str, tuple[int, int | None]]
+    """By memory: bytes used, and bytes there are."""
+    tiles: tuple[Placed, ...]
+    pipes: tuple[str, ...]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the target takes it: no finding is an error."""
+        return all(finding.level != "error" for finding in self.findings)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong: no error and no hazard."""
+        return all(finding.level == "note" for finding in self.findings)
+
+    def __str__(self) -> str:
+        lines = [f"{self.target}: {'accepted' if self.accepted else 'refused'}"]
+        lines += [f"  {name}: {_bytes(used, size)}" for name, (used, size) in self.memory.items()]
+        lines += [_wrapped(_placed(tile), "    ") for tile in self.tiles]
+        if self.pipes:
+            lines.append(f"  pipes: {', '.join(self.pipes)}")
+        for finding in self.findings:
+            said, *fix = str(finding).split("\n")
+            lines += [_wrapped(said, "  "), *(_wrapped(line.strip(), "      ") for line in fix)]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What every asked target says of a kernel."""
+
+    kernel: str
+    grid: int
+    targets: dict[str, TargetReport]
+
+    def __getitem__(self, target: str) -> TargetReport:
+        """The report of one target."""
+        return self.targets[target]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of all targets."""
+        return tuple(finding for report in self.targets.values() for finding in report.findings)
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The targets that take the kernel."""
+        return tuple(name for name, report in self.targets.items() if report.accepted)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong on any target: no error and no hazard."""
+        return all(report.ok for report in self.targets.values())
+
+    def __str__(self) -> str:
+        head = f"{self.kernel} over {self.grid} block{'' if self.grid == 1 else 's'}"
+        return "\n\n".join([head, *map(str, self.targets.values())])
+
+
+def _bytes(used: int, size: int | None) -> str:
+    return f"{used:,} bytes" if size is None else f"{used:,} of {size:,} bytes ({used / size:.0%})"
+
+
+def _placed(tile: Placed) -> str:
+    places = ", ".join(f"{a:#x}..{a + tile.nbytes:#x}" if isinstance(a, int) else str(a) for a in tile.addresses)
+    return f"{tile.name}: {places}"
+
+
+def _wrapped(text: str, indent: str) -> str:
+    return textwrap.fill(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent + "    ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def check(kernel: Kernel, /, *args: object, grid: object = 1, target: str = "all", **keywords: Any) -> Report:
+    """What is certain of a kernel before it runs, on one target or on all; nothing is executed.
+
+    Takes what a launch takes: the arguments, constants by name, and `header=`, `strict=`, `dyn_ub=`.
+    """
+    if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"pto.check takes a kernel, got {type(kernel).__name__}; put @pto.kernel over the function")
+    blocks = grid_of(grid)
+    arguments, options = _given(kernel, args, keywords)
+    names = DEVICES if target == "all" else (target,)
+    reports = {name: _report(kernel, arguments, mode_of(options, name), blocks) for name in names}
+    return Report(kernel.function.__name__, blocks, reports)
+
+
+def _given(kernel: Kernel, args: tuple[object, ...], keywords: dict[str, Any]) -> tuple[Arguments, dict[str, Any]]:
+    refuse_inside("pto.check or pto.show")
+    options = {name: keywords.pop(name) for name in LAUNCH_OPTIONS if name in keywords}
+    return kernel.bind(args, keywords), options
+
+
+def _report(kernel: Kernel, arguments: Arguments, mode: Mode, grid: int) -> TargetReport:
+    profile = mode.profile
+    try:
+        traced = kernel.trace(arguments, mode)
+    except VerifyError as refusal:
+        return TargetReport(profile.name, refusal.findings, {}, (), ())
+    placement, ready = place(traced.program, profile), traced.ready(mode, grid)
+    used = footprint(traced.program, profile)
+    return TargetReport(
+        profile.name,
+        (*ready.errors, *ready.remarks),
+        {_name(loc, mode): (nbytes, _limit(loc, mode)) for loc, nbytes in used.items()},
+        _tiles(placement.program, mode),
+        pipes_used(traced.program, profile),
+    )
+
+
+def _name(loc: TileType, mode: Mode) -> str:
+    """The memory's name; the simulator's are all the host's own."""
+    memory = mode.profile.memories[loc]
+    return loc.text if memory.size is None else memory.name
+
+
+def _limit(loc: TileType, mode: Mode) -> int | None:
+    """Bytes that tiles may use."""
+    budget = mode.profile.budget(dyn_ub=mode.options.dyn_ub or 0) if loc is TileType.Vec else None
+    return budget.available if budget else mode.profile.memories[loc].size
+
+
+def _tiles(program: Program, mode: Mode) -> tuple[Placed, ...]:
+    memories = mode.profile.memories
+    return tuple(
+        Placed(name, memories[tile.spec.loc].name, tile.addresses, tile.spec.nbytes)
+        for name, tile in program.tiles.items()
+    )
+
+
+def show(kernel: Kernel, /, *args: object, target: str | None = None, grid: int = 1, **keywords: Any) -> None:
+    """Print the program of a kernel as a target runs it: with the addresses and flags that auto mode adds."""
+    if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"pto.show takes a kernel, got {type(kernel).__name__}; put @pto.kernel over the function")
+    arguments, options = _given(kernel, args, keywords)
+    mode = mode_of(options, target)
+    program = place(kernel.trace(arguments, mode).program, mode.profile).program
+    print(show_program(order(program, mode.profile)))

@@ -1,0 +1,216 @@
+"""What a kernel says besides instructions: which block it is, loops, branches, scalars from memory, flags."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ptokit.finding import Finding, OutOfBoundsError
+from ptokit.lang.context import current
+from ptokit.lang.expr import Value, expression, refuse
+from ptokit.lang.source import assigned_name, check_caller, marked
+from ptokit.lang.tensor import GlobalTensor
+from ptokit.lang.trace import TracedTensor
+from ptokit.lang.where import place, user_frame
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
+from ptokit.program.ir import Barrier, Branch, Flag
+
+PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+"""The pipes of every target that has any."""
+EVENT_IDS = 8
+MOST_BUFFERS = 8
+
+
+if TYPE_CHECKING:
+    const: TypeAlias = Any
+else:
+
+    @marked("const")
+    class const:
+        """Annotates a kernel's parameter as a constant: known while tracing, and part of the signature."""
+
+
+def block_idx() -> Any:
+    """The number of the block that runs, from 0."""
+    return _block(0)
+
+
+def block_num() -> Any:
+    """How many blocks the grid has."""
+    return _block(1)
+
+
+def _block(which: int) -> Any:
+    here = current()
+    if here.tracer is not None:
+        return Value((BLOCK_IDX, BLOCK_NUM)[which])
+    if here.block is None:
+        raise refuse("KN-01", "there is no block outside a kernel", "call this inside a function under @pto.kernel")
+    return here.block[which]
+
+
+@marked("range")
+def range(*bounds: Any, buffers: int = 1) -> Iterator[Any]:
+    """`for i in pto.range(start, stop, step):` as a loop of the program; the ends may be expressions.
+
+    With `buffers=2` every tile made in the body has two copies, which the iterations take in turn, so that one
+    iteration can load while the one before still computes.
+    """
+    if not 1 <= len(bounds) <= 3:
+        raise refuse(
+            "KN-06", f"pto.range takes one to three numbers, got {len(bounds)}", "pto.range(start, stop, step)"
+        )
+    start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+    step = bounds[2] if len(bounds) == 3 else 1
+    copies = _constant(buffers, "buffers", 1, MOST_BUFFERS)
+    first, last, stride = (expression(bound, "pto.range") for bound in (start, stop, step))
+    if stride == 0:
+        raise refuse("KN-06", "the step of pto.range is 0", "count up or down")
+    tracer = current().tracer
+    if tracer is None:
+        return iter(builtins.range(first, last, stride))  # type: ignore[arg-type]
+    frame = user_frame()
+    check_caller(frame, tracer.code)
+    return tracer.loop(first, last, stride, copies, assigned_name(frame) or "i", place(frame))
+
+
+def _constant(value: object, what: str, least: int, most: int) -> int:
+    if isinstance(value, Value):
+        raise refuse("KN-02", f"{what} must be a constant; found {value}", "make it a constant: `n: pto.const`")
+    number = expression(value, what)
+    assert isinstance(number, int)
+    if not least <= number <= most:
+        raise refuse("KN-06", f"{what} must be {least} to {most}; found {number}", "choose another number")
+    return number
+
+
+class _Body:
+    """A body that is traced once and runs, or does not, by a condition."""
+
+    depth = 0
+    """Bodies around it."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close(current().tracer)
+        else:
+            current().tracer.abandon(self.depth)
+
+    def close(self, tracer: Any) -> None:
+        """Write the branch down."""
+        raise NotImplementedError
+
+
+@marked("when")
+class when(_Body):
+    """`with pto.when(condition):` runs its body where the condition holds (is not 0)."""
+
+    def __init__(self, condition: Any) -> None:
+        self.condition = int(condition) if isinstance(condition, bool) else expression(condition, "pto.when")
+
+    def __enter__(self) -> None:
+        tracer = _tracer("pto.when")
+        self.where = place(user_frame())
+        check_caller(user_frame(), tracer.code)
+        self.depth = tracer.enter()
+
+    def close(self, tracer: Any) -> None:
+        branch = Branch(self.condition, tracer.leave(), where=self.where)
+        tracer.emit(branch)
+        tracer.closed_branch = branch
+
+
+@marked("otherwise")
+class otherwise(_Body):
+    """`with pto.otherwise():` directly after a `pto.when` body runs where that one does not."""
+
+    def __enter__(self) -> None:
+        tracer = _tracer("pto.otherwise")
+        self.branch = tracer.closed_branch
+        if self.branch is None:
+            raise refuse("KN-06", "pto.otherwise must follow a pto.when body directly", "move it there")
+        self.depth = tracer.enter()
+
+    def close(self, tracer: Any) -> None:
+        body = tracer.leave()
+        assert tracer.scopes[-1].statements.pop() is self.branch
+        tracer.emit(Branch(self.branch.condition, self.branch.then, body, where=self.branch.where))
+
+
+def _tracer(what: str) -> Any:
+    tracer = current().tracer
+    if tracer is None:
+        said = f"{what} works inside a kernel; a function that a kernel calls cannot use it under debug=True"
+        raise refuse("KN-01", said, "write it into the kernel itself, or use a plain `if` outside kernels")
+    return tracer
+
+
+def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
+    """One whole number from memory, read by the scalar pipe: `pto.load_scalar(lengths, b)`."""
+    if not isinstance(tensor, GlobalTensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise refuse(
+            "KN-14", f"pto.load_scalar reads an argument, got {type(tensor).__name__}", "pass the array as one"
+        )
+    if not tensor.dtype.is_integer or tensor.dtype.numpy.kind == "b":
+        raise refuse("KN-14", f"pto.load_scalar reads whole numbers, not {tensor.dtype}", "use a tile for other values")
+    if len(index) != len(tensor.shape):
+        said = f"pto.load_scalar takes one index for each of the {len(tensor.shape)} dims, got {len(index)}"
+        raise refuse("KN-14", said, "pto.load_scalar(tensor, i) or pto.load_scalar(tensor, i, j)")
+    tracer = current().tracer
+    if tracer is not None:
+        if not isinstance(tensor, TracedTensor) or tensor.tracer is not tracer:
+            raise refuse("KN-08", "this array is no argument of the kernel", "pass it as one")
+        return tracer.load(tensor, index)
+    position = tuple(operator.index(part) for part in index)
+    if not all(0 <= i < n for i, n in zip(position, tensor.shape, strict=True)):
+        said = f"the index {list(position)} does not lie within {list(tensor.shape)}"
+        raise OutOfBoundsError([Finding("error", "KN-10", said, fix="count from 0", where=place(user_frame()))])
+    return int(tensor.array[position])
+
+
+def set_flag(src: str, dst: str, event: Any = 0) -> None:
+    """Pipe `src` sets an event when it has done all that was issued to it before; `dst` can wait for it."""
+    _flag("set", src, dst, event)
+
+
+def wait_flag(src: str, dst: str, event: Any = 0) -> None:
+    """Pipe `dst` does nothing that is issued from here on before `src` has set the event."""
+    _flag("wait", src, dst, event)
+
+
+def _flag(action: str, src: str, dst: str, event: Any) -> None:
+    pipes = _pipe(src), _pipe(dst)
+    if pipes[0] == pipes[1]:
+        raise refuse("KN-13", f"a pipe is in order with itself; {pipes[0]} need not wait for it", "drop the flag")
+    number = expression(event, "an event id")
+    if isinstance(number, int) and not 0 <= number < EVENT_IDS:
+        raise refuse("KN-13", f"event ids are 0 to {EVENT_IDS - 1}; found {number}", "choose another id")
+    _manual(f"{action}_flag", Flag(action, *pipes, number, where=place(user_frame())))
+
+
+def barrier(pipe: str = "ALL") -> None:
+    """All that was issued before, to one pipe or to `ALL`, ends before anything that is issued after begins."""
+    name = "ALL" if str(pipe).removeprefix("PIPE_") == "ALL" else _pipe(pipe)
+    _manual("barrier", Barrier(name, where=place(user_frame())))
+
+
+def _pipe(name: object) -> str:
+    bare = name.removeprefix("PIPE_") if isinstance(name, str) else None
+    if bare not in PIPES:
+        raise refuse("KN-13", f"{name!r} is no pipe", f"the pipes are {', '.join(PIPES)}")
+    return bare
+
+
+def _manual(what: str, statement: Flag | Barrier) -> None:
+    """Write a flag down; a run without pipes has nothing to do for it."""
+    tracer = current().tracer
+    if tracer is None:
+        return
+    if tracer.mode != "manual":
+        raise refuse("KN-13", f"pto.{what} belongs to manual mode", 'drop it, or use @pto.kernel(mode="manual")')
+    tracer.emit(statement)

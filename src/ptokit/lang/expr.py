@@ -1,0 +1,179 @@
+"""Whole numbers that only the run will tell, as Python values: operators on them build expressions."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any, NoReturn, overload
+
+from ptokit.finding import Finding, VerifyError
+from ptokit.lang.context import current
+from ptokit.lang.where import place, user_frame
+from ptokit.program.expr import Expr, ExpressionError, apply, check_second, show_expr
+
+MOST_NESTED = 100
+"""Operations inside one another; a longer chain is a loop that was unrolled by mistake."""
+
+
+def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyError:
+    """An error in the user's kernel, at the user's line."""
+    return VerifyError([Finding("error", rule, message, None, operand, fix=fix, where=place(user_frame()))])
+
+
+class Value:
+    """A whole number inside a kernel that is being traced. It has no value yet, so Python cannot decide by it."""
+
+    __slots__ = ("depth", "expr", "home", "tracer")
+    __array_ufunc__ = None
+    """NumPy's numbers leave operators to us."""
+
+    def __init__(self, expr: Expr, home: tuple[int, ...] = (), depth: int = 0) -> None:
+        """`home` are the numbers of the traced bodies in which the number exists."""
+        self.expr = expr
+        self.home = home
+        self.depth = depth
+        self.tracer: Any = current().tracer
+
+    def __bool__(self) -> NoReturn:
+        raise refuse(
+            "KN-02",
+            f"whether {self} holds is known only when the kernel runs; "
+            "`if`, `while`, `assert`, `and`, `or`, `not`, `min` and `max` cannot decide by it",
+            "use `with pto.when(condition):`, `for i in pto.range(...)`, `&`, `|`, pto.min or pto.max",
+        )
+
+    def __index__(self, *_: object, **__: object) -> NoReturn:
+        raise refuse(
+            "KN-02",
+            f"{self} is known only when the kernel runs; Python needs its value here",
+            "use it in slices of arguments, valid=, pto.range and pto.when; a size must be a constant: `n: pto.const`",
+        )
+
+    __int__ = __float__ = __len__ = __iter__ = __array__ = __trunc__ = __complex__ = __index__
+
+    def __hash__(self) -> NoReturn:
+        raise refuse("KN-02", f"{self} is known only when the kernel runs; it cannot be a key", "use a constant")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise refuse("KN-02", f"{self} is a whole number and has no `{name}`", "use the argument or the tile itself")
+
+    def __neg__(self) -> Any:
+        return combine("sub", 0, self)
+
+    def __pos__(self) -> Value:
+        return self
+
+    def __repr__(self) -> str:
+        return show_expr(self.expr)
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+
+def expression(value: object, what: str) -> Expr:
+    """The expression behind a number or a `Value`, which must exist here and now."""
+    if isinstance(value, Value):
+        _check_home(value)
+        return value.expr
+    if not hasattr(value, "__index__"):
+        raise refuse("KN-02", f"{what} takes a whole number, got {value!r}", "use an integer or an expression of them")
+    return value.__index__()  # type: ignore[union-attr]
+
+
+def _check_home(value: Value) -> None:
+    tracer = current().tracer
+    if tracer is None or value.tracer is not tracer:
+        raise refuse(
+            "KN-08", f"{value} belongs to another kernel, or to an earlier tracing", "compute it in this kernel"
+        )
+    if tracer.path[: len(value.home)] != value.home:
+        said = f"{value} exists only inside a pto.range or pto.when body that has ended"
+        raise refuse("KN-04", said, "compute it before the body, or use it inside")
+
+
+def combine(name: str, *values: object) -> Any:
+    """An operation on numbers and `Value`s: a number when all are known."""
+    args = [expression(value, f"`{name}`") for value in values]
+    try:
+        check_second(name, args)
+        result = apply(name, *args)
+    except ExpressionError as problem:
+        raise refuse("KN-11", str(problem), "keep divisors and shift counts in range") from None
+    parts = [value for value in values if isinstance(value, Value)]
+    depth = 1 + builtins.max((part.depth for part in parts), default=0)
+    if depth > MOST_NESTED:
+        raise refuse("KN-02", f"an expression of more than {MOST_NESTED} operations", "use `for i in pto.range(...)`")
+    home = builtins.max((part.home for part in parts), key=len, default=())
+    return result if isinstance(result, int) else Value(result, home, depth)
+
+
+def _binary(name: str) -> Callable[[Value, object], Any]:
+    def method(self: Value, other: object) -> Any:
+        return combine(name, self, other)
+
+    return method
+
+
+def _reflected(name: str) -> Callable[[Value, object], Any]:
+    def method(self: Value, other: object) -> Any:
+        return combine(name, other, self)
+
+    return method
+
+
+def _no(symbol: str, fix: str) -> Callable[..., NoReturn]:
+    def method(self: Value, *_: object) -> NoReturn:
+        raise refuse("KN-02", f"`{symbol}` makes no whole number of {self}", fix)
+
+    return method
+
+
+_OPERATORS = {
+    "add": "add", "sub": "sub", "mul": "mul", "floordiv": "floordiv", "mod": "mod", "lshift": "shl", "rshift": "shr",
+    "and": "and", "or": "or",
+}  # fmt: skip
+"""Python's operators and ours."""
+for _python, _ours in _OPERATORS.items():
+    setattr(Value, f"__{_python}__", _binary(_ours))
+    setattr(Value, f"__r{_python}__", _reflected(_ours))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Value, f"__{_name}__", _binary(_name))
+_FOREIGN = {"truediv": "/", "pow": "**", "xor": "^", "matmul": "@", "divmod": "divmod"}
+for _name, _symbol in _FOREIGN.items():
+    for _side in ("", "r"):
+        setattr(Value, f"__{_side}{_name}__", _no(_symbol, "use +, -, *, //, %, <<, >>, pto.min, pto.max"))
+for _name in ("abs", "round", "getitem", "call", "ceil", "floor"):
+    setattr(Value, f"__{_name}__", _no(_name, "use +, -, *, //, %, <<, >>, pto.min, pto.max"))
+setattr(Value, "__invert__", _no("~", "compare the other way round, or use `with pto.otherwise():`"))  # noqa: B010
+
+
+@overload
+def min(first: int, second: int, *more: int) -> int: ...
+@overload
+def min(first: Any, second: Any, *more: Any) -> Any: ...
+def min(first: Any, second: Any, *more: Any) -> Any:
+    """The smallest of two or more whole numbers, known or not."""
+    return _fold("min", first, second, *more)
+
+
+@overload
+def max(first: int, second: int, *more: int) -> int: ...
+@overload
+def max(first: Any, second: Any, *more: Any) -> Any: ...
+def max(first: Any, second: Any, *more: Any) -> Any:
+    """The largest of two or more whole numbers, known or not."""
+    return _fold("max", first, second, *more)
+
+
+def _fold(name: str, *values: object) -> Any:
+    result = values[0]
+    for value in values[1:]:
+        result = combine(name, result, value)
+    return result
+
+
+def cdiv(a: Any, b: Any) -> Any:
+    """`a / b`, rounded up: how many pieces of `b` cover `a`."""
+    return combine("floordiv", combine("add", a, combine("sub", b, 1)), b)

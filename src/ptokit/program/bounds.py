@@ -1,0 +1,289 @@
+"""Whether slices stay inside their arguments and valid regions inside their tiles, in every block.
+
+Proved by interval arithmetic where that suffices; else every block and iteration is tried, as arrays of numbers, as
+far as their values are known before the run. What neither settles is left to the run, which checks every slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from ptokit.finding import Finding, Where
+from ptokit.program.expr import (
+    ANYTHING,
+    BLOCK_IDX,
+    BLOCK_NUM,
+    Bounds,
+    Expr,
+    Op,
+    Var,
+    affine,
+    apply,
+    evaluate_arrays,
+    interval,
+    subtract,
+    total,
+    variables,
+)
+from ptokit.program.ir import (
+    Argument,
+    Block,
+    Branch,
+    Flag,
+    Instr,
+    LoadScalar,
+    Loop,
+    Operand,
+    Program,
+    Stmt,
+    TileDecl,
+    TileUse,
+    View,
+)
+
+Array = np.ndarray[Any, np.dtype[Any]]
+MOST_TRIED = 1 << 16
+"""Blocks and iterations that are tried one by one."""
+NOTHING = Var("")
+"""Stands for the one time that a kernel runs for a block, where the blocks are not known."""
+UNNAMED = (BLOCK_IDX, BLOCK_NUM, NOTHING)
+EVENT_IDS = 8
+"""Events of a pair of pipes, on every target that has pipes."""
+SAFE = 1 << 62
+"""Numbers beyond this do not fit the arrays that try them."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """When a statement runs: bounds of the variables, and where they are known all their values."""
+
+    bounds: Mapping[Var, Bounds]
+    values: Mapping[Var, Array] | None
+    """Every value of every known variable, one entry for each time the statement runs; None: not known."""
+
+    @cached_property
+    def times(self) -> int:
+        """How often the statement is tried."""
+        return next(iter(self.values.values())).size if self.values else 0
+
+    @property
+    def is_never(self) -> bool:
+        """Whether the statement cannot run."""
+        return any(low > high for low, high in self.bounds.values())
+
+    def value(self, expr: Expr) -> Array | None:
+        """All values of an expression, or None where one of its variables is not known."""
+        if self.values is None or not all(var in self.values for var in variables(expr)):
+            return None
+        low, high = interval(expr, self.bounds)
+        if low <= -SAFE or high >= SAFE:
+            return None
+        with np.errstate(all="ignore"):
+            return np.broadcast_to(evaluate_arrays(expr, self.values), self.times)
+
+    def lowest(self, expr: Expr) -> float:
+        """A number that the expression is never below."""
+        return -self.highest(subtract(0, expr))
+
+    def highest(self, expr: Expr) -> float:
+        """A number that the expression never exceeds."""
+        return min((_sum_bound(terms, self.bounds) for terms in _opened(affine(expr))), default=inf)
+
+
+def _opened(terms: dict[Expr, int], depth: int = 4) -> Iterator[dict[Expr, int]]:
+    """Sums that are never below the given one: `x + min(a, b)` is at most `x + a`, and at most `x + b`."""
+    yield terms
+    if not depth:
+        return
+    for term, factor in terms.items():
+        if isinstance(term, Op) and term.name == ("min" if factor > 0 else "max"):
+            rest = {other: k for other, k in terms.items() if other != term}
+            for choice in term.args:
+                yield from _opened(affine(apply("add", total(rest), apply("mul", choice, factor))), depth - 1)
+
+
+def _sum_bound(terms: dict[Expr, int], bounds: Mapping[Var, Bounds]) -> float:
+    highest: float = 0
+    for term, factor in terms.items():
+        if term == 1:
+            highest += factor
+            continue
+        low, high = interval(term, bounds)
+        highest += factor * (high if factor > 0 else low)
+    return highest
+
+
+def start(grid: int | None, integers: Mapping[Var, Bounds]) -> Reach:
+    """The kernel's own body: all blocks of the grid."""
+    if grid is None:
+        return Reach({BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf), **integers}, {NOTHING: np.zeros(1, np.int64)})
+    bounds = {BLOCK_IDX: (0, grid - 1), BLOCK_NUM: (grid, grid), **integers}
+    if grid > MOST_TRIED:
+        return Reach(bounds, None)
+    return Reach(bounds, {BLOCK_IDX: np.arange(grid), BLOCK_NUM: np.full(grid, grid)})
+
+
+def inside_loop(loop: Loop, reach: Reach) -> Reach:
+    """The body of a loop: every iteration."""
+    first, last = interval(loop.start, reach.bounds), interval(loop.stop, reach.bounds)
+    span = (first[0], last[1] - 1) if loop.step > 0 else (last[0] + 1, first[1])
+    return replace(reach, bounds={**reach.bounds, loop.var: span}, values=_iterations(loop, reach))
+
+
+def _iterations(loop: Loop, reach: Reach) -> Mapping[Var, Array] | None:
+    first, last = reach.value(loop.start), reach.value(loop.stop)
+    if first is None or last is None or reach.values is None:
+        return None
+    trips = np.maximum(0, -((first - last) // loop.step))
+    if trips.sum() > MOST_TRIED:
+        return None
+    turn = np.arange(trips.sum()) - np.repeat(np.cumsum(trips) - trips, trips)
+    outer = {var: np.repeat(values, trips) for var, values in reach.values.items()}
+    return {**outer, loop.var: np.repeat(first, trips) + turn * loop.step}
+
+
+def inside_branch(branch: Branch, reach: Reach, *, holds: bool) -> Reach:
+    """One arm of a branch: the times that its condition holds, or does not."""
+    low, high = interval(branch.condition, reach.bounds)
+    if (holds and low == high == 0) or (not holds and (low > 0 or high < 0)):
+        return replace(reach, bounds={**reach.bounds, BLOCK_IDX: (1, 0)}, values=None)
+    found = reach.value(branch.condition)
+    if found is None or reach.values is None:
+        return replace(reach, values=None)
+    kept = (found != 0) == holds
+    values = {var: values[kept] for var, values in reach.values.items()}
+    return Reach({var: _spanned(values.get(var), b) for var, b in reach.bounds.items()}, values)
+
+
+def _spanned(values: Array | None, bounds: Bounds) -> Bounds:
+    """Bounds that the values themselves show."""
+    if values is None:
+        return bounds
+    return (int(values.min()), int(values.max())) if values.size else (1, 0)
+
+
+def reaches(program: Program, grid: int | None) -> Iterator[tuple[Stmt, Reach]]:
+    """Every statement that is no loop or branch, and when it runs. Statements that cannot run are left out."""
+    integers = {argument.var: ANYTHING for argument in program.arguments if not isinstance(argument, Argument)}
+    yield from _walk(program, program.body, start(grid, integers))
+
+
+def _walk(program: Program, block: Block, reach: Reach) -> Iterator[tuple[Stmt, Reach]]:
+    for stmt in block:
+        if reach.is_never:
+            return
+        if isinstance(stmt, Loop):
+            yield from _walk(program, stmt.body, inside_loop(stmt, reach))
+        elif isinstance(stmt, Branch):
+            yield from _walk(program, stmt.then, inside_branch(stmt, reach, holds=True))
+            yield from _walk(program, stmt.otherwise, inside_branch(stmt, reach, holds=False))
+        else:
+            yield stmt, reach
+        if isinstance(stmt, LoadScalar):
+            limits = np.iinfo(program.tensors[stmt.source.argument].dtype.numpy)
+            reach = replace(reach, bounds={**reach.bounds, stmt.result: (int(limits.min), int(limits.max))})
+
+
+def check_bounds(program: Program, grid: int | None) -> Iterator[Finding]:
+    """Slices that leave their argument, valid regions that leave their tile and events that are none."""
+    reported: set[Operand] = set()
+    for stmt, reach in reaches(program, grid):
+        if isinstance(stmt, LoadScalar):
+            yield from _check_view(program, stmt.source, reach, stmt.where, index_finding)
+        elif isinstance(stmt, Flag):
+            yield from _check_event(stmt, reach)
+        for operand in stmt.operands if isinstance(stmt, Instr) else ():
+            found = [] if operand in reported else list(_check_operand(program, operand, reach, stmt.where))
+            if found:
+                reported.add(operand)
+                yield from found
+
+
+def _check_operand(program: Program, operand: Operand, reach: Reach, where: Where | None) -> Iterator[Finding]:
+    if isinstance(operand, View):
+        yield from _check_view(program, operand, reach, where, slice_finding)
+    elif isinstance(operand, TileUse):
+        yield from _check_valid(program.tiles[operand.tile], operand, reach, where)
+
+
+Tell = Callable[[str, int, int, int, int, str], Finding]
+
+
+def _check_view(program: Program, view: View, reach: Reach, where: Where | None, tell: Tell) -> Iterator[Finding]:
+    argument = program.tensors[view.argument]
+    for dim, (first, size, most) in enumerate(zip(view.starts, view.sizes, argument.shape, strict=True)):
+        when = _broken(reach, first, size, most)
+        if when:
+            yield tell(argument.name, dim, *when.numbers, when.said).at(where)
+            return
+
+
+def _check_event(flag: Flag, reach: Reach) -> Iterator[Finding]:
+    when = _broken(reach, flag.event, 1, EVENT_IDS)
+    if when:
+        said = f"event ids are 0 to {EVENT_IDS - 1}; found {when.numbers[0]} {when.said}"
+        yield Finding("error", "KN-13", said, fix="take it modulo the ids in use", where=flag.where)
+
+
+def _check_valid(tile: TileDecl, use: TileUse, reach: Reach, where: Where | None) -> Iterator[Finding]:
+    for axis, (extent, most) in enumerate(zip(use.valid, (tile.spec.rows, tile.spec.cols), strict=True)):
+        when = _broken(reach, 0, extent, most)
+        if when:
+            yield valid_finding(tile, axis, when.numbers[1], when.said).at(where)
+            return
+
+
+@dataclass(frozen=True)
+class _Broken:
+    """A time at which a range leaves its limits: start, size, limit, and the time in words."""
+
+    numbers: tuple[int, int, int]
+    said: str
+
+
+def _broken(reach: Reach, first: Expr, size: Expr, most: Expr) -> _Broken | None:
+    """The first time that `first : first + size` is not a range within `0 : most`, if there is one for certain."""
+    beyond = subtract(apply("add", first, size), most)
+    if reach.lowest(first) >= 0 and reach.lowest(size) >= 0 and reach.highest(beyond) <= 0:
+        return None
+    starts, sizes, limits = reach.value(first), reach.value(size), reach.value(most)
+    if starts is None or sizes is None or limits is None or reach.values is None:
+        return None
+    bad = np.flatnonzero((starts < 0) | (sizes < 0) | (starts + sizes > limits))
+    if not bad.size:
+        return None
+    at = int(bad[0])
+    loops = [f"{var} = {values[at]}" for var, values in reach.values.items() if var not in UNNAMED]
+    block = f"block {reach.values[BLOCK_IDX][at]}" if BLOCK_IDX in reach.values else "every block"
+    said = f"in {block}" + (f" with {', '.join(loops)}" if loops else "")
+    return _Broken((int(starts[at]), int(sizes[at]), int(limits[at])), said)
+
+
+def index_finding(name: str, dim: int, first: int, size: int, most: int, when: str) -> Finding:
+    """An index that leaves its array."""
+    message = f"the index {name}[{'..., ' if dim else ''}{first}] does not lie within 0:{most} {when}"
+    fix = "launch fewer blocks, or read it inside `with pto.when(...)`"
+    return Finding("error", "KN-10", message, None, name, f"0 to {most - 1}", str(first), fix)
+
+
+def slice_finding(name: str, dim: int, first: int, size: int, most: int, when: str) -> Finding:
+    """A slice that leaves its array."""
+    shown = f"{':, ' * dim}{first}:{first + size}"
+    expected = f"0 <= start <= stop <= {most}"
+    message = f"the slice {name}[{shown}] does not lie within 0:{most} {when}"
+    fix = "shorten the last block: n = pto.min(rows, total - start), or launch fewer blocks"
+    return Finding("error", "KN-10", message, None, name, expected, f"{first}:{first + size}", fix)
+
+
+def valid_finding(tile: TileDecl, axis: int, extent: int, when: str) -> Finding:
+    """A valid extent that leaves its tile."""
+    name, most = (("rows", tile.spec.rows), ("cols", tile.spec.cols))[axis]
+    message = f"{extent} valid {name} of {tile.name} do not lie within 0:{most} {when}"
+    fix = f"keep it from 0 to {most}: pto.max(0, pto.min({most}, n))"
+    return Finding("error", "CO-SHAPE-02", message, None, tile.name, f"0 to {most}", str(extent), fix)

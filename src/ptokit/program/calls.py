@@ -1,0 +1,85 @@
+"""An instruction of a program as a `Call`, with what is known of its operands: what the rules and the pipes look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Call, Effect
+from ptokit.isa.operand import UNKNOWN, OperandSpec, ScalarSpec, TensorSpec, TileSpec
+from ptokit.program.expr import Expr
+from ptokit.program.ir import Argument, Constant, Instr, Operand, Program, TileUse, View
+from ptokit.target import Profile
+
+Resolve = Callable[[Expr], int]
+"""What an expression is worth, or `UNKNOWN`."""
+
+
+def known(expr: Expr) -> int:
+    """The value of a constant; `UNKNOWN` for everything that the run decides."""
+    return expr if isinstance(expr, int) else UNKNOWN
+
+
+def tile_spec(spec: TileSpec, use: TileUse, resolve: Resolve = known, address: int | None = None) -> TileSpec:
+    """A tile as one instruction sees it."""
+    rows, cols = map(resolve, use.valid)
+    dynamic = spec.dynamic[0] or not isinstance(use.valid[0], int), spec.dynamic[1] or not isinstance(use.valid[1], int)
+    return replace(spec, valid_rows=rows, valid_cols=cols, addr=address, dynamic=dynamic)
+
+
+def tensor_spec(argument: Argument, view: View, resolve: Resolve = known) -> TensorSpec:
+    """A block of an argument as one instruction sees it, in five dims."""
+    sizes, steps = [resolve(size) for size in view.sizes], [resolve(step) for step in argument.stride]
+    marks = (*_leading(len(sizes)), *(not isinstance(size, int) for size in view.sizes))
+    stride_marks = (*_leading(len(steps)), *(not isinstance(step, int) for step in argument.stride))
+    shape = (1,) * (5 - len(sizes)) + tuple(sizes)
+    while len(steps) < 5:  # a missing leading dim steps over the whole of the next one
+        over = shape[5 - len(steps)]
+        steps = [UNKNOWN if UNKNOWN in (over, steps[0]) else over * steps[0], *steps]
+    return TensorSpec(argument.dtype, shape, tuple(steps), argument.layout, (*marks, *stride_marks))  # type: ignore[arg-type]
+
+
+def _leading(dims: int) -> tuple[bool, ...]:
+    return (False,) * (5 - dims)
+
+
+def operand_spec(program: Program, operand: Operand, resolve: Resolve = known) -> OperandSpec:
+    """What an operand is, as far as it is known."""
+    if isinstance(operand, TileUse):
+        return tile_spec(program.tiles[operand.tile].spec, operand, resolve)
+    if isinstance(operand, View):
+        return tensor_spec(program.tensors[operand.argument], operand, resolve)
+    if isinstance(operand, Constant):
+        return ScalarSpec(operand.dtype)
+    return ScalarSpec(operand.dtype, resolve(operand.value) if operand.steers else None)
+
+
+def call_of(program: Program, instr: Instr, profile: Profile, resolve: Resolve = known) -> Call:
+    """The instruction as the rules see it."""
+    definition = INSTRUCTIONS[instr.name]
+    described: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in definition.operands)
+    for name, operand in named_operands(instr).items():
+        described[name] = operand_spec(program, operand, resolve)
+    modifiers = {modifier.name: value for modifier, value in zip(definition.modifiers, instr.modifiers, strict=True)}
+    return Call(definition, described, modifiers, profile.name, repeated(instr))
+
+
+def named_operands(instr: Instr) -> dict[str, Operand]:
+    """The operands that are there, by the names of the definition."""
+    return {
+        param.name: operand for param, operand in zip(INSTRUCTIONS[instr.name].operands, instr.operands, strict=False)
+    }
+
+
+def repeated(instr: Instr) -> frozenset[str]:
+    """Names of operands that are an earlier operand's tile once more."""
+    named = named_operands(instr)
+    tiles = {name: operand.tile for name, operand in named.items() if isinstance(operand, TileUse)}
+    names = list(tiles)
+    return frozenset(name for k, name in enumerate(names) if tiles[name] in [tiles[other] for other in names[:k]])
+
+
+def effects(call: Call) -> tuple[Effect, ...]:
+    """Which pipe touches which operand; empty where the target has no pipes."""
+    return call.instruction.effects.get(call.family, {}).get(call.route, ())

@@ -1,0 +1,231 @@
+"""A program as plain data: arguments, tiles, instructions, loops and branches, each with its place in the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ptokit.finding import Where
+from ptokit.isa.dtype import DType
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import GlobalLayout, PtoEnum
+from ptokit.program.expr import Expr, Var, apply
+
+
+def _place() -> Any:
+    """A field for the place in the source. Programs that differ only in places are equal."""
+    return field(default=None, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An array in global memory that the launch passes in."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    """The array's own dims, one to five."""
+    stride: tuple[Expr, ...]
+    """A step of each dim, in elements."""
+    layout: GlobalLayout = GlobalLayout.ND
+    memory: str = ""
+    """The argument whose memory this one shares; empty when it has memory of its own."""
+    where: Where | None = _place()
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole number that the launch passes in; expressions use it as a variable of the same name."""
+
+    name: str
+    where: Where | None = _place()
+
+    @property
+    def var(self) -> Var:
+        """The variable."""
+        return Var(self.name)
+
+
+@dataclass(frozen=True)
+class View:
+    """A block of an argument: from `starts` on, `sizes` elements of each of its dims."""
+
+    argument: str
+    starts: tuple[Expr, ...]
+    sizes: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class TileUse:
+    """A tile as an operand, with the extents that are valid at this use."""
+
+    tile: str
+    valid: tuple[Expr, Expr]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number as an operand, as the bits of its element type."""
+
+    dtype: DType
+    bits: int
+
+
+@dataclass(frozen=True)
+class Number:
+    """A whole number as an operand, computed when the program runs."""
+
+    dtype: DType
+    value: Expr
+    steers: bool = False
+    """Whether it says where to read, as the corner of a window does, and is no data."""
+
+
+Operand = TileUse | View | Constant | Number
+
+
+@dataclass(frozen=True)
+class TileDecl:
+    """A tile comes to be: from here on its name stands for it, once in every iteration of the loop around it."""
+
+    name: str
+    spec: TileSpec
+    """What it is; a valid extent that is computed is -1 here, and no address stands here."""
+    addresses: tuple[Expr, ...] = ()
+    """Where it lies, an address for each copy; empty until someone places it."""
+    buffers: int = 1
+    """Copies, which the iterations of the innermost loop around the declaration take in turn."""
+    fresh: bool = True
+    """Whether it holds nothing yet. A tile that the user has put at an address shows what is there."""
+    where: Where | None = _place()
+
+
+@dataclass(frozen=True)
+class Assign:
+    """A tile moves to another address (`tassign`)."""
+
+    tile: str
+    address: Expr
+    where: Where | None = _place()
+
+
+@dataclass(frozen=True)
+class Instr:
+    """An instruction with its operands and modifiers, both in the order of its definition."""
+
+    name: str
+    operands: tuple[Operand, ...]
+    modifiers: tuple[PtoEnum | None, ...] = ()
+    event: int | None = None
+    """The event that its end signals, if anything waits for it."""
+    waits: tuple[int, ...] = ()
+    """Events that must have been signalled before it starts."""
+    where: Where | None = _place()
+
+
+@dataclass(frozen=True)
+class LoadScalar:
+    """The scalar pipe reads one element of a one-element view into a variable."""
+
+    result: Var
+    source: View
+    where: Where | None = _place()
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One end of a hand-over between two pipes: `src` sets the event when it gets there, `dst` waits for it."""
+
+    action: str
+    """`set` or `wait`."""
+    src: str
+    dst: str
+    event: Expr
+    auto: bool = False
+    """Whether auto mode put it here."""
+    where: Where | None = _place()
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Everything issued before, on one pipe or on `ALL`, ends before anything that is issued after begins."""
+
+    pipe: str
+    auto: bool = False
+    where: Where | None = _place()
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`for var in range(start, stop, step)`."""
+
+    var: Var
+    start: Expr
+    stop: Expr
+    step: int
+    body: Block
+    buffers: int = 1
+    """Copies of each tile that is declared in the body."""
+    where: Where | None = _place()
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One block or the other."""
+
+    condition: Expr
+    then: Block
+    otherwise: Block = ()
+    where: Where | None = _place()
+
+
+Stmt = TileDecl | Assign | Instr | LoadScalar | Flag | Barrier | Loop | Branch
+Block = tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel: what it is given, and what every block of the grid does."""
+
+    name: str
+    arguments: tuple[Argument | Integer, ...]
+    body: Block
+    constants: tuple[tuple[str, object], ...] = ()
+    """Numbers and names that were fixed when the program was made, for the reader."""
+    names: tuple[tuple[Expr, str], ...] = field(default=(), compare=False)
+    """What the author calls some of the expressions, for the reader."""
+    mode: str = "auto"
+    """`auto`: addresses and flags are worked out. `manual`: they are the author's."""
+    where: Where | None = _place()
+
+    @cached_property
+    def tensors(self) -> dict[str, Argument]:
+        """The array arguments by name."""
+        return {argument.name: argument for argument in self.arguments if isinstance(argument, Argument)}
+
+    @cached_property
+    def tiles(self) -> dict[str, TileDecl]:
+        """The tiles by name. No two declarations share one."""
+        return {stmt.name: stmt for stmt in walk(self.body) if isinstance(stmt, TileDecl)}
+
+
+def children(stmt: Stmt) -> tuple[Block, ...]:
+    """The blocks inside a statement."""
+    if isinstance(stmt, Loop):
+        return (stmt.body,)
+    return (stmt.then, stmt.otherwise) if isinstance(stmt, Branch) else ()
+
+
+def walk(block: Block) -> Iterator[Stmt]:
+    """Every statement in the order of the text, those inside loops and branches included."""
+    for stmt in block:
+        yield stmt
+        for inner in children(stmt):
+            yield from walk(inner)
+
+
+def iteration(loop: Loop) -> Expr:
+    """The number of the iteration, from 0."""
+    return apply("floordiv", apply("sub", loop.var, loop.start), loop.step)

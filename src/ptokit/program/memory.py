@@ -1,0 +1,236 @@
+"""Which two accesses of a program may touch the same memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from ptokit.isa.policy import TileType
+from ptokit.program.expr import (
+    ANYTHING,
+    BLOCK_IDX,
+    BLOCK_NUM,
+    Bounds,
+    Expr,
+    Var,
+    apply,
+    interval,
+    substitute,
+    subtract,
+    variables,
+)
+from ptokit.program.ir import Assign, Block, LoadScalar, Loop, Program, Stmt, TileDecl, TileUse, View, children, walk
+
+Path = tuple[int, ...]
+"""A statement: its number in its block, after the (number, arm) of every statement around it. Without it, a block."""
+Span = tuple[TileType, float, float]
+"""Addresses in one memory, from the first to the one after the last."""
+Cell = tuple[str, int]
+"""A copy of a tile."""
+
+EVERYWHERE: tuple[Path, ...] = ((),)
+"""Stands for the loops around what is defined in several places: no loop is like it, so nothing is ever known of it."""
+
+
+def statements(block: Block, at: Path = ()) -> Iterator[tuple[Path, Stmt]]:
+    """Every statement with its path, in the order of the text."""
+    for number, stmt in enumerate(block):
+        yield (*at, number), stmt
+        for arm, inner in enumerate(children(stmt)):
+            yield from statements(inner, (*at, number, arm))
+
+
+def meeting_block(a: Path, b: Path) -> tuple[Path, int, int]:
+    """The deepest block around two statements, and the numbers of the two in it."""
+    depth = 0
+    while depth + 2 < min(len(a), len(b)) and a[depth : depth + 2] == b[depth : depth + 2]:
+        depth += 2
+    return a[:depth], a[depth], b[depth]
+
+
+def rewrite(view: View, values: Mapping[Var, Expr]) -> View:
+    """The view with variables replaced."""
+    starts, sizes = ([substitute(expr, values) for expr in exprs] for exprs in (view.starts, view.sizes))
+    return View(view.argument, tuple(starts), tuple(sizes))
+
+
+class Outline:
+    """The loops of a program, by the paths of their bodies, and which of them are around each definition."""
+
+    def __init__(self, program: Program) -> None:
+        self.loops: dict[Path, Loop] = {}
+        self.tiles: dict[str, tuple[Path, ...]] = {}
+        self.scalars: dict[Var, tuple[Path, ...]] = {}
+        for path, stmt in statements(program.body):
+            if isinstance(stmt, Loop):
+                self.loops[*path, 0] = stmt
+            elif isinstance(stmt, TileDecl):
+                self.tiles[stmt.name] = self.around(path)
+            elif isinstance(stmt, LoadScalar):
+                self.scalars[stmt.result] = EVERYWHERE if stmt.result in self.scalars else self.around(path)
+
+    def around(self, path: Path) -> tuple[Path, ...]:
+        """The loops around a statement or a block, from the outside in."""
+        return tuple(path[:depth] for depth in range(2, len(path) + 1, 2) if path[:depth] in self.loops)
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One operand as one step of a statement touches it, inside certain loops."""
+
+    operand: TileUse | View
+    writes: bool
+    loops: tuple[Path, ...]
+
+
+class Tiles:
+    """The copies of a program's tiles, and which of them share memory."""
+
+    def __init__(self, program: Program, outline: Outline) -> None:
+        self.program = program
+        self.homes = outline.tiles
+        self.spans = self._spans()
+        self.near = {cell: [other for other in self.spans if self._share(cell, other)] for cell in self.spans}
+
+    def _spans(self) -> dict[Cell, list[Span]]:
+        moved: dict[str, list[Expr]] = defaultdict(list)
+        for stmt in walk(self.program.body):
+            if isinstance(stmt, Assign):
+                moved[stmt.tile].append(stmt.address)
+        spans: dict[Cell, list[Span]] = {}
+        for name, decl in self.program.tiles.items():
+            for copy in range(decl.buffers):
+                own = [decl.addresses[copy % len(decl.addresses)]] if decl.addresses else []
+                spans[name, copy] = [_span(decl, address) for address in (*own, *moved[name])]
+        return spans
+
+    def _share(self, cell: Cell, other: Cell) -> bool:
+        return cell == other or any(
+            a[0] is b[0] and a[1] < b[2] and b[1] < a[2] for a in self.spans[cell] for b in self.spans[other]
+        )
+
+    def cells(self, tile: str, loops: tuple[Path, ...], turns: tuple[int, ...]) -> list[Cell]:
+        """The copies that a tile's name may stand for, given the turn of each loop around."""
+        home, copies = self.homes[tile], self.program.tiles[tile].buffers
+        if home and loops[: len(home)] == home:
+            return [(tile, turns[len(home) - 1] % copies)]
+        return [(tile, copy) for copy in range(copies)]
+
+
+def _span(decl: TileDecl, address: Expr) -> Span:
+    if isinstance(address, int):
+        return decl.spec.loc, address, address + decl.spec.nbytes
+    return decl.spec.loc, -inf, inf
+
+
+class Views:
+    """The blocks of arguments that a program touches, and which of them may overlap.
+
+    A variable keeps its value as long as no loop around its definition goes on.
+    """
+
+    def __init__(self, program: Program, outline: Outline) -> None:
+        self.program = program
+        self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf)}
+        self.homes = dict(outline.scalars)
+        self.turns: dict[Path, Var] = {}
+        """The variable that counts the turns of each loop."""
+        self._answers: dict[tuple[Access, Access, int], bool] = {}
+
+    def memory(self, view: View) -> str:
+        """The argument whose memory a view is of."""
+        return self.program.tensors[view.argument].memory or view.argument
+
+    def meet(self, a: Access, b: Access, level: int) -> bool:
+        """Whether two views may overlap when `b` comes later, and since `a` only `level` of their loops stood still."""
+        key = a, b, level
+        if key not in self._answers:
+            self._answers[key] = self._meet(a, b, level)
+        return self._answers[key]
+
+    def _meet(self, a: Access, b: Access, level: int) -> bool:
+        first, then = a.operand, b.operand
+        assert isinstance(first, View) and isinstance(then, View)
+        if first.argument != then.argument:
+            return True
+        moving = a.loops[level : level + 1] == b.loops[level : level + 1] != ()
+        later = self._later(then, a.loops[:level], self.turns[a.loops[level]] if moving else None)
+        dims = zip(first.starts, first.sizes, later.starts, later.sizes, strict=True)
+        return not any(
+            self._ends_before(start, size, other) or self._ends_before(other, other_size, start)
+            for start, size, other, other_size in dims
+        )
+
+    def _ends_before(self, start: Expr, size: Expr, other: Expr) -> bool:
+        """Whether a range certainly ends before another begins."""
+        return interval(subtract(other, apply("add", start, size)), self.bounds)[0] >= 0
+
+    def _later(self, view: View, still: tuple[Path, ...], moving: Var | None) -> View:
+        """The view when only some loops stood still and the next one has gone on."""
+        values: dict[Var, Expr] = {}
+        for var in frozenset().union(*map(variables, (*view.starts, *view.sizes))):
+            home = self.homes.get(var, ())
+            if home != still[: len(home)]:
+                values[var] = self._ahead(var) if var == moving else self._other(var)
+        return rewrite(view, values)
+
+    def _ahead(self, turn: Var) -> Expr:
+        distance = Var(f"{turn}+")
+        self.bounds[distance] = 1, max(1, self.bounds[turn][1])
+        return apply("add", turn, distance)
+
+    def _other(self, var: Var) -> Var:
+        other = Var(f"{var}'")
+        self.bounds[other] = self.bounds.get(var, ANYTHING)
+        return other
+
+
+class History:
+    """The accesses so far, as sets of works; a set is a whole number, a work one of its bits."""
+
+    def __init__(self, program: Program) -> None:
+        self.outline = Outline(program)
+        self.tiles = Tiles(program, self.outline)
+        self.views = Views(program, self.outline)
+        self._readers: dict[Cell, int] = defaultdict(int)
+        self._writers: dict[Cell, int] = defaultdict(int)
+        self._blocks: dict[str, list[tuple[Access, tuple[int, ...], int]]] = defaultdict(list)
+
+    def conflicts(self, access: Access, turns: tuple[int, ...]) -> int:
+        """The works so far that touch the same memory, where they or the new access write."""
+        operand = access.operand
+        if isinstance(operand, View):
+            return self._view_conflicts(access, operand, turns)
+        found = 0
+        for cell in self.tiles.cells(operand.tile, access.loops, turns):
+            for near in self.tiles.near[cell]:
+                found |= self._writers[near] | (self._readers[near] if access.writes else 0)
+        return found
+
+    def _view_conflicts(self, access: Access, view: View, turns: tuple[int, ...]) -> int:
+        found = 0
+        for earlier, when, bit in self._blocks[self.views.memory(view)]:
+            if (access.writes or earlier.writes) and not found & bit:
+                level = _standing(earlier.loops, access.loops, when, turns)
+                found |= bit if self.views.meet(earlier, access, level) else 0
+        return found
+
+    def record(self, access: Access, turns: tuple[int, ...], bit: int) -> None:
+        """Take note of an access by the work of this bit."""
+        operand = access.operand
+        if isinstance(operand, View):
+            self._blocks[self.views.memory(operand)].append((access, turns, bit))
+            return
+        table = self._writers if access.writes else self._readers
+        for cell in self.tiles.cells(operand.tile, access.loops, turns):
+            table[cell] |= bit
+
+
+def _standing(a: tuple[Path, ...], b: tuple[Path, ...], when: tuple[int, ...], then: tuple[int, ...]) -> int:
+    """How many of the outermost loops around two accesses are the same, in the same turn."""
+    level = 0
+    while level < min(len(a), len(b)) and a[level] == b[level] and when[level] == then[level]:
+        level += 1
+    return level

@@ -1,0 +1,323 @@
+"""Auto mode, flags: what must be waited for, no more, with event ids that are free."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+
+from ptokit.finding import Where
+from ptokit.program.before import Action, Run, Slot, Survey, Work
+from ptokit.program.calls import call_of
+from ptokit.program.expr import Expr, apply, interval
+from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, Loop, Program, Stmt, iteration, walk
+from ptokit.program.memory import Path, meeting_block
+from ptokit.program.steps import own_pairs
+from ptokit.program.unroll import unroll
+from ptokit.target import Profile
+from ptokit.target.profile import Pair
+
+
+@dataclass(frozen=True)
+class Link:
+    """A flag from one pipe to another: set at one slot of a block, waited for at another.
+
+    Where the wait stands before the set, it waits for the set of an earlier turn; the flag is then set once before the
+    outermost loop around, and waited for once after it.
+    """
+
+    src: str
+    dst: str
+    block: Path
+    set_at: int
+    wait_at: int
+    turns: int = 1
+    """Events that the turns of the loop around take by turns; 0 for a barrier where the wait would be."""
+    reply: bool = False
+    """Whether it says that another link's wait is over, so that that one may be set again."""
+    where: Where | None = field(default=None, compare=False)
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether a wait is for an earlier turn's set."""
+        return self.wait_at < self.set_at + self.reply
+
+    @property
+    def pair(self) -> Pair:
+        """The two pipes."""
+        return self.src, self.dst
+
+    def answer(self) -> Link:
+        """A link that makes every set come after the wait for the set before."""
+        return Link(self.dst, self.src, self.block, self.wait_at, self.set_at, self.turns, True, self.where)
+
+
+Links = list[Link]
+
+REPLY_WAIT, SET, DRAIN, PRIME, WAIT, REPLY_SET = range(6)
+"""What may stand in one slot, in this order: what follows the statement before, then what precedes the one after."""
+
+
+@dataclass(frozen=True)
+class End(Action):
+    """A set or wait (or barrier) of a link, where it stands."""
+
+    link: Link
+    rank: int
+    number: int | None = None
+    """Which of the link's events; None for the one of the turn."""
+
+    @property
+    def sets(self) -> bool:
+        """Whether it is a set."""
+        return self.rank in (SET, PRIME, REPLY_SET)
+
+    def __call__(self, run: Run, turn: int) -> None:
+        link = self.link
+        if not link.turns:
+            run.barrier()
+            return
+        number = turn % link.turns if self.number is None else self.number
+        if self.sets:
+            run.checked_set(link.src, link, number)
+        else:
+            run.checked_wait(link.dst, link, number)
+
+
+def order(program: Program, profile: Profile) -> Program:
+    """The program with the flags that its data need, marked `auto`.
+
+    The result has no race, sets no flag twice, leaves none set, and every flag that was put in is needed for that.
+    Flags and barriers that were there already count. A manual program, or one for a target without pipes, comes back
+    as it is.
+    """
+    if not profile.pipes or program.mode == "manual":
+        return program
+    return _Orderer(program, profile).result()
+
+
+class _Orderer:
+    """Finds the links of one program."""
+
+    def __init__(self, program: Program, profile: Profile) -> None:
+        self.program = program
+        self.unrolled = unroll(program, profile)
+        self.outline = self.unrolled.outline
+        self.free = _free_ids(program, profile)
+
+    def result(self) -> Program:
+        """The program with its flags."""
+        links = self._settled([])
+        events, homeless = self._number(links)
+        while homeless:
+            links = self._settled(_relieved(links, homeless))
+            events, homeless = self._number(links)
+        return replace(self.program, body=self._with_flags(self.program.body, (), self._slots(links), events))
+
+    # --- which links ---
+
+    def _settled(self, links: Links) -> Links:
+        """Links with which the program is complete, none of them without need."""
+        return self._pruned(self._repeatable(self._raceless(links)))
+
+    def _raceless(self, links: Links) -> Links:
+        """Add a link for every race."""
+        while races := self._survey(links).races:
+            found = dict.fromkeys(self._link(*race) for race in races)
+            links = links + ([link for link in found if link not in links] or [_barrier(next(iter(found)))])
+        return links
+
+    def _link(self, first: int, second: int) -> Link:
+        producer, consumer = self.unrolled.works[first], self.unrolled.works[second]
+        block, one, other = meeting_block(producer.path, consumer.path)
+        link = Link(producer.pipe, consumer.gate, block, one + 1, other, where=consumer.where)
+        return replace(link, turns=self._distance(link, producer, consumer)) if link.is_carried else link
+
+    def _distance(self, link: Link, producer: Work, consumer: Work) -> int:
+        """How many turns a carried link may reach back: as many as have tiles of their own, if the two use the same."""
+        copies, level = self._copies(link), len(self.outline.around(link.block)) - 1
+        return copies if producer.turns[level] % copies == consumer.turns[level] % copies else 1
+
+    def _repeatable(self, links: Links) -> Links:
+        """Give a link that may be set too early more events, or else an answer; at the worst a barrier."""
+        while early := self._survey(links).repeated:
+            for link in early:
+                copies, answer = self._copies(link), link.answer()
+                if not link.is_carried and link.turns < copies:
+                    links = _exchanged(links, link, replace(link, turns=copies))
+                elif answer not in links:
+                    links = [*links, answer]
+                else:
+                    links = _exchanged(links, link, _barrier(link))
+        return links
+
+    def _copies(self, link: Link) -> int:
+        """How many turns of the loop around a link have tiles of their own."""
+        loops = self.outline.around(link.block)
+        return self.unrolled.copies[loops[-1]] if loops else 1
+
+    def _pruned(self, links: Links) -> Links:
+        """Leave out what can be left out, one link after the other in the order in which they begin."""
+        slots, kept = self._slots(links), []
+        run = Run(self.unrolled, slots)
+        for link in sorted(links, key=self._begin):
+            run.advance(self._begin(link))
+            with_link = {slot: slots[slot] for slot, _ in self._ends(link)}
+            slots |= {slot: [end for end in ends if end.link != link] for slot, ends in with_link.items()}
+            if not run.copy().is_complete():
+                slots |= with_link
+                kept.append(link)
+        return kept if len(kept) == len(links) else self._pruned(kept)
+
+    def _begin(self, link: Link) -> int:
+        """The operation where a link first has an end."""
+        return min(self.unrolled.slots[slot] for slot, _ in self._ends(link))
+
+    def _survey(self, links: Links) -> Survey:
+        return Survey(self.unrolled, self._slots(links))
+
+    # --- where their ends stand ---
+
+    def _slots(self, links: Links) -> dict[Slot, list[End]]:
+        slots: dict[Slot, list[End]] = defaultdict(list)
+        for link in links:
+            for slot, end in self._ends(link):
+                slots[slot].append(end)
+        return {slot: sorted(ends, key=lambda end: end.rank) for slot, ends in slots.items()}
+
+    def _ends(self, link: Link) -> Iterator[tuple[Slot, End]]:
+        yield (link.block, link.wait_at), End(link, REPLY_WAIT if link.reply else WAIT)
+        if not link.turns:
+            return
+        yield (link.block, link.set_at), End(link, REPLY_SET if link.reply else SET)
+        if link.is_carried:
+            *outer, at, _ = self.outline.around(link.block)[0]
+            for number in range(link.turns):
+                yield (tuple(outer), at), End(link, PRIME, number)
+                yield (tuple(outer), at + 1), End(link, DRAIN, number)
+
+    # --- their events ---
+
+    def _number(self, links: Links) -> tuple[dict[Link, int], Links]:
+        """The first event of each link, and the links for which none is left."""
+        survey = self._survey(links)
+        users: dict[tuple[Pair, int], Links] = defaultdict(list)
+        events: dict[Link, int] = {}
+        homeless: Links = []
+        for link in sorted((link for link in links if link.turns), key=lambda link: survey.sets[link][0]):
+            first = self._first_event(link, survey, users)
+            if first is None:
+                homeless.append(link)
+                continue
+            events[link] = first
+            for event in range(first, first + link.turns):
+                users[link.pair, event].append(link)
+        return events, homeless
+
+    def _first_event(self, link: Link, survey: Survey, users: dict[tuple[Pair, int], Links]) -> int | None:
+        free = self.free[link.pair]
+        for first in free:
+            events = range(first, first + link.turns)
+            if all(event in free and _may_join(survey, link, users[link.pair, event]) for event in events):
+                return first
+        return None
+
+    # --- the program with flags ---
+
+    def _with_flags(self, block: Block, at: Path, slots: dict[Slot, list[End]], events: dict[Link, int]) -> Block:
+        out: list[Stmt] = []
+        write = partial(self._statement, events=events)
+        inner = partial(self._with_flags, slots=slots, events=events)
+        for number, stmt in enumerate(block):
+            out += map(write, slots.get((at, number), ()))
+            if isinstance(stmt, Loop):
+                stmt = replace(stmt, body=inner(stmt.body, (*at, number, 0)))
+            elif isinstance(stmt, Branch):
+                then, otherwise = inner(stmt.then, (*at, number, 0)), inner(stmt.otherwise, (*at, number, 1))
+                stmt = replace(stmt, then=then, otherwise=otherwise)
+            out.append(stmt)
+        return (*out, *map(write, slots.get((at, len(block)), ())))
+
+    def _statement(self, end: End, events: dict[Link, int]) -> Stmt:
+        link = end.link
+        if not link.turns:
+            return Barrier("ALL", auto=True, where=link.where)
+        action = "set" if end.sets else "wait"
+        return Flag(action, link.src, link.dst, self._event(end, events[link]), auto=True, where=link.where)
+
+    def _event(self, end: End, first: int) -> Expr:
+        link = end.link
+        if end.number is not None or link.turns == 1:
+            return first + (end.number or 0)
+        loop = self.outline.loops[self.outline.around(link.block)[-1]]
+        return apply("add", first, apply("mod", iteration(loop), link.turns))
+
+
+def _may_join(survey: Survey, link: Link, users: Links) -> bool:
+    """Whether a link may use an event besides others."""
+    if users and any(user.turns > 1 for user in (link, *users)):
+        return False
+    return not any(_clash(survey, link, user) or _clash(survey, user, link) for user in users)
+
+
+def _clash(survey: Survey, link: Link, later: Link) -> bool:
+    """Whether `later` may be set while `link` is still set, if the two were one flag."""
+    for time, known in survey.sets[later]:
+        waits = [bit for when, bit in survey.waits[link] if when < time]
+        pending = sum(when < time for when, _ in survey.sets[link]) - len(waits)
+        if pending or any(bit & ~known for bit in waits):
+            return True
+    return False
+
+
+def _exchanged(links: Links, old: Link, new: Link) -> Links:
+    return [new if link == old else link for link in links]
+
+
+def _barrier(link: Link) -> Link:
+    """A barrier that does what a link does, and needs no event."""
+    return replace(link, turns=0)
+
+
+def _relieved(links: Links, homeless: Links) -> Links:
+    """Links that need fewer events, where these find none: two links as one, or else a barrier in place of one."""
+    fewer = links
+    for link in homeless:
+        fewer = _merged(fewer, link.pair)
+    if len(fewer) < len(links):
+        return fewer
+    return [*(link for link in links if link != homeless[0]), _barrier(homeless[0])]
+
+
+def _merged(links: Links, pair: Pair) -> Links:
+    """The links with two neighbours of a pair of pipes as one, which is set later and waited for earlier."""
+    flags = [link for link in links if link.pair == pair and link.turns and not link.reply]
+    flags.sort(key=lambda link: (link.block, link.turns, link.is_carried, link.set_at, link.wait_at))
+    choices = [(a, b) for a, b in pairwise(flags) if _may_merge(a, b)]
+    if not choices:
+        return links
+    a, b = min(choices, key=lambda pair: pair[1].set_at - pair[0].set_at + abs(pair[1].wait_at - pair[0].wait_at))
+    both = replace(a, set_at=b.set_at, wait_at=min(a.wait_at, b.wait_at))
+    return _exchanged([link for link in links if link != b], a, both)
+
+
+def _may_merge(a: Link, b: Link) -> bool:
+    alike = (a.block, a.turns, a.is_carried) == (b.block, b.turns, b.is_carried)
+    return alike and (a.is_carried or b.set_at <= min(a.wait_at, b.wait_at))
+
+
+def _free_ids(program: Program, profile: Profile) -> dict[Pair, list[int]]:
+    """For each pair of pipes: the event ids that neither the user nor an instruction uses by itself (which is 0)."""
+    pairs = [(a, b) for a in profile.pipes for b in profile.pipes]
+    free = {pair: list(range(profile.event_ids)) for pair in pairs}
+    for stmt in walk(program.body):
+        if isinstance(stmt, Instr):
+            for pair in own_pairs(call_of(program, stmt, profile), profile):
+                free[pair] = [event for event in free.get(pair, ()) if event != 0]
+        elif isinstance(stmt, Flag):
+            low, high = interval(stmt.event, {})
+            pair = stmt.src, stmt.dst
+            free[pair] = [event for event in free.get(pair, ()) if not low <= event <= high]
+    return free

@@ -1,0 +1,206 @@
+"""Programs for human eyes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ptokit.finding import Where
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.policy import PtoEnum
+from ptokit.program.calls import call_of
+from ptokit.program.expr import Expr, apply, parts, show_expr
+from ptokit.program.ir import (
+    Argument,
+    Assign,
+    Barrier,
+    Block,
+    Branch,
+    Constant,
+    Flag,
+    Instr,
+    Integer,
+    LoadScalar,
+    Loop,
+    Operand,
+    Program,
+    Stmt,
+    TileDecl,
+    TileUse,
+    View,
+)
+from ptokit.target.cpu import CPU
+
+WIDTH = 80
+
+
+def show(program: Program) -> str:
+    """The whole program; what auto mode has added is marked with `+`, and `:n` is a line of the source."""
+    return "\n".join(_Printer(program).lines())
+
+
+class _Printer:
+    """Prints statements, and calls expressions by the author's own names."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.names = dict(program.names)
+        self.defined: list[set[Expr]] = [set()]
+
+    def lines(self) -> Iterator[str]:
+        program = self.program
+        yield _row(f"kernel {program.name}, {program.mode} mode", f"{program.where or ''}")
+        yield from (f"    {_argument(argument)}" for argument in program.arguments)
+        yield from (f"    {name} = {value}" for name, value in program.constants)
+        yield from self._block(program.body, 0)
+
+    def _block(self, block: Block, depth: int) -> Iterator[str]:
+        self.defined.append(set())
+        for stmt in block:
+            yield from self._definitions(stmt, depth)
+            yield from self._statement(stmt, depth)
+        self.defined.pop()
+
+    def _definitions(self, stmt: Stmt, depth: int) -> Iterator[str]:
+        """What the names in a statement stand for, the first time they are used."""
+        for expr in (part for whole in _expressions(stmt) for part in parts(whole)):
+            if expr in self.names and not any(expr in known for known in self.defined):
+                inner = {other: name for other, name in self.names.items() if other != expr}
+                yield _line(depth, f"{self.names[expr]} = {show_expr(expr, inner)}", None)
+                self.defined[-1].add(expr)
+
+    def _statement(self, stmt: Stmt, depth: int) -> Iterator[str]:
+        if isinstance(stmt, Loop):
+            step = f", {stmt.step}" if stmt.step != 1 else ""
+            buffers = f", buffers={stmt.buffers}" if stmt.buffers != 1 else ""
+            text = f"for {stmt.var} in range({self._expr(stmt.start)}, {self._expr(stmt.stop)}{step}{buffers}):"
+            yield _line(depth, text, stmt.where)
+            yield from self._block(stmt.body, depth + 1)
+        elif isinstance(stmt, Branch):
+            yield _line(depth, f"when {self._expr(stmt.condition)}:", stmt.where)
+            yield from self._block(stmt.then, depth + 1)
+            if stmt.otherwise:
+                yield _line(depth, "otherwise:", None)
+                yield from self._block(stmt.otherwise, depth + 1)
+        else:
+            auto = isinstance(stmt, Flag | Barrier) and stmt.auto
+            yield _line(depth, self._plain(stmt), stmt.where, auto=auto)
+
+    def _expr(self, expr: Expr) -> str:
+        return show_expr(expr, self.names)
+
+    def _plain(self, stmt: TileDecl | Assign | Instr | LoadScalar | Flag | Barrier) -> str:
+        if isinstance(stmt, TileDecl):
+            copies = f" x {stmt.buffers}" if stmt.buffers > 1 else ""
+            at = f" at {', '.join(map(self._address, stmt.addresses))}" if stmt.addresses else ""
+            return f"{stmt.name} = tile {stmt.spec}{copies}{at}"
+        if isinstance(stmt, Assign):
+            return f"tassign({stmt.tile}, {self._address(stmt.address)})"
+        if isinstance(stmt, LoadScalar):
+            return f"{stmt.result} = load_scalar({self._operand(stmt.source)})"
+        if isinstance(stmt, Flag):
+            return f"{stmt.action}_flag({stmt.src}, {stmt.dst}, {self._expr(stmt.event)})"
+        if isinstance(stmt, Barrier):
+            return f"barrier({stmt.pipe})"
+        return self._instruction(stmt)
+
+    def _address(self, address: Expr) -> str:
+        return f"{address:#x}" if isinstance(address, int) else self._expr(address)
+
+    def _instruction(self, instr: Instr) -> str:
+        given = [self._operand(operand) for operand in instr.operands]
+        given += [f"{name}={value.text}" for name, value in self._chosen(instr)]
+        given += [f"wait={', '.join(f'event {number}' for number in instr.waits)}"] if instr.waits else []
+        event = f"event {instr.event} = " if instr.event is not None else ""
+        return f"{event}{instr.name}({', '.join(given)})"
+
+    def _chosen(self, instr: Instr) -> Iterator[tuple[str, PtoEnum]]:
+        """The modifiers that differ from their defaults."""
+        modifiers = INSTRUCTIONS[instr.name].modifiers
+        usual = call_of(self.program, replace(instr, modifiers=(None,) * len(modifiers)), CPU).values
+        for modifier, value in zip(modifiers, instr.modifiers, strict=True):
+            if value is not None and value is not usual[modifier.name]:
+                yield modifier.name, value
+
+    def _operand(self, operand: Operand) -> str:
+        if isinstance(operand, TileUse):
+            return self._tile(operand)
+        if isinstance(operand, View):
+            return self._view(operand)
+        if isinstance(operand, Constant):
+            return str(np.array([operand.bits], f"u{operand.dtype.size}").view(operand.dtype.numpy)[0])
+        return self._expr(operand.value)
+
+    def _tile(self, use: TileUse) -> str:
+        spec = self.program.tiles[use.tile].spec
+        if use.valid in ((spec.rows, spec.cols), spec.valid):
+            return use.tile
+        return f"{use.tile} valid [{', '.join(map(self._expr, use.valid))}]"
+
+    def _view(self, view: View) -> str:
+        argument = self.program.tensors[view.argument]
+        if view.sizes == argument.shape and not any(view.starts):
+            return view.argument
+        shown = [self._slice(*part) for part in zip(view.starts, view.sizes, argument.shape, strict=True)]
+        while len(shown) > 1 and shown[-1] == ":":
+            shown.pop()
+        return f"{view.argument}[{', '.join(shown)}]"
+
+    def _slice(self, start: Expr, size: Expr, most: Expr) -> str:
+        if start == 0 and size == most:
+            return ":"
+        if size == 1:
+            return self._expr(start)
+        return f"{self._expr(start)} : {self._expr(apply('add', start, size))}"
+
+
+def _argument(argument: Argument | Integer) -> str:
+    if isinstance(argument, Integer):
+        return f"{argument.name}: whole number"
+    shape = ", ".join(map(str, argument.shape))
+    layout = "" if argument.layout.name == "ND" else f" {argument.layout.name}"
+    shared = f", shares memory with {argument.memory}" if argument.memory else ""
+    return f"{argument.name}: {argument.dtype} [{shape}]{layout}{shared}"
+
+
+def _line(depth: int, text: str, where: Where | None, *, auto: bool = False) -> str:
+    return _row(f"{'+ ' if auto else '  '}{'  ' * depth}{text}", "" if where is None or auto else f":{where.line}")
+
+
+def _row(text: str, place: str) -> str:
+    """A line with its place at the right; a long one goes on below, further in."""
+    inset = " " * (len(text) - len(text[2:].lstrip()) + 6)
+    room = WIDTH - len(place) - 1
+    lines = textwrap.wrap(text, room, subsequent_indent=inset, break_long_words=False, break_on_hyphens=False)
+    lines[0] = text[: len(text) - len(text.lstrip())] + lines[0].lstrip()
+    return "\n".join([*lines[:-1], f"{lines[-1].ljust(room)} {place}".rstrip()])
+
+
+def _expressions(stmt: Stmt) -> Iterator[Expr]:
+    """The expressions that a statement shows."""
+    if isinstance(stmt, Loop):
+        yield from (stmt.start, stmt.stop)
+    elif isinstance(stmt, Branch):
+        yield stmt.condition
+    elif isinstance(stmt, TileDecl):
+        yield from stmt.addresses
+    elif isinstance(stmt, Assign):
+        yield stmt.address
+    elif isinstance(stmt, Flag):
+        yield stmt.event
+    elif isinstance(stmt, Instr):
+        for operand in stmt.operands:
+            yield from _parts_of(operand)
+    elif isinstance(stmt, LoadScalar):
+        yield from stmt.source.starts
+
+
+def _parts_of(operand: Operand) -> tuple[Expr, ...]:
+    if isinstance(operand, TileUse):
+        return operand.valid
+    if isinstance(operand, View):
+        return (*operand.starts, *operand.sizes)
+    return () if isinstance(operand, Constant) else (operand.value,)

@@ -1,0 +1,90 @@
+"""What an instruction does on its target, step by step: pipes that touch operands, and pipes that wait for pipes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+
+from ptokit.isa.instruction import Call, Effect
+from ptokit.program.calls import effects
+from ptokit.target import Profile
+from ptokit.target.profile import Handshake, Pair
+
+ISSUE = "S"
+"""The scalar pipe: it issues every instruction, so a wait on it holds up all that comes later, on every pipe."""
+
+
+@dataclass(frozen=True)
+class Sync:
+    """The pipe `dst` waits until `src` has done all that it was given so far."""
+
+    src: str
+    dst: str
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A pipe does its part of the work: the operands that it reads and those that it writes."""
+
+    pipe: str
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+Step = Sync | Touch
+
+
+def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
+    """The steps of an instruction in order; none where the target has no pipes.
+
+    The flags inside an instruction (once a row, between its stages) order its own work only: they show here as each
+    pipe of its body waiting for the one before.
+    """
+    own = handshake(call, profile)
+    touched = effects(call)
+    pipes = tuple(dict.fromkeys((*own.body, *(effect.pipe for effect in touched)))) if profile.pipes else ()
+    work: list[Step] = [_touch(pipe, touched) for pipe in pipes]
+    for k, (first, then) in reversed(list(enumerate(pairwise(pipes), 1))):
+        work.insert(k, Sync(first, then))
+    return (*_syncs(own.before), *work, *_syncs(own.after))
+
+
+def handshake(call: Call, profile: Profile) -> Handshake:
+    """The flags that the instruction handles by itself."""
+    return profile.handshakes.get(call.route, Handshake())
+
+
+def own_pairs(call: Call, profile: Profile) -> set[Pair]:
+    """The pipe pairs whose flags the instruction uses by itself."""
+    own = handshake(call, profile)
+    return {*own.before, *own.after, *own.each_row, *own.between, *own.after_fill}
+
+
+def _touch(pipe: str, touched: tuple[Effect, ...]) -> Touch:
+    here = [effect for effect in touched if effect.pipe == pipe]
+    reads = tuple(effect.operand for effect in here if effect.access != "write")
+    writes = tuple(effect.operand for effect in here if effect.access != "read")
+    return Touch(pipe, reads, writes)
+
+
+def _syncs(pairs: tuple[Pair, ...]) -> tuple[Sync, ...]:
+    return tuple(Sync(*pair) for pair in pairs)
+
+
+def gate(of: tuple[Step, ...], pipe: str) -> str:
+    """The pipe that should wait, ahead of an instruction, for what its work on `pipe` needs.
+
+    Where the instruction begins by waiting for another pipe itself, that one: a row gather of A2/A3 waits V to S, so
+    the documents ask for a flag from MTE2 to V after the load of its indices (MG-SYNC-01, MG-SYNC-04).
+    """
+    opening = [step for step in takewhile(lambda step: isinstance(step, Sync), of) if isinstance(step, Sync)]
+    return next((sync.src for sync in opening if _carries(opening, sync.src, pipe)), pipe)
+
+
+def _carries(opening: list[Sync], src: str, pipe: str) -> bool:
+    """Whether the opening makes `pipe` wait for `src`, by way of other pipes perhaps."""
+    late = {src}
+    for sync in opening:
+        if sync.src in late:
+            late.add(sync.dst)
+    return bool(late & {ISSUE, pipe})

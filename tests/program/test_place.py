@@ -1,0 +1,121 @@
+"""Auto addresses: apart while there is room, shared by tiles that are not in use together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from program.building import COND, I, J, exp, load, loop, program, store, tile, tiles
+from ptokit.isa.policy import TileType
+from ptokit.program.ir import Branch, Program
+from ptokit.program.place import Life, lifetimes, place
+from ptokit.target import Profile
+from ptokit.target.a2a3 import A2A3
+from ptokit.target.a5 import A5
+from ptokit.target.cpu import CPU
+from ptokit.target.profile import KB, Memory
+
+TILE = 1 * KB
+"""Bytes of the tiles here."""
+
+
+def small(size: int) -> Profile:
+    """A target with a UB of so many bytes."""
+    return replace(A2A3, ub=None, memories={**A2A3.memories, TileType.Vec: Memory("UB", size)})
+
+
+def addresses(source: Program, profile: Profile) -> dict[str, tuple[object, ...]]:
+    return {name: decl.addresses for name, decl in place(source, profile).program.tiles.items()}
+
+
+CHAIN = program(*tiles("a b c"), load("a", "x"), exp("b", "a"), exp("c", "b"), store("y", "c"))
+
+
+def test_tiles_lie_apart_where_there_is_room() -> None:
+    result = place(CHAIN, A2A3)
+    assert {name: decl.addresses for name, decl in result.program.tiles.items()} == {
+        "a": (0,),
+        "b": (TILE,),
+        "c": (2 * TILE,),
+    }
+    assert result.used == {TileType.Vec: 3 * TILE}
+
+
+def test_a_target_without_limits_has_room() -> None:
+    assert place(CHAIN, CPU).used == {TileType.Vec: 3 * TILE}
+
+
+def test_tiles_share_where_there_is_not() -> None:
+    assert addresses(CHAIN, small(2 * TILE)) == {"a": (0,), "b": (TILE,), "c": (0,)}
+
+
+def test_no_room_at_all_is_not_judged_here() -> None:
+    assert place(CHAIN, small(TILE)).used == {TileType.Vec: 2 * TILE}
+
+
+def test_a5_shares_before_it_asks_for_dynamic_memory() -> None:
+    big = [tile(name, rows=64, cols=256) for name in "abc"]  # 64 KB each: three are more than 128, less than 216
+    source = program(*big, *CHAIN.body[3:])
+    assert place(source, A5).used == {TileType.Vec: 128 * KB}
+    assert place(source, A2A3).used == {TileType.Vec: 192 * KB}
+
+
+def test_tiles_begin_at_blocks_and_fractals() -> None:
+    odd = [tile("a", rows=1, cols=3), tile("b"), tile("m", "mat", rows=1, cols=3), tile("n", "mat")]
+    assert addresses(program(*odd), A2A3) == {"a": (0,), "b": (32,), "m": (0,), "n": (512,)}
+
+
+def test_every_copy_has_an_address() -> None:
+    body = loop(tile("a", buffers=3), tile("b"), load("a", "x"), buffers=3)
+    assert addresses(program(body), A2A3) == {"a": (0, TILE, 2 * TILE), "b": (3 * TILE,)}
+
+
+def test_given_addresses_stay_and_others_keep_away() -> None:
+    fixed = tile("b", addresses=(512,))
+    source = program(tile("a"), fixed, tile("c"), *CHAIN.body[3:])
+    assert addresses(source, A2A3) == {"a": (512 + TILE,), "b": (512,), "c": (512 + 2 * TILE,)}
+    assert addresses(source, small(2 * TILE)) == {"a": (512 + TILE,), "b": (512,), "c": (512 + TILE,)}
+
+
+def test_manual_programs_stay_as_they_are() -> None:
+    source = program(tile("a", addresses=(64,)), tile("b"), mode="manual")
+    assert place(source, A2A3).program == source
+    assert place(source, A2A3).used == {TileType.Vec: 64 + TILE}
+
+
+# --- lives ---
+
+
+def test_a_life_goes_from_the_first_use_to_the_last() -> None:
+    assert lifetimes(CHAIN) == {"a": Life(3, 4), "b": Life(4, 5), "c": Life(5, 6)}
+
+
+def test_a_tile_from_outside_lives_all_through_a_loop() -> None:
+    lives = lifetimes(program(*tiles("a b"), loop(load("a", "x"), exp("b", "a"), tile("c"), exp("c", "b"))))
+    assert lives == {"a": Life(2, 6), "b": Life(2, 6), "c": Life(6, 6)}
+
+
+def test_a_tile_of_a_turn_lives_all_through_a_loop_inside() -> None:
+    inner = loop(load("a", "x"), exp("a", "a"), var=J)
+    assert lifetimes(program(loop(tile("a"), inner, tile("b"), load("b", "x")))) == {"a": Life(2, 4), "b": Life(6, 6)}
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+def test_turns_with_copies_run_side_by_side(buffers: int) -> None:
+    inner = loop(tile("c"), load("c", "x"), var=J)
+    body = (tile("a", buffers=buffers), tile("b", buffers=buffers), load("a", "x"), load("b", "x"), inner)
+    together = Life(0, 7)
+    alone = {"a": Life(3, 3), "b": Life(4, 4), "c": Life(7, 7)}
+    assert lifetimes(program(loop(*body, var=I, buffers=buffers))) == (
+        alone if buffers == 1 else dict.fromkeys("abc", together)
+    )
+
+
+def test_arms_of_a_branch_share() -> None:
+    source = program(*tiles("a b"), Branch(COND, (load("a", "x"), store("y", "a")), (load("b", "x"), store("y", "b"))))
+    assert addresses(source, small(TILE)) == {"a": (0,), "b": (0,)}
+
+
+def test_a_tile_that_nothing_uses_has_an_address_too() -> None:
+    assert addresses(program(*tiles("a b")), small(TILE)) == {"a": (0,), "b": (0,)}

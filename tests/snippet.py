@@ -1,0 +1,13 @@
+"""Source text as code whose source can be read back, as if it stood in a file of its own."""
+
+from __future__ import annotations
+
+import linecache
+from types import CodeType
+
+
+def compiled(code: str, name: str) -> CodeType:
+    """The text as a module; `inspect` finds its lines under the file `<name>`."""
+    file = f"<{name}>"
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    return compile(code, file, "exec")
