@@ -26,6 +26,7 @@ fuzz: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/eager.py
+	$(BIN)/python benchmarks/launch.py
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -8,7 +8,7 @@ looks at how automatic flags are made.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -394,7 +394,7 @@ def races(entries: Sequence[Entry], before: Sequence[int]) -> Iterator[Fault]:
         for place, writes in entry.touches:
             everyone[place] |= 1 << entry.number
             writers[place] |= writes << entry.number
-    near = {place: [other for other in everyone if place.meets(other)] for place in everyone}
+    near = neighbours(everyone)
     starts: dict[int, int] = {}
     for entry in entries:
         issued_earlier = (1 << starts.setdefault(entry.issue.number, entry.number)) - 1
@@ -403,6 +403,14 @@ def races(entries: Sequence[Entry], before: Sequence[int]) -> Iterator[Fault]:
                 against = (everyone if writes else writers)[other]
                 for number in bits(against & issued_earlier & ~before[entry.number]):
                     yield Fault("race", f"{entries[number]} and {entry}, in {place.memory}")
+
+
+def neighbours(places: Iterable[Place]) -> dict[Place, list[Place]]:
+    """For every place, those that share memory with it, itself among them."""
+    shelves: dict[str, list[Place]] = defaultdict(list)
+    for place in places:
+        shelves[place.memory].append(place)
+    return {place: [other for other in shelf if place.meets(other)] for shelf in shelves.values() for place in shelf}
 
 
 def bits(number: int) -> Iterator[int]:

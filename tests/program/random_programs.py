@@ -109,10 +109,10 @@ def flags(src: str, dst: str, event: Expr = 0) -> tuple[Flag, Flag]:
 BITS = 60
 DICE = random.Random(1)
 VALUES = {
-    "n": (2, 5, 0, 1, 3),
+    "n": (2, 5, 0, 1, 3, 5, 4),
     "c": (1, 0),
     "m": (0, 1, 2, 3),
-    "b": ((1 << BITS) - 1, 0, *(DICE.getrandbits(BITS) for _ in range(500))),
+    "b": (*((1 << BITS) - 1, 0) * 100, *(DICE.getrandbits(BITS) for _ in range(200))),
 }
 """What the numbers that a program is given can be, by the first letter: trips of a loop, conditions, offsets, and
 bits for what each iteration decides anew."""
@@ -136,16 +136,17 @@ class Run:
 
 
 def runs(program: Program, count: int) -> Iterator[Run]:
-    """Runs of a program: first all numbers alike, then a mixture, the same ones every time."""
+    """Runs of a program: first all numbers alike, then a mixture, the same ones every time and no run twice."""
     names = [argument.name for argument in program.arguments if isinstance(argument, Integer)]
-    dice = random.Random(0)
+    dice, seen = random.Random(0), set()
     for k in range(count):
-        alike = k < 5
-        given = {
-            name: VALUES[name[0]][min(k, len(VALUES[name[0]]) - 1)] if alike else dice.choice(VALUES[name[0]])
-            for name in names
-        }
-        yield Run(k % 4, 4, given, k)
+        given = {name: dice.choice(VALUES[name[0]]) for name in names}
+        if k < 5:
+            given = {name: VALUES[name[0]][min(k, len(VALUES[name[0]]) - 1)] for name in names}
+        block, salt = k % 4, k // 4 % 4
+        if (block, salt, *given.values()) not in seen:
+            seen.add((block, salt, *given.values()))
+            yield Run(block, 4, given, salt)
 
 
 # --- Random programs -----------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ class Writer:
     def forms(self, scope: Scope) -> list[Callable[[Scope], list[Stmt]]]:
         """What may be written here; what is listed more often comes more often."""
         loops = [self.loop, self.loop] if scope.loops < 2 else []
-        branches = [self.branch] if scope.arms < 2 else []
+        branches = [self.branch] if scope.arms < (2 if self.free else 4) else []  # deep arms are rarely taken twice
         return [self.plain, self.plain, self.plain, self.chained, *loops, *branches]
 
     def plain(self, scope: Scope) -> list[Stmt]:

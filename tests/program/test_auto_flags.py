@@ -122,15 +122,14 @@ def handovers(ordered: Program, target: Profile, tries: Iterable[Run]) -> list[f
 
 def superfluous(ordered: Program, target: Profile) -> list[list[str]]:
     """Hand-overs and barriers of auto mode that no run misses."""
-    few, many = list(runs(ordered, 12)), list(runs(ordered, 400))
     statements = dict(places_of(ordered.body))
     barriers = [frozenset({path}) for path, stmt in statements.items() if isinstance(stmt, Barrier)]
     found = []
-    for group in (*handovers(ordered, target, few), *barriers):
+    for group in (*handovers(ordered, target, runs(ordered, 40)), *barriers):
         kinds = {is_auto(statements[path]) for path in group}
         assert len(kinds) == 1, f"flags of the user's and of auto mode are mixed up:\n{show(ordered)}"
         less = replace(ordered, body=without(ordered.body, group))
-        if kinds == {True} and is_clean(less, target, many):
+        if kinds == {True} and is_clean(less, target, runs(ordered, 1500)):
             found.append([f"{'.'.join(map(str, path))} {show_stmt(statements[path])}" for path in sorted(group)])
     return found
 
@@ -175,7 +174,7 @@ def assert_keeps_values(program: Program, put: Program, target: Profile, run: Ru
 
 
 @ON_BOTH
-@fuzz(0.75)
+@fuzz(0.5)
 @given(program=programs())
 def test_random_programs_are_complete(program: Program, name: str) -> None:
     target = TARGETS[name]
@@ -187,7 +186,7 @@ def test_random_programs_are_complete(program: Program, name: str) -> None:
 
 
 @ON_BOTH
-@fuzz(0.5)
+@fuzz(0.3)
 @given(program=programs(free=True))
 def test_random_programs_are_minimal(program: Program, name: str) -> None:
     target = TARGETS[name]
@@ -197,7 +196,7 @@ def test_random_programs_are_minimal(program: Program, name: str) -> None:
 
 
 @ON_BOTH
-@fuzz(0.5)
+@fuzz(0.3)
 @given(program=programs())
 def test_random_programs_without_addresses(program: Program, name: str) -> None:
     """Tiles that nobody has placed are apart."""
@@ -208,7 +207,7 @@ def test_random_programs_without_addresses(program: Program, name: str) -> None:
 
 
 @ON_BOTH
-@fuzz(0.5)
+@fuzz(0.3)
 @given(program=programs())
 def test_placement_keeps_what_tiles_hold(program: Program, name: str) -> None:
     target = TARGETS[name]
@@ -424,7 +423,7 @@ def test_chosen_programs_are_complete(program: Program, name: str) -> None:
     ordered = order(put, target)
     assert_only_added(put, ordered)
     assert_leaves_event_0_to_kernels(ordered, target)
-    assert_complete(ordered, target, runs(program, 16))
+    assert_complete(ordered, target, runs(program, 10))
 
 
 @ON_BOTH
@@ -460,6 +459,16 @@ def test_the_judge_knows_what_is_needed() -> None:
 def test_a_loop_that_never_runs_needs_nothing(name: str) -> None:
     program = program_of(t, over(tload(t), tadd(t, t, t), tstore(t), stop=0))
     assert not any(map(is_auto, walk(auto(program, TARGETS[name]).body)))
+
+
+@pytest.mark.xfail(strict=True, reason="blocks that meet in an iteration are taken to meet in all of them")
+def test_only_the_last_iteration_is_still_under_way() -> None:
+    """Row 16 is stored by the first of three iterations, which the flags of the loop have waited for."""
+    along = Loop(K, 1, 4, 1, (tadd(t, t, t), tstore(t, blocks(K, 16), "z")))
+    pick = instr("mgather", u, view("z", 4, 16), cells, coalesce=Coalesce.Elem)
+    ordered = auto(program_of(cells, t, u, tload(t), Loop(J, 0, 2, 1, (along, pick))), TARGETS["a5"])
+    assert_complete(ordered, TARGETS["a5"], runs(ordered, 4))
+    assert_minimal(ordered, TARGETS["a5"])
 
 
 @pytest.mark.parametrize("name", ["cpu", "host"])

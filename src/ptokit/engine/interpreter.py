@@ -16,7 +16,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import index_finding
 from ptokit.program.calls import named_operands, repeated
-from ptokit.program.expr import BLOCK_NUM, ExpressionError, Values, Var, compiled, evaluate
+from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, evaluate, worth
 from ptokit.program.ir import (
     Assign,
     Barrier,
@@ -41,12 +41,6 @@ POISON = 0xFF
 """Every byte of a tile that nothing has written."""
 
 Step = Callable[[Frame], None]
-Measure = int | Callable[[Values], int]
-"""A number, or a function of the variables' values."""
-
-
-def _worth(measure: Measure, values: Values) -> int:
-    return measure if isinstance(measure, int) else measure(values)
 
 
 class Executable:
@@ -94,7 +88,7 @@ class _Loop:
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.loop.where
-        bounds = range(_worth(self.start, frame.values), _worth(self.stop, frame.values), self.loop.step)
+        bounds = range(worth(self.start, frame.values), worth(self.stop, frame.values), self.loop.step)
         outer = frame.turn
         for frame.turn, value in enumerate(bounds):
             frame.values[self.loop.var] = value
@@ -110,7 +104,7 @@ class _Branch:
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.where
-        for step in self.then if _worth(self.condition, frame.values) else self.otherwise:
+        for step in self.then if worth(self.condition, frame.values) else self.otherwise:
             step(frame)
 
 

@@ -112,24 +112,35 @@ def _wrapped(text: str, indent: str) -> str:
     )  # fmt: skip
 
 
-def check(kernel: Kernel, /, *args: object, grid: object = 1, target: str = "all", **keywords: Any) -> Report:
+def check(
+    kernel: Kernel,
+    /,
+    *args: object,
+    grid: object = 1,
+    target: str = "all",
+    header: bool | None = None,
+    strict: bool | None = None,
+    dyn_ub: int | None = None,
+    **keywords: Any,
+) -> Report:
     """What is certain of a kernel before it runs, on one target or on all; nothing is executed.
 
-    Takes what a launch takes: the arguments, constants by name, and `header=`, `strict=`, `dyn_ub=`.
+    Takes the kernel's arguments as a launch does, and the options that decide how strictly to judge.
     """
-    if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"pto.check takes a kernel, got {type(kernel).__name__}; put @pto.kernel over the function")
-    blocks = grid_of(grid)
-    arguments, options = _given(kernel, args, keywords)
+    blocks, arguments = grid_of(grid), _arguments("pto.check", kernel, args, keywords)
     names = DEVICES if target == "all" else (target,)
-    reports = {name: _report(kernel, arguments, mode_of(options, name), blocks) for name in names}
+    modes = [mode_of(name, header, strict, dyn_ub) for name in names]
+    reports = {mode.profile.name: _report(kernel, arguments, mode, blocks) for mode in modes}
     return Report(kernel.function.__name__, blocks, reports)
 
 
-def _given(kernel: Kernel, args: tuple[object, ...], keywords: dict[str, Any]) -> tuple[Arguments, dict[str, Any]]:
-    refuse_inside("pto.check or pto.show")
-    options = {name: keywords.pop(name) for name in LAUNCH_OPTIONS if name in keywords}
-    return kernel.bind(args, keywords), options
+def _arguments(what: str, kernel: Kernel, args: tuple[object, ...], keywords: dict[str, Any]) -> Arguments:
+    if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{what} takes a kernel, got {type(kernel).__name__}; put @pto.kernel over the function")
+    refuse_inside(what)
+    for name in LAUNCH_OPTIONS:
+        keywords.pop(name, None)  # what only a launch looks at
+    return kernel.bind(args, keywords)
 
 
 def _report(kernel: Kernel, arguments: Arguments, mode: Mode, grid: int) -> TargetReport:
@@ -169,11 +180,8 @@ def _tiles(program: Program, mode: Mode) -> tuple[Placed, ...]:
     )
 
 
-def show(kernel: Kernel, /, *args: object, target: str | None = None, grid: int = 1, **keywords: Any) -> None:
+def show(kernel: Kernel, /, *args: object, target: str | None = None, **keywords: Any) -> None:
     """Print the program of a kernel as a target runs it: with the addresses and flags that auto mode adds."""
-    if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"pto.show takes a kernel, got {type(kernel).__name__}; put @pto.kernel over the function")
-    arguments, options = _given(kernel, args, keywords)
-    mode = mode_of(options, target)
+    arguments, mode = _arguments("pto.show", kernel, args, keywords), mode_of(target)
     program = place(kernel.trace(arguments, mode).program, mode.profile).program
     print(show_program(order(program, mode.profile)))

@@ -326,30 +326,32 @@ def _mode(name: str, header: bool, strict: bool, dyn_ub: int | None) -> Mode:
     return target(name, header=header, strict=strict, dyn_ub=dyn_ub).mode
 
 
-def mode_of(options: Mapping[str, Any], name: str | None = None) -> Mode:
-    """The target and how strictly to judge, from a launch's options and the current target."""
-    here = current()
-    mode = here.mode
-    if not options and name is None:
-        return mode
-    chosen = mode.options
-    dyn_ub = options.get("dyn_ub", chosen.dyn_ub)
+def mode_of(
+    name: str | None = None, header: bool | None = None, strict: bool | None = None, dyn_ub: int | None = None
+) -> Mode:
+    """The target and how strictly to judge: as asked, else as the current target has it."""
+    here = current().mode
+    chosen = here.options
     if dyn_ub is not None and not is_integer(dyn_ub):
         raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
-    header, strict = options.get("header", chosen.header), options.get("strict", chosen.strict)
-    return _mode(name or here.name, bool(header), bool(strict), dyn_ub)
+    return _mode(
+        here.profile.name if name is None else name,
+        chosen.header if header is None else bool(header),
+        chosen.strict if strict is None else bool(strict),
+        chosen.dyn_ub if dyn_ub is None else dyn_ub,
+    )
 
 
-def _check_options(given: Mapping[str, Any]) -> None:
+def _check_options(engine: object, threads: object, launch: object, options: object) -> None:
     """Refuse options of a launch that mean nothing."""
-    threads, launch = given.get("threads"), given.get("launch", "standard")
-    if threads is not None and not (is_integer(threads) and threads > 0):
+    if engine not in ENGINES:
+        raise ValueError(f"engine is one of {', '.join(ENGINES)}; got {engine!r}")
+    if threads is not None and not (is_integer(threads) and operator.index(cast("int", threads)) > 0):
         raise ValueError(f"threads takes a number from 1 up, got {threads!r}")
     if launch not in LAUNCHES:
         raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; got {launch!r}")
-    if given.get("options") is not None or "grid" in given:
-        name = "options" if "grid" not in given else "grid"
-        raise TypeError(f"{name}= is no option of this launch; the grid stands in brackets: kernel[blocks](...)")
+    if options is not None:
+        raise ValueError("options= is for engines that have any; this one has none")
 
 
 def refuse_inside(what: str) -> None:
@@ -374,19 +376,25 @@ class Launcher:
         *args: object,
         target: str | None = None,
         engine: str = "auto",
+        threads: int | None = None,
+        strict: bool | None = None,
+        header: bool | None = None,
+        dyn_ub: int | None = None,
+        launch: str = "standard",
+        options: object = None,
         debug: bool = False,
         **keywords: Any,
     ) -> Run:
-        """Verify and run; see `LAUNCH_OPTIONS` for the keywords that are not the kernel's own."""
+        """Verify and run: the kernel's own arguments by position or name, and how to launch it.
+
+        `target`, `strict`, `header` and `dyn_ub` are those of the current target unless given. `debug=True` runs the
+        function untraced, with real values.
+        """
         refuse_inside("a launch")
-        if engine not in ENGINES:
-            raise ValueError(f"engine is one of {', '.join(ENGINES)}; got {engine!r}")
-        given = {name: keywords.pop(name) for name in LAUNCH_OPTIONS if name in keywords}
-        _check_options(given)
-        mode = mode_of(given, target)
+        _check_options(engine, threads, launch, options)
+        mode = mode_of(target, header, strict, dyn_ub)
         arguments = self.kernel.bind(args, keywords)
-        run = self._debug if debug else self._run
-        return run(arguments, mode)
+        return self._debug(arguments, mode) if debug else self._run(arguments, mode)
 
     def _run(self, arguments: Arguments, mode: Mode) -> Run:
         kernel, tensors = self.kernel, arguments.tensors

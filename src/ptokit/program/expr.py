@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import inf
 from typing import Any
 
@@ -45,6 +45,8 @@ BLOCK_NUM = Var("block_num")
 """How many blocks the grid has."""
 
 Values = Mapping[Var, int]
+Measure = int | Callable[[Values], int]
+"""An expression made ready: a number, or a function of the variables' values."""
 Bounds = tuple[float, float]
 """The lowest and the highest value; infinite where nothing is known."""
 ANYTHING: Bounds = (-inf, inf)
@@ -158,8 +160,10 @@ NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1, "shl": 0, "shr": 0}
 """A second operand that changes nothing."""
 
 
-GUARDED = frozenset(("floordiv", "mod", "shl", "shr"))
-"""Operations that have no value for some numbers."""
+GUARDS: dict[str, Callable[[int], bool]] = {
+    "floordiv": bool, "mod": bool, "shl": lambda count: 0 <= count < 64, "shr": lambda count: 0 <= count < 64,
+}  # fmt: skip
+"""Operations that have no value for some second operands, and for which they have one."""
 
 
 class ExpressionError(ArithmeticError):
@@ -169,9 +173,9 @@ class ExpressionError(ArithmeticError):
 def check_second(name: str, args: Sequence[Expr]) -> None:
     """Refuse a second operand for which an operation has no value."""
     second = args[-1]
-    if name in ("shl", "shr") and isinstance(second, int) and not 0 <= second < 64:
-        raise ExpressionError(f"a shift by {second}: counts are 0 to 63")
-    if name in ("floordiv", "mod") and second == 0:
+    if name in GUARDS and isinstance(second, int) and not GUARDS[name](second):
+        if second:
+            raise ExpressionError(f"a shift by {second}: counts are 0 to 63")
         raise ExpressionError(f"{args[0]} {OPS[name].symbol} 0 has no value")
 
 
@@ -202,23 +206,37 @@ def evaluate(expr: Expr, values: Values) -> int:
     return _compute(expr.name, tuple([evaluate(arg, values) for arg in expr.args]))
 
 
-def compiled(expr: Expr) -> int | Callable[[Values], int]:
+def compiled(expr: Expr) -> Measure:
     """The expression made ready for many values: a number, or a function of the variables' values."""
     if isinstance(expr, int):
         return expr
     if isinstance(expr, Var):
         return operator.itemgetter(expr)
-    compute = partial(_compute_pair, expr.name) if expr.name in GUARDED else OPS[expr.name].compute
     left, right = map(compiled, expr.args)
-    if isinstance(left, int):
-        return lambda values: compute(left, right(values))  # type: ignore[operator]
+    compute = OPS[expr.name].compute
+    if expr.name in GUARDS:
+        return _guarded(expr.name, left, right)
     if isinstance(right, int):
-        return lambda values: compute(left(values), right)
+        return lambda values: compute(left(values), right)  # type: ignore[operator]
+    if isinstance(left, int):
+        return lambda values: compute(left, right(values))
     return lambda values: compute(left(values), right(values))
 
 
-def _compute_pair(name: str, a: int, b: int) -> int:
-    return _compute(name, (a, b))
+def _guarded(name: str, left: Measure, right: Measure) -> Callable[[Values], int]:
+    compute, has_value = OPS[name].compute, GUARDS[name]
+
+    def value(values: Values) -> int:
+        a = left if isinstance(left, int) else left(values)
+        b = right if isinstance(right, int) else right(values)
+        return compute(a, b) if has_value(b) else _compute(name, (a, b))
+
+    return value
+
+
+def worth(measure: Measure, values: Values) -> int:
+    """The value of a compiled expression."""
+    return measure if isinstance(measure, int) else measure(values)
 
 
 def evaluate_arrays(expr: Expr, values: Mapping[Var, Any]) -> Any:

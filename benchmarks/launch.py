@@ -1,0 +1,115 @@
+"""What a kernel costs besides its work: tracing and verifying it once, and launching it again and again.
+
+    python benchmarks/launch.py
+
+Asked for: tracing and verifying a kernel of the gallery under 50 ms; a cached launch adds under 60 us over the work
+itself. What a launch adds is all that happens outside the engine (`Run.seconds`): sorting the arguments, finding the
+program, reporting. The last column shows how much of the engine's time the instructions take by themselves, run again
+over the same memory: the rest is the reference engine's way from one instruction to the next.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.prepared import Prepared
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+REPEATS, CALLS = 31, 100
+TARGET = "a5"
+GALLERY = {
+    "embedding_lookup": ("make_case", {"count": 32, "width": 64}),
+    "embedding_gradient": ("make_case", {"count": 32, "width": 64}),
+    "paged_kv_gather": ("make_case", {"lengths": (128,)}),
+    "gathered_matmul": ("make_case", {"count": 64, "inner": 64}),
+    "gathered_softmax": ("make_case", {"count": 16}),
+}
+"""A kernel of each file, named after it, with one tile of work."""
+
+
+def case(name: str) -> tuple[Any, dict[str, Any]]:
+    """A kernel of the gallery and the arrays of a small launch."""
+    module = import_module(name)
+    make, sizes = GALLERY[name]
+    return getattr(module, name), getattr(module, make)(np.random.default_rng(0), **sizes)
+
+
+def first_check(name: str) -> float:
+    """Milliseconds to trace and verify a kernel, in a process that has done nothing else."""
+    code = (
+        f"import sys, time; sys.path[:0] = [{str(Path(__file__).parent)!r}]; import launch, ptokit as pto\n"
+        f"kernel, arrays = launch.case({name!r}); check = pto.check; began = time.perf_counter()\n"
+        f"check(kernel, **arrays, target={TARGET!r}); print(time.perf_counter() - began)"
+    )
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
+    return 1e3 * statistics.median(float(run.stdout) for run in runs)
+
+
+def work_of(launch: Callable[[], object]) -> Callable[[], object]:
+    """The instructions of a launch, ready to run again without it."""
+    done: list[tuple[Prepared, Sequence[Any]]] = []
+    run = Prepared.run
+
+    def recording(self: Prepared, storages: Sequence[Any], tell: Any) -> Any:
+        done.append((self, storages))
+        return run(self, storages, tell)
+
+    Prepared.run = recording  # type: ignore[method-assign]
+    try:
+        launch()
+    finally:
+        Prepared.run = run  # type: ignore[method-assign]
+
+    def again() -> None:
+        for prepared, storages in done:
+            prepared.run(storages, tuple)
+
+    return again
+
+
+def microseconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """The median time of each call, over interleaved repeats."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(REPEATS):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            times[name].append((time.perf_counter() - began) / CALLS * 1e6)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def main() -> None:
+    print(f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, target {TARGET}\n")
+    print("| kernel | trace and verify | cached launch | the engine's time | added | instructions alone |")
+    print("|---|---|---|---|---|---|")
+    for name in GALLERY:
+        kernel, arrays = case(name)
+        engine: list[float] = []
+
+        def launch(launcher: Any = kernel[1], arrays: Any = arrays, engine: list[float] = engine) -> None:
+            engine.append(launcher(**arrays, target=TARGET).seconds)
+
+        calls = {"work": work_of(launch), "launch": launch}
+        microseconds(calls)
+        engine.clear()
+        found = microseconds(calls)
+        inside = 1e6 * statistics.median(engine)
+        spans = (found["launch"], inside, found["launch"] - inside, found["work"])
+        print(f"| {name} | {first_check(name):.0f} ms | {' | '.join(f'{us:.0f} us' for us in spans)} |")
+
+
+if __name__ == "__main__":
+    main()
