@@ -14,7 +14,7 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
-from ptokit.program.bounds import index_finding
+from ptokit.program.bounds import event_finding, index_finding
 from ptokit.program.calls import named_operands, repeated
 from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, evaluate, worth
 from ptokit.program.ir import (
@@ -35,6 +35,7 @@ from ptokit.program.ir import (
 )
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
+from ptokit.target.profile import EVENT_IDS
 
 MOST_KEPT = 4096
 POISON = 0xFF
@@ -71,7 +72,7 @@ class Executable:
             self._idle.append(frame)
 
     def _block(self, block: Block) -> tuple[Step, ...]:
-        return tuple(self._step(stmt) for stmt in block if not isinstance(stmt, Flag | Barrier))
+        return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
 
     def _step(self, stmt: Stmt) -> Step:
         if isinstance(stmt, Loop):
@@ -189,6 +190,24 @@ def remember(known: dict[Any, Any], key: Any, value: Any) -> Any:
     return value
 
 
+def _is_idle(stmt: Stmt) -> bool:
+    """Whether there is nothing to do for a statement: instructions run in order anyway."""
+    return isinstance(stmt, Barrier) or (isinstance(stmt, Flag) and isinstance(stmt.event, int))
+
+
+class _Flag:
+    """A flag whose event is computed: it must be one that there is."""
+
+    def __init__(self, flag: Flag, executable: Executable) -> None:
+        self.flag = flag
+
+    def __call__(self, frame: Frame) -> None:
+        frame.where = self.flag.where
+        event = evaluate(self.flag.event, frame.values)
+        if not 0 <= event < EVENT_IDS:
+            raise VerifyError([event_finding(event, frame.when).at(frame.where)])
+
+
 class _LoadScalar:
     def __init__(self, stmt: LoadScalar, executable: Executable) -> None:
         self.stmt = stmt
@@ -206,6 +225,7 @@ STEPS: dict[type, Callable[[Any, Executable], Step]] = {
     Assign: _Assign,
     Instr: _Instruction,
     LoadScalar: _LoadScalar,
+    Flag: _Flag,
 }
 
 

@@ -100,7 +100,7 @@ class Prepared:
         position = ", ".join(map(str, report.lane))
         said = SAYINGS[report.kind].format(capacity=report.capacity, unsigned=report.value & 0xFFFFFFFF)
         more = f" (and {report.count - 1} more)" if report.count > 1 else ""
-        poison = "; was the index written?" if report.value in POISON else ""
+        poison = " (what memory reads as that nobody has written)" if report.value in POISON else ""
         subject = f"{self.instruction.name} on {self.target}: {report.operand}[{position}] = {report.value}"
         expected, found = f"an index below {report.capacity}", str(report.value)
         message = f"{subject} {said}{more}{poison}"

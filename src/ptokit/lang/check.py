@@ -10,8 +10,9 @@ from ptokit.finding import Finding, VerifyError
 from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.context import Mode
-from ptokit.lang.kernel import LAUNCH_OPTIONS, Arguments, Kernel, grid_of, mode_of, refuse_inside
-from ptokit.program.ir import Program
+from ptokit.lang.kernel import LAUNCH_OPTIONS, Arguments, Kernel, check_options, grid_of, mode_of, refuse_inside
+from ptokit.program.expr import Expr
+from ptokit.program.ir import Assign, Program, walk
 from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.program.show import show as show_program
@@ -26,7 +27,7 @@ class Placed:
 
     name: str
     memory: str
-    addresses: tuple[Any, ...]
+    addresses: tuple[Expr, ...]
     nbytes: int
     """Bytes of one copy."""
 
@@ -138,8 +139,9 @@ def _arguments(what: str, kernel: Kernel, args: tuple[object, ...], keywords: di
     if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{what} takes a kernel, got {type(kernel).__name__}; put @pto.kernel over the function")
     refuse_inside(what)
-    for name in LAUNCH_OPTIONS:
-        keywords.pop(name, None)  # what only a launch looks at
+    only_launching = {name: keywords.pop(name) for name in LAUNCH_OPTIONS if name in keywords}
+    only_launching.pop("debug", None)
+    check_options(**only_launching)
     return kernel.bind(args, keywords)
 
 
@@ -149,8 +151,8 @@ def _report(kernel: Kernel, arguments: Arguments, mode: Mode, grid: int) -> Targ
         traced = kernel.trace(arguments, mode)
     except VerifyError as refusal:
         return TargetReport(profile.name, refusal.findings, {}, (), ())
-    placement, ready = place(traced.program, profile), traced.ready(mode, grid)
-    used = footprint(traced.program, profile)
+    placement, ready = place(traced.program, profile, mode.options.dyn_ub), traced.ready(mode, grid)
+    used = footprint(traced.program, profile, mode.options.dyn_ub)
     return TargetReport(
         profile.name,
         (*ready.errors, *ready.remarks),
@@ -173,15 +175,27 @@ def _limit(loc: TileType, mode: Mode) -> int | None:
 
 
 def _tiles(program: Program, mode: Mode) -> tuple[Placed, ...]:
-    memories = mode.profile.memories
+    moved: dict[str, tuple[Expr, ...]] = {name: tile.addresses for name, tile in program.tiles.items()}
+    for stmt in walk(program.body):
+        if isinstance(stmt, Assign):
+            moved[stmt.tile] += (stmt.address,)
     return tuple(
-        Placed(name, memories[tile.spec.loc].name, tile.addresses, tile.spec.nbytes)
+        Placed(name, mode.profile.memories[tile.spec.loc].name, moved[name], tile.spec.nbytes)
         for name, tile in program.tiles.items()
     )
 
 
-def show(kernel: Kernel, /, *args: object, target: str | None = None, **keywords: Any) -> None:
+def show(
+    kernel: Kernel,
+    /,
+    *args: object,
+    target: str | None = None,
+    grid: object = 1,
+    dyn_ub: int | None = None,
+    **keywords: Any,
+) -> None:
     """Print the program of a kernel as a target runs it: with the addresses and flags that auto mode adds."""
-    arguments, mode = _arguments("pto.show", kernel, args, keywords), mode_of(target)
-    program = place(kernel.trace(arguments, mode).program, mode.profile).program
+    grid_of(grid)  # the program is the same for every grid
+    arguments, mode = _arguments("pto.show", kernel, args, keywords), mode_of(target, dyn_ub=dyn_ub)
+    program = place(kernel.trace(arguments, mode).program, mode.profile, mode.options.dyn_ub).program
     print(show_program(order(program, mode.profile)))

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from ptokit.engine.storage import OnChip
-from ptokit.finding import Finding, VerifyError
+from ptokit.finding import Finding
 from ptokit.isa.policy import TileType
-from ptokit.lang.where import place, user_frame
+from ptokit.lang.where import refuse
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 from ptokit.target import profile as find_profile
@@ -73,7 +73,7 @@ class target:
         outer = current()
         if outer.tracer is not None or outer.block is not None:
             said, fix = "a kernel runs on the target of its launch", 'launch with kernel[blocks](..., target="a5")'
-            raise VerifyError([Finding("error", "KN-17", said, fix=fix, where=place(user_frame()))])
+            raise refuse("KN-17", said, fix)
         self._tokens.append(_CURRENT.set(self))
         return self
 

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.lang.context import current
-from ptokit.lang.expr import Value, expression, refuse
+from ptokit.lang.expr import Value, expression
 from ptokit.lang.source import assigned_name, check_caller, marked
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.trace import TracedTensor
-from ptokit.lang.where import place, user_frame
+from ptokit.lang.where import place, refuse, user_frame
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
 from ptokit.program.ir import Barrier, Branch, Flag
+from ptokit.target.profile import EVENT_IDS, PIPES
 
-PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
-"""The pipes of every target that has any."""
-EVENT_IDS = 8
 MOST_BUFFERS = 8
 
 

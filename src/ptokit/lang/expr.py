@@ -6,18 +6,12 @@ import builtins
 from collections.abc import Callable
 from typing import Any, NoReturn, overload
 
-from ptokit.finding import Finding, VerifyError
 from ptokit.lang.context import current
-from ptokit.lang.where import place, user_frame
+from ptokit.lang.where import refuse
 from ptokit.program.expr import Expr, ExpressionError, apply, check_second, show_expr
 
 MOST_NESTED = 100
 """Operations inside one another; a longer chain is a loop that was unrolled by mistake."""
-
-
-def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyError:
-    """An error in the user's kernel, at the user's line."""
-    return VerifyError([Finding("error", rule, message, None, operand, fix=fix, where=place(user_frame()))])
 
 
 class Value:

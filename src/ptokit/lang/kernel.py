@@ -19,11 +19,11 @@ from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.policy import GlobalLayout, PtoEnum
 from ptokit.lang.arrays import is_foreign
 from ptokit.lang.context import Mode, current, target
-from ptokit.lang.expr import Value, refuse
+from ptokit.lang.expr import Value
 from ptokit.lang.source import check_source, constants_of, refuse_at, surroundings, untraced
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.trace import TracedTensor, Tracer
-from ptokit.lang.where import warn_at
+from ptokit.lang.where import refuse, warn_at
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
 from ptokit.program.ir import Argument, Integer, Program
 from ptokit.program.verify import verify
@@ -342,7 +342,9 @@ def mode_of(
     )
 
 
-def _check_options(engine: object, threads: object, launch: object, options: object) -> None:
+def check_options(
+    engine: object = "auto", threads: object = None, launch: object = "standard", options: object = None
+) -> None:
     """Refuse options of a launch that mean nothing."""
     if engine not in ENGINES:
         raise ValueError(f"engine is one of {', '.join(ENGINES)}; got {engine!r}")
@@ -391,7 +393,7 @@ class Launcher:
         function untraced, with real values.
         """
         refuse_inside("a launch")
-        _check_options(engine, threads, launch, options)
+        check_options(engine, threads, launch, options)
         mode = mode_of(target, header, strict, dyn_ub)
         arguments = self.kernel.bind(args, keywords)
         return self._debug(arguments, mode) if debug else self._run(arguments, mode)

@@ -12,8 +12,9 @@ from ptokit.isa.dtype import INT32, DType
 from ptokit.isa.operand import UNKNOWN, ScalarSpec
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
-from ptokit.lang.expr import Value, refuse
+from ptokit.lang.expr import Value
 from ptokit.lang.tile import extent
+from ptokit.lang.where import refuse
 
 
 class Scalar:

@@ -17,9 +17,8 @@ from ptokit.isa.operand import Dyn, TensorSpec
 from ptokit.isa.policy import GlobalLayout, choose
 from ptokit.lang.arrays import as_array
 from ptokit.lang.context import current
-from ptokit.lang.expr import refuse
 from ptokit.lang.tile import extent
-from ptokit.lang.where import place, user_frame
+from ptokit.lang.where import place, refuse, user_frame
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MAX_EXTENT = 1 << 62

@@ -16,8 +16,8 @@ from ptokit.isa.operand import FORMS, Dyn, OperandSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
-from ptokit.lang.expr import Value, refuse
-from ptokit.lang.where import place, user_frame
+from ptokit.lang.expr import Value
+from ptokit.lang.where import place, refuse, user_frame
 from ptokit.program.verify_call import verify_address
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -17,12 +17,12 @@ from ptokit.isa.operand import UNKNOWN, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout
 from ptokit.lang.context import current
 from ptokit.lang.dispatch import Event, Wait, no_operand
-from ptokit.lang.expr import Value, expression, refuse
+from ptokit.lang.expr import Value, expression
 from ptokit.lang.scalar import Scalar, TracedScalar
 from ptokit.lang.source import assigned_name
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile, describe
-from ptokit.lang.where import place, user_frame
+from ptokit.lang.where import place, refuse, user_frame
 from ptokit.program.calls import tensor_spec
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply, subtract
 from ptokit.program.ir import (

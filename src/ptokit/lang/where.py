@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.finding import Finding, HazardWarning, Where
+from ptokit.finding import Finding, HazardWarning, VerifyError, Where
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _ROOMS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("lang", "engine"))
@@ -37,6 +37,11 @@ def user_frame() -> FrameType | None:
 def place(frame: FrameType | None) -> Where | None:
     """The file and line of a frame."""
     return Where(frame.f_code.co_filename, frame.f_lineno) if frame else None
+
+
+def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyError:
+    """An error in the user's kernel, at the user's line."""
+    return VerifyError([Finding("error", rule, message, None, operand, fix=fix, where=place(user_frame()))])
 
 
 def warn(finding: Finding, frame: FrameType | None) -> None:

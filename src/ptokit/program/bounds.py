@@ -46,6 +46,7 @@ from ptokit.program.ir import (
     TileUse,
     View,
 )
+from ptokit.target.profile import EVENT_IDS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MOST_TRIED = 1 << 16
@@ -53,8 +54,6 @@ MOST_TRIED = 1 << 16
 NOTHING = Var("")
 """Stands for the one time that a kernel runs for a block, where the blocks are not known."""
 UNNAMED = (BLOCK_IDX, BLOCK_NUM, NOTHING)
-EVENT_IDS = 8
-"""Events of a pair of pipes, on every target that has pipes."""
 SAFE = 1 << 62
 """Numbers beyond this do not fit the arrays that try them."""
 
@@ -227,8 +226,7 @@ def _check_view(program: Program, view: View, reach: Reach, where: Where | None,
 def _check_event(flag: Flag, reach: Reach) -> Iterator[Finding]:
     when = _broken(reach, flag.event, 1, EVENT_IDS)
     if when:
-        said = f"event ids are 0 to {EVENT_IDS - 1}; found {when.numbers[0]} {when.said}"
-        yield Finding("error", "KN-13", said, fix="take it modulo the ids in use", where=flag.where)
+        yield event_finding(when.numbers[0], when.said).at(flag.where)
 
 
 def _check_valid(tile: TileDecl, use: TileUse, reach: Reach, where: Where | None) -> Iterator[Finding]:
@@ -263,6 +261,12 @@ def _broken(reach: Reach, first: Expr, size: Expr, most: Expr) -> _Broken | None
     block = f"block {reach.values[BLOCK_IDX][at]}" if BLOCK_IDX in reach.values else "every block"
     said = f"in {block}" + (f" with {', '.join(loops)}" if loops else "")
     return _Broken((int(starts[at]), int(sizes[at]), int(limits[at])), said)
+
+
+def event_finding(event: int, when: str) -> Finding:
+    """An event id that there is not."""
+    said = f"event ids are 0 to {EVENT_IDS - 1}; found {event} {when}"
+    return Finding("error", "KN-13", said, fix="take it modulo the ids in use")
 
 
 def index_finding(name: str, dim: int, first: int, size: int, most: int, when: str) -> Finding:

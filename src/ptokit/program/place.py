@@ -54,13 +54,16 @@ class Spot:
     life: Life
 
 
-def place(program: Program, profile: Profile) -> Placement:
-    """Give an address to every copy of every tile that has none. A manual program comes back as it is."""
+def place(program: Program, profile: Profile, dyn_ub: int | None = None) -> Placement:
+    """Give an address to every copy of every tile that has none. A manual program comes back as it is.
+
+    `dyn_ub` is what the launch asks for, in bytes; it decides how much room there is before tiles share addresses.
+    """
     addresses: dict[str, tuple[int, ...]] = {}
     if program.mode != "manual":
         lives = lifetimes(program)
         for loc in TileType:
-            addresses |= _place_all(program, loc, lives, _room(profile, loc))
+            addresses |= _place_all(program, loc, lives, _room(profile, loc, dyn_ub))
     placed = replace(program, body=_with_addresses(program.body, addresses))
     used: dict[TileType, int] = {}
     for tile, start in _given(placed):
@@ -68,12 +71,10 @@ def place(program: Program, profile: Profile) -> Placement:
     return Placement(placed, used)
 
 
-def _room(profile: Profile, loc: TileType) -> float:
+def _room(profile: Profile, loc: TileType, dyn_ub: int | None) -> float:
     """Bytes that tiles may use of a memory without asking for more."""
-    budget = profile.budget() if loc is TileType.Vec else None
-    if budget and profile.ub:
-        return profile.ub.safe or budget.limit
-    size = profile.memories[loc].size
+    budget = profile.budget(dyn_ub=dyn_ub or 0) if loc is TileType.Vec else None
+    size = budget.available if budget else profile.memories[loc].size
     return inf if size is None else size
 
 

@@ -43,9 +43,9 @@ def _instructions(program: Program, profile: Profile, options: Options, grid: in
                 yield finding.at(stmt.where)
 
 
-def footprint(program: Program, profile: Profile) -> dict[TileType, int]:
+def footprint(program: Program, profile: Profile, dyn_ub: int | None = None) -> dict[TileType, int]:
     """Bytes that the program uses of each memory: where its highest tile ends."""
-    used = place(program, profile).used
+    used = place(program, profile, dyn_ub).used
     for name, spans in _spans(program).items():
         loc = program.tiles[name].spec.loc
         used[loc] = max([used.get(loc, 0), *(span.bytes.stop for span in spans)])
@@ -55,7 +55,7 @@ def footprint(program: Program, profile: Profile) -> dict[TileType, int]:
 def check_memory(program: Program, profile: Profile, options: Options) -> Iterable[Finding]:
     """The tiles fit their memories together. A launch that asks for no dynamic UB gets none."""
     launch = replace(options, dyn_ub=options.dyn_ub or 0)
-    for loc, used in footprint(program, profile).items():
+    for loc, used in footprint(program, profile, options.dyn_ub).items():
         last = [tile for tile in program.tiles.values() if tile.spec.loc is loc][-1]
         for finding in memory_findings(f"{program.name} on {profile.name}", {loc: used}, profile, launch):
             yield replace(finding, level=_level(options), where=last.where)

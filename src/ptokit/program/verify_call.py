@@ -129,7 +129,7 @@ def _ub_budget(subject: str, profile: Profile, options: Options, used: int) -> I
         return
     if used > allowance.limit:
         expected = f"within {allowance.limit} bytes of UB"
-        fix = "use smaller tiles or lower addresses"
+        fix = "use smaller tiles, fewer of them, or lower addresses"
         yield _finding(ub.over_rule, ub.over_kind, "vec tiles", subject, expected, f"{used} bytes", fix)
     elif options.dyn_ub is None or not ub.has_dynamic:
         return

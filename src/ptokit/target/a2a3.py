@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ptokit.isa.policy import TileType
-from ptokit.target.profile import KB, Handshake, Memory, Profile, UnifiedBuffer, Work
+from ptokit.target.profile import EVENT_IDS, KB, PIPES, Handshake, Memory, Profile, UnifiedBuffer, Work
 
 ROW_GATHER = Handshake(  # MG-SYNC-04, MG-SYNC-10
     before=(("V", "S"), ("MTE3", "S")),
@@ -29,8 +29,8 @@ A2A3 = Profile(
         TileType.Scaling: Memory("fixpipe buffer", 2 * KB),
     },
     cores=("AIV", "AIC"),
-    pipes=("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX"),
-    event_ids=8,
+    pipes=PIPES,
+    event_ids=EVENT_IDS,
     ub=UnifiedBuffer(size=192 * KB),  # no dynUBufSize: MG-BUDG-05
     handshakes={
         "mgather.row": ROW_GATHER,

@@ -2,7 +2,9 @@
 
 from ptokit.isa.policy import TileType
 from ptokit.target.profile import (
+    EVENT_IDS,
     KB,
+    PIPES,
     Handshake,
     Memory,
     Profile,
@@ -30,8 +32,8 @@ A5 = Profile(
         TileType.Scaling: Memory("fixpipe buffer", 4 * KB),
     },
     cores=("AIV", "AIC"),
-    pipes=("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX"),
-    event_ids=8,
+    pipes=PIPES,
+    event_ids=EVENT_IDS,
     ub=UnifiedBuffer(
         size=256 * KB, reserved=8 * KB, min_cache=32 * KB, safe=128 * KB, has_dynamic=True,
         over_rule="MG-BUDG-13", over_kind="H-21",

@@ -10,6 +10,10 @@ from ptokit.finding import Level
 from ptokit.isa.policy import TileType
 
 KB = 1024
+PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+"""The pipes of a core: scalar, vector, cube, and those that move data."""
+EVENT_IDS = 8
+"""Events of each pair of pipes."""
 Pair = tuple[str, str]
 """A producer pipe and the consumer pipe that waits for it."""
 
