@@ -18,6 +18,7 @@ TABLE = 64
 HEAD = "def k(x, large, idx, lens, out, n):"
 FILL = ["pto.tload(ta, x[0:4])", "pto.tload(tb, x[4:8])", "pto.tload(whole, large)"]
 KEEP = ["pto.tstore(out[0:4], ta)", "pto.tstore(out[4:8], tb)"]
+BUFFERS = re.compile(r", buffers=\d")
 ADDRESS = re.compile(r"<at (\d+)>")
 
 Lines = list[str]
@@ -167,5 +168,5 @@ def _indented(lines: Lines) -> Lines:
 def random_kernel(seed: int) -> tuple[str, str]:
     """The source of a kernel in auto mode, and of the same one in manual mode with addresses of its own."""
     text = Writer(Random(seed)).kernel()
-    manual = ADDRESS.sub(r", addr=\1", text)
+    manual = BUFFERS.sub("", ADDRESS.sub(r", addr=\1", text))  # copies are a matter of auto mode
     return f"@pto.kernel\n{ADDRESS.sub('', text)}", f'@pto.kernel(mode="manual")\n{manual}'

@@ -839,7 +839,7 @@ def test_tiles_at_one_address_show_the_same_bytes(target: str, debug: bool) -> N
 
 
 SHOWN = """\
-kernel sums, auto mode
+kernel sums, auto mode, {target}
     x: float32 [24, 16]
     out: float32 [24, 16]
   total = tile vec float32 2x16 at 0x0 :3
@@ -858,6 +858,8 @@ kernel sums, auto mode
 def test_show_prints_the_program(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     pto.show(sums, floats(24, 16), zeros(24, 16), target=target)
     head, *lines = capsys.readouterr().out.splitlines()
+    if target == "cpu":
+        assert lines.pop() == "(cpu has no pipes and needs no flags; a2a3 and a5 do)"
     first = sums.function.__code__.co_firstlineno
     assert head.endswith(f" {__file__}:{first}")
     own = [head.removesuffix(f"{__file__}:{first}").rstrip()]
@@ -866,7 +868,7 @@ def test_show_prints_the_program(target: str, capsys: pytest.CaptureFixture[str]
         is_placed = mark and place.isdigit()
         own.append(f"{text.rstrip()} :{int(place) - first}" if is_placed else line)
     added = [line for line in own if line.startswith("+")]
-    assert [line for line in own if line not in added] == SHOWN.splitlines()
+    assert [line for line in own if line not in added] == SHOWN.format(target=target).splitlines()
     assert bool(added) == (target != "cpu"), "only targets with pipes need flags"
     assert all("_flag(" in line or "barrier(" in line for line in added)
     assert max(map(len, lines)) <= 80
@@ -876,14 +878,14 @@ def test_show_prints_everything_a_kernel_can_say(capsys: pytest.CaptureFixture[s
     pto.show(sums_by_hand, floats(24, 16), zeros(24, 16), target="a5")
     text = capsys.readouterr().out
     for words in (
-        "kernel sums_by_hand, manual mode",
+        "kernel sums_by_hand, manual mode, a5",
         "total = tile vec float32 2x16 at 0x0",
         "tassign(rows, 128 + i % 2 * 128)",
         "event 0 = tload(rows, x[start : start + 2])",
         "tadd(total, total, rows, wait=event 0)",
-        "set_flag(V, MTE3, i % 2)",
-        "barrier(V)",
-        "barrier(ALL)",
+        'set_flag("V", "MTE3", i % 2)',
+        'barrier("V")',
+        'barrier("ALL")',
     ):
         assert words in text
     assert not [line for line in text.splitlines() if line.startswith("+")], "nothing is inserted"

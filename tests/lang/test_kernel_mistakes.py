@@ -154,7 +154,7 @@ DECIDED_BY_PYTHON = {
             pass
     """),
     "an attribute of a number": body("KN-02", "has no `shape`", "n = pto.block_idx().shape  # <- here"),
-    "an unrolled chain": body("KN-02", "more than 100 operations", """
+    "an unrolled chain": body("KN-02", "more than 200 operations", """
         n = pto.block_idx()
         for j in range(200):
             n = n * 2 + j  # <- here
@@ -578,9 +578,9 @@ MANUAL = {
     """, mode="manual"),
     "addresses that overlap in a block": body("A-38", "must be apart from", """
         a = pto.Tile("vec", "float32", 8, 64, addr=0)
-        b = pto.Tile("vec", "float32", 8, 64, addr=64 * (pto.block_idx() + 1))
+        b = pto.Tile("vec", "float32", 8, 64, addr=64 * (pto.block_idx() + 1))  # <- here
         pto.tload(a, x[0:8])
-        pto.tadds(b, a, 1)  # <- here
+        pto.tadds(b, a, 1)
     """, mode="manual"),
     "addr in auto mode": body("KN-13", "addr= belongs to manual mode", """
         tile = pto.Tile("vec", "float32", 8, 64, addr=0)  # <- here
@@ -903,7 +903,23 @@ DEFINITIONS = {
         k = pto.kernel(lambda x: None)  # <- here
         k[1](x)
     """),
-    "check without a kernel": code("", "put @pto.kernel over the function", """
+    "an element type that there is not": code("KN-20", "int33", """
+        @pto.kernel
+        def k(out):
+            pto.Tile("vec", "int33", 1, 8)  # <- here
+
+
+        raise pto.VerifyError(pto.check(k, out, target="cpu").findings)
+    """),
+    "an accumulator that was not cleared": body("KN-19", "reads tile, which nothing has written", """
+        tile = pto.Tile("vec", "float32", 8, 64)
+        pto.tadds(tile, tile, 1)  # <- here
+    """, launch="k[1](x, out, idx, strict=True)"),
+    "buffers in manual mode": body("KN-13", "buffers= belongs to auto mode", """
+        for i in pto.range(4, buffers=2):  # <- here
+            tile = pto.Tile("vec", "float32", 8, 64, addr=0)
+    """, mode="manual"),
+    "check without a kernel": code("", "a function under @pto.kernel", """
         pto.check(print, x)  # <- here
     """, TypeError),
 }  # fmt: skip

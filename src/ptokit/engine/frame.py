@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.storage import OnChip, Storage
+from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.policy import TileType
 from ptokit.program.expr import BLOCK_IDX, Var
@@ -56,6 +56,9 @@ class Frame:
         spec = replace(tile.spec, addr=address)
         if problems := verify_address(spec, target):
             raise VerifyError(self.tell(problems))
+        if address + spec.nbytes > ADDRESS_SPACE:
+            said = f"{tile.name} at {address:#x} lies beyond every memory"
+            raise VerifyError(self.tell([Finding("error", "A-38", said, None, tile.name, fix="use lower addresses")]))
         memory = self.memories.setdefault(spec.loc, OnChip())
         self.tiles[tile.name] = Storage(memory.at(address, spec.nbytes).view(spec.dtype.bits), spec.dtype)
         self.addresses[tile.name] = address

@@ -15,7 +15,7 @@ from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import event_finding, index_finding
-from ptokit.program.calls import named_operands, repeated
+from ptokit.program.calls import access_of, named_operands, repeated
 from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, evaluate, worth
 from ptokit.program.ir import (
     Assign,
@@ -234,7 +234,7 @@ def written_arguments(program: Program) -> frozenset[str]:
     found: set[str] = set()
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
-            access = {param.name: param.access for param in INSTRUCTIONS[stmt.name].operands}
+            access = access_of(stmt.name)
             for name, operand in named_operands(stmt).items():
                 if isinstance(operand, View) and access[name] != "read":
                     found.add(operand.argument)

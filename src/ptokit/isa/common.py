@@ -49,7 +49,7 @@ NZ_TILE = 'make the tile with blayout="col_major", slayout="row_major", fractal=
 NZ_PAD = "pad the tile to whole fractals, 16 rows by 32 bytes, and give valid="
 NZ_SHAPE = "an NZ tensor has the shape (B, BCols, BRows, 16, 32 // element bytes)"
 ND_TABLE = 'repack the data row by row and pass it with layout="nd"'
-FLATTEN = "reshape the array to two dims before wrapping it"
+FLATTEN = "pass the array in two dims: array.reshape(-1, width)"
 WRAP = "wrap the array: pto.GlobalTensor(array)"
 
 

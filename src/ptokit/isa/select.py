@@ -69,7 +69,7 @@ def masked(group: str, mask: str, data: tuple[str, ...], table: dict[str, Types]
         mask_fits(group, mask, first),
         typed(f"{group}-02", first, table),
         *(alike(f"{group}-02", name, first) for name in others),
-        typed(f"{group}-02", mask, MASK_TYPES),
+        typed(f"{group}-02", mask, MASK_TYPES, "make the mask of that type: uint8 on a2a3, uint32 on a5"),
     )
 
 
@@ -102,7 +102,8 @@ TCMPS = compare(
     Row("tcmps", "Compare a tile with a scalar.",
         "bit j of row i of dst = src[i, j] <mode> scalar    the rest of a row is 0", CMPS_TYPES, rules=(ALWAYS_EQ,),
         in_place=()),
-    Param("src", "read", DATA.about), SCALAR, others=("scalar",),
+    Param("src", "read", DATA.about), Param("scalar", "read", "a number, held in the source's type"),
+    others=("scalar",),
 )  # fmt: skip
 TSEL = build(
     Row("tsel", "Select between two tiles by a mask.", "dst = src0 where the mask's bit is 1, else src1", SEL_TYPES),

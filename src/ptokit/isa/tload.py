@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import ml_dtypes
 import numpy as np
 
-from ptokit.isa.common import NZ_SHAPE, WRAP, burst_multiple, data_type, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import (
     EVERYWHERE,
@@ -70,7 +70,7 @@ def in_ub_unboxed(operand: str) -> Case:
 
 RULES = (
     Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
-         fix=WRAP),
+         fix="tload(tile, array): the tile comes first; an array is wrapped, pto.GlobalTensor(array)"),
     Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
          on=error(*EVERYWHERE), gate=True, firm=True, fix="load into a Vec or Mat tile, then tmov"),
     data_type("dst"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.isa.common import NZ_SHAPE, WRAP, burst_multiple, data_type, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
@@ -45,7 +45,7 @@ adds = Case("atomic add", lambda c: c.atomic is StoreAtomic.Add)
 
 RULES = (
     Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
-         fix=WRAP),
+         fix="tstore(array, tile): the array comes first; it is wrapped, pto.GlobalTensor(array)"),
     Rule("MG-L1-33", "src", "a tile outside L1: A5's cube core has no copy from L1 to GM",
          lambda c: not is_tile(c.src, TileType.Mat), on=error("a5"), firm=True,
          fix="move it to a Vec tile first: tmov(vec, mat)"),

@@ -65,11 +65,11 @@ def plain(clause: str, operand: str) -> Rule:
                 fix=PLAIN_TILE)  # fmt: skip
 
 
-def typed(clause: str, operand: str, table: Mapping[str, Types]) -> Rule:
+def typed(clause: str, operand: str, table: Mapping[str, Types], fix: str = "tcvt converts between types") -> Rule:
     """The element type is one that the target computes with."""
     return Rule(clause, operand, lambda c: f"one of {names(c.here(table))}",
                 lambda c: c.values[operand].dtype in c.here(table), on=error(*EVERYWHERE), firm=True,
-                found=lambda c: str(c.values[operand].dtype), fix="tcvt converts between types")  # fmt: skip
+                found=lambda c: str(c.values[operand].dtype), fix=fix)  # fmt: skip
 
 
 def alike(clause: str, operand: str, other: str = "dst") -> Rule:

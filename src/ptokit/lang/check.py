@@ -11,12 +11,14 @@ from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.context import Mode
 from ptokit.lang.kernel import LAUNCH_OPTIONS, Arguments, Kernel, check_options, grid_of, mode_of, refuse_inside
+from ptokit.lang.where import raised_at
+from ptokit.program.addresses import footprint
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Assign, Program, walk
 from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.program.show import show as show_program
-from ptokit.program.verify import footprint, pipes_used
+from ptokit.program.verify import pipes_used
 
 WIDTH = 80
 
@@ -137,7 +139,9 @@ def check(
 
 def _arguments(what: str, kernel: Kernel, args: tuple[object, ...], keywords: dict[str, Any]) -> Arguments:
     if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{what} takes a kernel, got {type(kernel).__name__}; put @pto.kernel over the function")
+        raise TypeError(
+            f"{what} takes a kernel, got {type(kernel).__name__}: a function under @pto.kernel, with grid= as an option"
+        )
     refuse_inside(what)
     only_launching = {name: keywords.pop(name) for name in LAUNCH_OPTIONS if name in keywords}
     only_launching.pop("debug", None)
@@ -151,8 +155,13 @@ def _report(kernel: Kernel, arguments: Arguments, mode: Mode, grid: int) -> Targ
         traced = kernel.trace(arguments, mode)
     except VerifyError as refusal:
         return TargetReport(profile.name, refusal.findings, {}, (), ())
+    except (TypeError, ValueError) as problem:
+        said = f"{type(problem).__name__}: {problem}"
+        fix = "see what the call takes: help(pto.Tile), ptokit explain"
+        finding = Finding("error", "KN-20", said, fix=fix, where=raised_at(problem))
+        return TargetReport(profile.name, (finding,), {}, (), ())
     placement, ready = place(traced.program, profile, mode.options.dyn_ub), traced.ready(mode, grid)
-    used = footprint(traced.program, profile, mode.options.dyn_ub)
+    used = footprint(traced.program, profile, mode.options.dyn_ub, grid)
     return TargetReport(
         profile.name,
         (*ready.errors, *ready.remarks),
@@ -198,4 +207,6 @@ def show(
     grid_of(grid)  # the program is the same for every grid
     arguments, mode = _arguments("pto.show", kernel, args, keywords), mode_of(target, dyn_ub=dyn_ub)
     program = place(kernel.trace(arguments, mode).program, mode.profile, mode.options.dyn_ub).program
-    print(show_program(order(program, mode.profile)))
+    print(show_program(order(program, mode.profile), mode.profile.name))
+    if not mode.profile.pipes:
+        print(f"({mode.profile.name} has no pipes and needs no flags; a2a3 and a5 do)")

@@ -136,7 +136,7 @@ class otherwise(_Body):
 
     def close(self, tracer: Any) -> None:
         body = tracer.leave()
-        assert tracer.scopes[-1].statements.pop() is self.branch
+        tracer.scopes[-1].statements.pop()  # the branch that `when` has written
         tracer.emit(Branch(self.branch.condition, self.branch.then, body, where=self.branch.where))
 
 
@@ -156,6 +156,10 @@ def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
         )
     if not tensor.dtype.is_integer or tensor.dtype.numpy.kind == "b":
         raise refuse("KN-14", f"pto.load_scalar reads whole numbers, not {tensor.dtype}", "use a tile for other values")
+    if not tensor.is_plain:
+        raise refuse(
+            "KN-14", "pto.load_scalar reads an array as it is", "pass the array without shape=, stride= and NZ"
+        )
     if len(index) != len(tensor.shape):
         said = f"pto.load_scalar takes one index for each of the {len(tensor.shape)} dims, got {len(index)}"
         raise refuse("KN-14", said, "pto.load_scalar(tensor, i) or pto.load_scalar(tensor, i, j)")
@@ -168,7 +172,7 @@ def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
     if not all(0 <= i < n for i, n in zip(position, tensor.shape, strict=True)):
         said = f"the index {list(position)} does not lie within {list(tensor.shape)}"
         raise OutOfBoundsError([Finding("error", "KN-10", said, fix="count from 0", where=place(user_frame()))])
-    return int(tensor.array[position])
+    return tensor.number(position)
 
 
 def set_flag(src: str, dst: str, event: Any = 0) -> None:

@@ -8,24 +8,23 @@ from typing import Any, NoReturn, overload
 
 from ptokit.lang.context import current
 from ptokit.lang.where import refuse
-from ptokit.program.expr import Expr, ExpressionError, apply, check_second, show_expr
+from ptokit.program.expr import Expr, ExpressionError, Op, apply, check_second, show_expr
 
-MOST_NESTED = 100
-"""Operations inside one another; a longer chain is a loop that was unrolled by mistake."""
+MOST_OPERATIONS = 200
+"""Operations in one expression; a longer chain is a loop that was unrolled by mistake."""
 
 
 class Value:
     """A whole number inside a kernel that is being traced. It has no value yet, so Python cannot decide by it."""
 
-    __slots__ = ("depth", "expr", "home", "tracer")
+    __slots__ = ("expr", "home", "tracer")
     __array_ufunc__ = None
     """NumPy's numbers leave operators to us."""
 
-    def __init__(self, expr: Expr, home: tuple[int, ...] = (), depth: int = 0) -> None:
+    def __init__(self, expr: Expr, home: tuple[int, ...] = ()) -> None:
         """`home` are the numbers of the traced bodies in which the number exists."""
         self.expr = expr
         self.home = home
-        self.depth = depth
         self.tracer: Any = current().tracer
 
     def __bool__(self) -> NoReturn:
@@ -95,12 +94,12 @@ def combine(name: str, *values: object) -> Any:
         result = apply(name, *args)
     except ExpressionError as problem:
         raise refuse("KN-11", str(problem), "keep divisors and shift counts in range") from None
-    parts = [value for value in values if isinstance(value, Value)]
-    depth = 1 + builtins.max((part.depth for part in parts), default=0)
-    if depth > MOST_NESTED:
-        raise refuse("KN-02", f"an expression of more than {MOST_NESTED} operations", "use `for i in pto.range(...)`")
-    home = builtins.max((part.home for part in parts), key=len, default=())
-    return result if isinstance(result, int) else Value(result, home, depth)
+    if isinstance(result, int):
+        return result
+    if isinstance(result, Op) and result.size > MOST_OPERATIONS:
+        said = f"an expression of more than {MOST_OPERATIONS} operations"
+        raise refuse("KN-02", said, "use `for i in pto.range(...)`")
+    return Value(result, builtins.max((value.home for value in values if isinstance(value, Value)), key=len))
 
 
 def _binary(name: str) -> Callable[[Value, object], Any]:

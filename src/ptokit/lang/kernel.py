@@ -16,7 +16,7 @@ import numpy as np
 from ptokit.engine.interpreter import Executable, written_arguments
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.policy import GlobalLayout, PtoEnum
+from ptokit.isa.policy import PtoEnum
 from ptokit.lang.arrays import is_foreign
 from ptokit.lang.context import Mode, current, target
 from ptokit.lang.expr import Value
@@ -62,8 +62,10 @@ class Ready:
 class Traced:
     """A program for one signature, with what was worked out for it."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, outside: dict[str, object]) -> None:
+        """`outside` are the values that the program took from around the kernel."""
         self.program = program
+        self.outside = outside
         self.writes = written_arguments(program)
         self._executables: dict[Mode, Executable] = {}
         self._ready: dict[tuple[Mode, int], Ready] = {}
@@ -102,36 +104,39 @@ class Arguments:
         return (*self.tensors, *tensors, *constants, *self.shared().items())
 
     def shared(self) -> dict[str, str]:
-        """Arguments that share memory with an earlier one."""
-        found: dict[str, str] = {}
-        earlier: list[tuple[str, GlobalTensor]] = []
+        """Arguments that share memory with an earlier one, and the first that does, directly or by way of others."""
+        owner: dict[str, str] = {}
         for name, tensor in self.tensors.items():
-            for other, against in earlier:
-                if tensor.storage.overlaps(against.storage):
-                    found[name] = found.get(other, other)
-                    break
-            earlier.append((name, tensor))
-        return found
+            met = {owner[other] for other in owner if tensor.storage.overlaps(self.tensors[other].storage)}
+            first = next((other for other in owner if other in met), name)
+            owner[name] = first
+            if len(met) > 1:
+                owner = {other: first if own in met else own for other, own in owner.items()}
+        return {name: own for name, own in owner.items() if name != own}
 
 
 class Collector:
     """Takes findings to the user, each once a launch: hazards as warnings, all of them into the run."""
 
-    def __init__(self, registry: dict[Any, Any]) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self.found: list[Finding] = []
-        self._registry = registry
+        self._module, self._registry = kernel.function.__module__ or "<unknown>", kernel.warned
         self._seen: set[tuple[Any, ...]] = set()
 
     def __call__(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         for finding in findings:
-            key = (finding.level, finding.rule, finding.kind, finding.operand, finding.where)
-            if key in self._seen or finding.level == "error":
-                continue
-            self._seen.add(key)
-            self.found.append(finding)
-            if finding.level == "hazard":
-                warn_at(finding, self._registry)
+            if self.is_new(finding) and finding.level == "hazard":
+                warn_at(finding, self._module, self._registry)
         return tuple(findings)
+
+    def is_new(self, finding: Finding) -> bool:
+        """Keep a finding that is no error and was not made at its place before."""
+        key = (finding.level, finding.rule, finding.kind, finding.operand, finding.where)
+        if key in self._seen or finding.level == "error":
+            return False
+        self._seen.add(key)
+        self.found.append(finding)
+        return True
 
 
 class Kernel:
@@ -214,7 +219,7 @@ class Kernel:
         """The program for a signature, traced when it is first asked for."""
         key = (mode.profile.name, arguments.signature)
         traced = self._traced.get(key)
-        if traced is None:
+        if traced is None or not self._is_current(traced):
             if len(self._traced) >= MOST_SIGNATURES:
                 self._traced.clear()
             traced = self._traced[key] = self._trace(arguments, mode)
@@ -231,7 +236,8 @@ class Kernel:
             for name, tensor in arguments.tensors.items():
                 argument = declared[name]
                 starts = (0,) * len(argument.shape)
-                stand_ins[name] = TracedTensor(tracer, argument, tensor.shape, starts, argument.shape)
+                own = None if tensor.is_plain else tensor.shape
+                stand_ins[name] = TracedTensor(tracer, argument, own, starts, argument.shape)
             self.function(**{name: stand_ins.get(name, arguments.constants.get(name)) for name in self.parameters})
         listed = tuple(declared.get(name) or Integer(name) for name in self.parameters if name not in self.constants)
         program = Program(
@@ -243,17 +249,33 @@ class Kernel:
             self.mode,
             where=where,
         )
-        return Traced(program)
+        return Traced(program, self._outside())
+
+    def _outside(self) -> dict[str, object]:
+        """Plain values that the function takes from its module and its closure; a program keeps them."""
+        code, names = self.function.__code__, surroundings(self.function)
+        used = {name: names.get(name) for name in (*code.co_names, *code.co_freevars)}
+        return {name: value for name, value in used.items() if value is not None and isinstance(value, PLAIN)}
+
+    def _is_current(self, traced: Traced) -> bool:
+        """Whether those values are still the same."""
+        return not traced.outside or traced.outside == self._outside()
 
     def _declare(self, arguments: Arguments) -> dict[str, Argument]:
         shared = arguments.shared()
         found: dict[str, Argument] = {}
         for name, tensor in arguments.tensors.items():
-            spec, own = tensor.spec, len(tensor.shape)
-            plain = spec.layout_kind is not GlobalLayout.NZ and spec.shape == (1,) * (5 - own) + tensor.shape
-            kept = slice(5 - own, 5) if plain else slice(0, 5)
-            memory = shared.get(name, "")
-            found[name] = Argument(name, spec.dtype, spec.shape[kept], spec.stride[kept], spec.layout_kind, memory)
+            spec = tensor.spec
+            kept = slice(5 - len(tensor.shape), 5) if tensor.is_plain else slice(0, 5)
+            found[name] = Argument(
+                name,
+                spec.dtype,
+                spec.shape[kept],
+                spec.stride[kept],
+                spec.layout_kind,
+                spec.dynamic,
+                shared.get(name, ""),
+            )
         return found
 
 
@@ -407,7 +429,7 @@ class Launcher:
         for name in traced.writes:
             if not tensors[name].storage.writable:
                 raise ValueError(f"{kernel.function.__name__}: {name} is read-only; pass a writable array")
-        collector = Collector(kernel.warned)
+        collector = Collector(kernel)
         if ready.remarks:
             collector(ready.remarks)
         storages = {name: tensor.storage for name, tensor in tensors.items()}
@@ -421,11 +443,12 @@ class Launcher:
         check_source(kernel.function.__code__, surroundings(kernel.function))
         function = untraced(kernel.function)
         values = {**arguments.tensors, **arguments.integers, **arguments.constants}
-        found: dict[Finding, None] = {}
+        collector = Collector(kernel)
         began = time.perf_counter()
         for block in range(self.grid):
             with target(mode.profile.name, header=options.header, strict=options.strict, dyn_ub=options.dyn_ub) as here:
                 here.block = (block, self.grid)
                 function(**{name: values[name] for name in kernel.parameters})
-            found.update(dict.fromkeys(here.findings))
-        return Run(tuple(found), "reference", time.perf_counter() - began, mode.profile.name, self.grid)
+            for finding in here.findings:  # which were told when they were made
+                collector.is_new(finding)
+        return Run(tuple(collector.found), "reference", time.perf_counter() - began, mode.profile.name, self.grid)

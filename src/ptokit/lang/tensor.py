@@ -85,12 +85,26 @@ class GlobalTensor:
         """ND, DN or NZ."""
         return self.spec.layout_kind
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is the array as it is, in ND or DN layout, and can be sliced as the array can."""
+        own, layout = self.array, self.spec.layout_kind
+        if layout is GlobalLayout.NZ or not isinstance(own, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return False
+        return self.spec == _own_spec(own.dtype, own.shape, own.strides, layout, self.spec.dtype)
+
+    def number(self, position: Sequence[int]) -> int:
+        """One element of a plain tensor of whole numbers."""
+        steps = self.spec.stride[5 - len(position) :]
+        offset = sum(i * step for i, step in zip(position, steps, strict=True))
+        return int(self.storage.bits[offset : offset + 1].view(self.spec.dtype.numpy)[0])
+
     def __getitem__(self, key: object) -> GlobalTensor:
         """A block over the same memory: `t[a:b]` takes rows (or elements), `t[a:b, c:d]` a block.
 
         A slice that leaves the array is an error, not a shorter block.
         """
-        if self.spec.layout_kind is GlobalLayout.NZ or self.shape5 != (1,) * (5 - self.array.ndim) + self.shape:
+        if not self.is_plain:
             raise TypeError("only a tensor of its array's own shape can be sliced; slice the array instead")
         parts = cast("tuple[object, ...]", key if isinstance(key, tuple) else (key,))
         if len(parts) > self.array.ndim:

@@ -13,8 +13,7 @@ from ptokit.engine.prepared import parse_modifiers
 from ptokit.finding import VerifyError, Where
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Instruction
-from ptokit.isa.operand import UNKNOWN, TileSpec, show_extents
-from ptokit.isa.policy import GlobalLayout
+from ptokit.isa.operand import UNKNOWN, Dyn, TileSpec, show_extents
 from ptokit.lang.context import current
 from ptokit.lang.dispatch import Event, Wait, no_operand
 from ptokit.lang.expr import Value, expression
@@ -42,6 +41,8 @@ from ptokit.program.ir import (
     View,
 )
 
+MOST_BODIES = 32
+"""Loops and branches inside one another."""
 MOST_STATEMENTS = 100_000
 """Statements of a program; more is a Python loop that should be a pto.range."""
 
@@ -169,6 +170,9 @@ class Tracer:
         self, start: Expr, stop: Expr, step: Expr, buffers: int, name: str, where: Where | None
     ) -> Iterator[Value]:
         """Trace a loop's body once, for a variable iteration. A step that is an expression is counted in turns."""
+        if buffers > 1 and self.mode == "manual":
+            fix = "alternate the address: addr=base + i % 2 * nbytes"
+            raise refuse("KN-13", "buffers= belongs to auto mode; in manual mode addresses are yours", fix)
         if isinstance(step, int):
             var = Var(self.unique(name))
             bounds, value = (start, stop, step), var
@@ -185,6 +189,8 @@ class Tracer:
 
     def enter(self, *, is_loop: bool = False, buffers: int = 1) -> int:
         """Open a body; returns how many were open."""
+        if len(self.scopes) > MOST_BODIES:
+            raise refuse("KN-06", f"more than {MOST_BODIES} bodies inside one another", "flatten the loops")
         self.scopes.append(Scope(next(self._numbers), is_loop, [], buffers))
         return len(self.scopes) - 1
 
@@ -250,7 +256,8 @@ class TracedTile(Tile):
         self.tracer: Tracer = current().tracer
         if addr is not None and self.tracer.mode != "manual":
             raise refuse("KN-13", "addr= belongs to manual mode", 'drop it, or use @pto.kernel(mode="manual")')
-        self.spec, self._extents = _describe(loc, dtype, rows, cols, valid, options)
+        self.spec, extents = _describe(loc, dtype, rows, cols, valid, options)
+        self._extents: tuple[Expr, Expr] = extents
         addresses = () if addr is None else (expression(addr, "addr"),)
         self.name = self.tracer.declare(self.spec, addresses)
         self._home = self._set_at = self.tracer.path
@@ -259,7 +266,8 @@ class TracedTile(Tile):
     @property
     def valid(self) -> tuple[Any, Any]:
         """Rows and columns of the valid region: numbers, or expressions of the kernel."""
-        return wrap(self._extents[0], self._set_at), wrap(self._extents[1], self._set_at)
+        rows, cols = self.use().valid
+        return wrap(rows, self._set_at), wrap(cols, self._set_at)
 
     @valid.setter
     def valid(self, extents: tuple[Any, Any]) -> None:
@@ -326,7 +334,7 @@ def _describe(
         return spec, (spec.rows, spec.cols)
     extents = _extents(valid, spec)
     numbers = [extent if isinstance(extent, int) else UNKNOWN for extent in extents]
-    dynamic = (numbers[0] == UNKNOWN, numbers[1] == UNKNOWN)
+    dynamic = numbers[0] == UNKNOWN or isinstance(valid[0], Dyn), numbers[1] == UNKNOWN or isinstance(valid[1], Dyn)
     return replace(spec, valid_rows=numbers[0], valid_cols=numbers[1], dynamic=dynamic), extents
 
 
@@ -344,23 +352,22 @@ def _extents(valid: Any, spec: TileSpec) -> tuple[Expr, Expr]:
 class TracedTensor(GlobalTensor):
     """An argument of a program, or a block of one."""
 
-    __slots__ = ("argument", "home", "is_own_shape", "own", "sizes", "starts", "tracer")
+    __slots__ = ("argument", "home", "own", "sizes", "starts", "tracer")
 
     def __init__(
         self,
         tracer: Tracer,
         argument: Argument,
-        own: tuple[int, ...],
+        own: tuple[int, ...] | None,
         starts: tuple[Expr, ...],
         sizes: tuple[Expr, ...],
     ) -> None:
-        """`own` is the array's own shape, which the kernel sees."""
+        """`own` is the array's own shape where the tensor has another one: the kernel sees it, and cannot slice."""
         self.tracer = tracer
         self.home = tracer.path
         self.argument = argument
         self.own = own
         self.starts, self.sizes = starts, sizes
-        self.is_own_shape = len(own) == len(argument.shape)
         self.spec = tensor_spec(argument, self.use())
 
     @property
@@ -371,7 +378,12 @@ class TracedTensor(GlobalTensor):
     @property
     def shape(self) -> tuple[Any, ...]:
         """The array's own shape, or the block's: numbers, or expressions of the kernel."""
-        return tuple(wrap(size, self.home) for size in self.sizes) if self.is_own_shape else self.own
+        return tuple(wrap(size, self.home) for size in self.sizes) if self.own is None else self.own
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is an array as it is, or a block of one."""
+        return self.own is None
 
     def use(self) -> View:
         """The block as an operand."""
@@ -387,7 +399,7 @@ class TracedTensor(GlobalTensor):
 
     def __getitem__(self, key: object) -> TracedTensor:
         """A block: `t[a:b]` takes rows (or elements), `t[a:b, c:d]` a block; the ends may be expressions."""
-        if self.argument.layout is GlobalLayout.NZ or not self.is_own_shape:
+        if not self.is_plain:
             said = (
                 f"{self.argument.name} has a layout or a shape of its own; only plain arrays can be sliced in a kernel"
             )
@@ -425,9 +437,8 @@ TracedTensor.__name__ = "GlobalTensor"
 def _range(name: str, part: object, size: Expr) -> tuple[Expr, Expr]:
     """The start and the size of a slice."""
     if not isinstance(part, slice):
-        raise refuse(
-            "KN-10", f"{name} is sliced as {name}[start:stop], got {part!r}", "pto.load_scalar reads one number"
-        )
+        fix = f"a row is {name}[i : i + 1]; pto.load_scalar reads one number"
+        raise refuse("KN-10", f"{name} is sliced as {name}[start:stop], got {part!r}", fix)
     first, last, step = cast("tuple[object, object, object]", (part.start, part.stop, part.step))  # pyright: ignore[reportUnknownMemberType]
     if step is not None and not (isinstance(step, int) and step == 1):
         said = f"{name} is sliced as {name}[start:stop], got a step of {step!r}"
@@ -438,5 +449,5 @@ def _range(name: str, part: object, size: Expr) -> tuple[Expr, Expr]:
     known = [number for number in (start, stop, size) if isinstance(number, int)]
     if len(known) == 3 and not 0 <= known[0] <= known[1] <= known[2]:
         said = f"the slice {start}:{stop} of {name} does not lie within 0:{size}"
-        raise refuse("KN-10", said, "a slice that leaves the array is an error, not a shorter block", name)
+        raise refuse("KN-10", said, "write both ends; they count from 0 and lie within the array", name)
     return start, extent

@@ -14,7 +14,7 @@ import numpy as np
 from ptokit.finding import Finding, HazardWarning, VerifyError, Where
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
-_ROOMS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("lang", "engine"))
+_ROOMS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("lang", "engine", "program", "target", "isa"))
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _NUMPY = os.path.dirname(np.__file__) + os.sep
 
@@ -44,6 +44,17 @@ def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyE
     return VerifyError([Finding("error", rule, message, None, operand, fix=fix, where=place(user_frame()))])
 
 
+def raised_at(problem: BaseException) -> Where | None:
+    """The user's innermost line that an exception came through."""
+    found: Where | None = None
+    trace = problem.__traceback__
+    while trace is not None:
+        if not _is_machinery(trace.tb_frame.f_code.co_filename):
+            found = Where(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
 def warn(finding: Finding, frame: FrameType | None) -> None:
     """Emit a hazard as a warning at the user's line."""
     if frame is None:
@@ -59,7 +70,7 @@ def warn(finding: Finding, frame: FrameType | None) -> None:
     )
 
 
-def warn_at(finding: Finding, registry: dict[Any, Any]) -> None:
+def warn_at(finding: Finding, module: str, registry: dict[Any, Any]) -> None:
     """Emit a hazard as a warning at its own place; the registry remembers which were shown."""
     where = finding.where or Where("<kernel>", 0)
-    warnings.warn_explicit(HazardWarning(finding), HazardWarning, where.file, where.line, registry=registry)
+    warnings.warn_explicit(HazardWarning(finding), HazardWarning, where.file, where.line, module, registry)

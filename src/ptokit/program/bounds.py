@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from math import inf
 from typing import Any
 
@@ -27,6 +28,7 @@ from ptokit.program.expr import (
     apply,
     evaluate_arrays,
     interval,
+    parts,
     subtract,
     total,
     variables,
@@ -51,6 +53,8 @@ from ptokit.target.profile import EVENT_IDS
 Array = np.ndarray[Any, np.dtype[Any]]
 MOST_TRIED = 1 << 16
 """Blocks and iterations that are tried one by one."""
+MOST_WAYS = 256
+"""Ways of opening minima and maxima that are looked at."""
 NOTHING = Var("")
 """Stands for the one time that a kernel runs for a block, where the blocks are not known."""
 UNNAMED = (BLOCK_IDX, BLOCK_NUM, NOTHING)
@@ -80,8 +84,7 @@ class Reach:
         """All values of an expression, or None where one of its variables is not known."""
         if self.values is None or not all(var in self.values for var in variables(expr)):
             return None
-        low, high = interval(expr, self.bounds)
-        if low <= -SAFE or high >= SAFE:
+        if not all(_is_safe(part, self.bounds) for part in (expr, *parts(expr))):
             return None
         with np.errstate(all="ignore"):
             return np.broadcast_to(evaluate_arrays(expr, self.values), self.times)
@@ -92,7 +95,15 @@ class Reach:
 
     def highest(self, expr: Expr) -> float:
         """A number that the expression never exceeds."""
-        return min((_sum_bound(terms, self.bounds) for terms in _opened(affine(expr))), default=inf)
+        ways = islice(_opened(affine(expr)), MOST_WAYS)
+        return min((_sum_bound(terms, self.bounds) for terms in ways), default=inf)
+
+
+def _is_safe(expr: Expr, bounds: Mapping[Var, Bounds]) -> bool:
+    """Whether an expression and its constants fit the arrays."""
+    low, high = interval(expr, bounds)
+    constants = [arg for arg in expr.args if isinstance(arg, int)] if isinstance(expr, Op) else []
+    return low > -SAFE and high < SAFE and all(-SAFE < constant < SAFE for constant in constants)
 
 
 def _opened(terms: dict[Expr, int], depth: int = 4) -> Iterator[dict[Expr, int]]:
@@ -140,7 +151,7 @@ def _iterations(loop: Loop, reach: Reach) -> Mapping[Var, Array] | None:
     if first is None or last is None or reach.values is None:
         return None
     trips = np.maximum(0, -((first - last) // loop.step))
-    if trips.sum() > MOST_TRIED:
+    if trips.max(initial=0) > MOST_TRIED or trips.sum() > MOST_TRIED:
         return None
     turn = np.arange(trips.sum()) - np.repeat(np.cumsum(trips) - trips, trips)
     outer = {var: np.repeat(values, trips) for var, values in reach.values.items()}
@@ -281,7 +292,7 @@ def slice_finding(name: str, dim: int, first: int, size: int, most: int, when: s
     shown = f"{':, ' * dim}{first}:{first + size}"
     expected = f"0 <= start <= stop <= {most}"
     message = f"the slice {name}[{shown}] does not lie within 0:{most} {when}"
-    fix = "shorten the last block: n = pto.min(rows, total - start), or launch fewer blocks"
+    fix = "launch fewer blocks, shorten the last one (pto.min), or skip it: `with pto.when(n > 0):`"
     return Finding("error", "KN-10", message, None, name, expected, f"{first}:{first + size}", fix)
 
 
@@ -289,5 +300,5 @@ def valid_finding(tile: TileDecl, axis: int, extent: int, when: str) -> Finding:
     """A valid extent that leaves its tile."""
     name, most = (("rows", tile.spec.rows), ("cols", tile.spec.cols))[axis]
     message = f"{extent} valid {name} of {tile.name} do not lie within 0:{most} {when}"
-    fix = f"keep it from 0 to {most}: pto.max(0, pto.min({most}, n))"
+    fix = "launch fewer blocks, or put the work into `with pto.when(n > 0):`" if extent < 0 else f"pto.min({most}, n)"
     return Finding("error", "CO-SHAPE-02", message, None, tile.name, f"0 to {most}", str(extent), fix)

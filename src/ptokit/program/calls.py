@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import or_
 
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Effect
@@ -33,11 +34,19 @@ def tensor_spec(argument: Argument, view: View, resolve: Resolve = known) -> Ten
     sizes, steps = [resolve(size) for size in view.sizes], [resolve(step) for step in argument.stride]
     marks = (*_leading(len(sizes)), *(not isinstance(size, int) for size in view.sizes))
     stride_marks = (*_leading(len(steps)), *(not isinstance(step, int) for step in argument.stride))
+    dynamic = tuple(map(or_, (*marks, *stride_marks), argument.dynamic))
     shape = (1,) * (5 - len(sizes)) + tuple(sizes)
     while len(steps) < 5:  # a missing leading dim steps over the whole of the next one
         over = shape[5 - len(steps)]
         steps = [UNKNOWN if UNKNOWN in (over, steps[0]) else over * steps[0], *steps]
-    return TensorSpec(argument.dtype, shape, tuple(steps), argument.layout, (*marks, *stride_marks))  # type: ignore[arg-type]
+    return TensorSpec(argument.dtype, shape, tuple(steps), argument.layout, dynamic)  # type: ignore[arg-type]
+
+
+def overlaps_itself(argument: Argument) -> bool:
+    """Whether two elements of an argument may lie in one place, as far as its strides are known."""
+    whole = View(argument.name, (0,) * len(argument.shape), argument.shape)
+    spec = tensor_spec(argument, whole)
+    return UNKNOWN not in (*spec.shape, *spec.stride) and spec.overlaps_itself
 
 
 def _leading(dims: int) -> tuple[bool, ...]:
@@ -70,6 +79,11 @@ def named_operands(instr: Instr) -> dict[str, Operand]:
     return {
         param.name: operand for param, operand in zip(INSTRUCTIONS[instr.name].operands, instr.operands, strict=False)
     }
+
+
+def access_of(instruction: str) -> dict[str, str]:
+    """What happens to each operand of an instruction: `read`, `write` or `update`."""
+    return {param.name: param.access for param in INSTRUCTIONS[instruction].operands}
 
 
 def repeated(instr: Instr) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
 from typing import Any
@@ -26,12 +26,27 @@ class Var(str):
         return f"Var({str(self)!r})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """An operation on expressions, by its name in `OPS`."""
 
     name: str
     args: tuple[Expr, ...]
+    _hash: int = field(init=False, repr=False)
+    size: int = field(init=False, repr=False)
+    """Operations in it, each as often as it stands there."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.name, self.args)))
+        object.__setattr__(self, "size", 1 + sum(arg.size for arg in self.args if isinstance(arg, Op)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, Op):
+            return self is other
+        return self._hash == other._hash and (self.name, self.args) == (other.name, other.args)
 
     def __str__(self) -> str:
         return show_expr(self)
@@ -248,13 +263,18 @@ def evaluate_arrays(expr: Expr, values: Mapping[Var, Any]) -> Any:
     return OPS[expr.name].arrays(*[evaluate_arrays(arg, values) for arg in expr.args])
 
 
+HUGE = 1 << 1000
+"""Numbers beyond this count as infinite: Python's floats, infinity among them, cannot meet them."""
+
+
 def interval(expr: Expr, bounds: Mapping[Var, Bounds]) -> Bounds:
     """Bounds of an expression from the bounds of its variables."""
     if isinstance(expr, int):
-        return expr, expr
+        return (expr, expr) if -HUGE < expr < HUGE else (HUGE, inf) if expr > 0 else (-inf, -HUGE)
     if isinstance(expr, Var):
         return bounds.get(expr, ANYTHING)
-    return OPS[expr.name].bound(*[interval(arg, bounds) for arg in expr.args])
+    low, high = OPS[expr.name].bound(*[interval(arg, bounds) for arg in expr.args])
+    return low if low > -HUGE else -inf, high if high < HUGE else inf
 
 
 @lru_cache(maxsize=4096)

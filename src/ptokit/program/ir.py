@@ -30,6 +30,8 @@ class Argument:
     stride: tuple[Expr, ...]
     """A step of each dim, in elements."""
     layout: GlobalLayout = GlobalLayout.ND
+    dynamic: tuple[bool, ...] = (False,) * 10
+    """Which of its five dims and five strides are -1 in the C++ type."""
     memory: str = ""
     """The argument whose memory this one shares; empty when it has memory of its own."""
     where: Where | None = _place()

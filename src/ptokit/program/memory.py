@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from ptokit.isa.policy import TileType
+from ptokit.program.calls import overlaps_itself
 from ptokit.program.expr import (
     ANYTHING,
     BLOCK_IDX,
@@ -153,7 +154,7 @@ class Views:
     def _meet(self, a: Access, b: Access, level: int) -> bool:
         first, then = a.operand, b.operand
         assert isinstance(first, View) and isinstance(then, View)
-        if first.argument != then.argument:
+        if first.argument != then.argument or overlaps_itself(self.program.tensors[first.argument]):
             return True
         moving = a.loops[level : level + 1] == b.loops[level : level + 1] != ()
         later = self._later(then, a.loops[:level], self.turns[a.loops[level]] if moving else None)

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import TileType
-from ptokit.program.calls import named_operands
+from ptokit.program.calls import access_of, named_operands
 from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse
 from ptokit.program.memory import Outline, Path, statements
 from ptokit.target import Profile
@@ -187,7 +186,7 @@ def _written_first(program: Program) -> set[tuple[str, Path]]:
 
 def _accesses(instr: Instr) -> dict[str, bool]:
     """The tiles of an instruction, and whether it only writes them."""
-    access = {param.name: param.access for param in INSTRUCTIONS[instr.name].operands}
+    access = access_of(instr.name)
     only: dict[str, bool] = {}
     for name, operand in named_operands(instr).items():
         if isinstance(operand, TileUse):

@@ -37,9 +37,9 @@ from ptokit.target.cpu import CPU
 WIDTH = 80
 
 
-def show(program: Program) -> str:
+def show(program: Program, target: str = "") -> str:
     """The whole program; what auto mode has added is marked with `+`, and `:n` is a line of the source."""
-    return "\n".join(_Printer(program).lines())
+    return "\n".join(_Printer(program).lines(target))
 
 
 class _Printer:
@@ -50,9 +50,11 @@ class _Printer:
         self.names = dict(program.names)
         self.defined: list[set[Expr]] = [set()]
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, target: str) -> Iterator[str]:
+        """All lines, from the head to the last statement."""
         program = self.program
-        yield _row(f"kernel {program.name}, {program.mode} mode", f"{program.where or ''}")
+        head = ", ".join(part for part in (f"kernel {program.name}", f"{program.mode} mode", target) if part)
+        yield _row(head, f"{program.where or ''}")
         yield from (f"    {_argument(argument)}" for argument in program.arguments)
         yield from (f"    {name} = {value}" for name, value in program.constants)
         yield from self._block(program.body, 0)
@@ -100,11 +102,12 @@ class _Printer:
         if isinstance(stmt, Assign):
             return f"tassign({stmt.tile}, {self._address(stmt.address)})"
         if isinstance(stmt, LoadScalar):
-            return f"{stmt.result} = load_scalar({self._operand(stmt.source)})"
+            index = ", ".join(map(self._expr, stmt.source.starts))
+            return f"{stmt.result} = load_scalar({stmt.source.argument}, {index})"
         if isinstance(stmt, Flag):
-            return f"{stmt.action}_flag({stmt.src}, {stmt.dst}, {self._expr(stmt.event)})"
+            return f'{stmt.action}_flag("{stmt.src}", "{stmt.dst}", {self._expr(stmt.event)})'
         if isinstance(stmt, Barrier):
-            return f"barrier({stmt.pipe})"
+            return f'barrier("{stmt.pipe}")'
         return self._instruction(stmt)
 
     def _address(self, address: Expr) -> str:
@@ -112,7 +115,7 @@ class _Printer:
 
     def _instruction(self, instr: Instr) -> str:
         given = [self._operand(operand) for operand in instr.operands]
-        given += [f"{name}={value.text}" for name, value in self._chosen(instr)]
+        given += [f'{name}="{value.text}"' for name, value in self._chosen(instr)]
         given += [f"wait={', '.join(f'event {number}' for number in instr.waits)}"] if instr.waits else []
         event = f"event {instr.event} = " if instr.event is not None else ""
         return f"{event}{instr.name}({', '.join(given)})"
@@ -152,8 +155,6 @@ class _Printer:
     def _slice(self, start: Expr, size: Expr, most: Expr) -> str:
         if start == 0 and size == most:
             return ":"
-        if size == 1:
-            return self._expr(start)
         return f"{self._expr(start)} : {self._expr(apply('add', start, size))}"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, inf
+from math import inf
 from operator import methodcaller
 from typing import Any
 
@@ -189,7 +189,7 @@ class _Writer:
         start, stop = (substitute(expr, scope) for expr in (loop.start, loop.stop))
         way = subtract(stop, start) if loop.step > 0 else subtract(start, stop)
         ends = interval(way, self.history.views.bounds)
-        fewest, most = (max(0, end if end in (-inf, inf) else ceil(end / abs(loop.step))) for end in ends)
+        fewest, most = (max(0, end if end in (-inf, inf) else -(-end // abs(loop.step))) for end in ends)
         return fewest, most
 
     def _copies(self, loop: Loop, body: Path) -> int:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import combinations, product
 
-from ptokit.finding import Finding, Level, Where
+from ptokit.finding import Finding
 from ptokit.isa.policy import TileType
+from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import check_bounds, reaches
-from ptokit.program.calls import call_of, effects
-from ptokit.program.ir import Assign, Block, Branch, Instr, LoadScalar, Loop, Program, TileDecl, TileUse, walk
-from ptokit.program.place import lifetimes, place
-from ptokit.program.verify_call import Options, judged, memory_findings, show_addresses, verify_address, verify_call
+from ptokit.program.calls import access_of, call_of, effects, named_operands, overlaps_itself
+from ptokit.program.ir import Block, Branch, Instr, LoadScalar, Loop, Program, TileDecl, TileUse, View, walk
+from ptokit.program.verify_call import Options, judged, verify_call
 from ptokit.target import Profile
 
 CORES = {TileType.Vec: "AIV"}
@@ -31,9 +29,12 @@ def verify(
     findings = [*_instructions(program, profile, options, grid), *check_bounds(program, grid)]
     if grid != 0:
         for check in CHECKS:
-            findings += check(program, profile, options)
-    unique = dict.fromkeys(judged(findings, options))
-    return sorted(unique, key=lambda finding: finding.where.line if finding.where else 0)
+            findings += check(program, profile, options, grid)
+    return sorted(dict.fromkeys(judged(findings, options)), key=_place)
+
+
+def _place(finding: Finding) -> tuple[str, int]:
+    return (finding.where.file, finding.where.line) if finding.where else ("", 0)
 
 
 def _instructions(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterator[Finding]:
@@ -43,124 +44,85 @@ def _instructions(program: Program, profile: Profile, options: Options, grid: in
                 yield finding.at(stmt.where)
 
 
-def footprint(program: Program, profile: Profile, dyn_ub: int | None = None) -> dict[TileType, int]:
-    """Bytes that the program uses of each memory: where its highest tile ends."""
-    used = place(program, profile, dyn_ub).used
-    for name, spans in _spans(program).items():
-        loc = program.tiles[name].spec.loc
-        used[loc] = max([used.get(loc, 0), *(span.bytes.stop for span in spans)])
-    return {loc: used[loc] for loc in TileType if used.get(loc)}
+def _all_instructions(program: Program) -> Iterator[Instr]:
+    return (stmt for stmt in walk(program.body) if isinstance(stmt, Instr))
 
 
-def check_memory(program: Program, profile: Profile, options: Options) -> Iterable[Finding]:
-    """The tiles fit their memories together. A launch that asks for no dynamic UB gets none."""
-    launch = replace(options, dyn_ub=options.dyn_ub or 0)
-    for loc, used in footprint(program, profile, options.dyn_ub).items():
-        last = [tile for tile in program.tiles.values() if tile.spec.loc is loc][-1]
-        for finding in memory_findings(f"{program.name} on {profile.name}", {loc: used}, profile, launch):
-            yield replace(finding, level=_level(options), where=last.where)
+def check_cells(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
+    """An argument that is written has no two elements in one place."""
+    for instr in _all_instructions(program):
+        access = access_of(instr.name)
+        for name, operand in named_operands(instr).items():
+            written = isinstance(operand, View) and access[name] != "read"
+            if isinstance(operand, View) and written and overlaps_itself(program.tensors[operand.argument]):
+                said = f"{instr.name}: {operand.argument} is written, and some of its elements lie in one place"
+                wanted, fix = "a tensor whose elements lie apart", "copy the array first"
+                yield Finding("error", "CO-SEM-01", said, None, name, wanted, fix=fix, where=instr.where)
 
 
-def _level(options: Options) -> Level:
-    """How bad it is where tiles lie: no header looks at it."""
-    return "hazard" if options.header else "error"
+def check_cores(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
+    """A kernel keeps to the tiles of one core, unless an instruction hands data over between the two."""
+    level = "hazard" if options.header and profile.mixed_cores else profile.mixed_cores
+    first: dict[str, str] = {}
+    found: list[Finding] = []
+    for instr in _all_instructions(program):
+        here = {_core(program, operand): operand.tile for operand in instr.operands if isinstance(operand, TileUse)}
+        if len(here) > 1:
+            return
+        first = {**first, **{core: tile for core, tile in here.items() if core not in first}}
+        if len(first) > 1 and level and not found:
+            (core, tile), (other, against) = first.items()
+            said = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
+            fix = "split the kernel in two, and pass data through memory"
+            found = [Finding(level, "KN-16", said, None, against, "tiles of one core", fix=fix, where=instr.where)]
+    yield from found
 
 
-def check_addresses(program: Program, profile: Profile, options: Options) -> Iterable[Finding]:
-    """A tile lies at an address that it can have, and in manual mode it has one before it is used."""
-    for name, spans in _spans(program).items():
-        tile = program.tiles[name]
-        for span in spans:
-            for finding in verify_address(replace(tile.spec, addr=span.bytes.start), profile.name):
-                yield finding.at(span.where)
-    if program.mode == "manual":
-        yield from _homeless(program.body, set())
+def _core(program: Program, use: TileUse) -> str:
+    return CORES.get(program.tiles[use.tile].spec.loc, "AIC")
 
 
-def _homeless(block: Block, placed: set[str]) -> Iterator[Finding]:
-    """Tiles that are used before they have an address; `placed` grows on the way."""
+def check_written(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
+    """A tile is written before it is read."""
+    yield from _unwritten(program.body, set())
+
+
+def _unwritten(block: Block, written: set[str]) -> Iterator[Finding]:
+    """Reads of tiles that nothing can have written; `written` grows on the way by what may have been."""
     for stmt in block:
-        if isinstance(stmt, TileDecl) and stmt.addresses:
-            placed.add(stmt.name)
-        elif isinstance(stmt, Assign):
-            placed.add(stmt.tile)
+        if isinstance(stmt, TileDecl):
+            (written.discard if stmt.fresh else written.add)(stmt.name)
         elif isinstance(stmt, Loop):
-            yield from _homeless(stmt.body, set(placed))
+            written |= {tile for inner in walk(stmt.body) if isinstance(inner, Instr) for tile in _writes(inner)}
+            yield from _unwritten(stmt.body, written)
         elif isinstance(stmt, Branch):
-            then, otherwise = set(placed), set(placed)
-            yield from _homeless(stmt.then, then)
-            yield from _homeless(stmt.otherwise, otherwise)
-            placed |= then & otherwise
+            otherwise = set(written)
+            yield from _unwritten(stmt.then, written)
+            yield from _unwritten(stmt.otherwise, otherwise)
+            written |= otherwise
         elif isinstance(stmt, Instr):
-            yield from _without_address(stmt, placed)
+            yield from _reads_nothing(stmt, written)
+            written |= _writes(stmt)
 
 
-def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:
-    for operand in instr.operands:
-        if isinstance(operand, TileUse) and operand.tile not in placed:
-            said = f"{instr.name}: {operand.tile} has no address yet, and in manual mode nothing gives it one"
-            fix = f"make it with addr=, or call pto.tassign({operand.tile}, address) first"
-            yield Finding("error", "KN-09", said, None, operand.tile, fix=fix, where=instr.where)
+def _writes(instr: Instr) -> set[str]:
+    access = access_of(instr.name)
+    tiles = {name: operand.tile for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)}
+    return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 
-def check_overlaps(program: Program, profile: Profile, options: Options) -> Iterable[Finding]:
-    """In manual mode tiles share no bytes while both are in use; addresses that only the run tells are left to it."""
-    if program.mode != "manual":
-        return
-    lives, spans = lifetimes(program, tight=True), _spans(program)
-    for name, other in combinations(spans, 2):
-        if program.tiles[name].spec.loc is not program.tiles[other].spec.loc or not lives[name].meets(lives[other]):
-            continue
-        for first, second in product(spans[name], spans[other]):
-            if first.bytes.start < second.bytes.stop and second.bytes.start < first.bytes.stop:
-                found = f"{show_addresses(second.bytes)}, over {name} at {show_addresses(first.bytes)}"
-                said = f"{program.name}: {other} must be apart from {name} while both are in use; found {found}"
-                wanted, fix = f"apart from {name}", "move one of the tiles"
-                yield Finding(_level(options), "A-38", said, "H-38", other, wanted, found, fix, second.where)
-                break
+def _reads_nothing(instr: Instr, written: set[str]) -> Iterator[Finding]:
+    access = access_of(instr.name)
+    for name, operand in named_operands(instr).items():
+        if isinstance(operand, TileUse) and access[name] == "read" and operand.tile not in written:
+            said = f"{instr.name}: {name} reads {operand.tile}, which nothing has written"
+            kind = "H-42" if name == "idx" else None
+            fix = f"write it first: pto.tload, pto.texpands({operand.tile}, 0), ..."
+            yield Finding("hazard", "KN-19", said, kind, name, "a tile that was written", fix=fix, where=instr.where)
 
 
-@dataclass(frozen=True)
-class Span:
-    """Bytes that a tile takes, and who put it there."""
-
-    bytes: range
-    where: Where | None
-
-
-def _spans(program: Program) -> dict[str, list[Span]]:
-    """The bytes that each tile takes, at every address that is known beforehand."""
-    found: dict[str, list[Span]] = {name: [] for name in program.tiles}
-    for stmt, reach in reaches(program, None):
-        if isinstance(stmt, TileDecl | Assign):
-            name = stmt.name if isinstance(stmt, TileDecl) else stmt.tile
-            for address in stmt.addresses if isinstance(stmt, TileDecl) else (stmt.address,):
-                values = reach.value(address)
-                known = {address} if isinstance(address, int) else set() if values is None else set(values.tolist())
-                nbytes = program.tiles[name].spec.nbytes
-                found[name] += [Span(range(start, start + nbytes), stmt.where) for start in sorted(known)]
-    return found
-
-
-def check_cores(program: Program, profile: Profile, options: Options) -> Iterable[Finding]:
-    """A kernel keeps to the tiles of one core: nothing hands data over between the two."""
-    first: tuple[str, str] | None = None
-    for stmt in walk(program.body):
-        for operand in stmt.operands if isinstance(stmt, Instr) else ():
-            if not isinstance(operand, TileUse) or profile.mixed_cores is None:
-                continue
-            core = CORES.get(program.tiles[operand.tile].spec.loc, "AIC")
-            first = first or (operand.tile, core)
-            if core != first[1]:
-                said = f"{program.name} on {profile.name}: {operand.tile} belongs to {core}, {first[0]} to {first[1]}"
-                fix = "split the kernel in two, and pass data through memory"
-                level, wanted = profile.mixed_cores, "tiles of one core"
-                yield Finding(level, "KN-16", said, None, operand.tile, wanted, fix=fix, where=stmt.where)
-                return
-
-
-Check = Callable[[Program, Profile, Options], Iterable[Finding]]
-CHECKS: tuple[Check, ...] = (check_memory, check_addresses, check_overlaps, check_cores)
+Check = Callable[[Program, Profile, Options, "int | None"], Iterable[Finding]]
+CHECKS: tuple[Check, ...] = (check_memory, check_addresses, check_overlaps, check_cells, check_cores, check_written)
 """What only the whole program can show."""
 
 
@@ -169,8 +131,7 @@ def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
     used: set[str] = set()
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
-            call = call_of(program, stmt, profile)
-            used.update(effect.pipe for effect in effects(call))
+            used.update(effect.pipe for effect in effects(call_of(program, stmt, profile)))
         elif isinstance(stmt, LoadScalar):
             used.add("S")
     return tuple(pipe for pipe in profile.pipes if pipe in used)
