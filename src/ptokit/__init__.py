@@ -100,7 +100,8 @@ if TYPE_CHECKING:
         when,
     )
     from ptokit.lang.expr import cdiv, max, min
-    from ptokit.lang.kernel import Kernel, Run, kernel
+    from ptokit.lang.kernel import Kernel, kernel
+    from ptokit.lang.launch import Run
 
 __version__ = "0.1.0"
 
@@ -212,7 +213,8 @@ LATER = {
     "control": ("barrier", "block_idx", "block_num", "const", "load_scalar", "otherwise", "range", "set_flag",
                 "wait_flag", "when"),
     "expr": ("cdiv", "max", "min"),
-    "kernel": ("Kernel", "Run", "kernel"),
+    "kernel": ("Kernel", "kernel"),
+    "launch": ("Run",),
     "check": ("Report", "TargetReport", "check", "show"),
 }  # fmt: skip
 """Names that are loaded when they are first used, by their file; those that stand nowhere are compute calls."""

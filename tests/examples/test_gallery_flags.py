@@ -10,7 +10,7 @@ import pytest
 
 from examples.test_gallery import GALLERY, GRIDS, Case, Entry, rng
 from program.judge import assert_complete, assert_minimal, auto
-from ptokit.lang.kernel import mode_of
+from ptokit.lang.launch import mode_of
 from ptokit.program.ir import Program
 from ptokit.target import profile
 

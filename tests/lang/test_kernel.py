@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import runpy
 import sys
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,7 +198,8 @@ def halved(tile, condition):
         pto.tneg(tile, tile)
 
 
-def test_helpers_have_bodies_of_their_own() -> None:
+@pytest.mark.parametrize("debug", [False, True])
+def test_helpers_have_bodies_of_their_own(debug: bool) -> None:
     @pto.kernel
     def last(x, out):
         b = pto.block_idx()
@@ -202,8 +208,150 @@ def test_helpers_have_bodies_of_their_own() -> None:
         pto.tstore(out[b * 2 : b * 2 + 2], tile)
 
     x, out = floats(6, 8), zeros(4, 8)
-    last[2](x, out)
+    last[2](x, out, debug=debug)
     assert (out[:2] == -x[4:]).all() and (out[2:] == x[4:] / 2).all()
+
+
+class Filler:
+    """A helper with a state."""
+
+    def __init__(self, number: int) -> None:
+        self.__number = number
+
+    def fill(self, tile, condition):
+        """Decide in a method."""
+        with pto.when(condition):
+            pto.texpands(tile, self.__number)
+
+
+class Negated(Filler):
+    """A helper that calls another, which a keyword without an argument finds."""
+
+    def fill(self, tile, condition):
+        """Negate what the other has filled."""
+        super().fill(tile, condition)
+        pto.tneg(tile, tile)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_methods_may_decide(debug: bool) -> None:
+    @pto.kernel
+    def filled(out):
+        b = pto.block_idx()
+        tile = pto.Tile("vec", "float32", 1, 8)
+        pto.texpands(tile, 1)
+        Negated(7).fill(tile, b == 1)
+        pto.tstore(out[b : b + 1], tile)
+
+    out = zeros(3, 8)
+    filled[3](out, debug=debug)
+    assert out[:, 0].tolist() == [-1, -7, -1]
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_functions_and_lambdas_inside_may_change_what_a_body_made(debug: bool) -> None:
+    @pto.kernel
+    def counted(out):
+        tile, before = pto.Tile("vec", "float32", 1, 8), []
+
+        def grown(numbers):
+            def grow():
+                numbers.append(1)
+
+            grow()
+            return len(numbers)
+
+        total = grown(before)
+        size = lambda: len([n for n in before])  # noqa: C416, E731
+        for i in pto.range(2):
+            own = [1, 2]
+            add = lambda: own.append(3)  # noqa: B023, E731
+            add()
+            [rows.append(0) for rows in (own,)]
+            doubled = [last := n * 2 for n in own]
+            pto.texpands(tile, total + size() + len(doubled) + int(np.add(last, 0)) + next(iter(own)))
+            pto.tstore(out[i : i + 1], tile)
+
+    out = zeros(2, 8)
+    counted[1](out, debug=debug)
+    assert (out == 1 + 1 + 4 + 0 + 1).all()
+
+
+def test_a_kernel_is_read_with_the_names_of_its_own_closure() -> None:
+    def made(counting: Any) -> pto.Kernel:
+        @pto.kernel
+        def k(out):
+            total = 0
+            for _ in counting(3):
+                total += 1
+            tile = pto.Tile("vec", "float32", 1, 8)
+            pto.texpands(tile, total)
+            pto.tstore(out, tile)
+
+        return k
+
+    for _ in range(2):
+        out = zeros(1, 8)
+        made(range)[1](out)
+        assert (out == 3).all()
+        with pytest.raises(pto.VerifyError, match="KN-03"):
+            made(pto.range)[1](out)
+
+
+def test_reading_a_kernel_keeps_nothing_of_its_module() -> None:
+    class Large:
+        pass
+
+    names: dict[str, Any] = {"pto": pto, "large": Large()}
+    gone = weakref.ref(names["large"])
+    exec(snippet.compiled(INDENTED, "kept"), names)
+    kernel = names["made"]()
+    for debug in (False, True):
+        kernel[1](floats(4, 8), zeros(4, 8), debug=debug)
+    del names["large"]
+    gc.collect()
+    assert gone() is None
+
+
+CHANGES = {
+    "a line above": ("import ptokit as pto", "import ptokit as pto\n"),
+    "a number": ("number, 1", "number, 2"),
+    "an operator": ("number + 1", "number - 1"),
+    "a name": ("out[b : b", "out[n : n"),
+    "a line less": ("    pto.tadds(tile, tile, 1)\n", "    #\n"),
+    "another name": ("def k(", "def l("),
+    "a line that is not finished": ("number + 1)", "number + 1"),
+}
+FILE = """\
+import ptokit as pto
+@pto.kernel
+def k(out, number):
+    b = n = pto.block_idx()
+    tile = pto.Tile("vec", "float32", 1, 8)
+    with pto.when(pto.max(number, 1) > 0):
+        pto.texpands(tile, number + 1)
+    pto.tadds(tile, tile, 1)
+    pto.tstore(out[b : b + 1], tile)
+"""
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_source_that_has_changed_is_not_taken_for_the_kernel(tmp_path: Path, change: str, debug: bool) -> None:
+    old, new = CHANGES[change]
+    assert FILE.count(old) == 1
+    file, out = tmp_path / "module.py", zeros(1, 8)
+    file.write_text(FILE)
+    kernel = runpy.run_path(str(file))["k"]
+    file.write_text(FILE.replace(old, new))
+    with pytest.raises(pto.VerifyError, match="the source of k has changed since it was imported"):
+        kernel[1](out, 3, debug=debug)
+    file.write_text(FILE)
+    os.utime(file, (0, 0))  # whoever looks at the time sees that it is another
+    kernel[1](out, 3, debug=debug)
+    file.write_text(FILE.replace(old, new))
+    kernel[1](out, 3, debug=debug)  # as it was read
+    assert (out == 5).all()
 
 
 def test_plain_loops_over_constants_unroll() -> None:

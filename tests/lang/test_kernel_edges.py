@@ -11,7 +11,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 import ptokit as pto
-from ptokit.lang.kernel import mode_of
+from ptokit.lang.launch import mode_of
 from ptokit.program.ir import Flag, walk
 from ptokit.program.order import order
 from ptokit.program.place import place

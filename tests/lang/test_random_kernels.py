@@ -13,7 +13,7 @@ import ptokit as pto
 import snippet
 from lang.random_kernels import TABLE, random_kernel
 from ptokit.engine.interpreter import Executable
-from ptokit.lang.kernel import mode_of
+from ptokit.lang.launch import mode_of
 from ptokit.program.expr import Var
 from ptokit.program.order import order
 from ptokit.program.place import place

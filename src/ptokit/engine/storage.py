@@ -58,22 +58,37 @@ def _address(bits: Array) -> int:
         return bits.__array_interface__["data"][0]
 
 
+def _root(array: Array) -> Array | None:
+    """The array that owns the memory of another; None where that is not NumPy's to say."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if base.flags.owndata:
+            return base
+        base = base.base
+    return None
+
+
 class Storage:
     """Consecutive elements of one operand, with the views that engines take of them again and again."""
 
-    __slots__ = ("_windows", "bits", "dtype", "end", "owner", "start")
+    __slots__ = ("_root", "_span", "_windows", "bits", "dtype", "owner")
 
-    def __init__(self, elements: Array, dtype: DType, owner: Array | None = None, start: int | None = None) -> None:
-        """Wrap a one-dimensional array of `dtype`'s width without gaps.
-
-        `owner` is the user's own array, if any, and `start` the address of the elements, where it is known.
-        """
+    def __init__(self, elements: Array, dtype: DType, owner: Array | None = None) -> None:
+        """Wrap a one-dimensional array of `dtype`'s width without gaps; `owner` is the user's own array, if any."""
         self.bits = elements if elements.dtype is dtype.bits else elements.view(dtype.bits)
         self.dtype = dtype
-        self.start = _address(self.bits) if start is None else start
-        self.end = self.start + elements.nbytes
         self.owner = elements if owner is None else owner
+        self._root = _root(self.owner)
+        self._span: range | None = None
         self._windows: dict[Region, Array | None] = {}
+
+    @property
+    def span(self) -> range:
+        """The addresses of the bytes."""
+        if self._span is None:
+            start = _address(self.bits)
+            self._span = range(start, start + self.bits.nbytes)
+        return self._span
 
     @property
     def writable(self) -> bool:
@@ -82,8 +97,7 @@ class Storage:
 
     def part(self, offset: int, elements: int) -> Storage:
         """Some of the elements, as a storage of their own."""
-        bits = self.bits[offset : offset + elements]
-        return Storage(bits, self.dtype, self.owner, self.start + offset * self.dtype.size)
+        return Storage(self.bits[offset : offset + elements], self.dtype, self.owner)
 
     def window(self, region: Region) -> Array | None:
         """A two-dimensional view of the bits, or None where the layout is blocked or leads outside."""
@@ -102,14 +116,17 @@ class Storage:
 
     def addresses(self, offsets: Array) -> Array:
         """Byte addresses of elements, one row of them for each offset."""
-        return self.start + offsets[:, None] * self.dtype.size + np.arange(self.dtype.size)
+        return self.span.start + offsets[:, None] * self.dtype.size + np.arange(self.dtype.size)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("this is a view of memory; copy or pickle the array, or the tile's values, instead")
 
     def overlaps(self, other: Storage) -> bool:
-        """Whether the two share any bytes."""
-        return self.start < other.end and other.start < self.end
+        """Whether the two share any bytes. Arrays that own their memory share none; that is quick to see."""
+        if self._root is not other._root and self._root is not None and other._root is not None:
+            return False
+        mine, theirs = self.span, other.span
+        return mine.start < theirs.stop and theirs.start < mine.stop
 
 
 class OnChip:

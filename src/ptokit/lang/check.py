@@ -9,8 +9,10 @@ from typing import Any
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
+from ptokit.lang.arguments import Arguments
 from ptokit.lang.context import Mode
-from ptokit.lang.kernel import LAUNCH_OPTIONS, Arguments, Kernel, check_options, grid_of, mode_of, refuse_inside
+from ptokit.lang.kernel import Kernel
+from ptokit.lang.launch import LAUNCH_OPTIONS, check_options, grid_of, mode_of, refuse_inside
 from ptokit.lang.where import raised_at
 from ptokit.program.addresses import footprint
 from ptokit.program.expr import Expr

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.lang.context import current
 from ptokit.lang.expr import Value, expression
-from ptokit.lang.source import assigned_name, check_caller, marked
+from ptokit.lang.reading import check_caller
+from ptokit.lang.source import assigned_name, marked
+from ptokit.lang.stand_ins import TracedTensor
 from ptokit.lang.tensor import GlobalTensor
-from ptokit.lang.trace import TracedTensor
 from ptokit.lang.where import place, refuse, user_frame
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
 from ptokit.program.ir import Barrier, Branch, Flag
@@ -111,6 +112,11 @@ class when(_Body):
     def __init__(self, condition: Any) -> None:
         self.condition = int(condition) if isinstance(condition, bool) else expression(condition, "pto.when")
 
+    @property
+    def holds(self) -> bool:
+        """The condition with real values; under debug=True it decides instead of the body."""
+        return bool(self.condition)
+
     def __enter__(self) -> None:
         tracer = _tracer("pto.when")
         self.where = place(user_frame())
@@ -141,11 +147,13 @@ class otherwise(_Body):
 
 
 def _tracer(what: str) -> Any:
-    tracer = current().tracer
-    if tracer is None:
-        said = f"{what} works inside a kernel; a function that a kernel calls cannot use it under debug=True"
-        raise refuse("KN-01", said, "write it into the kernel itself, or use a plain `if` outside kernels")
-    return tracer
+    here = current()
+    if here.tracer is None and here.block is None:
+        raise refuse("KN-01", f"{what} works inside a kernel", "use a plain `if` outside kernels")
+    if here.tracer is None:
+        said = f"{what} is hidden from debug=True, by a name of its own or by a caller that does not know ptokit"
+        raise refuse("KN-06", said, "write `with pto.when(condition):` into the kernel or a function that it calls")
+    return here.tracer
 
 
 def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
@@ -167,7 +175,7 @@ def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
     if tracer is not None:
         if not isinstance(tensor, TracedTensor) or tensor.tracer is not tracer:
             raise refuse("KN-08", "this array is no argument of the kernel", "pass it as one")
-        return tracer.load(tensor, index)
+        return tracer.load(tensor.block, index)
     position = tuple(operator.index(part) for part in index)
     if not all(0 <= i < n for i, n in zip(position, tensor.shape, strict=True)):
         said = f"the index {list(position)} does not lie within {list(tensor.shape)}"

@@ -21,7 +21,7 @@ from ptokit.lang.where import place, user_frame, warn
 Operand = Tile | GlobalTensor | Scalar
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: every call makes one, and frozen ones take a microsecond
 class Event:
     """What a call returns: the instruction that ran, the kernel it took, and what was found, notes included.
 

@@ -1,0 +1,108 @@
+"""How a kernel is launched: options, the target they choose, and what the user hears of it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from ptokit.finding import Finding
+from ptokit.lang.arguments import is_integer
+from ptokit.lang.context import Mode, current, target
+from ptokit.lang.where import refuse, warn_at
+
+LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
+"""Keywords of launches and checks; no parameter of a kernel has one of these names."""
+LAUNCHES = ("standard", "function_pointer")
+ENGINES = ("auto", "reference")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a launch did."""
+
+    findings: tuple[Finding, ...]
+    """Hazards and notes, each once."""
+    engine: str
+    seconds: float
+    target: str
+    grid: int
+
+
+class Collector:
+    """Takes findings to the user, each once a launch: hazards as warnings, all of them into the run."""
+
+    def __init__(self, module: str | None, registry: dict[Any, Any]) -> None:
+        """The kernel's module, and the hazards that were shown, as Python's warnings remember them."""
+        self.found: list[Finding] = []
+        self._module, self._registry = module or "<unknown>", registry
+        self._seen: set[tuple[Any, ...]] = set()
+
+    def __call__(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        for finding in findings:
+            if self.is_new(finding) and finding.level == "hazard":
+                warn_at(finding, self._module, self._registry)
+        return tuple(findings)
+
+    def is_new(self, finding: Finding) -> bool:
+        """Keep a finding that is no error and was not made at its place before."""
+        key = (finding.level, finding.rule, finding.kind, finding.operand, finding.where)
+        if key in self._seen or finding.level == "error":
+            return False
+        self._seen.add(key)
+        self.found.append(finding)
+        return True
+
+
+def grid_of(grid: object) -> int:
+    """The number of blocks, from what a launch was given."""
+    blocks = cast("tuple[object, ...]", grid if isinstance(grid, tuple) else (grid,))
+    if len(blocks) != 1 or not is_integer(blocks[0]) or operator.index(cast("int", blocks[0])) < 0:
+        found = blocks[0] if len(blocks) == 1 else blocks
+        said = f"a grid is one-dimensional, a whole number from 0 up; found {found!r}"
+        raise refuse("KN-18", said, "kernel[blocks](...)")
+    return operator.index(cast("int", blocks[0]))
+
+
+@lru_cache(maxsize=256)
+def _mode(name: str, header: bool, strict: bool, dyn_ub: int | None) -> Mode:
+    return target(name, header=header, strict=strict, dyn_ub=dyn_ub).mode
+
+
+def mode_of(
+    name: str | None = None, header: bool | None = None, strict: bool | None = None, dyn_ub: int | None = None
+) -> Mode:
+    """The target and how strictly to judge: as asked, else as the current target has it."""
+    here = current().mode
+    chosen = here.options
+    if dyn_ub is not None and not is_integer(dyn_ub):
+        raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
+    return _mode(
+        here.profile.name if name is None else name,
+        chosen.header if header is None else bool(header),
+        chosen.strict if strict is None else bool(strict),
+        chosen.dyn_ub if dyn_ub is None else dyn_ub,
+    )
+
+
+def check_options(
+    engine: object = "auto", threads: object = None, launch: object = "standard", options: object = None
+) -> None:
+    """Refuse options of a launch that mean nothing."""
+    if engine not in ENGINES:
+        raise ValueError(f"engine is one of {', '.join(ENGINES)}; got {engine!r}")
+    if threads is not None and not (is_integer(threads) and operator.index(cast("int", threads)) > 0):
+        raise ValueError(f"threads takes a number from 1 up, got {threads!r}")
+    if launch not in LAUNCHES:
+        raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; got {launch!r}")
+    if options is not None:
+        raise ValueError("options= is for engines that have any; this one has none")
+
+
+def refuse_inside(what: str) -> None:
+    """Refuse what makes no sense inside a kernel."""
+    here = current()
+    if here.tracer is not None or here.block is not None:
+        raise refuse("KN-17", f"{what} cannot stand inside a kernel", "launch one kernel after the other")
