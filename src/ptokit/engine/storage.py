@@ -71,14 +71,15 @@ def _root(array: Array) -> Array | None:
 class Storage:
     """Consecutive elements of one operand, with the views that engines take of them again and again."""
 
-    __slots__ = ("_root", "_span", "_windows", "bits", "dtype", "owner")
+    __slots__ = ("_span", "_windows", "bits", "dtype", "owner", "root")
 
     def __init__(self, elements: Array, dtype: DType, owner: Array | None = None) -> None:
         """Wrap a one-dimensional array of `dtype`'s width without gaps; `owner` is the user's own array, if any."""
         self.bits = elements if elements.dtype is dtype.bits else elements.view(dtype.bits)
         self.dtype = dtype
         self.owner = elements if owner is None else owner
-        self._root = _root(self.owner)
+        self.root = _root(self.owner)
+        """The array that owns the memory, where NumPy knows it."""
         self._span: range | None = None
         self._windows: dict[Region, Array | None] = {}
 
@@ -123,7 +124,7 @@ class Storage:
 
     def overlaps(self, other: Storage) -> bool:
         """Whether the two share any bytes. Arrays that own their memory share none; that is quick to see."""
-        if self._root is not other._root and self._root is not None and other._root is not None:
+        if self.root is not other.root and self.root is not None and other.root is not None:
             return False
         mine, theirs = self.span, other.span
         return mine.start < theirs.stop and theirs.start < mine.stop

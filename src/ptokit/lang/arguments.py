@@ -33,6 +33,9 @@ class Arguments:
 
     def shared(self) -> dict[str, str]:
         """Arguments that share memory with an earlier one, and the first that does, directly or by way of others."""
+        roots = [tensor.storage.root for tensor in self.tensors.values()]
+        if len({id(root) for root in roots if root is not None}) == len(roots):  # the usual case
+            return {}
         owner: dict[str, str] = {}
         for name, tensor in self.tensors.items():
             met = {owner[other] for other in owner if tensor.storage.overlaps(self.tensors[other].storage)}

@@ -80,9 +80,10 @@ class Kernel:
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort what a launch was given."""
-        positional = dict(zip(self._positional, args, strict=False))
+        positional = dict(zip(self._positional, args, strict=False)) if args else {}
         given = {**self._defaults, **positional, **keywords}
-        if len(given) != len(self._names) or len(positional) < len(args) or not positional.keys().isdisjoint(keywords):
+        repeated = not positional.keys().isdisjoint(keywords)
+        if len(given) != len(self._names) or len(positional) < len(args) or repeated:
             self._misbound(args, keywords)
         tensors: dict[str, GlobalTensor] = {}
         integers: dict[str, int] = {}
