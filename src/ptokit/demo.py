@@ -1,4 +1,4 @@
-"""What ptokit does, in four short acts: `ptokit demo`."""
+"""What ptokit does, in five short acts: `ptokit demo`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGETS = ("cpu", "a2a3", "a5")
 
 
 def run(console: Console) -> None:
-    """All four acts."""
+    """All acts."""
     for title, act in ACTS.items():
         console.print(Rule(title, align="left"))
         act(console)
@@ -89,11 +89,36 @@ def one_accepts_another_refuses(console: Console) -> None:
                 console.print(findings_text(refusal.findings))
 
 
+@pto.kernel
+def lookup(table, tokens, out, rows: pto.const = 16):
+    """`out[i] = table[tokens[i]]`, a tile of rows for each block."""
+    first = pto.block_idx() * rows
+    n = pto.min(rows, tokens.shape[0] - first)
+    ids = pto.Tile("vec", tokens.dtype, 1, rows, valid=(1, n))
+    vectors = pto.Tile("vec", table.dtype, rows, table.shape[1], valid=(n, table.shape[1]))
+    pto.tload(ids, tokens[first : first + n])
+    pto.mgather(vectors, table, ids, oob="clamp")
+    pto.tstore(out[first : first + n], vectors)
+
+
+def a_whole_kernel(console: Console) -> None:
+    """A kernel over a grid: run on three targets, and printed with what auto mode adds for one of them."""
+    rng = np.random.default_rng(0)
+    table, tokens = rng.random((100, 64), "float32"), rng.integers(0, 100, 40, "int32")
+    for name in TARGETS:
+        out = np.zeros((40, 64), "float32")
+        lookup[3](table, tokens, out, target=name)
+        console.print(f"[bold]{name}[/bold]: 3 blocks, equal to NumPy: {np.array_equal(out, table[tokens])}")
+    console.print("The program for a5; auto mode has added the addresses and the lines with a plus:")
+    pto.show(lookup, table, tokens, out, target="a5")
+
+
 ACTS = {
     "1. Embedding lookup with indices that do not exist": embedding_lookup,
     "2. Gradient accumulation with repeated indices": gradient_accumulation,
     "3. A gather into an L1 tile in NZ layout": gather_into_l1,
     "4. One call, three targets": one_accepts_another_refuses,
+    "5. A whole kernel": a_whole_kernel,
 }
 
 
