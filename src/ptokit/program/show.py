@@ -54,7 +54,7 @@ class _Printer:
         """All lines, from the head to the last statement."""
         program = self.program
         head = ", ".join(part for part in (f"kernel {program.name}", f"{program.mode} mode", target) if part)
-        yield _row(head, f"{program.where or ''}")
+        yield _row("", head, f"{program.where or ''}")
         yield from (f"    {_argument(argument)}" for argument in program.arguments)
         yield from (f"    {name} = {value}" for name, value in program.constants)
         yield from self._block(program.body, 0)
@@ -168,16 +168,19 @@ def _argument(argument: Argument | Integer) -> str:
 
 
 def _line(depth: int, text: str, where: Where | None, *, auto: bool = False) -> str:
-    return _row(f"{'+ ' if auto else '  '}{'  ' * depth}{text}", "" if where is None or auto else f":{where.line}")
+    mark = "+ " if auto else "  "
+    return _row(mark + "  " * depth, text, "" if where is None or auto else f":{where.line}")
 
 
-def _row(text: str, place: str) -> str:
-    """A line with its place at the right; a long one goes on below, further in."""
-    inset = " " * (len(text) - len(text[2:].lstrip()) + 6)
-    room = WIDTH - len(place) - 1
-    lines = textwrap.wrap(text, room, subsequent_indent=inset, break_long_words=False, break_on_hyphens=False)
-    lines[0] = text[: len(text) - len(text.lstrip())] + lines[0].lstrip()
-    return "\n".join([*lines[:-1], f"{lines[-1].ljust(room)} {place}".rstrip()])
+def _row(lead: str, text: str, place: str) -> str:
+    """A line with its place at the right, or below it; a long one goes on further in."""
+    lines = textwrap.wrap(
+        text, WIDTH, initial_indent=lead, subsequent_indent=" " * (len(lead) + 6), break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    if len(lines[-1]) + 1 + len(place) > WIDTH:
+        lines.append("")
+    return "\n".join([*lines[:-1], f"{lines[-1].ljust(WIDTH - len(place))}{place}".rstrip()])
 
 
 def _expressions(stmt: Stmt) -> Iterator[Expr]:
