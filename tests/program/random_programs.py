@@ -246,10 +246,10 @@ class Writer:
         """A loop, with one or two or three copies of the tiles in it."""
         var, buffers = Var(self.name("i")), self.pick((1, 2, 3))
         start, step = self.pick((0, 0, 1)), self.pick((1, 1, 2))
-        steps: list[Expr] = [var, apply("mul", var, 2)]
+        steps: list[Expr] = []
         tests: list[Expr] = []
-        if not self.free:
-            steps += [apply("add", var, 1), apply("mod", var, 2)]
+        if not self.free:  # blocks of memory that meet in one iteration count as meeting in all: not minimal
+            steps += [var, apply("mul", var, 2), apply("add", var, 1), apply("mod", var, 2)]
             tests += [apply("eq", var, start), apply("eq", apply("mod", var, 2), 0)]
         turn = apply("add", apply("mul", scope.turn, 12), var)
         inner = scope.inner(loops=scope.loops + 1, buffers=buffers, turn=turn)
