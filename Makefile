@@ -22,7 +22,7 @@ types: $(READY)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 fuzz: $(READY)
-	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/property
+	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/eager.py
