@@ -13,9 +13,9 @@ from ptokit.engine.number import integer_bits
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.operand import OperandSpec, ScalarSpec
-from ptokit.program.bounds import slice_finding, valid_finding
+from ptokit.program.bounds import Describe, slice_finding, valid_finding
 from ptokit.program.calls import tensor_spec, tile_spec
-from ptokit.program.expr import Expr, evaluate
+from ptokit.program.expr import Expr
 from ptokit.program.ir import Argument, Constant, Number, Operand, Program, TileDecl, TileUse, View
 
 
@@ -44,13 +44,13 @@ def measures(operand: Operand) -> tuple[Expr, ...]:
 def _bind_tile(program: Program, use: TileUse, frame: Frame) -> Bound:
     decl, name = program.tiles[use.tile], use.tile
     _check_valid(decl, use, frame)
-    spec = tile_spec(decl.spec, use, lambda expr: evaluate(expr, frame.values), frame.addresses.get(name))
+    spec = tile_spec(decl.spec, use, frame.worth, frame.addresses.get(name))
     return Bound(spec, lambda frame: frame.tiles[name])
 
 
 def _check_valid(decl: TileDecl, use: TileUse, frame: Frame) -> None:
     for axis, (extent, most) in enumerate(zip(use.valid, (decl.spec.rows, decl.spec.cols), strict=True)):
-        number = evaluate(extent, frame.values)
+        number = frame.worth(extent)
         if not 0 <= number <= most:
             raise VerifyError([valid_finding(decl, axis, number, frame.when).at(frame.where)])
 
@@ -58,25 +58,22 @@ def _check_valid(decl: TileDecl, use: TileUse, frame: Frame) -> None:
 def _bind_view(program: Program, view: View, frame: Frame) -> Bound:
     argument, name = program.tensors[view.argument], view.argument
     offset = offset_of(argument, view, frame)
-    spec = tensor_spec(argument, view, lambda expr: evaluate(expr, frame.values))
+    spec = tensor_spec(argument, view, frame.worth)
     if view.sizes == argument.shape and not any(view.starts):
         return Bound(spec, lambda frame: frame.tensors[name])
     return Bound(spec, lambda frame: frame.tensors[name].part(offset, spec.span))
 
 
-Tell = Callable[[str, int, int, int, int, str], Finding]
-
-
-def offset_of(argument: Argument, view: View, frame: Frame, tell: Tell = slice_finding) -> int:
+def offset_of(argument: Argument, view: View, frame: Frame, describe: Describe = slice_finding) -> int:
     """Elements before a block of an argument; a block that leaves the argument is refused."""
-    offset, values = 0, frame.values
+    offset = 0
     dims = zip(view.starts, view.sizes, argument.shape, argument.stride, strict=True)
     for dim, (start, size, most, stride) in enumerate(dims):
-        first, extent, limit = evaluate(start, values), evaluate(size, values), evaluate(most, values)
+        first, extent, limit = frame.worth(start), frame.worth(size), frame.worth(most)
         if first < 0 or extent < 0 or first + extent > limit:
-            said = tell(argument.name, dim, first, extent, limit, frame.when)
+            said = describe(argument.name, dim, first, extent, limit, frame.when)
             raise OutOfBoundsError(frame.report([said.at(frame.where)]))
-        offset += first * evaluate(stride, values)
+        offset += first * frame.worth(stride)
     return offset
 
 
@@ -86,7 +83,7 @@ def _bind_constant(program: Program, number: Constant, frame: Frame) -> Bound:
 
 
 def _bind_number(program: Program, number: Number, frame: Frame) -> Bound:
-    value, dtype = evaluate(number.value, frame.values), number.dtype
+    value, dtype = frame.worth(number.value), number.dtype
     if number.steers and value < 0:
         said = f"a window begins at row and column 0 or later; found {value} {frame.when}"
         raise VerifyError([Finding("error", "CP-EXT-01", said, fix="count from 0", where=frame.where)])

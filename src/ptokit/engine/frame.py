@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ptokit.engine.prepared import Tell
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.policy import TileType
-from ptokit.program.expr import BLOCK_IDX, Var
+from ptokit.program.expr import BLOCK_IDX, Expr, Var, evaluate
 from ptokit.program.ir import TileDecl
 from ptokit.program.verify_call import verify_address
 
-Report = Callable[[Sequence[Finding]], tuple[Finding, ...]]
-"""Takes findings that know their place, and gives back those that are new."""
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -26,7 +25,7 @@ class Frame:
     def __init__(self) -> None:
         self.tensors: Mapping[str, Storage] = {}
         self.values: dict[Var, int] = {}
-        self.report: Report = tuple
+        self.report: Tell = tuple
         self.where: Where | None = None
         self.turn = 0
         """The iteration of the innermost loop."""
@@ -46,6 +45,10 @@ class Frame:
     def when(self) -> str:
         """The time, in words."""
         return f"in block {self.values[BLOCK_IDX]}"
+
+    def worth(self, expr: Expr) -> int:
+        """What an expression is worth now."""
+        return evaluate(expr, self.values)
 
     def tell(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         """Take findings of the current statement to the user, with the time at which they were made."""

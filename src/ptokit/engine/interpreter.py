@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.bind import bind, measures, offset_of
-from ptokit.engine.frame import Bytes, Frame, Report
-from ptokit.engine.prepared import Prepared
+from ptokit.engine.frame import Bytes, Frame
+from ptokit.engine.prepared import Prepared, Tell
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import event_finding, index_finding
-from ptokit.program.calls import access_of, named_operands, repeated
-from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, evaluate, worth
+from ptokit.program.calls import repeated
+from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, worth
 from ptokit.program.ir import (
     Assign,
     Barrier,
@@ -30,8 +30,6 @@ from ptokit.program.ir import (
     Stmt,
     TileDecl,
     TileUse,
-    View,
-    walk,
 )
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
@@ -52,7 +50,7 @@ class Executable:
         self.steps = self._block(program.body)
         self._idle: list[Frame] = []
 
-    def launch(self, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int, report: Report) -> None:
+    def launch(self, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int, report: Tell) -> None:
         """Run every block of the grid, in ascending order."""
         try:
             frame = self._idle.pop()
@@ -118,7 +116,7 @@ class _Declare:
         tile = self.tile
         if tile.addresses:
             frame.where = tile.where
-            address = evaluate(tile.addresses[frame.turn % len(tile.addresses)], frame.values)
+            address = frame.worth(tile.addresses[frame.turn % len(tile.addresses)])
             frame.place(tile, address, self.target)
             return
         copies = frame.copies.get(tile.name)
@@ -142,7 +140,7 @@ class _Assign:
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.stmt.where
-        frame.place(self.tile, evaluate(self.stmt.address, frame.values), self.target)
+        frame.place(self.tile, frame.worth(self.stmt.address), self.target)
 
 
 Takes = list[Callable[[Frame], Storage]]
@@ -203,7 +201,7 @@ class _Flag:
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.flag.where
-        event = evaluate(self.flag.event, frame.values)
+        event = frame.worth(self.flag.event)
         if not 0 <= event < EVENT_IDS:
             raise VerifyError([event_finding(event, frame.when).at(frame.where)])
 
@@ -227,15 +225,3 @@ STEPS: dict[type, Callable[[Any, Executable], Step]] = {
     LoadScalar: _LoadScalar,
     Flag: _Flag,
 }
-
-
-def written_arguments(program: Program) -> frozenset[str]:
-    """The arguments that some instruction writes."""
-    found: set[str] = set()
-    for stmt in walk(program.body):
-        if isinstance(stmt, Instr):
-            access = access_of(stmt.name)
-            for name, operand in named_operands(stmt).items():
-                if isinstance(operand, View) and access[name] != "read":
-                    found.add(operand.argument)
-    return frozenset(found)

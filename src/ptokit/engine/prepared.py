@@ -16,7 +16,7 @@ from ptokit.program.verify_call import Options, verify_call
 from ptokit.target import Profile
 
 Tell = Callable[[Sequence[Finding]], tuple[Finding, ...]]
-"""Takes findings to the user, and gives them back with their place."""
+"""Takes findings to the user, and gives them back, with their place where they had none."""
 
 
 class Prepared:

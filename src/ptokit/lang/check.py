@@ -145,9 +145,10 @@ def _arguments(what: str, kernel: Kernel, args: tuple[object, ...], keywords: di
             f"{what} takes a kernel, got {type(kernel).__name__}: a function under @pto.kernel, with grid= as an option"
         )
     refuse_inside(what)
-    only_launching = {name: keywords.pop(name) for name in LAUNCH_OPTIONS if name in keywords}
-    only_launching.pop("debug", None)
-    check_options(**only_launching)
+    given = {name: keywords.pop(name) for name in LAUNCH_OPTIONS if name in keywords}
+    check_options(
+        **{name: value for name, value in given.items() if name in ("engine", "threads", "launch", "options")}
+    )
     return kernel.bind(args, keywords)
 
 
@@ -162,11 +163,11 @@ def _report(kernel: Kernel, arguments: Arguments, mode: Mode, grid: int) -> Targ
         fix = "see what the call takes: help(pto.Tile), ptokit explain"
         finding = Finding("error", "KN-20", said, fix=fix, where=raised_at(problem))
         return TargetReport(profile.name, (finding,), {}, (), ())
-    placement, ready = place(traced.program, profile, mode.options.dyn_ub), traced.ready(mode, grid)
+    placement, verdict = place(traced.program, profile, mode.options.dyn_ub), traced.verdict(mode, grid)
     used = footprint(traced.program, profile, mode.options.dyn_ub, grid)
     return TargetReport(
         profile.name,
-        (*ready.errors, *ready.remarks),
+        (*verdict.errors, *verdict.remarks),
         {_name(loc, mode): (nbytes, _limit(loc, mode)) for loc, nbytes in used.items()},
         _tiles(placement.program, mode),
         pipes_used(traced.program, profile),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,7 +16,7 @@ from ptokit.lang.reading import check_caller
 from ptokit.lang.source import assigned_name, marked
 from ptokit.lang.stand_ins import TracedTensor
 from ptokit.lang.tensor import GlobalTensor
-from ptokit.lang.where import place, refuse, user_frame
+from ptokit.lang.where import place, refuse, user_frame, user_place
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
 from ptokit.program.ir import Barrier, Branch, Flag
 from ptokit.target.profile import EVENT_IDS, PIPES
@@ -86,7 +87,7 @@ def _constant(value: object, what: str, least: int, most: int) -> int:
     return number
 
 
-class _Body:
+class _Body(ABC):
     """A body that is traced once and runs, or does not, by a condition."""
 
     depth = 0
@@ -100,9 +101,9 @@ class _Body:
         else:
             current().tracer.abandon(self.depth)
 
+    @abstractmethod
     def close(self, tracer: Any) -> None:
         """Write the branch down."""
-        raise NotImplementedError
 
 
 @marked("when")
@@ -119,7 +120,7 @@ class when(_Body):
 
     def __enter__(self) -> None:
         tracer = _tracer("pto.when")
-        self.where = place(user_frame())
+        self.where = user_place()
         check_caller(user_frame(), tracer.code)
         self.depth = tracer.enter()
 
@@ -179,7 +180,7 @@ def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
     position = tuple(operator.index(part) for part in index)
     if not all(0 <= i < n for i, n in zip(position, tensor.shape, strict=True)):
         said = f"the index {list(position)} does not lie within {list(tensor.shape)}"
-        raise OutOfBoundsError([Finding("error", "KN-10", said, fix="count from 0", where=place(user_frame()))])
+        raise OutOfBoundsError([Finding("error", "KN-10", said, fix="count from 0", where=user_place())])
     return tensor.number(position)
 
 
@@ -200,13 +201,13 @@ def _flag(action: str, src: str, dst: str, event: Any) -> None:
     number = expression(event, "an event id")
     if isinstance(number, int) and not 0 <= number < EVENT_IDS:
         raise refuse("KN-13", f"event ids are 0 to {EVENT_IDS - 1}; found {number}", "choose another id")
-    _manual(f"{action}_flag", Flag(action, *pipes, number, where=place(user_frame())))
+    _manual(f"{action}_flag", Flag(action, *pipes, number, where=user_place()))
 
 
 def barrier(pipe: str = "ALL") -> None:
     """All that was issued before, to one pipe or to `ALL`, ends before anything that is issued after begins."""
     name = "ALL" if str(pipe).removeprefix("PIPE_") == "ALL" else _pipe(pipe)
-    _manual("barrier", Barrier(name, where=place(user_frame())))
+    _manual("barrier", Barrier(name, where=user_place()))
 
 
 def _pipe(name: object) -> str:

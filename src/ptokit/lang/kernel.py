@@ -222,19 +222,19 @@ class Launcher:
     def _run(self, arguments: Arguments, mode: Mode) -> Run:
         kernel, tensors = self.kernel, arguments.tensors
         traced = kernel.trace(arguments, mode)
-        ready = traced.ready(mode, self.grid)
-        if ready.errors:
-            raise VerifyError(ready.errors)
+        verdict = traced.verdict(mode, self.grid)
+        if verdict.errors:
+            raise VerifyError(verdict.errors)
         for name in traced.writes:
             if not tensors[name].storage.writable:
                 raise ValueError(f"{kernel.function.__name__}: {name} is read-only; pass a writable array")
         collector = Collector(kernel.function.__module__, kernel.warned)
-        if ready.remarks:
-            collector(ready.remarks)
+        if verdict.remarks:
+            collector(verdict.remarks)
         storages = {name: tensor.storage for name, tensor in tensors.items()}
         integers = {Var(name): value for name, value in arguments.integers.items()}
         began = time.perf_counter()
-        ready.executable.launch(storages, integers, self.grid, collector)
+        traced.executable(mode).launch(storages, integers, self.grid, collector)
         return Run(tuple(collector.found), "reference", time.perf_counter() - began, mode.profile.name, self.grid)
 
     def _debug(self, arguments: Arguments, mode: Mode) -> Run:

@@ -18,7 +18,7 @@ from ptokit.isa.policy import GlobalLayout, choose
 from ptokit.lang.arrays import as_array
 from ptokit.lang.context import current
 from ptokit.lang.tile import extent
-from ptokit.lang.where import place, refuse, user_frame
+from ptokit.lang.where import refuse, user_place
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MAX_EXTENT = 1 << 62
@@ -127,7 +127,7 @@ def _range(part: object, n: int) -> slice:
     if not first <= last <= n:
         said = f"the slice {first}:{last} does not lie within 0:{n}"
         fix = "a slice that leaves the array is an error, not a shorter block"
-        raise OutOfBoundsError([Finding("error", "KN-10", said, fix=fix, where=place(user_frame()))])
+        raise OutOfBoundsError([Finding("error", "KN-10", said, fix=fix, where=user_place())])
     return slice(first, last)
 
 

@@ -17,7 +17,7 @@ from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
 from ptokit.lang.expr import Value
-from ptokit.lang.where import place, refuse, user_frame
+from ptokit.lang.where import refuse, user_place
 from ptokit.program.verify_call import verify_address
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -234,7 +234,7 @@ def check_address(spec: OperandSpec) -> None:
     """Refuse an address that the operand cannot have."""
     findings = verify_address(spec, current().name)
     if findings:
-        where = place(user_frame())
+        where = user_place()
         raise VerifyError(finding.at(where) for finding in findings)
 
 

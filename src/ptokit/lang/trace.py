@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from ptokit.lang.scalar import Scalar, TracedScalar
 from ptokit.lang.source import assigned_name
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
-from ptokit.lang.where import place, refuse, user_frame
+from ptokit.lang.where import place, refuse, user_frame, user_place
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply, subtract
 from ptokit.program.ir import (
     Assign,
@@ -54,15 +55,15 @@ class Scope:
     buffers: int = 1
 
 
-class StandIn:
+class StandIn(ABC):
     """Something of the kernel that is being traced: a tile or an argument."""
 
     __slots__ = ()
     tracer: Tracer
 
+    @abstractmethod
     def use(self) -> Operand:
         """The operand that it is here and now."""
-        raise NotImplementedError
 
 
 class Tracer:
@@ -115,7 +116,7 @@ class Tracer:
     ) -> Event:
         """Write an instruction down."""
         chosen, problems = parse_modifiers(instruction, modifiers)
-        where = place(user_frame())
+        where = user_place()
         if problems:
             raise VerifyError(problem.at(where) for problem in problems)
         pairs = zip(instruction.operands, operands, strict=False)
@@ -205,7 +206,7 @@ class Tracer:
     def load(self, block: Callable[..., View], index: Sequence[object]) -> Value:
         """Write the reading of a scalar down."""
         starts = tuple(expression(part, "an index of pto.load_scalar") for part in index)
-        result, where = Var(self.unique(assigned_name(user_frame()) or "scalar")), place(user_frame())
+        result, where = Var(self.unique(assigned_name(user_frame()) or "scalar")), user_place()
         view = block(starts, (1,) * len(starts))
         self.emit(LoadScalar(result, view, where=where))
         return Value(result, self.path)
@@ -214,7 +215,7 @@ class Tracer:
         """Write down that a tile moves."""
         if self.mode != "manual":
             raise refuse("KN-13", "tassign belongs to manual mode", 'use @pto.kernel(mode="manual")')
-        self.emit(Assign(tile, expression(address, "addr"), where=place(user_frame())))
+        self.emit(Assign(tile, expression(address, "addr"), where=user_place()))
 
     def finish(self) -> Block:
         """The whole body; events are counted from 0, and those that nothing waits for are forgotten."""

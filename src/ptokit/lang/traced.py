@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import lru_cache
 
-from ptokit.engine.interpreter import Executable, written_arguments
+from ptokit.engine.interpreter import Executable
 from ptokit.finding import Finding
 from ptokit.lang.context import Mode
+from ptokit.program.calls import written_arguments
 from ptokit.program.ir import Program
 from ptokit.program.verify import verify
 
 MOST_KEPT = 256
-"""Grids and targets that are remembered for one program."""
+"""Targets and grids that are remembered for one program."""
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A program that was verified for a target and a grid."""
+class Verdict:
+    """What is certain of a program on a target, over a grid, before it runs."""
 
-    errors: tuple[Finding, ...]
-    remarks: tuple[Finding, ...]
-    executable: Executable
+    def __init__(self, findings: list[Finding]) -> None:
+        self.errors = tuple(finding for finding in findings if finding.level == "error")
+        self.remarks = tuple(finding for finding in findings if finding.level != "error")
 
 
 class Traced:
@@ -31,22 +31,13 @@ class Traced:
         self.program = program
         self.outside = outside
         self.writes = written_arguments(program)
-        self._executables: dict[Mode, Executable] = {}
-        self._ready: dict[tuple[Mode, int], Ready] = {}
+        self.verdict = lru_cache(MOST_KEPT)(self._verify)
+        """The verdict for a target and a grid."""
+        self.executable = lru_cache(MOST_KEPT)(self._prepare)
+        """What runs the program on a target."""
 
-    def ready(self, mode: Mode, grid: int) -> Ready:
-        """What is certain before it runs on a target, over a grid, and what runs it."""
-        ready = self._ready.get((mode, grid))
-        if ready is None:
-            if len(self._ready) >= MOST_KEPT:
-                self._ready.clear()
-            ready = self._ready[mode, grid] = self._verify(mode, grid)
-        return ready
+    def _verify(self, mode: Mode, grid: int) -> Verdict:
+        return Verdict(verify(self.program, mode.profile, mode.options, grid))
 
-    def _verify(self, mode: Mode, grid: int) -> Ready:
-        findings = verify(self.program, mode.profile, mode.options, grid)
-        errors = tuple(finding for finding in findings if finding.level == "error")
-        remarks = tuple(finding for finding in findings if finding.level != "error")
-        if mode not in self._executables:
-            self._executables[mode] = Executable(self.program, mode.profile, mode.options)
-        return Ready(errors, remarks, self._executables[mode])
+    def _prepare(self, mode: Mode) -> Executable:
+        return Executable(self.program, mode.profile, mode.options)

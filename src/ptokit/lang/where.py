@@ -34,6 +34,11 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+def user_place() -> Where | None:
+    """The file and line that the user is at."""
+    return place(user_frame())
+
+
 def place(frame: FrameType | None) -> Where | None:
     """The file and line of a frame."""
     return Where(frame.f_code.co_filename, frame.f_lineno) if frame else None
@@ -41,7 +46,7 @@ def place(frame: FrameType | None) -> Where | None:
 
 def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyError:
     """An error in the user's kernel, at the user's line."""
-    return VerifyError([Finding("error", rule, message, None, operand, fix=fix, where=place(user_frame()))])
+    return VerifyError([Finding("error", rule, message, None, operand, fix=fix, where=user_place())])
 
 
 def raised_at(problem: BaseException) -> Where | None:

@@ -51,7 +51,7 @@ def footprint(
     program: Program, profile: Profile, dyn_ub: int | None = None, grid: int | None = None
 ) -> dict[TileType, int]:
     """Bytes that the program uses of each memory: where its highest tile ends."""
-    used = place(program, profile, dyn_ub).used
+    used = dict(place(program, profile, dyn_ub).used)
     for stay in stays(program, grid):
         loc = stay.tile.spec.loc
         used[loc] = max([used.get(loc, 0), *(span.stop for span in stay.spans)])

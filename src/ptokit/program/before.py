@@ -1,6 +1,6 @@
 """What certainly happens before what in a program that is written out.
 
-Going through it, a `Run` keeps for every pipe the set of works and waits that certainly come before what the pipe does
+Going through it, a `Walk` keeps for every pipe the set of works and waits that certainly come before what the pipe does
 next. A set is a whole number, an element one of its bits: works first, then waits, each in the order of the text.
 
 Where paths meet, what counts is what is known on all of them. Works of an arm or a turn that was not taken count as
@@ -44,7 +44,7 @@ class Unrolled:
 
     pipes: tuple[str, ...]
     works: list[Work]
-    ops: list[Callable[[Run], None]]
+    ops: list[Callable[[Walk], None]]
     """Calls of a run's methods."""
     slots: dict[Slot, int]
     """The operation where each slot comes for the first time."""
@@ -120,10 +120,10 @@ class Incomplete(Exception):
 class Action(Protocol):
     """Something that is done at a slot, in a turn of the loop around it."""
 
-    def __call__(self, run: Run, turn: int) -> None: ...
+    def __call__(self, run: Walk, turn: int) -> None: ...
 
 
-class Run:
+class Walk:
     """One walk through an unrolled program, with `actions` at its slots, up to the first fault."""
 
     def __init__(self, unrolled: Unrolled, actions: Mapping[Slot, Sequence[Action]]) -> None:
@@ -136,7 +136,7 @@ class Run:
         self._works = 0
         self._clock = 0
 
-    def copy(self) -> Run:
+    def copy(self) -> Walk:
         """The same, to go on in another way."""
         other = copy(self)
         other.now, other._waited = self.now.copy(), self._waited.copy()
@@ -263,7 +263,7 @@ class Run:
         return mark.moment.assuming(skipped)
 
 
-class Survey(Run):
+class Survey(Walk):
     """A walk to the end that notes the faults, and when flags are set and waited for."""
 
     def __init__(self, unrolled: Unrolled, actions: Mapping[Slot, Sequence[Action]]) -> None:

@@ -222,15 +222,18 @@ def _check_operand(program: Program, operand: Operand, reach: Reach, where: Wher
         yield from _check_valid(program.tiles[operand.tile], operand, reach, where)
 
 
-Tell = Callable[[str, int, int, int, int, str], Finding]
+Describe = Callable[[str, int, int, int, int, str], Finding]
+"""Makes a finding of an argument's name, a dim, a start, a size, the limit, and the time in words."""
 
 
-def _check_view(program: Program, view: View, reach: Reach, where: Where | None, tell: Tell) -> Iterator[Finding]:
+def _check_view(
+    program: Program, view: View, reach: Reach, where: Where | None, describe: Describe
+) -> Iterator[Finding]:
     argument = program.tensors[view.argument]
     for dim, (first, size, most) in enumerate(zip(view.starts, view.sizes, argument.shape, strict=True)):
         when = _broken(reach, first, size, most)
         if when:
-            yield tell(argument.name, dim, *when.numbers, when.said).at(where)
+            yield describe(argument.name, dim, *when.numbers, when.said).at(where)
             return
 
 

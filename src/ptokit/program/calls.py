@@ -10,7 +10,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Effect
 from ptokit.isa.operand import UNKNOWN, OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.program.expr import Expr
-from ptokit.program.ir import Argument, Constant, Instr, Operand, Program, TileUse, View
+from ptokit.program.ir import Argument, Constant, Instr, Operand, Program, TileUse, View, walk
 from ptokit.target import Profile
 
 Resolve = Callable[[Expr], int]
@@ -84,6 +84,18 @@ def named_operands(instr: Instr) -> dict[str, Operand]:
 def access_of(instruction: str) -> dict[str, str]:
     """What happens to each operand of an instruction: `read`, `write` or `update`."""
     return {param.name: param.access for param in INSTRUCTIONS[instruction].operands}
+
+
+def written_arguments(program: Program) -> frozenset[str]:
+    """The arguments that some instruction writes."""
+    found: set[str] = set()
+    for stmt in walk(program.body):
+        if isinstance(stmt, Instr):
+            access = access_of(stmt.name)
+            for name, operand in named_operands(stmt).items():
+                if isinstance(operand, View) and access[name] != "read":
+                    found.add(operand.argument)
+    return frozenset(found)
 
 
 def repeated(instr: Instr) -> frozenset[str]:

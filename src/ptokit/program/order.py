@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 from ptokit.finding import Where
-from ptokit.program.before import Action, Run, Slot, Survey, Work
+from ptokit.program.before import Action, Slot, Survey, Walk, Work
 from ptokit.program.calls import call_of
 from ptokit.program.expr import Expr, apply, interval
 from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, Loop, Program, Stmt, iteration, walk
@@ -74,7 +74,7 @@ class End(Action):
         """Whether it is a set."""
         return self.rank in (SET, PRIME, REPLY_SET)
 
-    def __call__(self, run: Run, turn: int) -> None:
+    def __call__(self, run: Walk, turn: int) -> None:
         link = self.link
         if not link.turns:
             run.barrier()
@@ -161,7 +161,7 @@ class _Orderer:
     def _pruned(self, links: Links) -> Links:
         """Leave out what can be left out, one link after the other in the order in which they begin."""
         slots, kept = self._slots(links), []
-        run = Run(self.unrolled, slots)
+        run = Walk(self.unrolled, slots)
         for link in sorted(links, key=self._begin):
             run.advance(self._begin(link))
             with_link = {slot: slots[slot] for slot, _ in self._ends(link)}
