@@ -17,7 +17,7 @@ import ptokit as pto
 from ptokit.spec import clauses
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/kernels.md", "docs/ordering.md")
+PAGES = ("README.md", "docs/kernels.md", "docs/ordering.md", "docs/cpp.md")
 """The pages whose Python blocks are run; a `text` block right after one is what it prints or raises."""
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n+```text\n(?P<shown>.*?)```)?", re.DOTALL)
 
@@ -88,7 +88,7 @@ def test_every_clause_of_the_kernel_language_stands_in_its_page() -> None:
 
 def test_every_file_stands_in_the_architecture() -> None:
     page = text_of("docs/architecture.md")
-    for room in ("program", "engine", "lang"):
+    for room in ("program", "engine", "text", "lang"):
         for path in (ROOT / "src/ptokit" / room).glob("[a-z]*.py"):
             assert re.search(rf"`(?:\w+/)?{path.name}`", page), path.name
 
