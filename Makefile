@@ -5,6 +5,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
+# The tests of emitted C++ want a C++20 compiler: one of the machine's, else one that pip installs.
+COMPILER := $(shell for c in g++ clang++ c++; do $$c -std=c++20 -fsyntax-only -x c++ /dev/null 2>/dev/null && echo $$c; done)
+comma    := ,
+EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)
+
 .PHONY: demo test lint types fuzz bench clean
 
 demo: $(READY)
@@ -22,15 +27,17 @@ types: $(READY)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 fuzz: $(READY)
-	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py
+	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/eager.py
 	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python benchmarks/text.py
+	$(BIN)/python benchmarks/cli.py
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS)]"
 	@touch $@
 
 clean:

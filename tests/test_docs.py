@@ -17,7 +17,7 @@ import ptokit as pto
 from ptokit.spec import clauses
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/kernels.md", "docs/ordering.md", "docs/cpp.md")
+PAGES = ("README.md", "docs/kernels.md", "docs/ordering.md", "docs/text.md", "docs/cpp.md")
 """The pages whose Python blocks are run; a `text` block right after one is what it prints or raises."""
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n+```text\n(?P<shown>.*?)```)?", re.DOTALL)
 
@@ -46,7 +46,8 @@ def outcome(code: str, names: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_code_of_a_page_does_what_is_shown(page: str) -> None:
+def test_the_code_of_a_page_does_what_is_shown(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in BLOCK.finditer(text_of(page)):
         assert outcome(block["code"], names) == (block["shown"] or "").rstrip()

@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from ptokit.lang.expr import cdiv, max, min
     from ptokit.lang.kernel import Kernel, kernel
     from ptokit.lang.launch import Run
+    from ptokit.lang.loaded import TextKernel, load
 
 __version__ = "0.1.0"
 
@@ -131,6 +132,7 @@ __all__ = [
     "ScatterOOB",
     "StoreAtomic",
     "TargetReport",
+    "TextKernel",
     "Tile",
     "TileType",
     "VerifyError",
@@ -144,6 +146,7 @@ __all__ = [
     "dtype",
     "dyn",
     "kernel",
+    "load",
     "load_scalar",
     "max",
     "mgather",
@@ -215,6 +218,7 @@ LATER = {
     "expr": ("cdiv", "max", "min"),
     "kernel": ("Kernel", "kernel"),
     "launch": ("Run",),
+    "loaded": ("TextKernel", "load"),
     "check": ("Report", "TargetReport", "check", "show"),
 }  # fmt: skip
 """Names that are loaded when they are first used, by their file; those that stand nowhere are compute calls."""

@@ -13,13 +13,14 @@ NAMES_AND_NUMBERS = {
     "CO-LOC-01", "CO-LAY-01", "CO-LAY-03", "MG-OOB-01", "MG-SIMT-11", "MG-API-04", "MS-OOB-01", "MS-ATOM-01",
     "MG-L1-05", "MG-L1-06",
 }  # fmt: skip
-"""Clauses of kind text that are about enums, names and signatures; assembly forms come with the text room."""
+"""Clauses of kind text that are about enums, names and signatures."""
 
 
 def in_scope() -> set[str]:
-    """Every clause of kind reject, accept and value, and the text ones above."""
-    kinds = {name for name, clause in spec.clauses().items() if clause.kind in ("reject", "accept", "value")}
-    return kinds | NAMES_AND_NUMBERS
+    """Every clause of kind reject, accept and value, every assembly form, and the text ones above."""
+    clauses = spec.clauses()
+    kinds = {name for name, clause in clauses.items() if clause.kind in ("reject", "accept", "value")}
+    return kinds | {name for name in clauses if "-ASM-" in name} | NAMES_AND_NUMBERS
 
 
 @cache

@@ -243,8 +243,9 @@ class Execution:
     def view(self, view: View) -> Place:
         """The elements of an argument that a view shows."""
         ranges = [(self.value(start), self.value(size)) for start, size in zip(view.starts, view.sizes, strict=True)]
-        memory = owner(self.program.tensors, view.argument)
-        return Place(f"memory of {memory}", view.argument, tuple((start, start + size) for start, size in ranges))
+        memory, offset = owner(self.program.tensors, view.argument), self.program.tensors[view.argument].offset
+        name = f"{view.argument} from {self.value(offset)}"  # views that begin elsewhere may overlap in any way
+        return Place(f"memory of {memory}", name, tuple((start, start + size) for start, size in ranges))
 
     def barrier(self, pipe: str, issue: Issue) -> None:
         """On one pipe it changes nothing: pipes are in order."""
@@ -312,8 +313,8 @@ class Execution:
 
 def owner(tensors: Mapping[str, Argument], name: str) -> str:
     """The argument whose memory this is."""
-    while name in tensors and tensors[name].memory:
-        name = tensors[name].memory
+    while name in tensors and (tensors[name].memory or tensors[name].view_of):
+        name = tensors[name].memory or tensors[name].view_of
     return name
 
 

@@ -2,40 +2,64 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 VENDOR = Path(__file__).parent / "vendor"
 COMPILERS = ("g++", "clang++", "c++")
-WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused", "-Wno-tautological-compare")
+LOOK = ("-std=c++20", "-fsyntax-only", "-x", "c++")
+WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused", "-Wno-unused-parameter", "-Wno-tautological-compare")
 """All but those about what an author may well have written: things without use, `n < n`."""
-FLAGS = ("-std=c++20", *WARNINGS, "-D__DAV_VEC__", "-D__DAV_CUBE__", f"-I{VENDOR}")
+FLAGS = ("-std=c++20", "-trigraphs", *WARNINGS, "-D__DAV_VEC__", "-D__DAV_CUBE__", f"-I{VENDOR}")
 CHEVRONS = re.compile(r"(\w+)<<<(\w+), (\w+), (\w+)>>>\(")
 
 
-def compiler() -> str:
+@dataclass(frozen=True)
+class Compiler:
+    """Commands that make an object of a source and a program of an object, and how to only look at a source."""
+
+    compile: tuple[str, ...]
+    link: tuple[str, ...]
+    look: tuple[str, ...] = ("-fsyntax-only",)
+
+
+@cache
+def compiler() -> Compiler:
     """Any compiler that knows C++20; without one these tests say nothing, so they fail."""
-    found = next((path for name in COMPILERS if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.fail(f"no C++ compiler: install one of {', '.join(COMPILERS)} (C++20), as `apt install g++` does")
-    return found
+    for found in filter(None, map(shutil.which, COMPILERS)):
+        if subprocess.run([found, *LOOK, os.devnull], capture_output=True, check=False).returncode == 0:
+            return Compiler((found,), (found,))
+    if find_spec("ziglang") is None:
+        pytest.fail(f"no C++ compiler: install one of {', '.join(COMPILERS)} (C++20), or `pip install ziglang`")
+    zig = sys.executable, "-m", "ziglang"
+    # Zig's `c++` links a library that it would first build, for minutes; and it wants an object from every call.
+    return Compiler((*zig, "c++"), (*zig, "cc"), look=("-c",))
 
 
 def complaints(source: str, target: str, folder: Path) -> str:
     """What the compiler says about a source; nothing if it is well."""
-    file = folder / "kernel.cpp"
-    file.write_text(CHEVRONS.sub(r"pto_launch(\1, \2, \3, \4)(", source), encoding="utf-8")
-    command = [compiler(), *FLAGS, f"-DPTO_{target.upper()}", "-fsyntax-only", str(file)]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    return _compile(source, target, folder, compiler().look)
 
 
 def output(source: str, folder: Path, target: str = "cpu") -> str:
     """What a program prints."""
-    file, program = folder / "program.cpp", folder / "program"
-    file.write_text(CHEVRONS.sub(r"pto_launch(\1, \2, \3, \4)(", source), encoding="utf-8")
-    subprocess.run([compiler(), *FLAGS, f"-DPTO_{target.upper()}", str(file), "-o", str(program)], check=True)
+    said, program = _compile(source, target, folder, ("-c",)), folder / "program"
+    assert said == "", said
+    subprocess.run([*compiler().link, str(folder / "kernel.o"), "-o", str(program)], check=True)
     return subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+
+
+def _compile(source: str, target: str, folder: Path, how: tuple[str, ...]) -> str:
+    file, made = folder / "kernel.cpp", folder / "kernel.o"
+    file.write_text(CHEVRONS.sub(r"pto_launch(\1, \2, \3, \4)(", source), encoding="utf-8")
+    command = [*compiler().compile, *FLAGS, f"-DPTO_{target.upper()}", *how, str(file), "-o", str(made)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr

@@ -13,10 +13,10 @@ from ptokit.engine.number import integer_bits
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.operand import OperandSpec, ScalarSpec
-from ptokit.program.bounds import Describe, slice_finding, valid_finding
+from ptokit.program.bounds import Describe, array_finding, slice_finding, valid_finding
 from ptokit.program.calls import tensor_spec, tile_spec
 from ptokit.program.expr import Expr
-from ptokit.program.ir import Argument, Constant, Number, Operand, Program, TileDecl, TileUse, View
+from ptokit.program.ir import Argument, Constant, Given, Number, Operand, Program, TileDecl, TileUse, View
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,13 @@ def bind(program: Program, operand: Operand, frame: Frame) -> Bound:
     return BINDERS[type(operand)](program, operand, frame)
 
 
-def measures(operand: Operand) -> tuple[Expr, ...]:
+def measures(program: Program, operand: Operand) -> tuple[Expr, ...]:
     """The expressions that decide what an operand is."""
     if isinstance(operand, TileUse):
         return operand.valid
     if isinstance(operand, View):
-        return (*operand.starts, *operand.sizes)
+        argument = program.tensors[operand.argument]
+        return (*operand.starts, *operand.sizes, *argument.shape, *argument.stride, argument.offset)
     return (operand.value,) if isinstance(operand, Number) else ()
 
 
@@ -56,17 +57,25 @@ def _check_valid(decl: TileDecl, use: TileUse, frame: Frame) -> None:
 
 
 def _bind_view(program: Program, view: View, frame: Frame) -> Bound:
-    argument, name = program.tensors[view.argument], view.argument
-    offset = offset_of(argument, view, frame)
-    spec = tensor_spec(argument, view, frame.worth)
-    if view.sizes == argument.shape and not any(view.starts):
-        return Bound(spec, lambda frame: frame.tensors[name])
-    return Bound(spec, lambda frame: frame.tensors[name].part(offset, spec.span))
+    argument = program.tensors[view.argument]
+    offset, spec = offset_of(argument, view, frame), tensor_spec(argument, view, frame.worth)
+    return Bound(spec, lambda frame: elements(argument, offset, spec.span, frame))
+
+
+def elements(argument: Argument, offset: int, count: int, frame: Frame) -> Storage:
+    """Some elements of the array that was passed for an argument; refused where the array has no such elements."""
+    storage = frame.tensors[argument.name]
+    size = storage.bits.size
+    if offset == 0 and count == size:
+        return storage
+    if count and not 0 <= offset <= size - count:
+        raise OutOfBoundsError(frame.tell([array_finding(argument, offset, count, size)]))
+    return storage.part(offset, count)
 
 
 def offset_of(argument: Argument, view: View, frame: Frame, describe: Describe = slice_finding) -> int:
-    """Elements before a block of an argument; a block that leaves the argument is refused."""
-    offset = 0
+    """Elements before a block of an argument in its array; a block that leaves the argument is refused."""
+    offset = frame.worth(argument.offset)
     dims = zip(view.starts, view.sizes, argument.shape, argument.stride, strict=True)
     for dim, (start, size, most, stride) in enumerate(dims):
         first, extent, limit = frame.worth(start), frame.worth(size), frame.worth(most)
@@ -96,6 +105,10 @@ def _bind_number(program: Program, number: Number, frame: Frame) -> Bound:
         raise VerifyError([Finding("error", "KN-11", str(problem), fix=fix, where=frame.where)]) from None
 
 
+def _bind_given(program: Program, number: Given, frame: Frame) -> Bound:
+    return Bound(ScalarSpec(number.dtype), lambda frame: frame.tensors[number.name])
+
+
 def _fixed(spec: ScalarSpec, bits: np.ndarray[Any, np.dtype[Any]]) -> Bound:
     storage = Storage(bits, spec.dtype)
     return Bound(spec, lambda frame: storage)
@@ -106,4 +119,5 @@ BINDERS: dict[type, Callable[[Program, Any, Frame], Bound]] = {
     View: _bind_view,
     Constant: _bind_constant,
     Number: _bind_number,
+    Given: _bind_given,
 }

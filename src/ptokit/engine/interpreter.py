@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.bind import bind, measures, offset_of
+from ptokit.engine.bind import bind, elements, measures, offset_of
 from ptokit.engine.frame import Bytes, Frame
 from ptokit.engine.prepared import Prepared, Tell
 from ptokit.engine.storage import Storage
@@ -152,7 +152,9 @@ class _Instruction:
     def __init__(self, instr: Instr, executable: Executable) -> None:
         self.instr = instr
         self.executable = executable
-        found = dict.fromkeys(measure for operand in instr.operands for measure in measures(operand))
+        found = dict.fromkeys(
+            measure for operand in instr.operands for measure in measures(executable.program, operand)
+        )
         self.measures = [measure for measure in map(compiled, found) if not isinstance(measure, int)]
         self.tiles = [operand.tile for operand in instr.operands if isinstance(operand, TileUse)]
         names = [param.name for param in INSTRUCTIONS[instr.name].operands]
@@ -214,8 +216,8 @@ class _LoadScalar:
     def __call__(self, frame: Frame) -> None:
         frame.where = self.stmt.where
         offset = offset_of(self.argument, self.stmt.source, frame, index_finding)
-        storage = frame.tensors[self.argument.name]
-        frame.values[self.stmt.result] = int(storage.bits[offset : offset + 1].view(storage.dtype.numpy)[0])
+        storage = elements(self.argument, offset, 1, frame)
+        frame.values[self.stmt.result] = int(storage.bits.view(storage.dtype.numpy)[0])
 
 
 STEPS: dict[type, Callable[[Any, Executable], Step]] = {

@@ -159,6 +159,7 @@ def table_not_empty() -> Rule:
         kind="H-43",
         gate=True,
         firm=True,
+        dims=tuple(f"table.shape.{k}" for k in range(5)),
         fix="skip the instruction when the table is empty",
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 
+from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.policy import PtoEnum
 from ptokit.lang.arrays import is_foreign
@@ -23,6 +24,7 @@ class Arguments:
     tensors: dict[str, GlobalTensor]
     integers: dict[str, int]
     constants: dict[str, object]
+    floats: dict[str, Storage] = field(default_factory=dict)
 
     @property
     def signature(self) -> Signature:

@@ -11,8 +11,8 @@ from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.context import Mode
-from ptokit.lang.kernel import Kernel
 from ptokit.lang.launch import LAUNCH_OPTIONS, check_options, grid_of, mode_of, refuse_inside
+from ptokit.lang.launcher import Launchable
 from ptokit.lang.where import raised_at
 from ptokit.program.addresses import footprint
 from ptokit.program.expr import Expr
@@ -118,7 +118,7 @@ def _wrapped(text: str, indent: str) -> str:
 
 
 def check(
-    kernel: Kernel,
+    kernel: Launchable,
     /,
     *args: object,
     grid: object = 1,
@@ -136,11 +136,11 @@ def check(
     names = DEVICES if target == "all" else (target,)
     modes = [mode_of(name, header, strict, dyn_ub) for name in names]
     reports = {mode.profile.name: _report(kernel, arguments, mode, blocks) for mode in modes}
-    return Report(kernel.function.__name__, blocks, reports)
+    return Report(kernel.name, blocks, reports)
 
 
-def _arguments(what: str, kernel: Kernel, args: tuple[object, ...], keywords: dict[str, Any]) -> Arguments:
-    if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
+def _arguments(what: str, kernel: Launchable, args: tuple[object, ...], keywords: dict[str, Any]) -> Arguments:
+    if not isinstance(kernel, Launchable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
             f"{what} takes a kernel, got {type(kernel).__name__}: a function under @pto.kernel, with grid= as an option"
         )
@@ -149,10 +149,10 @@ def _arguments(what: str, kernel: Kernel, args: tuple[object, ...], keywords: di
     check_options(
         **{name: value for name, value in given.items() if name in ("engine", "threads", "launch", "options")}
     )
-    return kernel.bind(args, keywords)
+    return kernel.bind_for_check(args, keywords)
 
 
-def _report(kernel: Kernel, arguments: Arguments, mode: Mode, grid: int) -> TargetReport:
+def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int) -> TargetReport:
     profile = mode.profile
     try:
         traced = kernel.trace(arguments, mode)
@@ -198,7 +198,7 @@ def _tiles(program: Program, mode: Mode) -> tuple[Placed, ...]:
 
 
 def show(
-    kernel: Kernel,
+    kernel: Launchable,
     /,
     *args: object,
     target: str | None = None,

@@ -17,7 +17,7 @@ from ptokit.lang.source import assigned_name, marked
 from ptokit.lang.stand_ins import TracedTensor
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.where import place, refuse, user_frame, user_place
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, truth
 from ptokit.program.ir import Barrier, Branch, Flag
 from ptokit.target.profile import EVENT_IDS, PIPES
 
@@ -125,7 +125,7 @@ class when(_Body):
         self.depth = tracer.enter()
 
     def close(self, tracer: Any) -> None:
-        branch = Branch(self.condition, tracer.leave(), where=self.where)
+        branch = Branch(truth(self.condition), tracer.leave(), where=self.where)
         tracer.emit(branch)
         tracer.closed_branch = branch
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import operator
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, update_wrapper
 from types import FunctionType
 from typing import Any, NoReturn, cast, overload
 
-from ptokit.finding import VerifyError, Where
+from ptokit.finding import Where
 from ptokit.lang.arguments import PLAIN, Arguments, Signature, array_argument, constant, is_integer
 from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import Value
-from ptokit.lang.launch import LAUNCH_OPTIONS, Collector, Run, check_options, grid_of, mode_of, refuse_inside
+from ptokit.lang.launch import LAUNCH_OPTIONS, Collector
+from ptokit.lang.launcher import Launchable
 from ptokit.lang.reading import check_source, refuse_at
 from ptokit.lang.source import constants_of, content, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
@@ -22,7 +22,7 @@ from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.trace import Tracer
 from ptokit.lang.traced import Traced
 from ptokit.lang.untraced import untraced
-from ptokit.lang.where import refuse
+from ptokit.program.calls import without_defaults
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
 from ptokit.program.ir import Argument, Integer, Program
 
@@ -30,7 +30,7 @@ MODES = ("auto", "manual")
 MOST_SIGNATURES = 256
 
 
-class Kernel:
+class Kernel(Launchable):
     """A function of tiles, run by every block of a grid: `kernel[grid](arrays..., constant=..., target="a5")`."""
 
     def __init__(self, function: FunctionType, mode: str) -> None:
@@ -50,8 +50,7 @@ class Kernel:
         empty = inspect.Parameter.empty
         self._defaults = {name: p.default for name, p in self.parameters.items() if p.default is not empty}
         self._traced: dict[Signature, Traced] = {}
-        self.warned: dict[Any, Any] = {}
-        """The hazards that were shown, as Python's warnings remember them."""
+        super().__init__(function.__name__, function.__module__)
         update_wrapper(cast("Callable[..., Any]", self), function)
 
     def _check_parameters(self) -> None:
@@ -66,17 +65,8 @@ class Kernel:
                 said = f"`{name}` is {kind} and cannot be a parameter"
                 refuse_at(self.function, "KN-17", said, "choose another name")
 
-    def __getitem__(self, grid: object) -> Launcher:
-        """The kernel over a grid of so many blocks."""
-        return Launcher(self, grid_of(grid))
-
-    def __call__(self, /, *args: object, **options: object) -> None:
-        """A kernel needs a grid."""
-        name = self.function.__name__
-        raise refuse("KN-17", f"{name} is launched over a grid", f"write {name}[blocks](...)")
-
     def __repr__(self) -> str:
-        return f"<kernel {self.function.__name__}>"
+        return f"<kernel {self.name}>"
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort what a launch was given."""
@@ -104,8 +94,8 @@ class Kernel:
         try:
             self.signature.bind(*args, **keywords)
         except TypeError as problem:
-            raise TypeError(f"{self.function.__name__}: {problem}") from None
-        raise TypeError(f"{self.function.__name__}: these arguments do not fit {self.signature}")
+            raise TypeError(f"{self.name}: {problem}") from None
+        raise TypeError(f"{self.name}: these arguments do not fit {self.signature}")
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program for a signature, traced when it is first asked for."""
@@ -133,7 +123,7 @@ class Kernel:
             self.function(**{name: stand_ins.get(name, arguments.constants.get(name)) for name in self.parameters})
         listed = tuple(declared.get(name) or Integer(name) for name in self.parameters if name not in self.constants)
         program = Program(
-            self.function.__name__,
+            self.name,
             listed,
             tracer.finish(),
             tuple(arguments.constants.items()),
@@ -141,7 +131,18 @@ class Kernel:
             self.mode,
             where=where,
         )
-        return Traced(program, self._outside())
+        return Traced(without_defaults(program), self._outside())
+
+    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: Collector) -> None:
+        """Run the function itself for every block, with real values."""
+        options, function = mode.options, untraced(self.function)
+        values = {**arguments.tensors, **arguments.integers, **arguments.constants}
+        for block in range(grid):
+            with target(mode.profile.name, header=options.header, strict=options.strict, dyn_ub=options.dyn_ub) as here:
+                here.block = (block, grid)
+                function(**{name: values[name] for name in self.parameters})
+            for finding in here.findings:  # which were told when they were made
+                collector.is_new(finding)
 
     def _outside(self) -> dict[str, object]:
         """Plain values that the function takes from its module and its closure; a program keeps them."""
@@ -182,71 +183,3 @@ def kernel(function: Any = None, /, *, mode: str = "auto") -> Any:
     In auto mode addresses and flags are worked out; with `mode="manual"` they are yours and nothing is inserted.
     """
     return Kernel(function, mode) if function is not None else partial(Kernel, mode=mode)
-
-
-class Launcher:
-    """A kernel with its grid, ready to be called."""
-
-    __slots__ = ("grid", "kernel")
-
-    def __init__(self, kernel: Kernel, grid: int) -> None:
-        self.kernel = kernel
-        self.grid = grid
-
-    def __call__(
-        self,
-        /,
-        *args: object,
-        target: str | None = None,
-        engine: str = "auto",
-        threads: int | None = None,
-        strict: bool | None = None,
-        header: bool | None = None,
-        dyn_ub: int | None = None,
-        launch: str = "standard",
-        options: object = None,
-        debug: bool = False,
-        **keywords: Any,
-    ) -> Run:
-        """Verify and run: the kernel's own arguments by position or name, and how to launch it.
-
-        `target`, `strict`, `header` and `dyn_ub` are those of the current target unless given. `debug=True` runs the
-        function untraced, with real values.
-        """
-        refuse_inside("a launch")
-        check_options(engine, threads, launch, options)
-        mode = mode_of(target, header, strict, dyn_ub)
-        arguments = self.kernel.bind(args, keywords)
-        return self._debug(arguments, mode) if debug else self._run(arguments, mode)
-
-    def _run(self, arguments: Arguments, mode: Mode) -> Run:
-        kernel, tensors = self.kernel, arguments.tensors
-        traced = kernel.trace(arguments, mode)
-        verdict = traced.verdict(mode, self.grid)
-        if verdict.errors:
-            raise VerifyError(verdict.errors)
-        for name in traced.writes:
-            if not tensors[name].storage.writable:
-                raise ValueError(f"{kernel.function.__name__}: {name} is read-only; pass a writable array")
-        collector = Collector(kernel.function.__module__, kernel.warned)
-        if verdict.remarks:
-            collector(verdict.remarks)
-        storages = {name: tensor.storage for name, tensor in tensors.items()}
-        integers = {Var(name): value for name, value in arguments.integers.items()}
-        began = time.perf_counter()
-        traced.executable(mode).launch(storages, integers, self.grid, collector)
-        return Run(tuple(collector.found), "reference", time.perf_counter() - began, mode.profile.name, self.grid)
-
-    def _debug(self, arguments: Arguments, mode: Mode) -> Run:
-        kernel, options = self.kernel, mode.options
-        function = untraced(kernel.function)
-        values = {**arguments.tensors, **arguments.integers, **arguments.constants}
-        collector = Collector(kernel.function.__module__, kernel.warned)
-        began = time.perf_counter()
-        for block in range(self.grid):
-            with target(mode.profile.name, header=options.header, strict=options.strict, dyn_ub=options.dyn_ub) as here:
-                here.block = (block, self.grid)
-                function(**{name: values[name] for name in kernel.parameters})
-            for finding in here.findings:  # which were told when they were made
-                collector.is_new(finding)
-        return Run(tuple(collector.found), "reference", time.perf_counter() - began, mode.profile.name, self.grid)

@@ -170,11 +170,11 @@ class Tracer:
     def loop(
         self, start: Expr, stop: Expr, step: Expr, buffers: int, name: str, where: Where | None
     ) -> Iterator[Value]:
-        """Trace a loop's body once, for a variable iteration. A step that is an expression is counted in turns."""
+        """Trace a loop's body once, for a variable iteration. A step that is no positive number is counted in turns."""
         if buffers > 1 and self.mode == "manual":
             fix = "alternate the address: addr=base + i % 2 * nbytes"
             raise refuse("KN-13", "buffers= belongs to auto mode; in manual mode addresses are yours", fix)
-        if isinstance(step, int):
+        if isinstance(step, int) and step > 0:
             var = Var(self.unique(name))
             bounds, value = (start, stop, step), var
         else:

@@ -39,6 +39,7 @@ from ptokit.program.ir import (
     Branch,
     Flag,
     Instr,
+    Integer,
     LoadScalar,
     Loop,
     Operand,
@@ -180,7 +181,7 @@ def _spanned(values: Array | None, bounds: Bounds) -> Bounds:
 
 def reaches(program: Program, grid: int | None) -> Iterator[tuple[Stmt, Reach]]:
     """Every statement that is no loop or branch, and when it runs. Statements that cannot run are left out."""
-    integers = {argument.var: ANYTHING for argument in program.arguments if not isinstance(argument, Argument)}
+    integers = {argument.var: ANYTHING for argument in program.arguments if isinstance(argument, Integer)}
     yield from _walk(program, program.body, start(grid, integers))
 
 
@@ -297,6 +298,14 @@ def slice_finding(name: str, dim: int, first: int, size: int, most: int, when: s
     message = f"the slice {name}[{shown}] does not lie within 0:{most} {when}"
     fix = "launch fewer blocks, shorten the last one (pto.min), or skip it: `with pto.when(n > 0):`"
     return Finding("error", "KN-10", message, None, name, expected, f"{first}:{first + size}", fix)
+
+
+def array_finding(argument: Argument, first: int, count: int, size: int) -> Finding:
+    """A block that leaves the array which was passed for its argument."""
+    name = argument.name
+    message = f"elements {first} to {first + count - 1} of {name} are used, but its array has {size} elements"
+    fix = "pass a larger array, or one that fits the shape and the strides in the program"
+    return Finding("error", "KN-10", message, None, name, f"at least {first + count} elements", f"{size}", fix)
 
 
 def valid_finding(tile: TileDecl, axis: int, extent: int, when: str) -> Finding:

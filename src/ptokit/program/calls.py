@@ -9,9 +9,23 @@ from operator import or_
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Effect
 from ptokit.isa.operand import UNKNOWN, OperandSpec, ScalarSpec, TensorSpec, TileSpec
+from ptokit.isa.policy import PtoEnum
 from ptokit.program.expr import Expr
-from ptokit.program.ir import Argument, Constant, Instr, Operand, Program, TileUse, View, walk
+from ptokit.program.ir import (
+    Argument,
+    Constant,
+    Given,
+    Instr,
+    Operand,
+    Program,
+    Stmt,
+    TileUse,
+    View,
+    mapped,
+    walk,
+)
 from ptokit.target import Profile
+from ptokit.target.cpu import CPU
 
 Resolve = Callable[[Expr], int]
 """What an expression is worth, or `UNKNOWN`."""
@@ -59,7 +73,7 @@ def operand_spec(program: Program, operand: Operand, resolve: Resolve = known) -
         return tile_spec(program.tiles[operand.tile].spec, operand, resolve)
     if isinstance(operand, View):
         return tensor_spec(program.tensors[operand.argument], operand, resolve)
-    if isinstance(operand, Constant):
+    if isinstance(operand, Constant | Given):
         return ScalarSpec(operand.dtype)
     return ScalarSpec(operand.dtype, resolve(operand.value) if operand.steers else None)
 
@@ -96,6 +110,25 @@ def written_arguments(program: Program) -> frozenset[str]:
                 if isinstance(operand, View) and access[name] != "read":
                     found.add(operand.argument)
     return frozenset(found)
+
+
+def chosen_modifiers(program: Program, instr: Instr) -> tuple[PtoEnum | None, ...]:
+    """The modifiers that differ from what goes without saying; None in the place of the others."""
+    modifiers = INSTRUCTIONS[instr.name].modifiers
+    if not any(instr.modifiers):
+        return instr.modifiers
+    usual = call_of(program, replace(instr, modifiers=(None,) * len(modifiers)), CPU).values
+    pairs = zip(modifiers, instr.modifiers, strict=True)
+    return tuple(None if value is usual[modifier.name] else value for modifier, value in pairs)
+
+
+def without_defaults(program: Program) -> Program:
+    """The program with modifiers only where they say something."""
+
+    def plain(stmt: Stmt) -> Stmt:
+        return replace(stmt, modifiers=chosen_modifiers(program, stmt)) if isinstance(stmt, Instr) else stmt
+
+    return replace(program, body=mapped(program.body, plain))
 
 
 def repeated(instr: Instr) -> frozenset[str]:

@@ -212,6 +212,21 @@ def apply(name: str, *args: Expr) -> Expr:
     return Op(name, args)
 
 
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def is_condition(expr: Expr) -> bool:
+    """Whether an expression is 0 or 1 by its form."""
+    if not isinstance(expr, Op):
+        return expr in (0, 1)
+    return expr.name in COMPARISONS or (expr.name in ("and", "or") and all(map(is_condition, expr.args)))
+
+
+def truth(expr: Expr) -> Expr:
+    """The expression as a condition: whether it is not 0."""
+    return expr if is_condition(expr) else apply("ne", expr, 0)
+
+
 def evaluate(expr: Expr, values: Values) -> int:
     """The value of an expression; raises `ExpressionError` where it has none."""
     if isinstance(expr, int):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,16 @@ class Argument:
     """Which of its five dims and five strides are -1 in the C++ type."""
     memory: str = ""
     """The argument whose memory this one shares; empty when it has memory of its own."""
+    view_of: str = ""
+    """The argument whose array this is a view of: nothing is passed for it. Empty for an array of its own."""
+    offset: Expr = 0
+    """Elements before its first one, in the array that the launch passes."""
     where: Where | None = _place()
+
+    @property
+    def array(self) -> str:
+        """The argument that the launch passes an array for: itself, or the one that it is a view of."""
+        return self.view_of or self.name
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,15 @@ class Integer:
     def var(self) -> Var:
         """The variable."""
         return Var(self.name)
+
+
+@dataclass(frozen=True)
+class Float:
+    """A floating-point number that the launch passes in, in an element type."""
+
+    name: str
+    dtype: DType
+    where: Where | None = _place()
 
 
 @dataclass(frozen=True)
@@ -85,7 +103,15 @@ class Number:
     """Whether it says where to read, as the corner of a window does, and is no data."""
 
 
-Operand = TileUse | View | Constant | Number
+@dataclass(frozen=True)
+class Given:
+    """A `Float` of the launch as an operand."""
+
+    name: str
+    dtype: DType
+
+
+Operand = TileUse | View | Constant | Number | Given
 
 
 @dataclass(frozen=True)
@@ -187,20 +213,35 @@ Stmt = TileDecl | Assign | Instr | LoadScalar | Flag | Barrier | Loop | Branch
 Block = tuple[Stmt, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
-    """A kernel: what it is given, and what every block of the grid does."""
+    """A kernel: what it is given, and what every block of the grid does.
+
+    Programs that do the same in the same order are equal, wherever in a block a tile is declared before its first use.
+    """
 
     name: str
-    arguments: tuple[Argument | Integer, ...]
+    arguments: tuple[Argument | Integer | Float, ...]
     body: Block
     constants: tuple[tuple[str, object], ...] = ()
     """Numbers and names that were fixed when the program was made, for the reader."""
-    names: tuple[tuple[Expr, str], ...] = field(default=(), compare=False)
+    names: tuple[tuple[Expr, str], ...] = ()
     """What the author calls some of the expressions, for the reader."""
     mode: str = "auto"
-    """`auto`: addresses and flags are worked out. `manual`: they are the author's."""
+    """`auto`: addresses and flags are worked out. `flags`: flags are the author's. `manual`: both are."""
+    arch: str = ""
+    """The architecture that the text of the program names, if it has one."""
     where: Where | None = _place()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Program) and self._meaning == other._meaning)
+
+    def __hash__(self) -> int:
+        return hash(self._meaning)
+
+    @cached_property
+    def _meaning(self) -> tuple[object, ...]:
+        return self.name, self.arguments, settled(self.body), self.mode
 
     @cached_property
     def tensors(self) -> dict[str, Argument]:
@@ -226,6 +267,42 @@ def walk(block: Block) -> Iterator[Stmt]:
         yield stmt
         for inner in children(stmt):
             yield from walk(inner)
+
+
+def with_blocks(stmt: Stmt, change: Callable[[Block], Block]) -> Stmt:
+    """The statement with the blocks inside it changed."""
+    if isinstance(stmt, Loop):
+        return replace(stmt, body=change(stmt.body))
+    if isinstance(stmt, Branch):
+        return replace(stmt, then=change(stmt.then), otherwise=change(stmt.otherwise))
+    return stmt
+
+
+def mapped(block: Block, change: Callable[[Stmt], Stmt]) -> Block:
+    """The block with every statement changed, those inside loops and branches included."""
+    return tuple(with_blocks(change(stmt), lambda inner: mapped(inner, change)) for stmt in block)
+
+
+def settled(block: Block) -> Block:
+    """The block with each tile declared right before the first statement that mentions it."""
+    waiting = {stmt.name: stmt for stmt in block if isinstance(stmt, TileDecl)}
+    result: list[Stmt] = []
+    for stmt in block:
+        if not isinstance(stmt, TileDecl):
+            named = [name for name in mentioned(stmt) if name in waiting]
+            result += [waiting.pop(name) for name in named]
+            result.append(with_blocks(stmt, settled))
+    return (*result, *waiting.values())
+
+
+def mentioned(stmt: Stmt) -> dict[str, None]:
+    """The tiles that a statement and those inside it use, each once: what an instruction writes comes last."""
+    if isinstance(stmt, Assign):
+        return {stmt.tile: None}
+    if isinstance(stmt, Instr):
+        used = [operand.tile for operand in stmt.operands if isinstance(operand, TileUse)]
+        return dict.fromkeys((*used[1:], *used[:1]))
+    return {name: None for block in children(stmt) for inner in block for name in mentioned(inner)}
 
 
 def iteration(loop: Loop) -> Expr:

@@ -22,7 +22,20 @@ from ptokit.program.expr import (
     subtract,
     variables,
 )
-from ptokit.program.ir import Assign, Block, LoadScalar, Loop, Program, Stmt, TileDecl, TileUse, View, children, walk
+from ptokit.program.ir import (
+    Argument,
+    Assign,
+    Block,
+    LoadScalar,
+    Loop,
+    Program,
+    Stmt,
+    TileDecl,
+    TileUse,
+    View,
+    children,
+    walk,
+)
 
 Path = tuple[int, ...]
 """A statement: its number in its block, after the (number, arm) of every statement around it. Without it, a block."""
@@ -136,13 +149,15 @@ class Views:
         self.program = program
         self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf)}
         self.homes = dict(outline.scalars)
+        self._varying = {*outline.scalars, *(loop.var for loop in outline.loops.values())}
         self.turns: dict[Path, Var] = {}
         """The variable that counts the turns of each loop."""
         self._answers: dict[tuple[Access, Access, int], bool] = {}
 
     def memory(self, view: View) -> str:
         """The argument whose memory a view is of."""
-        return self.program.tensors[view.argument].memory or view.argument
+        argument = self.program.tensors[view.argument]
+        return argument.memory or argument.array
 
     def meet(self, a: Access, b: Access, level: int) -> bool:
         """Whether two views may overlap when `b` comes later, and since `a` only `level` of their loops stood still."""
@@ -154,7 +169,8 @@ class Views:
     def _meet(self, a: Access, b: Access, level: int) -> bool:
         first, then = a.operand, b.operand
         assert isinstance(first, View) and isinstance(then, View)
-        if first.argument != then.argument or overlaps_itself(self.program.tensors[first.argument]):
+        argument = self.program.tensors[first.argument]
+        if first.argument != then.argument or overlaps_itself(argument) or not self._is_steady(argument):
             return True
         moving = a.loops[level : level + 1] == b.loops[level : level + 1] != ()
         later = self._later(then, a.loops[:level], self.turns[a.loops[level]] if moving else None)
@@ -163,6 +179,11 @@ class Views:
             self._ends_before(start, size, other) or self._ends_before(other, other_size, start)
             for start, size, other, other_size in dims
         )
+
+    def _is_steady(self, argument: Argument) -> bool:
+        """Whether an argument lies at one place for the whole run of a block."""
+        used = frozenset().union(*map(variables, (*argument.shape, *argument.stride, argument.offset)))
+        return used.isdisjoint(self._varying)
 
     def _ends_before(self, start: Expr, size: Expr, other: Expr) -> bool:
         """Whether a range certainly ends before another begins."""

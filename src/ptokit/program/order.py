@@ -93,7 +93,7 @@ def order(program: Program, profile: Profile) -> Program:
     Flags and barriers that were there already count. A manual program, or one for a target without pipes, comes back
     as it is.
     """
-    if not profile.pipes or program.mode == "manual":
+    if not profile.pipes or program.mode != "auto":
         return program
     return _Orderer(program, profile).result()
 

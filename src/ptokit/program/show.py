@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.policy import PtoEnum
-from ptokit.program.calls import call_of
+from ptokit.program.calls import chosen_modifiers
 from ptokit.program.expr import Expr, apply, parts, show_expr
 from ptokit.program.ir import (
     Argument,
@@ -21,10 +19,13 @@ from ptokit.program.ir import (
     Branch,
     Constant,
     Flag,
+    Float,
+    Given,
     Instr,
     Integer,
     LoadScalar,
     Loop,
+    Number,
     Operand,
     Program,
     Stmt,
@@ -32,7 +33,6 @@ from ptokit.program.ir import (
     TileUse,
     View,
 )
-from ptokit.target.cpu import CPU
 
 WIDTH = 80
 
@@ -115,18 +115,11 @@ class _Printer:
 
     def _instruction(self, instr: Instr) -> str:
         given = [self._operand(operand) for operand in instr.operands]
-        given += [f'{name}="{value.text}"' for name, value in self._chosen(instr)]
+        chosen = zip(INSTRUCTIONS[instr.name].modifiers, chosen_modifiers(self.program, instr), strict=True)
+        given += [f'{modifier.name}="{value.text}"' for modifier, value in chosen if value is not None]
         given += [f"wait={', '.join(f'event {number}' for number in instr.waits)}"] if instr.waits else []
         event = f"event {instr.event} = " if instr.event is not None else ""
         return f"{event}{instr.name}({', '.join(given)})"
-
-    def _chosen(self, instr: Instr) -> Iterator[tuple[str, PtoEnum]]:
-        """The modifiers that differ from their defaults."""
-        modifiers = INSTRUCTIONS[instr.name].modifiers
-        usual = call_of(self.program, replace(instr, modifiers=(None,) * len(modifiers)), CPU).values
-        for modifier, value in zip(modifiers, instr.modifiers, strict=True):
-            if value is not None and value is not usual[modifier.name]:
-                yield modifier.name, value
 
     def _operand(self, operand: Operand) -> str:
         if isinstance(operand, TileUse):
@@ -135,7 +128,7 @@ class _Printer:
             return self._view(operand)
         if isinstance(operand, Constant):
             return str(np.array([operand.bits], f"u{operand.dtype.size}").view(operand.dtype.numpy)[0])
-        return self._expr(operand.value)
+        return operand.name if isinstance(operand, Given) else self._expr(operand.value)
 
     def _tile(self, use: TileUse) -> str:
         spec = self.program.tiles[use.tile].spec
@@ -158,13 +151,15 @@ class _Printer:
         return f"{self._expr(start)} : {self._expr(apply('add', start, size))}"
 
 
-def _argument(argument: Argument | Integer) -> str:
-    if isinstance(argument, Integer):
-        return f"{argument.name}: whole number"
+def _argument(argument: Argument | Integer | Float) -> str:
+    if not isinstance(argument, Argument):
+        return f"{argument.name}: {'whole number' if isinstance(argument, Integer) else argument.dtype}"
     shape = ", ".join(map(str, argument.shape))
     layout = "" if argument.layout.name == "ND" else f" {argument.layout.name}"
     shared = f", shares memory with {argument.memory}" if argument.memory else ""
-    return f"{argument.name}: {argument.dtype} [{shape}]{layout}{shared}"
+    shared += f", a view of {argument.view_of}" if argument.view_of else ""
+    offset = f" from element {argument.offset} on" if argument.offset != 0 else ""
+    return f"{argument.name}: {argument.dtype} [{shape}]{layout}{shared}{offset}"
 
 
 def _line(depth: int, text: str, where: Where | None, *, auto: bool = False) -> str:
@@ -207,4 +202,4 @@ def _parts_of(operand: Operand) -> tuple[Expr, ...]:
         return operand.valid
     if isinstance(operand, View):
         return (*operand.starts, *operand.sizes)
-    return () if isinstance(operand, Constant) else (operand.value,)
+    return (operand.value,) if isinstance(operand, Number) else ()

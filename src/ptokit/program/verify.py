@@ -10,7 +10,7 @@ from ptokit.program.addresses import check_addresses, check_memory, check_overla
 from ptokit.program.bounds import check_bounds, reaches
 from ptokit.program.calls import access_of, call_of, effects, named_operands, overlaps_itself
 from ptokit.program.ir import Block, Branch, Instr, LoadScalar, Loop, Program, TileDecl, TileUse, View, walk
-from ptokit.program.verify_call import Options, judged, verify_call
+from ptokit.program.verify_call import Options, check_rules, judged, verify_call
 from ptokit.target import Profile
 
 CORES = {TileType.Vec: "AIV"}
@@ -126,12 +126,20 @@ CHECKS: tuple[Check, ...] = (check_memory, check_addresses, check_overlaps, chec
 """What only the whole program can show."""
 
 
+MISPLACED = "H-09"
+"""The hazard of an operand that is not where it must be: such a call takes no route."""
+
+
 def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
     """The pipes that the program's instructions work on, in the target's order."""
     used: set[str] = set()
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
-            used.update(effect.pipe for effect in effects(call_of(program, stmt, profile)))
+            call = call_of(program, stmt, profile)
+            if not any(
+                finding.kind == MISPLACED for finding in check_rules(call.instruction.rules, call, header=False)
+            ):
+                used.update(effect.pipe for effect in effects(call))
         elif isinstance(stmt, LoadScalar):
             used.add("S")
     return tuple(pipe for pipe in profile.pipes if pipe in used)

@@ -1,1 +1,1 @@
-"""Programs as text."""
+"""Programs as text. `forms.py` is the face."""

@@ -47,9 +47,9 @@ def place(text: str, offset: int, file: str) -> tuple[Where, str]:
     return Where(file, text.count("\n", 0, start) + 1, offset - start + 1), text[start : end if end >= 0 else None]
 
 
-def error_at(message: str, text: str, offset: int, file: str) -> TextError:
-    """An error at an offset of a text. What follows the last `; did you mean` becomes the hint."""
+def error_at(message: str, text: str, offset: int, file: str, hint: str = "") -> TextError:
+    """An error at an offset of a text. What follows `; did you mean` becomes the hint, before any other."""
     where, line = place(text, offset, file)
     head, found, tail = message.partition("; did you mean ")
     head = head if len(head) < 4 * EXCERPT else head[: 4 * EXCERPT] + "..."
-    return TextError(head, where, line, f"did you mean {tail}" if found else "")
+    return TextError(head, where, line, f"did you mean {tail}" if found else hint)

@@ -11,10 +11,10 @@ using namespace pto;
 static AICORE inline int64_t least(int64_t a, int64_t b) { return b < a ? b : a; }
 
 __global__ AICORE void embedding_lookup(__gm__ float* table, __gm__ int32_t* tokens, __gm__ float* out) {
-    const int64_t block_idx = get_block_idx();
-    const int64_t block_num = get_block_num();
-    for (int64_t tile = 11 * block_idx / block_num, tile_end = 11 * (block_idx + 1) / block_num; tile < tile_end; ++tile) {  // embedding_lookup.py:28
-        const int64_t tile_turn = tile - 11 * block_idx / block_num;
+    const int64_t block_idx_ = get_block_idx();
+    const int64_t block_num_ = get_block_num();
+    for (int64_t tile = 11 * block_idx_ / block_num_, tile_end = 11 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // embedding_lookup.py:28
+        const int64_t tile_turn = tile - 11 * block_idx_ / block_num_;
         const int64_t first = tile * 32;
         const int64_t n = least(32, 333 - first);
         Tile<TileType::Vec, int32_t, 1, 32, BLayout::RowMajor, 1, -1> ids(n);  // embedding_lookup.py:31

@@ -13,10 +13,10 @@ static AICORE inline int64_t least(int64_t a, int64_t b) { return b < a ? b : a;
 
 __global__ AICORE void gathered_matmul(__gm__ half* table, __gm__ int32_t* ids, __gm__ half* weights, __gm__ float* out) {
 #if defined(__DAV_CUBE__)
-    const int64_t block_idx = get_block_idx();
-    const int64_t block_num = get_block_num();
-    const int64_t begin = 6 * block_idx / block_num;
-    const int64_t end = 6 * (block_idx + 1) / block_num;
+    const int64_t block_idx_ = get_block_idx();
+    const int64_t block_num_ = get_block_num();
+    const int64_t begin = 6 * block_idx_ / block_num_;
+    const int64_t end = 6 * (block_idx_ + 1) / block_num_;
     if (begin < end) {  // gathered_matmul.py:32
         Tile<TileType::Mat, half, 128, 32, BLayout::ColMajor, 72, 24, SLayout::RowMajor> right_matrix;  // gathered_matmul.py:33
         TASSIGN(right_matrix, 0x0);

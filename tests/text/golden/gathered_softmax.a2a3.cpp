@@ -12,10 +12,10 @@ static AICORE inline int64_t least(int64_t a, int64_t b) { return b < a ? b : a;
 
 __global__ AICORE void gathered_softmax(__gm__ float* logits, __gm__ int32_t* candidates, __gm__ float* out) {
 #if defined(__DAV_VEC__)
-    const int64_t block_idx = get_block_idx();
-    const int64_t block_num = get_block_num();
-    for (int64_t tile = 7 * block_idx / block_num, tile_end = 7 * (block_idx + 1) / block_num; tile < tile_end; ++tile) {  // gathered_softmax.py:29
-        const int64_t tile_turn = tile - 7 * block_idx / block_num;
+    const int64_t block_idx_ = get_block_idx();
+    const int64_t block_num_ = get_block_num();
+    for (int64_t tile = 7 * block_idx_ / block_num_, tile_end = 7 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // gathered_softmax.py:29
+        const int64_t tile_turn = tile - 7 * block_idx_ / block_num_;
         const int64_t first = tile * 16;
         const int64_t n = least(16, 100 - first);
         Tile<TileType::Vec, int32_t, 16, 48, BLayout::RowMajor, -1, 37> ids(n);  // gathered_softmax.py:32

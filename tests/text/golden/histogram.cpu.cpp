@@ -13,13 +13,13 @@ using namespace pto;
 static AICORE inline int64_t least(int64_t a, int64_t b) { return b < a ? b : a; }
 
 __global__ AICORE void histogram(__gm__ float* samples, __gm__ int32_t* out) {
-    const int64_t block_idx = get_block_idx();
-    const int64_t block_num = get_block_num();
+    const int64_t block_idx_ = get_block_idx();
+    const int64_t block_num_ = get_block_num();
     Tile<TileType::Vec, int32_t, 1, 1024> ones;  // histogram_segment_max.py:31
     TASSIGN(ones, 0x0);
     TEXPANDS(ones, 1);  // histogram_segment_max.py:32
-    for (int64_t tile = 5 * block_idx / block_num, tile_end = 5 * (block_idx + 1) / block_num; tile < tile_end; ++tile) {  // histogram_segment_max.py:34
-        const int64_t tile_turn = tile - 5 * block_idx / block_num;
+    for (int64_t tile = 5 * block_idx_ / block_num_, tile_end = 5 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // histogram_segment_max.py:34
+        const int64_t tile_turn = tile - 5 * block_idx_ / block_num_;
         const int64_t first = tile * 1024;
         const int64_t n = least(1024, 5000 - first);
         Tile<TileType::Vec, float, 1, 1024, BLayout::RowMajor, 1, -1> values(n);  // histogram_segment_max.py:37

@@ -18,10 +18,10 @@ static AICORE inline int64_t floor_mod(int64_t a, int64_t b) { return (a % b + b
 static AICORE inline int64_t least(int64_t a, int64_t b) { return b < a ? b : a; }
 
 __global__ AICORE void paged_kv_gather(__gm__ float* cache, __gm__ int32_t* block_table, __gm__ int32_t* lengths, __gm__ float* out) {
-    const int64_t block_idx = get_block_idx();
-    const int64_t block_num = get_block_num();
-    for (int64_t item = 36 * block_idx / block_num, item_end = 36 * (block_idx + 1) / block_num; item < item_end; ++item) {  // paged_kv_gather.py:32
-        const int64_t item_turn = item - 36 * block_idx / block_num;
+    const int64_t block_idx_ = get_block_idx();
+    const int64_t block_num_ = get_block_num();
+    for (int64_t item = 36 * block_idx_ / block_num_, item_end = 36 * (block_idx_ + 1) / block_num_; item < item_end; ++item) {  // paged_kv_gather.py:32
+        const int64_t item_turn = item - 36 * block_idx_ / block_num_;
         const int64_t sequence = item / 6;
         const int64_t length = lengths[sequence];  // paged_kv_gather.py:34
         const int64_t full = floor_div(length, 16);

@@ -9,6 +9,9 @@
 #include <type_traits>
 
 #define AICORE
+#define block_idx (block.idx)
+#define block_num (block.num)
+#define status get_status()
 #define __global__
 #define __gm__
 
@@ -125,7 +128,8 @@ struct Tile {
         if (VR == -1) vr = *next++;
         if (VC == -1) vc = *next++;
     }
-    T& operator()(int64_t r, int64_t c) { return reinterpret_cast<T*>(ub + at)[r * C + c]; }
+    T* data() { return reinterpret_cast<T*>(ub + at); }
+    T& operator()(int64_t r, int64_t c) { return data()[B == BLayout::RowMajor ? r * C + c : c * R + r]; }
     int64_t at = 0, vr = VR, vc = VC;
 };
 
@@ -269,7 +273,13 @@ RecordEvent MSCATTER(T& table, S& src, I& idx) { return scatter<M, A, O>(table, 
 
 template <IsVec D, IsVec S, IsVec I>
     requires(SameType<D, S> && sizeof(typename I::DType) == (sizeof(typename D::DType) == 4 ? 4 : 2))
-RecordEvent TSCATTER(D&, S&, I&);
+RecordEvent TSCATTER(D& dst, S& src, I& idx) {
+#if !defined(PTO_CPU)
+    std::memset(static_cast<void*>(dst.data()), 0, sizeof(typename D::DType) * D::rows * D::cols);
+#endif
+    each(idx, [&](auto r, auto c) { dst.data()[idx(r, c)] = src(r, c); });
+    return {};
+}
 
 #define PTO_UNARY(NAME)          \
     template <IsVec D, IsVec S>  \
@@ -282,40 +292,39 @@ PTO_UNARY(TLOG)
 PTO_UNARY(TSQRT)
 PTO_UNARY(TRECIP)
 
-#define PTO_FLOATS(NAME, FORMULA)                                                    \
+// Integers wrap.
+#define PTO_BINARY(NAME, FORMULA)                                                    \
     template <IsVec D, IsVec A, IsVec B>                                             \
         requires SameType<D, A, B>                                                   \
     RecordEvent NAME(D& dst, A& one, B& other) {                                     \
-        if constexpr (std::same_as<typename D::DType, float>) {                      \
+        using T = typename D::DType;                                                 \
+        if constexpr (std::is_arithmetic_v<T>) {                                     \
             each(dst, [&](auto r, auto c) {                                          \
-                const float a = one(r, c), b = other(r, c);                          \
-                dst(r, c) = FORMULA;                                                 \
-            });                                                                      \
-        }                                                                            \
-        return {};                                                                   \
-    }                                                                                \
-    template <IsVec D, IsVec S>                                                      \
-        requires SameType<D, S>                                                      \
-    RecordEvent NAME##S(D& dst, S& src, typename D::DType number) {                  \
-        if constexpr (std::same_as<typename D::DType, float>) {                      \
-            const float b = number;                                                  \
-            each(dst, [&](auto r, auto c) {                                          \
-                const float a = src(r, c);                                           \
-                dst(r, c) = FORMULA;                                                 \
+                const T a = one(r, c), b = other(r, c);                              \
+                dst(r, c) = static_cast<T>(FORMULA);                                 \
             });                                                                      \
         }                                                                            \
         return {};                                                                   \
     }
-PTO_FLOATS(TSUB, a - b)
-PTO_FLOATS(TMUL, a * b)
-PTO_FLOATS(TMAX, a > b ? a : b)
-PTO_FLOATS(TMIN, a < b ? a : b)
-
-#define PTO_BINARY(NAME)                  \
-    template <IsVec D, IsVec A, IsVec B>  \
-        requires SameType<D, A, B>        \
-    RecordEvent NAME(D&, A&, B&);
-PTO_FLOATS(PLUS, a + b)
+#define PTO_ARITHMETIC(NAME, FORMULA)                                                \
+    PTO_BINARY(NAME, FORMULA)                                                        \
+    template <IsVec D, IsVec S>                                                      \
+        requires SameType<D, S>                                                      \
+    RecordEvent NAME##S(D& dst, S& src, typename D::DType b) {                       \
+        using T = typename D::DType;                                                 \
+        if constexpr (std::is_arithmetic_v<T>) {                                     \
+            each(dst, [&](auto r, auto c) {                                          \
+                const T a = src(r, c);                                               \
+                dst(r, c) = static_cast<T>(FORMULA);                                 \
+            });                                                                      \
+        }                                                                            \
+        return {};                                                                   \
+    }
+PTO_ARITHMETIC(TSUB, a - b)
+PTO_ARITHMETIC(TMUL, a * b)
+PTO_ARITHMETIC(TMAX, a > b ? a : b)
+PTO_ARITHMETIC(TMIN, a < b ? a : b)
+PTO_ARITHMETIC(PLUS, a + b)
 #if defined(PTO_CPU)
 template <IsVec T>
 RecordEvent TADD(T& dst, T& one, T& other) { return PLUS(dst, one, other); }
@@ -324,14 +333,36 @@ RecordEvent TADD(auto& dst, auto& one, auto& other) { return PLUS(dst, one, othe
 #endif
 template <IsVec D, IsVec S>
 RecordEvent TADDS(D& dst, S& src, typename D::DType number) { return PLUSS(dst, src, number); }
-PTO_BINARY(TDIV)
-PTO_BINARY(TAND)
-PTO_BINARY(TOR)
-PTO_BINARY(TSHL)
-PTO_BINARY(TSHR)
-PTO_BINARY(TROWEXPANDMUL)
-PTO_BINARY(TROWEXPANDSUB)
-PTO_BINARY(TROWEXPANDDIV)
+
+#define PTO_OTHERS(NAME)                  \
+    template <IsVec D, IsVec A, IsVec B>  \
+        requires SameType<D, A, B>        \
+    RecordEvent NAME(D&, A&, B&);
+template <typename T>
+constexpr bool isWhole = std::is_integral_v<typename T::DType>;
+#define PTO_BITS(NAME, SYMBOL)                                                                \
+    template <IsVec D, IsVec A, IsVec B>                                                      \
+        requires(SameType<D, A, B> && isWhole<D>)                                             \
+    RecordEvent NAME(D& dst, A& one, B& other) {                                              \
+        each(dst, [&](auto r, auto c) { dst(r, c) = one(r, c) SYMBOL other(r, c); });         \
+        return {};                                                                            \
+    }
+PTO_BITS(TAND, &)
+PTO_BITS(TOR, |)
+PTO_OTHERS(TDIV)
+PTO_OTHERS(TSHL)
+PTO_OTHERS(TSHR)
+PTO_OTHERS(TROWEXPANDMUL)
+PTO_OTHERS(TROWEXPANDDIV)
+template <IsVec D, IsVec A, IsVec B>
+    requires SameType<D, A, B>
+RecordEvent TROWEXPANDSUB(D& dst, A& one, B& column) {
+    using T = typename D::DType;
+    if constexpr (std::is_arithmetic_v<T> && B::blayout == BLayout::ColMajor) {
+        each(dst, [&](auto r, auto c) { dst(r, c) = static_cast<T>(one(r, c) - column(r, 0)); });
+    }
+    return {};
+}
 
 #define PTO_SCALAR(NAME)         \
     template <IsVec D, IsVec S>  \
@@ -351,7 +382,10 @@ RecordEvent TEXPANDS(D& dst, typename D::DType number) {
 }
 template <IsVec D, typename T, int descending>
     requires(std::same_as<T, typename D::DType> && D::rows == 1)
-RecordEvent TCI(D&, T);
+RecordEvent TCI(D& dst, T start) {
+    each(dst, [&](auto r, auto c) { dst(r, c) = static_cast<T>(descending ? start - c : start + c); });
+    return {};
+}
 
 template <IsVec D, IsVec A, IsVec B>
     requires SameType<A, B>

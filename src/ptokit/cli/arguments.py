@@ -1,0 +1,218 @@
+"""`--arg name=value` and `--out name=file.npy`: numbers, constants and arrays of a launch."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from math import prod
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ptokit.cli.problems import Misuse, described
+from ptokit.isa.dtype import DType, dtype
+from ptokit.lang.kernel import Kernel
+from ptokit.lang.launcher import Launchable
+from ptokit.lang.loaded import TextKernel
+from ptokit.program.expr import Expr, Var, evaluate, variables
+from ptokit.program.ir import Argument, Program
+from ptokit.text.memories import is_unshaped
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|[0-9]+)")
+ZEROS = re.compile(r"(?P<type>[\w.!]+)\[(?P<shape>[\d,\s]{0,200})\]")
+"""`f32[1000,64]`: zeros of a type and shape."""
+TYPED = re.compile(r"(?P<type>\w+):(?P<file>.+)", re.DOTALL)
+"""`bf16:table.npy`: a file whose elements are of that type, whatever its header calls them."""
+DIGITS = 1000
+"""Most digits of a whole number."""
+WORDS = {"true": True, "false": False, "none": None}
+"""Constants with a name."""
+
+
+def pairs(words: Iterable[str], option: str) -> dict[str, str]:
+    """The names and values of an option that is given once for each name."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        name = name.strip().removeprefix("%")
+        if not (equals and name and value):
+            raise Misuse(f"{option} takes name=value; found {word!r}")
+        if name in found:
+            raise Misuse(f"{option} {name} is given twice")
+        found[name] = value
+    return found
+
+
+def values_of(kernel: Launchable, given: Mapping[str, str], outs: Iterable[str] = ()) -> dict[str, Any]:
+    """The arguments of a launch; arrays that are only written come to be here, as zeros."""
+    names: Iterable[str] = kernel.parameters if isinstance(kernel, Kernel | TextKernel) else ()
+    for name in (*given, *outs):
+        if name not in names:
+            raise Misuse(f"{kernel.name} has no parameter {name}; it has {', '.join(names) or 'none'}")
+    program = kernel.program if isinstance(kernel, TextKernel) else None
+    types = {name: tensor.dtype for name, tensor in program.tensors.items()} if program else {}
+    constants = kernel.constants if isinstance(kernel, Kernel) else ()
+    values: dict[str, Any] = {
+        name: constant(text) if name in constants else value(name, text, types.get(name))
+        for name, text in given.items()
+    }
+    for name in outs:
+        if name not in values:
+            values[name] = _blank(program, name, values)
+        if not isinstance(values[name], np.ndarray):
+            raise Misuse(f"--out {name}: {name} is no array")
+    return values
+
+
+def passed(kernel: Launchable, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments by position and by name. Those of a text go by position: they may have the names of options."""
+    first = [*takewhile(values.__contains__, kernel.parameters)] if isinstance(kernel, TextKernel) else []
+    return [values[name] for name in first], {name: value for name, value in values.items() if name not in first}
+
+
+def constant(text: str) -> object:
+    """A constant of a kernel: a number, a truth value, a word, or several with commas between them."""
+    if "," in text:
+        return tuple(constant(part.strip()) for part in text.split(",") if part.strip())
+    number = _number(text)
+    return number if number is not None else WORDS.get(text.lower(), text)
+
+
+def value(name: str, text: str, kind: DType | None = None) -> object:
+    """A number, zeros of a type and shape, or the array of a file. `kind` is the element type that is asked for."""
+    number = _number(text)
+    if number is not None:
+        return number
+    if zeros := ZEROS.fullmatch(text):
+        return _zeros(name, zeros["type"], [int(n) for n in zeros["shape"].split(",") if n.strip()])
+    typed = TYPED.fullmatch(text)
+    if typed and not os.path.exists(text):
+        return read_array(name, typed["file"], _element_type(name, typed["type"]), told=True)
+    return read_array(name, text, kind)
+
+
+def _number(text: str) -> int | float | None:
+    if INTEGER.fullmatch(text):
+        if len(text) > DIGITS:
+            raise Misuse(f"a number of {len(text)} digits is too long")
+        return int(text, 0) if text.lower().lstrip("+-")[:2] in ("0x", "0b", "0o") else int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _element_type(name: str, text: str) -> DType:
+    try:
+        return dtype(text)
+    except TypeError as problem:
+        raise Misuse(f"--arg {name}: {problem}") from problem
+
+
+def _zeros(name: str, kind: str, shape: Sequence[int]) -> Array:
+    element = _element_type(name, kind)
+    try:
+        return np.zeros(shape, element.numpy)
+    except (ValueError, MemoryError) as problem:
+        raise Misuse(f"{name}: there can be no {element.name}{list(shape)}: {described(problem)}") from problem
+
+
+def read_array(name: str, file: str, kind: DType | None = None, *, told: bool = False) -> Array:
+    """The array of an `.npy` file, in C order and native byte order, over memory that never reaches the file.
+
+    Nothing is unpickled and the header is not trusted: what it promises must be there. NumPy has no name for bfloat16
+    and float8 and writes them as raw bytes; such elements, and unsigned numbers of their width, are taken as `kind`.
+    With `told`, elements of any type of that width are.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            raise Misuse(f"--arg {name}: {file} is no regular file")
+        with np.errstate(over="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about headers of old
+            array = np.asarray(np.lib.format.open_memmap(file, mode="c"))
+    except FileNotFoundError as problem:
+        kinds = "a number, a type and shape such as f32[1000,64], or an .npy file"
+        raise Misuse(f"--arg {name} takes {kinds}; there is no file {file}") from problem
+    except Misuse:
+        raise
+    except Exception as problem:  # whatever a broken or hostile header makes NumPy raise
+        raise Misuse(f"--arg {name}: cannot read {file} as .npy: {described(problem)}") from problem
+    return _typed(name, file, _plain(array), kind, told)
+
+
+def _plain(array: Array) -> Array:
+    """Native byte order, C order, aligned; a copy only where it must be."""
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return np.asarray(array, order="C") if array.flags.aligned else array.copy(order="C")
+
+
+def _typed(name: str, file: str, array: Array, kind: DType | None, told: bool) -> Array:
+    """Raw elements as what they are."""
+    own = array.dtype
+    raw = own.kind == "V" and own.fields is None and own.subdtype is None
+    if kind is not None and own.itemsize == kind.size and (told or raw or _is_stand_in(own, kind)):
+        return array.view(kind.numpy)
+    if raw and own.type is np.void:
+        hint = f"name their type, as in --arg {name}=bf16:{file}"
+        raise Misuse(f"--arg {name}: the elements of {file} are {own.itemsize} raw bytes each; {hint}")
+    try:
+        dtype(own)
+    except TypeError as problem:
+        raise Misuse(f"--arg {name}: {file}: {problem}") from problem
+    return array
+
+
+def _is_stand_in(own: np.dtype[Any], kind: DType) -> bool:
+    """Whether unsigned numbers stand for elements of a type that NumPy has no name for."""
+    return own.kind == "u" and not _has_name(kind.numpy)
+
+
+def _has_name(kind: np.dtype[Any]) -> bool:
+    """Whether NumPy reads the name of a type that it writes into a file."""
+    return kind.type.__module__ == "numpy"
+
+
+def write_array(array: Array, stream: BinaryIO) -> None:
+    """Write an array as `.npy`; bfloat16 and float8 as raw bytes, which is how they are read."""
+    plain = array if _has_name(array.dtype) else array.view(f"V{array.itemsize}")
+    np.lib.format.write_array(stream, plain, allow_pickle=False)
+
+
+def _blank(program: Program | None, name: str, values: Mapping[str, object]) -> Array:
+    """Zeros for an array that the program writes, where the program and the numbers of the launch tell its shape."""
+    hint = f"give it, as in --arg {name}=f32[1000,64]"
+    if program is None or name not in program.tensors:
+        raise Misuse(f"--out {name}: nothing tells the shape of {name}; {hint}")
+    tensors = [tensor for tensor in program.tensors.values() if tensor.array == name]
+    views = [tensor for tensor in tensors if not is_unshaped(tensor)] or tensors
+    numbers = {Var(key): number for key, number in values.items() if isinstance(number, int)}
+    unknown = {var for view in views for expr in _measures(view) for var in variables(expr)} - {*numbers}
+    if unknown:
+        needed = ", ".join(sorted(unknown))
+        raise Misuse(f"--out {name}: its shape depends on {needed}; give that with --arg, or {hint}")
+    return _zeros(name, program.tensors[name].dtype.name, _shape(views, numbers))
+
+
+def _measures(argument: Argument) -> tuple[Expr, ...]:
+    return (*argument.shape, *argument.stride, argument.offset)
+
+
+def _shape(views: Sequence[Argument], numbers: Mapping[Var, int]) -> Sequence[int]:
+    """The shape of the array behind these views of it; flat, where it is not simply the shape of its one view."""
+    ends: list[int] = []
+    for view in views:
+        shape = [evaluate(extent, numbers) for extent in view.shape]
+        steps = [evaluate(step, numbers) for step in view.stride]
+        if min(shape, default=0) > 0:
+            reach = sum((extent - 1) * step for extent, step in zip(shape, steps, strict=True))
+            ends.append(evaluate(view.offset, numbers) + reach + 1)
+        if len(views) == 1 and view.offset == 0 and steps == [prod(shape[i + 1 :]) for i in range(len(shape))]:
+            return shape
+    return [max(ends, default=0)]

@@ -1,0 +1,231 @@
+"""The commands and their options. What they need is imported when they run: help answers at once."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial, wraps
+from typing import Annotated, Any
+
+import typer
+
+import ptokit
+from ptokit.cli.choices import engines, explained, known_target, targets_or_all
+from ptokit.cli.choices import targets as target_names
+from ptokit.cli.guard import status_of
+from ptokit.cli.problems import FINE
+
+ABOUT = "Check, run, convert and explain PTO tile programs."
+
+app = typer.Typer(
+    name="ptokit",
+    no_args_is_help=True,
+    help=f"""{ABOUT}
+
+    Programs are text files (PTO-AS, or MLIR of the dialect pto), `-` for standard input, or MODULE:KERNEL for a kernel
+    of a Python module (package.module:kernel or path/to/file.py:kernel). Only the last runs Python code: that module is
+    imported. Exit status: 0 fine, 1 findings, 2 misuse.
+    """,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Form(StrEnum):
+    """Forms that a program can be converted to."""
+
+    l1 = "l1"
+    l2 = "l2"
+    as_ = "as"
+    cpp = "cpp"
+
+
+class PtoVersion(StrEnum):
+    """Versions of the MLIR grammar."""
+
+    old = "0.27"
+    new = "new"
+
+
+Word = Annotated[str, typer.Argument(metavar="FILE|MODULE:KERNEL", help="A text, `-`, or a kernel of a module.")]
+Args = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        metavar="NAME=VALUE",
+        help="An argument, once for each: a number, an .npy file, zeros such as f32[1000,64], or a kernel's constant.",
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", callback=known_target, autocompletion=target_names, help="The target."),
+]
+Targets = Annotated[
+    str,
+    typer.Option(
+        metavar="all|NAME", callback=known_target, autocompletion=targets_or_all, help="One target, or all devices."
+    ),
+]
+Grid = Annotated[int, typer.Option(min=0, help="Number of blocks.")]
+Function = Annotated[str | None, typer.Option(metavar="NAME", help="The function of a text that has several.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Hazards are errors.")]
+Header = Annotated[bool, typer.Option("--header", help="Refuse only what the target's real headers refuse.")]
+DynUb = Annotated[int | None, typer.Option(min=0, metavar="BYTES", help="Dynamic UB that the launch asks for.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def _command(function: Callable[..., int]) -> Callable[..., int]:
+    """Make a command of a function that returns the exit status."""
+
+    @wraps(function)
+    def command(*args: Any, **options: Any) -> None:
+        raise typer.Exit(status_of(partial(function, *args, **options)))
+
+    app.command()(command)
+    return function
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ptokit {ptokit.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+@_command
+def check(
+    word: Word,
+    target: Targets = "all",
+    grid: Grid = 1,
+    arg: Args = None,
+    function: Function = None,
+    strict: Strict = False,
+    header: Header = False,
+    dyn_ub: DynUb = None,
+    as_json: Json = False,
+) -> int:
+    """Say what targets would refuse in a program, and why. Nothing is run."""
+    from ptokit.cli.programs import Asked, check_program
+
+    return check_program(Asked(word, arg or (), target, grid, function, strict, header, dyn_ub), as_json)
+
+
+@_command
+def run(
+    word: Word,
+    arg: Args = None,
+    out: Annotated[
+        list[str] | None,
+        typer.Option("--out", metavar="NAME=FILE.npy", help="Write an array after the run, once for each."),
+    ] = None,
+    grid: Grid = 1,
+    target: Target = None,
+    engine: Annotated[str, typer.Option(autocompletion=engines, help="What computes.")] = "auto",
+    function: Function = None,
+    strict: Strict = False,
+    header: Header = False,
+    dyn_ub: DynUb = None,
+    as_json: Json = False,
+) -> int:
+    """Run a program on NumPy files. Files are written only when it succeeds; inputs are never changed."""
+    from ptokit.cli.programs import Asked, run_program
+
+    asked = Asked(word, arg or (), target, grid, function, strict, header, dyn_ub)
+    return run_program(asked, out or (), engine, as_json)
+
+
+@_command
+def fmt(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Texts; `-` prints on standard output.")],
+    check: Annotated[bool, typer.Option("--check", help="Only name the files that would change.")] = False,
+) -> int:
+    """Rewrite texts in canonical form, in place. What cannot be read stays as it is."""
+    from ptokit.cli.texts import format_files
+
+    return format_files(files, check)
+
+
+@_command
+def convert(
+    word: Word,
+    to: Annotated[Form, typer.Option(help="MLIR with values (l1) or destinations (l2), PTO-AS, or C++.")],
+    target: Target = None,
+    pto_version: Annotated[PtoVersion | None, typer.Option(help="The MLIR grammar to write.")] = None,
+    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to write; `-` prints.")] = "-",
+    arg: Args = None,
+    function: Function = None,
+    dyn_ub: DynUb = None,
+) -> int:
+    """Print a program in another form."""
+    from ptokit.cli.programs import Asked
+    from ptokit.cli.texts import convert_program
+
+    asked = Asked(word, arg or (), target, function=function, dyn_ub=dyn_ub)
+    return convert_program(asked, to.value, pto_version.value if pto_version else None, out)
+
+
+@_command
+def show(word: Word, target: Target = None, arg: Args = None, function: Function = None, dyn_ub: DynUb = None) -> int:
+    """Print a program as a target runs it, with the addresses and flags that auto mode adds."""
+    from ptokit.cli.programs import Asked, show_program
+
+    return show_program(Asked(word, arg or (), target, function=function, dyn_ub=dyn_ub))
+
+
+@_command
+def explain(
+    name: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=explained,
+            help="A clause (MG-OOB-08), decision (A-05), hazard (H-24) or instruction.",
+        ),
+    ],
+    target: Target = None,
+) -> int:
+    """Show a clause, a decision, a hazard, or the whole contract of an instruction."""
+    from rich.console import Console
+
+    from ptokit.cli.explain import page_of
+
+    Console().print(page_of(name, target), crop=False)  # lines of code stay whole
+    return FINE
+
+
+@_command
+def targets() -> int:
+    """Show the target profiles side by side."""
+    from rich.console import Console
+
+    from ptokit.render import pages
+
+    Console().print(pages.targets_table())
+    return FINE
+
+
+@_command
+def demo() -> int:
+    """Show what ptokit does."""
+    from ptokit import demo as acts
+
+    acts.main()
+    return FINE
+
+
+def main() -> None:
+    """Entry point of the `ptokit` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our characters is no reason to die
+    app(prog_name="ptokit")

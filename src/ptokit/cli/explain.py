@@ -1,0 +1,37 @@
+"""`ptokit explain`: the page of whatever a word names."""
+
+from __future__ import annotations
+
+import difflib
+
+from rich.console import RenderableType
+
+from ptokit import spec
+from ptokit.cli.problems import Misuse
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.render import pages
+
+PAGES = {
+    (lambda: INSTRUCTIONS): pages.instruction_page,
+    spec.clauses: pages.clause_page,
+    spec.gaps: pages.gap_page,
+    spec.hazards: pages.hazard_page,
+}
+"""Tables of what can be explained, and what makes a page of a name in them."""
+
+
+def page_of(name: str, target: str | None = None) -> RenderableType:
+    """The page of a clause, a decision, a hazard or an instruction; `target` narrows an instruction's."""
+    known = {key: page for names, page in PAGES.items() for key in names()}
+    word = name.strip()
+    found = next((key for key in (word.lower(), word.upper(), _padded(word.upper())) if key in known), None)
+    if found is None:
+        near = difflib.get_close_matches(word.upper(), [key.upper() for key in known], n=3, cutoff=0.5)
+        raise Misuse(f"nothing is known as {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+    return pages.instruction_page(found, target) if found in INSTRUCTIONS else known[found](found)
+
+
+def _padded(word: str) -> str:
+    """`A-5` as `A-05`."""
+    head, dash, number = word.rpartition("-")
+    return f"{head}{dash}{number.zfill(2)}"

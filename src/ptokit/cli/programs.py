@@ -1,0 +1,158 @@
+"""Programs as commands take them: checked, run and shown."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import ptokit
+from ptokit.cli.arguments import pairs, passed, values_of, write_array
+from ptokit.cli.files import check_destination, print_text, write_all
+from ptokit.cli.problems import FINE, FOUND, KernelFault, Misuse, described, printable, tell
+from ptokit.cli.report import place_of, print_check, print_run, show_findings, show_report, show_run
+from ptokit.cli.subject import find
+from ptokit.finding import HazardWarning, OutOfBoundsError, VerifyError
+from ptokit.lang.check import check, show
+from ptokit.lang.launch import mode_of
+from ptokit.lang.launcher import Launchable
+from ptokit.lang.where import raised_at
+from ptokit.program.ir import Program
+from ptokit.text.errors import TextError
+
+_PACKAGE = os.path.dirname(ptokit.__file__)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A program and how it is to be judged, as the command line has it."""
+
+    word: str
+    """A file, `-`, or `module:kernel`."""
+    args: Sequence[str] = ()
+    target: str | None = None
+    grid: int = 1
+    function: str | None = None
+    strict: bool = False
+    header: bool = False
+    dyn_ub: int | None = None
+
+    @property
+    def judgement(self) -> dict[str, Any]:
+        """The options of a check or a launch."""
+        return {"target": self.target, "strict": self.strict, "header": self.header, "dyn_ub": self.dyn_ub}
+
+
+def check_program(asked: Asked, as_json: bool) -> int:
+    """What is certain of a program before it runs, on standard output."""
+    try:
+        kernel = find(asked.word, asked.function)
+        args, keywords = passed(kernel, _values(kernel, asked))
+        with asking(kernel):
+            report = check(kernel, *args, grid=asked.grid, **asked.judgement, **keywords)
+    except TextError as error:
+        if as_json:
+            print_check(asked.grid, error=error)
+        else:
+            print_text(printable(f"{error}\n"))
+        return FOUND
+    if as_json:
+        print_check(asked.grid, report)
+    else:
+        show_report(report)
+    return FINE if len(report.accepted) == len(report.targets) else FOUND
+
+
+def run_program(asked: Asked, out: Sequence[str], engine: str, as_json: bool) -> int:
+    """Run a program on arrays, and write some of them. What goes wrong goes to standard error, as JSON too if asked."""
+    outs = _destinations(out)
+    kernel: Launchable | None = None
+    try:
+        kernel = find(asked.word, asked.function)
+        values = _values(kernel, asked, outs)
+        args, keywords = passed(kernel, values)
+        with asking(kernel):
+            result = kernel[asked.grid](*args, engine=engine, **asked.judgement, **keywords)
+    except (TextError, VerifyError, OutOfBoundsError) as error:
+        if as_json:
+            print_run(kernel, mode_of(asked.target).profile.name, asked.grid, error=error)
+        if isinstance(error, TextError):
+            tell(str(error), "")
+        else:
+            show_findings(error.findings)
+        return FOUND
+    written = {name: (file, values[name]) for name, file in outs.items()}
+    write_all({file: partial(write_array, array) for file, array in written.values()})
+    show_findings(result.findings)
+    if as_json:
+        print_run(kernel, result.target, result.grid, result, written)
+    else:
+        show_run(kernel, result, written)
+    return FINE
+
+
+def show_program(asked: Asked) -> int:
+    """Print a program as a target runs it."""
+    kernel = find(asked.word, asked.function)
+    args, keywords = passed(kernel, _values(kernel, asked))
+    printed = io.StringIO()
+    with asking(kernel), redirect_stdout(printed):
+        show(kernel, *args, target=asked.target, dyn_ub=asked.dyn_ub, **keywords)
+    print_text(printable(printed.getvalue()))
+    return FINE
+
+
+def program_of(asked: Asked) -> tuple[Launchable, Program]:
+    """A kernel, and the program that it is on a target."""
+    kernel = find(asked.word, asked.function)
+    values = _values(kernel, asked)
+    with asking(kernel):
+        traced = kernel.trace(kernel.bind_for_check((), values), mode_of(asked.target, dyn_ub=asked.dyn_ub))
+    return kernel, traced.program
+
+
+def _values(kernel: Launchable, asked: Asked, outs: Iterable[str] | None = None) -> dict[str, Any]:
+    """The arguments of a check, or of a run when there are `outs`; refused when they do not fit the kernel."""
+    try:
+        with asking(kernel):
+            values = values_of(kernel, pairs(asked.args, "--arg"), outs or ())
+            (kernel.bind_for_check if outs is None else kernel.bind)((), values)
+    except (VerifyError, OutOfBoundsError) as refusal:
+        said = (f"{finding.message}; {finding.fix}" for finding in refusal.findings)
+        raise Misuse("\n".join(said)) from refusal
+    return values
+
+
+def _destinations(out: Iterable[str]) -> dict[str, str]:
+    """What is written where; refused before any work when it cannot be."""
+    outs = pairs(out, "--out")
+    for file in outs.values():
+        check_destination(file)
+    if len({os.path.realpath(file) for file in outs.values()}) < len(outs):
+        raise Misuse("--out: two arrays cannot go into the same file")
+    return outs
+
+
+@contextmanager
+def asking(kernel: Launchable) -> Iterator[None]:
+    """Around a call of the library: hazards are told later, and only results go to standard output."""
+    with warnings.catch_warnings(), redirect_stdout(sys.stderr):
+        warnings.simplefilter("ignore", HazardWarning)
+        try:
+            yield
+        except (TextError, VerifyError, OutOfBoundsError, Misuse):
+            raise
+        except Exception as problem:
+            where = raised_at(problem)
+            if kernel.module is not None and where is not None and not where.file.startswith(_PACKAGE):
+                said = f"the kernel {kernel.name} raised {type(problem).__name__}: {described(problem)}"
+                raise KernelFault(f"{place_of(where)}: {said}") from problem
+            if isinstance(problem, TypeError | ValueError | ArithmeticError | MemoryError):
+                raise Misuse(described(problem)) from problem
+            raise

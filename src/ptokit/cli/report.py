@@ -1,0 +1,176 @@
+"""Findings for eyes and for programs: lines with a caret, and the documented JSON."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ptokit.cli.arguments import Array
+from ptokit.cli.files import print_text
+from ptokit.cli.problems import printable
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
+from ptokit.isa.dtype import dtype
+from ptokit.lang.check import Report, TargetReport
+from ptokit.lang.launch import Run
+from ptokit.lang.launcher import Launchable
+from ptokit.render.findings import STYLES
+from ptokit.text.errors import TextError
+
+Written = Mapping[str, tuple[str, Array]]
+"""Arrays that were written, by their parameter, each with its file."""
+FORMAT = 1
+"""The version of the JSON; it grows when a field changes its meaning or goes."""
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def show_report(report: Report) -> None:
+    """All findings of all targets, and a line for each target."""
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(Text(printable(f"{report.kernel} over {counted(report.grid, 'block')}")))
+    for target in report.targets.values():
+        show_findings(target.findings, console)
+        console.print(_summary(target))
+
+
+def show_findings(findings: Iterable[Finding], console: Console | None = None) -> None:
+    """Findings with their places and, for text, the line with a caret; on standard error unless told otherwise."""
+    console = console or Console(stderr=True, soft_wrap=True, highlight=False)
+    for finding in findings:
+        text = Text(printable(_shown(finding)))
+        text.highlight_regex(rf"\b{finding.level}(?= \[)", STYLES[finding.level])
+        console.print(text)
+
+
+def _shown(finding: Finding) -> str:
+    where = place_of(finding.where)
+    if where is None or where.column is None:
+        return str(finding.at(where))
+    said, _, fix = str(finding.at(None)).partition("\n    ")
+    return str(TextError(said, where, linecache.getline(where.file, where.line), fix))
+
+
+def place_of(where: Where | None) -> Where | None:
+    """A place for the user: relative to the current directory when it lies there; nothing for a line of our own."""
+    if where is None or where.file.startswith(_HERE):
+        return None
+    inside = os.getcwd().rstrip(os.sep) + os.sep
+    return replace(where, file=where.file[len(inside) :]) if where.file.startswith(inside) else where
+
+
+def _summary(report: TargetReport) -> Text:
+    levels = Counter(finding.level for finding in report.findings)
+    counts = [counted(levels[level], level) for level in STYLES if levels[level]]
+    memory = [f"{name} {_bytes(used, size)}" for name, (used, size) in report.memory.items()]
+    verdict = ("accepted", "bold green") if report.accepted else ("refused", "bold red")
+    rest = "; ".join(part for part in (", ".join(counts), ", ".join(memory)) if part)
+    return Text.assemble(f"{report.target}: ", verdict, f"; {rest}" if rest else "")
+
+
+def counted(number: int, what: str) -> str:
+    """`1 block`, `2 blocks`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _bytes(used: int, size: int | None) -> str:
+    return f"{used:,} bytes" if size is None else f"{used:,} of {size:,} bytes"
+
+
+def show_run(kernel: Launchable, run: Run, written: Written) -> None:
+    """What a run did, and what it wrote."""
+    lines = [f"{kernel.name} on {run.target}: {counted(run.grid, 'block')}, {run.engine}, {run.seconds:.3f} s"]
+    for name, (file, array) in written.items():
+        lines.append(f"  {name}: {_kind(array)}[{','.join(map(str, array.shape))}] in {file}")
+    print_text(printable("\n".join(lines) + "\n"))
+
+
+def _kind(array: Array) -> str:
+    return dtype(array.dtype).name
+
+
+def _print_json(command: str, **fields: Any) -> None:
+    """One object on standard output."""
+    print_text(json.dumps({"format": FORMAT, "command": command, **fields}, indent=2) + "\n")
+
+
+def print_check(grid: int, report: Report | None = None, error: TextError | None = None) -> None:
+    """A check as JSON: a report, or why the text cannot be read."""
+    _print_json(
+        "check",
+        kernel=report.kernel if report else None,
+        grid=grid,
+        targets={name: _target_data(target) for name, target in report.targets.items()} if report else {},
+        error=_error_data(error) if error else None,
+    )
+
+
+def print_run(
+    kernel: Launchable | None,
+    target: str,
+    grid: int,
+    run: Run | None = None,
+    written: Written | None = None,
+    error: TextError | VerifyError | OutOfBoundsError | None = None,
+) -> None:
+    """A run as JSON: what it did, or why there was none."""
+    refused = error.findings if isinstance(error, VerifyError | OutOfBoundsError) else ()
+    findings = run.findings if run else refused
+    _print_json(
+        "run",
+        kernel=kernel.name if kernel else None,
+        grid=grid,
+        target=target,
+        engine=run.engine if run else None,
+        seconds=run.seconds if run else None,
+        ok=run is not None and all(finding.level == "note" for finding in findings),
+        findings=_findings_data(findings),
+        outputs={
+            name: {"file": file, "dtype": _kind(array), "shape": [*array.shape]}
+            for name, (file, array) in (written or {}).items()
+        },
+        error=_error_data(error) if isinstance(error, TextError) else None,
+    )
+
+
+def _target_data(report: TargetReport) -> dict[str, Any]:
+    return {
+        "accepted": report.accepted,
+        "ok": report.ok,
+        "findings": _findings_data(report.findings),
+        "memory": {name: {"used": used, "size": size} for name, (used, size) in report.memory.items()},
+    }
+
+
+def _findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Findings as plain data."""
+    return [
+        {
+            "level": finding.level,
+            "rule": finding.rule,
+            "kind": finding.kind,
+            "message": finding.message,
+            "operand": finding.operand,
+            "expected": finding.expected,
+            "found": finding.found,
+            "fix": finding.fix,
+            "where": _place_data(finding.where),
+        }
+        for finding in findings
+    ]
+
+
+def _error_data(error: TextError) -> dict[str, Any]:
+    """A text that cannot be read, as plain data."""
+    return {"message": error.message, "fix": error.hint, "where": _place_data(error.where)}
+
+
+def _place_data(where: Where | None) -> dict[str, Any] | None:
+    where = place_of(where)
+    return {"file": where.file, "line": where.line, "column": where.column} if where else None

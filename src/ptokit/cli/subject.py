@@ -1,0 +1,97 @@
+"""What a command works on: a text file, or a kernel of a Python module."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import linecache
+import os
+import re
+import sys
+from contextlib import redirect_stdout
+from types import ModuleType
+
+from ptokit.cli.files import STDIN, read_text, shown_name
+from ptokit.cli.problems import Misuse, described
+from ptokit.lang.launcher import Launchable
+
+KERNEL = re.compile(r"(?P<module>.+\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)")
+"""`path/to/file.py:kernel` or `package.module:kernel`."""
+
+
+def named_kernel(word: str) -> re.Match[str] | None:
+    """The module and the kernel that a word names; nothing when it names a file."""
+    return None if word == STDIN or os.path.exists(word) else KERNEL.fullmatch(word)
+
+
+def find(word: str, function: str | None = None) -> Launchable:
+    """The kernel that a word of the command line names. Only `module:kernel` runs code of the user's."""
+    named = named_kernel(word)
+    if named is None:
+        return _read(word, function)
+    if function is not None:
+        raise Misuse("--function chooses a function of a text file; a kernel of a module has its name already")
+    return _kernel(_module(named["module"]), named["module"], named["name"])
+
+
+def _read(file: str, function: str | None) -> Launchable:
+    from ptokit.lang.loaded import from_text
+
+    if file.endswith(".py"):
+        raise Misuse(f"{file} is Python: name the kernel in it, as in {file}:kernel")
+    text, name = read_text(file), shown_name(file)
+    lines = text.decode("utf-8", "replace").split("\n")
+    linecache.cache[name] = (len(text), None, lines, name)  # where the lines of findings are looked up
+    return from_text(text, name, function)
+
+
+def _module(name: str) -> ModuleType:
+    """Import a module, from a file or from the current directory; what it prints goes to standard error."""
+    importlib.invalidate_caches()
+    try:
+        with redirect_stdout(sys.stderr):
+            return _from_file(name) if name.endswith(".py") else _from_path(name)
+    except ModuleNotFoundError as problem:
+        raise Misuse(f"cannot import {name}: no module named {problem.name}") from problem
+    except (Exception, SystemExit) as problem:
+        raise Misuse(f"cannot import {name}: {type(problem).__name__}: {described(problem)}") from problem
+
+
+def _from_path(name: str) -> ModuleType:
+    _look_first_in(os.getcwd())
+    return importlib.import_module(name)
+
+
+def _from_file(path: str) -> ModuleType:
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"there is no file {path}")
+    _look_first_in(os.path.dirname(os.path.abspath(path)))
+    name = os.path.basename(path).removesuffix(".py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _look_first_in(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def _kernel(module: ModuleType, where: str, name: str) -> Launchable:
+    found: object = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, Launchable):
+        return found
+    kernels = [other for other, value in vars(module).items() if isinstance(value, Launchable)]
+    if found is None:
+        close = difflib.get_close_matches(name, kernels, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"its kernels: {', '.join(kernels) or 'none'}"
+        raise Misuse(f"{where} has no {name}; {hint}")
+    said = f"{where}:{name} is no kernel but a {type(found).__name__}"
+    raise Misuse(f"{said}: put @pto.kernel above it" if callable(found) else said)

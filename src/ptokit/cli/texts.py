@@ -1,0 +1,79 @@
+"""Texts as commands take them: formatted, and converted into other forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ptokit.cli.files import STDIN, check_destination, print_text, read_text, shown_name, write_all
+from ptokit.cli.problems import FINE, FOUND, MISUSED, Misuse, printable, tell
+from ptokit.cli.programs import Asked, asking, program_of
+from ptokit.cli.subject import named_kernel
+from ptokit.target import PROFILES, profile
+from ptokit.text.cpp import emit
+from ptokit.text.errors import TextError
+from ptokit.text.forms import convert, format_text, print_program
+
+ARCHITECTURES = {"a2a3": "a3", "a5": "a5"}
+"""Targets, and what MLIR text calls them."""
+MLIR = ("l1", "l2")
+
+
+def format_files(files: Sequence[str], only_check: bool) -> int:
+    """Rewrite texts in canonical form. A text that cannot be read stays as it is."""
+    return max(_format(file, only_check) for file in files)
+
+
+def _format(file: str, only_check: bool) -> int:
+    try:
+        text = read_text(file)
+        formatted = format_text(text, shown_name(file)).encode("utf-8")
+    except TextError as error:
+        tell(str(error), "")
+        return FOUND
+    except Misuse as problem:
+        tell(str(problem))
+        return MISUSED
+    if only_check and formatted != text:
+        print_text(printable(f"{shown_name(file)} would change\n"))
+        return FOUND
+    if file == STDIN and not only_check:
+        print_text(formatted.decode("utf-8"))
+    elif formatted != text:
+        write_all({file: lambda stream: stream.write(formatted)})
+    return FINE
+
+
+def convert_program(asked: Asked, to: str, version: str | None, out: str) -> int:
+    """Print a program in another form, or write it into a file."""
+    if version is not None and to not in MLIR:
+        raise Misuse(f"--pto-version is for --to {' and '.join(MLIR)}")
+    if out != STDIN:
+        check_destination(out)
+    text = _converted(asked, to, version)
+    if out == STDIN:
+        print_text(text)
+    else:
+        write_all({out: lambda stream: stream.write(text.encode("utf-8"))})
+    return FINE
+
+
+def _converted(asked: Asked, to: Any, version: Any) -> str:
+    """The text; `to` and `version` are among those that the options take."""
+    if to == "cpp":
+        return _cpp(asked)
+    if named_kernel(asked.word) is None:
+        if asked.args or asked.target or asked.dyn_ub:
+            raise Misuse("--arg, --target and --dyn-ub are for --to cpp and for kernels of a module")
+        return convert(read_text(asked.word), shown_name(asked.word), to, version, asked.function)
+    kernel, program = program_of(asked)
+    with asking(kernel):
+        return print_program(program, to, version, ARCHITECTURES.get(asked.target or "", ""))
+
+
+def _cpp(asked: Asked) -> str:
+    if asked.target is None:
+        raise Misuse(f"--to cpp is for one machine: give --target, one of {', '.join(PROFILES)}")
+    kernel, program = program_of(asked)
+    with asking(kernel):
+        return emit(program, profile(asked.target), dyn_ub=asked.dyn_ub)

@@ -1,0 +1,201 @@
+"""Kernels whose program was read from text: launched, checked and shown like any other."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ptokit.engine.number import float_bits
+from ptokit.engine.storage import Storage
+from ptokit.finding import Finding, OutOfBoundsError
+from ptokit.isa.dtype import DType
+from ptokit.lang.arguments import Arguments, array_argument, is_integer
+from ptokit.lang.context import Mode
+from ptokit.lang.launch import Collector
+from ptokit.lang.launcher import Launchable
+from ptokit.lang.tensor import GlobalTensor
+from ptokit.lang.traced import Traced
+from ptokit.lang.where import refuse
+from ptokit.program.expr import Var, evaluate, variables
+from ptokit.program.ir import Argument, Float, Integer, Program
+from ptokit.text.forms import read_program
+from ptokit.text.memories import open_extent, size_of
+
+
+def load(file: str | os.PathLike[str], function: str | None = None) -> TextKernel:
+    """Read a kernel from a file of MLIR text or plain PTO-AS.
+
+    `function` names one of several kernels in the file. A text that cannot be read, or that says what no program can,
+    raises a TextError, with the line and a caret.
+    """
+    path = Path(file)
+    return from_text(path.read_bytes(), str(file), function)
+
+
+def from_text(text: str | bytes, file: str = "<text>", function: str | None = None) -> TextKernel:
+    """A kernel from a text itself."""
+    return TextKernel(read_program(text, file, function))
+
+
+class TextKernel(Launchable):
+    """A kernel that was read from text: `kernel[grid](table=..., n=..., target="a5")`."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program.name, None)
+        self.program = program
+        self.parameters: dict[str, str] = {a.name: _kind(a) for a in program.arguments if not _is_view(a)}
+        """The names of what a launch passes, in order: `array`, `integer` or `float`."""
+        self._traced: dict[tuple[tuple[str, str], ...], Traced] = {}
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+    def dtype(self, name: str) -> DType | None:
+        """The element type of a parameter; None for a whole number."""
+        argument = next(argument for argument in self.program.arguments if argument.name == name)
+        return None if isinstance(argument, Integer) else argument.dtype
+
+    def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
+        """Sort what a launch was given, and refuse arrays that do not fit."""
+        given = self._with_extents(self._named(args, keywords))
+        if missing := [name for name in self.parameters if name not in given]:
+            raise TypeError(f"{self.name}: missing {', '.join(missing)}; it takes {self._listed()}")
+        arguments = self._sorted(given)
+        for argument in self.program.tensors.values():
+            self._check_array(argument, arguments)
+        return arguments
+
+    def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
+        """A check needs no arrays: the text says what they are."""
+        return self._sorted(self._named(args, keywords))
+
+    def _named(self, args: Sequence[object], keywords: Mapping[str, object]) -> dict[str, object]:
+        positional = dict(zip(self.parameters, args, strict=False))
+        unknown = [name for name in keywords if name not in self.parameters]
+        twice = [name for name in keywords if name in positional]
+        if len(args) > len(self.parameters) or unknown or twice:
+            said = f"unknown {', '.join(unknown)}" if unknown else "given twice" if twice else "too many arguments"
+            raise TypeError(f"{self.name}: {said}; it takes {self._listed()}")
+        return {**positional, **keywords}
+
+    def _with_extents(self, given: dict[str, object]) -> dict[str, object]:
+        """Also the extents that the text leaves to the arrays."""
+        for name, value in tuple(given.items()):
+            for dim, extent in enumerate(getattr(value, "shape", ())):
+                if self.parameters.get(open_extent(name, dim)) == "integer":
+                    given.setdefault(open_extent(name, dim), extent)
+        return given
+
+    def _listed(self) -> str:
+        return ", ".join(f"{name} ({kind})" for name, kind in self.parameters.items()) or "no arguments"
+
+    def _sorted(self, given: Mapping[str, object]) -> Arguments:
+        tensors: dict[str, GlobalTensor] = {}
+        integers: dict[str, int] = {}
+        floats: dict[str, Storage] = {}
+        for name, value in given.items():
+            kind = self.parameters[name]
+            if kind == "array":
+                tensors[name] = tensor = _tensor(name, value, self.program.tensors[name].dtype)
+                integers[size_of(name)] = tensor.storage.bits.size
+            elif kind == "integer":
+                integers[name] = _integer(name, value)
+            else:
+                floats[name] = _float(name, value, cast("DType", self.dtype(name)))
+        return Arguments(tensors, integers, {}, floats)
+
+    def _check_array(self, argument: Argument, arguments: Arguments) -> None:
+        """Refuse an array that is shorter than the program knows it to be, or of another shape."""
+        values = {Var(name): number for name, number in arguments.integers.items()}
+        measures = (*argument.shape, *argument.stride, argument.offset)
+        if any(not variables(measure) <= values.keys() for measure in measures):
+            return  # which the run decides, and checks
+        shape, stride = ([evaluate(expr, values) for expr in exprs] for exprs in (argument.shape, argument.stride))
+        tensor, name = arguments.tensors[argument.array], argument.array
+        last = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
+        needed = evaluate(argument.offset, values) + last + 1 if prod(shape) else 0
+        if min((*shape, *stride)) < 0 or needed > tensor.storage.bits.size:
+            said = f"{name}: the text takes {shape} elements with strides {stride}, {needed} in all"
+            found = f"found an array of {tensor.storage.bits.size}"
+            fix = "pass a larger array, or other numbers"
+            raise OutOfBoundsError([Finding("error", "KN-10", f"{said}; {found}", None, name, fix=fix)])
+        if not argument.view_of and not _fits(tensor, shape):
+            said = f"{name} is {shape} in the text; found an array of shape {list(tensor.shape)}"
+            raise refuse("KN-17", said, "pass an array of that shape, or its elements in one dim: a.reshape(-1)", name)
+
+    def trace(self, arguments: Arguments, mode: Mode) -> Traced:
+        """The program; arrays that share memory make it another one."""
+        shared = arguments.shared()
+        key = tuple(shared.items())
+        if key not in self._traced:
+            self._traced[key] = Traced(_sharing(self.program, shared), {})
+        return self._traced[key]
+
+    def storages(self, arguments: Arguments) -> dict[str, Storage]:
+        """The memory of each argument: views have that of their pointer."""
+        tensors = self.program.tensors
+        found = {name: arguments.tensors[argument.array].storage for name, argument in tensors.items()}
+        return {**found, **arguments.floats}
+
+    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: Collector) -> None:
+        """A text has no function to run."""
+        raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one was read from text")
+
+
+def _is_view(argument: Argument | Integer | Float) -> bool:
+    return isinstance(argument, Argument) and bool(argument.view_of)
+
+
+def _kind(argument: Argument | Integer | Float) -> str:
+    return {Argument: "array", Integer: "integer", Float: "float"}[type(argument)]
+
+
+def _tensor(name: str, value: object, wanted: DType) -> GlobalTensor:
+    if is_integer(value):
+        raise refuse("KN-17", f"`{name}` takes an array; found {value!r}", "pass a NumPy array", name)
+    tensor = value if isinstance(value, GlobalTensor) else array_argument(name, value)
+    if tensor.dtype is wanted:
+        return tensor
+    if tensor.dtype.size == wanted.size and wanted.family == "raw":
+        return GlobalTensor(tensor.array, dtype=wanted)
+    fix = f'pass an array of {wanted}: a.astype("{wanted}")'
+    raise refuse("KN-17", f"`{name}` holds {wanted} in the text; found {tensor.dtype}", fix, name)
+
+
+def _integer(name: str, value: object) -> int:
+    if not is_integer(value):
+        raise refuse("KN-17", f"`{name}` takes a whole number; found {value!r}", "pass an int", name)
+    return operator.index(cast("int", value))
+
+
+def _float(name: str, value: object, dtype: DType) -> Storage:
+    if isinstance(value, bool | str) or np.ndim(cast("Any", value)) != 0:
+        raise refuse("KN-17", f"`{name}` takes one number; found {value!r}", "pass a float", name)
+    return Storage(float_bits(np.asarray(value), dtype, f"`{name}`").reshape(1), dtype)
+
+
+def _fits(tensor: GlobalTensor, shape: Sequence[int]) -> bool:
+    """Whether an array is one run of elements, or has the shape that the text gives it."""
+    own = list(tensor.shape)
+    plain = [extent for position, extent in enumerate(shape) if extent != 1 or any(n != 1 for n in shape[:position])]
+    return len(own) <= 1 or own == list(shape) or own == plain
+
+
+def _sharing(program: Program, shared: Mapping[str, str]) -> Program:
+    """The program, with memory shared by arguments that were passed the same array."""
+    if not shared:
+        return program
+
+    def joined(argument: Argument | Integer | Float) -> Argument | Integer | Float:
+        if not isinstance(argument, Argument):
+            return argument
+        return replace(argument, memory=shared.get(argument.array, ""))
+
+    return replace(program, arguments=tuple(map(joined, program.arguments)))

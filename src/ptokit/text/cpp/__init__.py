@@ -1,0 +1,15 @@
+"""Programs as C++ for the vendor's toolchain.
+
+| file | what it knows |
+|---|---|
+| `source.py` | the file: head, kernel, launch |
+| `ready.py`, `headers.py` | what comes first: verification, addresses, flags; what the vendor's headers refuse |
+| `scatter.py` | scatters by row as scatters by offset, which is what the headers do |
+| `body.py` | the kernel, statement by statement |
+| `types.py`, `calls.py` | tiles and tensors as types; calls and workspaces |
+| `expr.py`, `names.py` | expressions; safe names |
+"""
+
+from ptokit.text.cpp.source import emit
+
+__all__ = ["emit"]

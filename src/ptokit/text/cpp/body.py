@@ -1,0 +1,387 @@
+"""The body of a kernel in C++, statement by statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ptokit.finding import Where
+from ptokit.isa.instruction import Call
+from ptokit.isa.operand import TileSpec
+from ptokit.program.calls import call_of, named_operands, tile_spec
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
+from ptokit.program.ir import (
+    Argument,
+    Assign,
+    Barrier,
+    Block,
+    Branch,
+    Constant,
+    Flag,
+    Float,
+    Given,
+    Instr,
+    Integer,
+    LoadScalar,
+    Loop,
+    Number,
+    Program,
+    Stmt,
+    TileDecl,
+    TileUse,
+    View,
+    iteration,
+    walk,
+)
+from ptokit.target import Profile
+from ptokit.text.cpp.calls import call_text, constant, converted, enumerator, scratch_of
+from ptokit.text.cpp.expr import Expressions
+from ptokit.text.cpp.names import Identifiers, pipe, place_text
+from ptokit.text.cpp.ready import Ready, instructions
+from ptokit.text.cpp.types import (
+    TRANSFERS,
+    Tensor,
+    lies_down,
+    lying,
+    offset_of,
+    pointer_of,
+    tile_type,
+    transfer,
+    whole_view,
+)
+
+INDENT = "    "
+ARGUMENT = "argument"
+"""The kind of names that arguments have, but for whole numbers, which are variables."""
+FLAGS = {"set": "set_flag", "wait": "wait_flag"}
+LARGEST = 2**31
+"""An extent from here on is no template argument, which may have 32 bits only."""
+
+
+@dataclass(frozen=True)
+class _TileKey:
+    """A tile as one C++ object: objects with other valid extents, or lying down, share its address."""
+
+    tile: str
+    valid: tuple[Expr, Expr]
+    lies_down: bool = False
+
+
+def kind_of(argument: Argument | Integer | Float) -> str:
+    """The kind of an argument's name."""
+    return "" if isinstance(argument, Integer) else ARGUMENT
+
+
+class Body:
+    """The statements of one program. Everything is declared in the block of its first use, and seen further in."""
+
+    def __init__(self, ready: Ready, profile: Profile) -> None:
+        self.program = program = ready.program
+        self.profile = profile
+        self.ready = ready
+        self.identifiers = Identifiers()
+        for name, kind in _all_names(program):
+            self.identifiers.of(name, kind)
+        self.expressions = Expressions(self.identifiers, program.names)
+        self.text = self.expressions.text
+        self.written: list[str] = []
+        self.seen: list[dict[object, str]] = [{}]
+        """What is declared in each open block: variables, named expressions, tiles, tensors."""
+        self.inner = set(_inner_variables(program))
+        """Variables that come to be on the way; all others are known from the beginning."""
+        self.loops: list[Loop] = []
+        self.addresses: dict[str, Expr] = {}
+        self.moved = {stmt.tile for stmt in walk(program.body) if isinstance(stmt, Assign)}
+        self.first = _first_uses(program, profile)
+        self.named: set[str] = set()
+        """Tiles whose own name is taken."""
+
+    def lines(self) -> list[str]:
+        """All lines, with their places in the source at the ends."""
+        for stmt in self.program.body:
+            self._statement(stmt)
+        return self.written
+
+    def open_variables(self) -> list[Var]:
+        """Variables that were written and that neither an argument nor a statement gives a value."""
+        integers = (argument.var for argument in self.program.arguments if isinstance(argument, Integer))
+        known = {BLOCK_IDX, BLOCK_NUM, *integers, *self.inner}
+        return [var for var in self.expressions.used if var not in known]
+
+    def _write(self, text: str, where: Where | None = None) -> None:
+        place = f"  // {place_text(where)}" if where else ""
+        self.written.append(f"{INDENT * len(self.seen)}{text}{place}")
+
+    def _declare(self, key: object, name: str) -> str:
+        self.seen[-1][key] = name
+        return name
+
+    def _find(self, key: object) -> str | None:
+        return next((block[key] for block in reversed(self.seen) if key in block), None)
+
+    def _block(self, block: Block, known: Var | None = None, *used: Expr) -> None:
+        """Statements further in, which know a variable more and all use these expressions."""
+        self.seen.append({} if known is None else {known: ""})
+        self._define(*used)
+        for stmt in block:
+            self._statement(stmt)
+        self.seen.pop()
+
+    def _statement(self, stmt: Stmt) -> None:
+        STATEMENTS[type(stmt)](self, stmt)
+
+    def _barrier(self, barrier: Barrier) -> None:
+        self._write(f"pipe_barrier({pipe(barrier.pipe)});", None if barrier.auto else barrier.where)
+
+    def _loop(self, loop: Loop) -> None:
+        self._define(loop.start, loop.stop)
+        self.expressions.loop(loop.var, loop.start, loop.stop, loop.step)
+        var, start, stop = map(self.text, (loop.var, loop.start, loop.stop))
+        end = ""
+        if isinstance(loop.stop, Op) and self.expressions.name(loop.stop) is None:
+            name = self.identifiers.fresh(f"{var}_end")
+            end, stop = f", {name} = {stop}", name
+        step = {1: f"++{var}", -1: f"--{var}"}.get(loop.step, f"{var} += {loop.step}")
+        compare = "<" if loop.step > 0 else ">"
+        self._write(f"for (int64_t {var} = {start}{end}; {var} {compare} {stop}; {step}) {{", loop.where)
+        turn = iteration(loop)
+        self.expressions.natural.add(turn)
+        if isinstance(turn, Op):
+            self.expressions.names.setdefault(turn, f"{loop.var} turn")
+        self.loops.append(loop)
+        self._block(loop.body, loop.var, *([turn] if loop.buffers > 1 else ()))
+        self.loops.pop()
+        self._write("}")
+
+    def _branch(self, branch: Branch) -> None:
+        self._define(branch.condition)
+        self._write(f"if ({self.expressions.condition(branch.condition)}) {{", branch.where)
+        self._block(branch.then)
+        if branch.otherwise:
+            self._write("} else {")
+            self._block(branch.otherwise)
+        self._write("}")
+
+    def _flag(self, flag: Flag) -> None:
+        self._define(flag.event)
+        event = flag.event
+        text = f"EVENT_ID{event}" if isinstance(event, int) else f"static_cast<event_t>({self.text(event)})"
+        given = f"({pipe(flag.src)}, {pipe(flag.dst)}, {text})"
+        self._write(f"{FLAGS[flag.action]}{given};", None if flag.auto else flag.where)
+
+    def _load(self, load: LoadScalar) -> None:
+        argument = self.program.tensors[load.source.argument]
+        offset = offset_of(argument, load.source)
+        self._define(offset)
+        self.expressions.read(load.result, argument.dtype.family == "uint")
+        name = self._declare(load.result, self.text(load.result))
+        pointer = self.identifiers.of(pointer_of(self.program, argument).name, ARGUMENT)
+        self._write(f"const int64_t {name} = {pointer}[{self.text(offset)}];", load.where)
+
+    def _define(self, *exprs: Expr) -> None:
+        """Declare what the names in these expressions stand for, unless that is seen from here."""
+        for expr in (part for whole in exprs for part in parts(whole)):
+            name = self.expressions.name(expr)
+            if name is not None and not isinstance(expr, Var) and self._find(expr) is None:
+                self._write(f"const int64_t {name} = {self.expressions.definition(expr)};")
+                self._declare(expr, name)
+
+    # --- tiles ---
+
+    def _tile_declaration(self, tile: TileDecl) -> None:
+        first = self.first.get(tile.name)
+        if first is None:
+            return
+        self.addresses[tile.name] = self._address(tile)
+        if tile.name in self.moved:
+            at, start = _address_of(tile.name), self.addresses[tile.name]
+            self._define(start)
+            self._write(f"int64_t {self.text(at)} = {_bytes(start, self.text(start))};", tile.where)
+            self.addresses[tile.name] = at
+        if all(self._is_known(extent) for extent in first.valid):
+            self._tile(first, tile.where)
+
+    def _is_known(self, extent: Expr) -> bool:
+        """Whether an extent can be computed here, and not only further in, where its use is guarded."""
+        divides = any(
+            part.name in GUARDS and not isinstance(part.args[1], int) for part in parts(extent) if isinstance(part, Op)
+        )
+        return not divides and all(var not in self.inner or self._find(var) is not None for var in variables(extent))
+
+    def _address(self, tile: TileDecl) -> Expr:
+        """Where a tile lies; copies lie one after the other, and the turns of the loop around take them in turn."""
+        if len(tile.addresses) < 2:
+            return tile.addresses[0] if tile.addresses else 0
+        start, second = tile.addresses[:2]
+        turn = apply("mod", iteration(self.loops[-1]), len(tile.addresses))
+        return apply("add", start, apply("mul", turn, apply("sub", second, start)))
+
+    def _assign(self, stmt: Assign) -> None:
+        if stmt.tile not in self.addresses:
+            return
+        self._define(stmt.address)
+        at = self.text(self.addresses[stmt.tile])
+        self._write(f"{at} = {_bytes(stmt.address, self.text(stmt.address))};", stmt.where)
+        for block in self.seen:
+            for key, name in block.items():
+                if isinstance(key, _TileKey) and key.tile == stmt.tile:
+                    self._write(f"TASSIGN({name}, {at});")
+
+    def _tile(self, key: _TileKey, where: Where | None = None) -> str:
+        """The C++ object of a tile, declared where it is not seen yet."""
+        found = self._find(key)
+        if found is not None:
+            return found
+        spec = tile_spec(self.program.tiles[key.tile].spec, TileUse(key.tile, key.valid))
+        valid = key.valid
+        if key.lies_down:
+            spec, valid = lying(spec), (1, key.valid[0])
+        name = self.identifiers.of(key.tile, "tile")
+        if key.tile in self.named:
+            name = self.identifiers.fresh(f"{key.tile}_{'row' if key.lies_down else 'part'}")
+        self.named.add(key.tile)
+        self._object(name, spec, valid, self.addresses[key.tile], where)
+        return self._declare(key, name)
+
+    def _object(
+        self, name: str, spec: TileSpec, valid: tuple[Expr, Expr], address: Expr, where: Where | None = None
+    ) -> None:
+        """A tile and its address."""
+        numbers = [extent for extent, is_dynamic in zip(valid, spec.dynamic, strict=True) if is_dynamic]
+        self._define(*numbers)
+        given = f"({', '.join(map(self.text, numbers))})" if numbers else ""
+        self._write(f"{tile_type(spec, valid)} {name}{given};", where)
+        self._define(address)
+        self._write(f"TASSIGN({name}, {_bytes(address, self.text(address))});")
+
+    # --- tensors ---
+
+    def _tensor(self, tensor: Tensor) -> str:
+        """The C++ object of a block of memory, declared where it is not seen yet."""
+        found = self._find(tensor)
+        if found is not None:
+            return found
+        argument = tensor.argument
+        self._define(tensor.offset, *tensor.shape, *tensor.stride)
+        name = self.identifiers.fresh(f"{argument.name}_view")
+        shape, sizes = self._extents(tensor.shape, argument.dynamic[:5])
+        stride, steps = self._extents(tensor.stride, argument.dynamic[5:])
+        types = [f"Shape<{shape}>", f"Stride<{stride}>"]
+        given = [self._pointer(tensor)]
+        if sizes or steps:
+            aliases = [self.identifiers.fresh(f"{name}_{part}") for part in ("shape", "stride")]
+            for alias, full in zip(aliases, types, strict=True):
+                self._write(f"using {alias} = {full};")
+            types, given = aliases, [*given, f"{aliases[0]}({sizes})", f"{aliases[1]}({steps})"]
+        kind = f"GlobalTensor<{argument.dtype.cpp}, {', '.join(types)}, {enumerator(tensor.layout)}>"
+        self._call(f"{kind} {name}", given)
+        return self._declare(tensor, name)
+
+    def _pointer(self, tensor: Tensor) -> str:
+        name = self.identifiers.of(pointer_of(self.program, tensor.argument).name, ARGUMENT)
+        return name if tensor.offset == 0 else f"{name} + {self.text(tensor.offset, around=5)}"
+
+    def _call(self, function: str, given: list[str]) -> None:
+        """A call with its arguments, on a line of their own if there are several."""
+        if len(given) == 1:
+            self._write(f"{function}({given[0]});")
+        else:
+            self._write(f"{function}(")
+            self._write(f"{INDENT}{', '.join(given)});")
+
+    def _extents(self, extents: tuple[Expr, ...], dynamic: tuple[bool, ...]) -> tuple[str, str]:
+        """Five extents as template arguments, and the numbers for those that are -1."""
+        static = [isinstance(extent, int) and extent < LARGEST for extent in extents]
+        marks = [mark or not known for known, mark in zip(static, dynamic, strict=True)]
+        pairs = list(zip(extents, marks, strict=True))
+        types = ", ".join("-1" if mark else self.text(extent) for extent, mark in pairs)
+        return types, ", ".join(self.text(extent) for extent, mark in pairs if mark)
+
+    # --- instructions ---
+
+    def _instruction(self, instr: Instr) -> None:
+        if instr.waits and self.profile.pipes:
+            self._write(f"pipe_barrier(PIPE_ALL);  // for event {', '.join(map(str, instr.waits))}")
+        call = call_of(self.program, instr, self.profile)
+        operands = named_operands(instr)
+        given = {name: self._operand(call, instr, name) for name in operands}
+        scratch = scratch_of(call)
+        if scratch:
+            like = operands.get(scratch.like)
+            valid: tuple[Expr, Expr] = like.valid if isinstance(like, TileUse) else scratch.spec.valid
+            given["tmp"] = self.identifiers.fresh("tmp")
+            self._object(given["tmp"], scratch.spec, valid, self.ready.workspace)
+        self._write(f"{call_text(call, given)};", instr.where)
+
+    def _operand(self, call: Call, instr: Instr, name: str) -> str:
+        operand = named_operands(instr)[name]
+        if isinstance(operand, TileUse):
+            return self._tile(_TileKey(operand.tile, operand.valid, lies_down(call, name)))
+        if isinstance(operand, View):
+            if instr.name in TRANSFERS:
+                return self._tensor(transfer(self.program, instr, call)[0])
+            return self._tensor(whole_view(self.program, operand))
+        if isinstance(operand, Constant):
+            return constant(operand.dtype, operand.bits)
+        if isinstance(operand, Given):
+            return self.identifiers.of(operand.name, ARGUMENT)
+        self._define(operand.value)
+        return self.text(operand.value) if operand.steers else converted(operand.dtype, self._number(operand))
+
+    def _number(self, number: Number) -> str:
+        text = self.text(number.value)
+        return f"static_cast<float>({text})" if number.dtype.is_float and number.dtype.size < 4 else text
+
+
+STATEMENTS: dict[type, Callable[[Body, Any], None]] = {
+    TileDecl: Body._tile_declaration,
+    Assign: Body._assign,
+    Instr: Body._instruction,
+    LoadScalar: Body._load,
+    Flag: Body._flag,
+    Barrier: Body._barrier,
+    Loop: Body._loop,
+    Branch: Body._branch,
+}
+
+
+def _bytes(address: Expr, text: str) -> str:
+    """An address; plain ones as people write them."""
+    return f"{address:#x}" if isinstance(address, int) else text
+
+
+def _all_names(program: Program) -> Iterator[tuple[str, str]]:
+    """Every name of a program and what it names, so that new ones keep clear of them."""
+    yield program.name, "kernel"
+    yield from ((argument.name, kind_of(argument)) for argument in program.arguments)
+    yield from ((BLOCK_IDX, ""), (BLOCK_NUM, ""))
+    yield from ((tile, "tile") for tile in program.tiles)
+    yield from ((var, "") for var in _inner_variables(program))
+
+
+def _inner_variables(program: Program) -> Iterator[Var]:
+    """Variables that come to be on the way."""
+    for stmt in walk(program.body):
+        if isinstance(stmt, Loop):
+            yield stmt.var
+        elif isinstance(stmt, LoadScalar):
+            yield stmt.result
+        elif isinstance(stmt, Assign):
+            yield _address_of(stmt.tile)
+
+
+def _address_of(tile: str) -> Var:
+    """The variable that holds where a tile lies that moves."""
+    return Var(f"{tile} at")
+
+
+def _first_uses(program: Program, profile: Profile) -> dict[str, _TileKey]:
+    """How each tile is used first."""
+    found: dict[str, _TileKey] = {}
+    for instr in instructions(program):
+        call = call_of(program, instr, profile)
+        for name, operand in named_operands(instr).items():
+            if isinstance(operand, TileUse):
+                found.setdefault(operand.tile, _TileKey(operand.tile, operand.valid, lies_down(call, name)))
+    return found

@@ -1,0 +1,103 @@
+"""What must be known before C++ is written: that the target and its headers take the program, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from ptokit.finding import Finding, VerifyError
+from ptokit.isa.instruction import Call
+from ptokit.isa.policy import TileType
+from ptokit.program.addresses import footprint
+from ptokit.program.calls import call_of, named_operands
+from ptokit.program.expr import difference
+from ptokit.program.ir import Instr, Program, TileUse, walk
+from ptokit.program.order import order
+from ptokit.program.place import BLOCK, place
+from ptokit.program.verify import verify
+from ptokit.program.verify_call import Options, check_rules, memory_findings
+from ptokit.target import Profile
+from ptokit.text.cpp.calls import scratch_of
+from ptokit.text.cpp.headers import RULES, program_findings, tile_findings
+from ptokit.text.cpp.scatter import flatten
+from ptokit.text.cpp.types import TRANSFERS, lies_down, logical_extents, lying, transfer
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A program with addresses and flags that the headers take, and what its launch needs."""
+
+    program: Program
+    workspace: int
+    """Where the instructions' own workspace begins in UB."""
+    dyn_ub: int
+
+
+def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | None) -> Ready:
+    """Verify a program for a target and its headers; an auto program gets addresses and flags."""
+    tiles = _used(program, profile, dyn_ub)
+    asked = _dynamic(profile, tiles) if dyn_ub is None else dyn_ub
+    _refuse(verify(program, profile, replace(options, dyn_ub=asked)))
+    _refuse(_header_findings(program, profile))
+    placed = flatten(place(program, profile, dyn_ub).program, profile, tiles)
+    workspace = _used(placed, profile, dyn_ub)
+    used = workspace + _workspace_size(placed, profile)
+    asked = _dynamic(profile, used) if dyn_ub is None else dyn_ub
+    title = program.name if used == tiles else f"{program.name} with the workspaces of its instructions"
+    _refuse([
+        *memory_findings(title, {TileType.Vec: used}, profile, replace(options, dyn_ub=asked)),
+        *program_findings(placed, profile, used, has_workspace=used > tiles),
+    ])  # fmt: skip
+    return Ready(order(placed, profile), workspace, asked)
+
+
+def _used(program: Program, profile: Profile, dyn_ub: int | None) -> int:
+    """Where UB is free behind the tiles."""
+    return -(-footprint(program, profile, dyn_ub).get(TileType.Vec, 0) // BLOCK) * BLOCK
+
+
+def _refuse(findings: Iterable[Finding]) -> None:
+    if errors := [finding for finding in dict.fromkeys(findings) if finding.level == "error"]:
+        raise VerifyError(errors)
+
+
+def instructions(program: Program) -> Iterator[Instr]:
+    """All instructions, in the order of the text."""
+    return (stmt for stmt in walk(program.body) if isinstance(stmt, Instr))
+
+
+def _workspace_size(program: Program, profile: Profile) -> int:
+    """Bytes of the largest workspace; vector instructions come one after the other, so one place serves them all."""
+    found = (scratch_of(call_of(program, instr, profile)) for instr in instructions(program))
+    return max((scratch.spec.nbytes for scratch in found if scratch), default=0)
+
+
+def _dynamic(profile: Profile, used: int) -> int:
+    """What a launch asks for: nothing while that is safe."""
+    ub = profile.ub
+    return used if ub and ub.has_dynamic and used > (ub.safe or 0) else 0
+
+
+def _header_findings(program: Program, profile: Profile) -> Iterator[Finding]:
+    for instr in instructions(program):
+        call = call_of(program, instr, profile)
+        for finding in check_rules(RULES.get(instr.name, ()), call, header=False):
+            yield finding.at(instr.where)
+        for name, operand in named_operands(instr).items():
+            if isinstance(operand, TileUse):
+                spec = call.values[name]
+                for finding in tile_findings(operand.tile, lying(spec) if lies_down(call, name) else spec):
+                    yield finding.at(instr.where)
+        if instr.name in TRANSFERS:
+            yield from _transfer_findings(program, instr, call)
+
+
+def _transfer_findings(program: Program, instr: Instr, call: Call) -> Iterator[Finding]:
+    """A block that cannot be cut to the tile's valid region has its extents already."""
+    tensor, valid = transfer(program, instr, call)
+    name = tensor.argument.name
+    for found, wanted in zip(logical_extents(tensor), valid, strict=True):
+        if set(difference(found, wanted)) == {1}:
+            said = f"{instr.name}: the block of {name} must be as large as the tile's valid region"
+            fix, rule = "slice the block to the tile's valid extents", TRANSFERS[instr.name]
+            yield Finding("error", rule, said, None, name, str(wanted), str(found), fix, instr.where)

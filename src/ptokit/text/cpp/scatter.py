@@ -1,0 +1,284 @@
+"""Scatters by row, written with the headers' TSCATTER, which takes flat offsets and may clear its destination first.
+
+An index that names a row becomes `row * Cols + column`. Where the headers clear the destination, the values and a mark
+for each of them are scattered into workspaces; the marks then say which cells of the destination keep their content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from ptokit.isa.dtype import DType, dtype
+from ptokit.isa.instruction import Call, Case, Rule
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import BLayout, IotaOrder, PtoEnum, ScatterIndex, TileType
+from ptokit.isa.tscatter import ZEROES_FIRST
+from ptokit.program.calls import call_of, named_operands
+from ptokit.program.expr import Expr
+from ptokit.program.ir import (
+    Assign,
+    Barrier,
+    Block,
+    Branch,
+    Constant,
+    Instr,
+    Loop,
+    Operand,
+    Program,
+    Stmt,
+    TileDecl,
+    TileUse,
+)
+from ptokit.program.place import BLOCK
+from ptokit.target import Profile
+
+UNIT = dtype("int16")
+"""Bits are combined in units of this type, which every vector instruction takes."""
+SCALAR = ("tci", "tscatter")
+SCALAR_SCATTERS = ("a2a3",)
+"""What the scalar pipe does, on these targets; all other work here is the vector pipe's."""
+MOST = 2**15
+"""Offsets that an index of 16 bits holds."""
+
+BY_ROW = Case("row index", lambda c: c.index is ScatterIndex.Row)
+
+
+def _few(operand: str) -> Rule:
+    return Rule(
+        "TS-SEM-01", operand, f"at most {MOST} elements for 16-bit row indices: the headers take flat offsets",
+        lambda c: c.idx.dtype.size > 2 or c.values[operand].elements <= MOST, when=BY_ROW,
+        found=lambda c: f"{c.values[operand].elements} elements", fix="scatter into smaller tiles",
+    )  # fmt: skip
+
+
+RULES = (
+    _few("dst"),
+    _few("idx"),
+    Rule("TS-SEM-01", "dst", "another tile than src and idx: the headers take flat offsets, made in a workspace",
+         lambda c: not c.repeats, when=BY_ROW, fix="scatter into another tile"),
+)  # fmt: skip
+"""What a scatter by row must be so that it can be written."""
+
+
+def flatten(program: Program, profile: Profile, free: int) -> Program:
+    """A program whose tiles have addresses, without scatters by row; UB is free for workspaces from an address on."""
+    return _Flattener(program, profile, free).result()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A tile of the program, or one of the workspace, as an operand: all of it unless told."""
+
+    name: str
+    spec: TileSpec
+
+    def use(self, valid: tuple[Expr, Expr] | None = None) -> TileUse:
+        return TileUse(self.name, valid or (self.spec.rows, self.spec.cols))
+
+
+class _Flattener:
+    def __init__(self, program: Program, profile: Profile, free: int) -> None:
+        self.program, self.profile = program, profile
+        self.free = free
+        self.needs_barriers = program.mode != "auto" and profile.family in SCALAR_SCATTERS
+        self.names = set(program.tiles)
+        self.begin: list[Stmt] = []
+        """What stands before the program: workspaces, and what is computed once."""
+        self.parts: dict[tuple[str, TileSpec, int | None], _Part] = {}
+        """The tiles of the workspace, by what they are for and, if they lie over another one, its address."""
+        self.places: dict[str, int] = {}
+        self.views: dict[str, dict[str, _Part]] = {}
+        """Tiles of the program as tiles of other types, by the names of both."""
+
+    def result(self) -> Program:
+        """The program, with all that its scatters need."""
+        body = _replaced(self.program.body, self._statement)
+        body = _replaced(body, self._with_views)
+        if not self.begin:
+            return self.program
+        return replace(self.program, body=(*self._ordered(self.begin), *body))
+
+    def _statement(self, stmt: Stmt) -> Iterable[Stmt]:
+        if not isinstance(stmt, Instr) or stmt.name != "tscatter":
+            return (stmt,)
+        call = call_of(self.program, stmt, self.profile)
+        return self._scatter(stmt, call) if BY_ROW(call) else (stmt,)
+
+    def _scatter(self, instr: Instr, call: Call) -> Iterable[Stmt]:
+        known = len(self.begin)
+        steps = list(self._kept(instr) if call.here(ZEROES_FIRST) else self._plain(instr))
+        self.begin[known:] = (replace(stmt, where=instr.where) for stmt in self.begin[known:])
+        steps = [replace(step, where=instr.where) for step in steps]
+        steps[0], steps[-1] = replace(steps[0], waits=instr.waits), replace(steps[-1], event=instr.event)
+        return self._ordered(steps)
+
+    # --- the steps of a scatter ---
+
+    def _plain(self, instr: Instr) -> Iterator[Instr]:
+        """The headers keep what no index names."""
+        dst, src, _ = instr.operands
+        offsets = yield from self._offsets(instr)
+        yield _scatter(dst, src, offsets)
+
+    def _kept(self, instr: Instr) -> Iterator[Instr]:
+        """The headers clear the destination: `dst = dst & ~marked | values`, where ~x is -x - 1."""
+        dst, src = (self._tile(instr, name) for name in ("dst", "src"))
+        valid = _use(instr, "src").valid
+        marks = self._marks(_as(src.spec, _signed(src.spec.dtype)))
+        marked = self._workspace("marked", _as(dst.spec, _signed(dst.spec.dtype)))
+        values = self._workspace("values", _as(dst.spec, dst.spec.dtype), marked)
+        bits = self._workspace("bits", _bits(dst.spec), marked)
+        old = self._view(dst, "bits", _bits(dst.spec))
+        offsets = yield from self._offsets(instr)
+        yield _scatter(marked.use(), marks.use(valid), offsets)
+        yield _instr("tmuls", bits, bits, _number(UNIT, -1))
+        yield _instr("tadds", bits, bits, _number(UNIT, -1))
+        yield _instr("tand", old, old, bits)
+        yield _scatter(values.use(), instr.operands[1], offsets)
+        yield _instr("tor", old, old, bits)
+
+    def _offsets(self, instr: Instr) -> Iterator[Instr]:
+        """`idx * Cols + column`; gives the operand."""
+        idx, valid = self._tile(instr, "idx"), _use(instr, "idx").valid
+        spec = _as(idx.spec, _signed(idx.spec.dtype))
+        columns, offsets = self._columns(spec), self._workspace("offsets", spec).use(valid)
+        rows = self._view(idx, "signed", spec) if idx.spec.dtype != spec.dtype else idx
+        width = self._tile(instr, "dst").spec.cols
+        yield _instr("tmuls", offsets, rows.use(valid), _number(spec.dtype, width))
+        yield _instr("tadd", offsets, offsets, columns.use(valid))
+        return offsets
+
+    # --- what is computed once ---
+
+    def _columns(self, spec: TileSpec) -> _Part:
+        """A tile whose elements are the numbers of their columns: all are counted, less those of the rows above."""
+        is_known = ("columns", spec, None) in self.parts
+        columns = self._workspace("columns", spec)
+        if is_known:
+            return columns
+        kind, start = spec.dtype, _number(spec.dtype, 0)
+        count = -(-spec.rows * kind.size // BLOCK) * BLOCK // kind.size
+        every = self._workspace("places", _row(kind, spec.elements), columns)
+        firsts = self._workspace("firsts", _row(kind, count))
+        column = replace(
+            _row(kind, count), rows=count, cols=1, valid_cols=1, valid_rows=count, blayout=BLayout.ColMajor
+        )
+        above = self._workspace("above", column, firsts)
+        self.begin += (
+            _instr("tci", every, start, modifiers=(IotaOrder.Ascending,)),
+            _instr("tci", firsts, start, modifiers=(IotaOrder.Ascending,)),
+            _instr("tmuls", firsts, firsts, _number(kind, spec.cols)),
+            _instr("trowexpandsub", columns, columns, above.use((spec.rows, 1))),
+        )
+        return columns
+
+    def _marks(self, spec: TileSpec) -> _Part:
+        """A tile of ones, all bits."""
+        is_known = ("marks", spec, None) in self.parts
+        marks = self._workspace("marks", spec)
+        self.begin += () if is_known else (_instr("texpands", marks, _number(spec.dtype, -1)),)
+        return marks
+
+    # --- tiles ---
+
+    def _tile(self, instr: Instr, name: str) -> _Part:
+        tile = _use(instr, name).tile
+        return _Part(tile, self.program.tiles[tile].spec)
+
+    def _workspace(self, role: str, spec: TileSpec, over: _Part | None = None) -> _Part:
+        """A tile behind all others, or over one of these; scatters of one kind share it."""
+        given = self.places[over.name] if over else None
+        key = role, spec, given
+        if key not in self.parts:
+            part = self.parts[key] = _Part(self._name(role), spec)
+            at = self.places[part.name] = self.free if given is None else given
+            self.begin.append(TileDecl(part.name, spec, (at,), fresh=over is None))
+            self.free = max(self.free, -(-(at + spec.nbytes) // BLOCK) * BLOCK)
+        return self.parts[key]
+
+    def _view(self, tile: _Part, role: str, spec: TileSpec) -> _Part:
+        """A tile of the program as one of another type."""
+        known = self.views.setdefault(tile.name, {})
+        if role not in known:
+            known[role] = _Part(self._name(f"{tile.name}_{role}"), spec)
+        return known[role]
+
+    def _name(self, wish: str) -> str:
+        name, number = wish, 0
+        while name in self.names:
+            number += 1
+            name = f"{wish}_{number}"
+        self.names.add(name)
+        return name
+
+    def _with_views(self, stmt: Stmt) -> Iterable[Stmt]:
+        """Where a tile is declared or moves, its views are and do."""
+        yield stmt
+        if isinstance(stmt, TileDecl):
+            for view in self.views.get(stmt.name, {}).values():
+                yield replace(stmt, name=view.name, spec=view.spec, fresh=False)
+        elif isinstance(stmt, Assign):
+            yield from (replace(stmt, tile=view.name) for view in self.views.get(stmt.tile, {}).values())
+
+    def _ordered(self, steps: Iterable[Stmt]) -> Iterator[Stmt]:
+        """In manual mode nobody adds flags: barriers stand between the pipes, and where the author's pipe goes on."""
+        scalar = True
+        for step in steps:
+            if self.needs_barriers and isinstance(step, Instr) and (step.name in SCALAR) != scalar:
+                scalar = not scalar
+                yield Barrier("ALL", auto=True)
+            yield step
+        if not scalar:
+            yield Barrier("ALL", auto=True)
+
+
+def _replaced(block: Block, change: Callable[[Stmt], Iterable[Stmt]]) -> Block:
+    """The block with each statement changed, from the inside out."""
+    result: list[Stmt] = []
+    for stmt in block:
+        if isinstance(stmt, Loop):
+            stmt = replace(stmt, body=_replaced(stmt.body, change))
+        elif isinstance(stmt, Branch):
+            then, otherwise = (_replaced(arm, change) for arm in (stmt.then, stmt.otherwise))
+            stmt = replace(stmt, then=then, otherwise=otherwise)
+        result += change(stmt)
+    return tuple(result)
+
+
+def _instr(name: str, *operands: _Part | Operand, modifiers: tuple[PtoEnum | None, ...] = ()) -> Instr:
+    return Instr(name, tuple(part.use() if isinstance(part, _Part) else part for part in operands), modifiers)
+
+
+def _scatter(dst: Operand, src: Operand, idx: Operand) -> Instr:
+    return Instr("tscatter", (dst, src, idx), (ScatterIndex.Flat,))
+
+
+def _use(instr: Instr, name: str) -> TileUse:
+    operand = named_operands(instr)[name]
+    assert isinstance(operand, TileUse)
+    return operand
+
+
+def _number(kind: DType, value: int) -> Constant:
+    return Constant(kind, value % 2 ** (8 * kind.size))
+
+
+def _signed(kind: DType) -> DType:
+    """The signed integer of the same width."""
+    return dtype(f"int{8 * kind.size}")
+
+
+def _as(spec: TileSpec, kind: DType) -> TileSpec:
+    """A tile of the same extents, all valid."""
+    return TileSpec(kind, spec.loc, spec.rows, spec.cols, spec.rows, spec.cols)
+
+
+def _bits(spec: TileSpec) -> TileSpec:
+    """The same bytes, in units of bits."""
+    cols = spec.cols * spec.dtype.size // UNIT.size
+    return TileSpec(UNIT, spec.loc, spec.rows, cols, spec.rows, cols)
+
+
+def _row(kind: DType, count: int) -> TileSpec:
+    return TileSpec(kind, TileType.Vec, 1, count, 1, count)

@@ -1,0 +1,108 @@
+"""A program as one C++ source for the vendor's toolchain: A2/A3, A5, or the CPU simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ptokit.isa.instruction import DEVICES
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
+from ptokit.program.ir import Argument, Float, Integer, Program
+from ptokit.program.verify_call import Options
+from ptokit.target import Profile
+from ptokit.text.cpp.body import INDENT, Body, kind_of
+from ptokit.text.cpp.expr import HELPERS
+from ptokit.text.cpp.headers import cores
+from ptokit.text.cpp.names import comment, place_text
+from ptokit.text.cpp.ready import Ready, prepare
+from ptokit.text.cpp.types import pointer_of
+
+CORE_MACROS = {"AIV": "__DAV_VEC__", "AIC": "__DAV_CUBE__"}
+"""What the compiler defines when it compiles for a core."""
+BLOCKS = {BLOCK_IDX: "get_block_idx", BLOCK_NUM: "get_block_num"}
+
+
+def emit(program: Program, profile: Profile, options: Options | None = None, *, dyn_ub: int | None = None) -> str:
+    """The program as C++. An auto program gets its addresses and flags first; a manual one keeps its own.
+
+    Refuses with a `VerifyError` what the target refuses, and what its headers do not take or compute otherwise.
+    `dyn_ub` is what the launch asks for, in bytes; without it the launch asks for what the tiles need.
+    """
+    if profile.family not in DEVICES:
+        raise ValueError(f"there is no C++ for {profile.name}; choose one of {', '.join(DEVICES)}")
+    options = options or Options()
+    ready = prepare(program, profile, options, options.dyn_ub if dyn_ub is None else dyn_ub)
+    return "\n".join(_File(ready, profile).lines()) + "\n"
+
+
+class _File:
+    """One source: what stands before the kernel, the kernel, and its launch."""
+
+    def __init__(self, ready: Ready, profile: Profile) -> None:
+        self.ready, self.program, self.profile = ready, ready.program, profile
+        self.body = Body(ready, profile)
+        self.identifiers = self.body.identifiers
+        self.kernel = self.identifiers.of(self.program.name, "kernel")
+
+    def lines(self) -> Iterator[str]:
+        """The whole text."""
+        body = self.body.lines()
+        yield from self._head()
+        yield from self._helpers()
+        yield f"__global__ AICORE void {self.kernel}({', '.join(self._parameters('__gm__ '))}) {{"
+        yield from self._guarded(body)
+        yield "}"
+        if self.profile.cores:
+            yield from self._launcher()
+
+    def _head(self) -> Iterator[str]:
+        place = f" ({place_text(self.program.where)})" if self.program.where else ""
+        yield f"// {self.kernel}{place} for {self.profile.name}, written by ptokit."
+        yield from (comment(f"{name} = {value}") for name, value in self.program.constants)
+        yield from ("#include <cstdint>", "", "#include <pto/pto-inst.hpp>", "", "using namespace pto;", "")
+
+    def _helpers(self) -> Iterator[str]:
+        for name, (function, does, about) in HELPERS.items():
+            if name in self.body.expressions.helpers:
+                yield comment(about)
+                yield f"static AICORE inline int64_t {function}(int64_t a, int64_t b) {{ {does} }}"
+                yield ""
+
+    def _parameters(self, memory: str) -> Iterator[str]:
+        """What the launch passes: a pointer for each memory, and numbers."""
+        for argument in self.program.arguments:
+            if not isinstance(argument, Argument):
+                yield f"{_number_type(argument)} {self._name(argument)}"
+            elif pointer_of(self.program, argument) is argument:
+                yield f"{memory}{argument.dtype.cpp}* {self._name(argument)}"
+        yield from (f"int64_t {self.identifiers.of(var)}" for var in self.body.open_variables())
+
+    def _name(self, argument: Argument | Integer | Float) -> str:
+        return self.identifiers.of(argument.name, kind_of(argument))
+
+    def _guarded(self, lines: list[str]) -> Iterator[str]:
+        """The body, for the one core that has the tiles."""
+        here = [CORE_MACROS[core] for core in cores(self.program, self.profile)]
+        yield from (f"#if defined({guard})" for guard in here)
+        used = self.body.expressions.used
+        yield from (
+            f"{INDENT}const int64_t {self.identifiers.of(var)} = {BLOCKS[var]}();" for var in BLOCKS if var in used
+        )
+        yield from lines
+        yield from ("#endif" for _ in here)
+
+    def _launcher(self) -> Iterator[str]:
+        """A function for the host; the simulator calls the kernel itself."""
+        dynamic = self.ready.dyn_ub
+        parameters = list(self._parameters(""))
+        arguments = ", ".join(parameter.split()[-1] for parameter in parameters)
+        launch = self.identifiers.fresh(f"launch_{self.kernel}")
+        yield ""
+        yield f"void {launch}({', '.join(('uint32_t blocks', 'void* stream', *parameters))}) {{"
+        if dynamic:
+            yield f"{INDENT}constexpr uint32_t kDynUbBytes = {dynamic};"
+        yield f"{INDENT}{self.kernel}<<<blocks, {'kDynUbBytes' if dynamic else 'nullptr'}, stream>>>({arguments});"
+        yield "}"
+
+
+def _number_type(argument: Integer | Float) -> str:
+    return "int64_t" if isinstance(argument, Integer) else argument.dtype.cpp

@@ -1,0 +1,120 @@
+"""Tiles and blocks of global memory as C++ types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ptokit.isa.instruction import Call
+from ptokit.isa.operand import FRACTAL_ROWS, TileSpec
+from ptokit.isa.policy import BLayout, Coalesce, GlobalLayout, Pad, SLayout, TileType
+from ptokit.program.calls import named_operands
+from ptokit.program.expr import Expr, apply
+from ptokit.program.ir import Argument, Instr, Program, TileUse, View
+from ptokit.text.cpp.calls import enumerator
+
+TRANSFERS = {"tload": "TL-02", "tstore": "TT-01"}
+"""Instructions that move exactly a tile's valid region, and the clause that says how large the block is."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A block of global memory as a C++ type and its run-time numbers."""
+
+    argument: Argument
+    offset: Expr
+    shape: tuple[Expr, ...]
+    stride: tuple[Expr, ...]
+    layout: GlobalLayout
+
+
+def lies_down(call: Call, name: str) -> bool:
+    """Whether a column is written as a row of the same bytes: headers want row numbers so, and no row of 4 bytes."""
+    tile = call.values[name]
+    if not isinstance(tile, TileSpec) or tile.cols != 1:
+        return False
+    if call.instruction.name in TRANSFERS:
+        tensor = call.src if name == "dst" else call.dst
+        return tile.form == "nd" and tile.rows > 1 and 1 in (tensor.shape[3], tensor.stride[3])
+    return name == "idx" and call.values.get("coalesce") is Coalesce.Row
+
+
+def lying(spec: TileSpec) -> TileSpec:
+    """A column as a row."""
+    return TileSpec(
+        spec.dtype, spec.loc, 1, spec.rows, 1, spec.valid_rows, pad=spec.pad, dynamic=(False, spec.dynamic[0])
+    )
+
+
+def pointer_of(program: Program, argument: Argument) -> Argument:
+    """The argument whose pointer is passed for one: its own, or that of the array it is a view of."""
+    return program.tensors[argument.array]
+
+
+def whole_view(program: Program, view: View) -> Tensor:
+    """All of a view."""
+    argument = program.tensors[view.argument]
+    return Tensor(argument, offset_of(argument, view), *_five(argument, view), argument.layout)
+
+
+def transfer(program: Program, instr: Instr, call: Call) -> tuple[Tensor, tuple[Expr, Expr]]:
+    """The block that a load or store moves, exactly, and the tile's valid extents."""
+    (view,) = (operand for operand in instr.operands if isinstance(operand, View))
+    ((name, use),) = (
+        (name, operand) for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)
+    )
+    spec, valid = program.tiles[use.tile].spec, use.valid
+    if lies_down(call, name):
+        spec, valid = lying(spec), (1, valid[0])
+    return _cut(whole_view(program, view), spec, valid), valid
+
+
+def _cut(tensor: Tensor, tile: TileSpec, valid: tuple[Expr, Expr]) -> Tensor:
+    """The part of a block that a transfer moves. A tile of one row or column is a run of elements where it must be."""
+    rows, cols = tensor.shape[3:]
+    if tensor.layout is GlobalLayout.NZ or tensor.shape[:3] != (1, 1, 1):
+        return tensor
+    stands = tile.cols == 1 and rows == 1 and valid[0] != 1
+    lies = tile.rows == 1 and cols == 1 and valid[1] != 1
+    other = tile.loc is TileType.Vec and 1 in (tile.rows, tile.cols) and tile.form != tensor.layout.text
+    if not (stands or lies or other):
+        return replace(tensor, shape=(1, 1, 1, *valid))
+    return replace(
+        tensor, shape=(1, 1, 1, *valid), stride=(*tensor.stride[:3], 1, 1), layout=GlobalLayout.parse(tile.form)
+    )
+
+
+def logical_extents(tensor: Tensor) -> tuple[Expr, Expr]:
+    """Rows and columns of a block under its layout."""
+    a, b, c, rows, cols = tensor.shape
+    if tensor.layout is GlobalLayout.NZ:
+        return apply("mul", c, FRACTAL_ROWS), apply("mul", apply("mul", a, b), tensor.argument.dtype.c0)
+    outer = apply("mul", apply("mul", a, b), c)
+    by_row = tensor.layout is GlobalLayout.ND
+    return (apply("mul", outer, rows), cols) if by_row else (rows, apply("mul", outer, cols))
+
+
+def offset_of(argument: Argument, view: View) -> Expr:
+    """Elements before a view's first, from where the pointer points."""
+    offset = argument.offset
+    for start, step in zip(view.starts, argument.stride, strict=True):
+        offset = apply("add", offset, apply("mul", start, step))
+    return offset
+
+
+def _five(argument: Argument, view: View) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Five extents and strides; a missing leading dim steps over the whole argument."""
+    stride = argument.stride
+    missing = 5 - len(stride)
+    over = apply("mul", argument.shape[0], stride[0])
+    return (1,) * missing + view.sizes, (over,) * missing + stride
+
+
+def tile_type(spec: TileSpec, valid: tuple[Expr, Expr]) -> str:
+    """`Tile<TileType::Vec, float, 16, 64>`, without the last arguments that go without saying."""
+    extents = ("-1" if mark else str(extent) for extent, mark in zip(valid, spec.dynamic, strict=True))
+    choices = (enumerator(spec.blayout), *extents, enumerator(spec.slayout), str(spec.fractal), enumerator(spec.pad))
+    plain = enumerator(BLayout.RowMajor), str(spec.rows), str(spec.cols)
+    usual = (*plain, enumerator(SLayout.NoneBox), "512", enumerator(Pad.Null))
+    said = max((k + 1 for k, pair in enumerate(zip(choices, usual, strict=True)) if pair[0] != pair[1]), default=0)
+    first = (enumerator(spec.loc), spec.dtype.cpp, str(spec.rows), str(spec.cols))
+    return f"Tile<{', '.join((*first, *choices[:said]))}>"

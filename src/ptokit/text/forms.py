@@ -1,0 +1,92 @@
+"""Programs in every text form: found out, read, formatted, converted, printed."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import PurePath
+from typing import Any, Literal
+
+from ptokit.program.ir import Program
+from ptokit.text.lift import Form, lift
+from ptokit.text.lower import lower
+from ptokit.text.ptoas import format_ptoas, print_ptoas, read_ptoas
+from ptokit.text.spelling import INSTRUCTION_OF
+from ptokit.text.tree import Unit
+
+Version = Literal["new", "0.27"]
+"""States of the published grammar."""
+
+FORMS: tuple[Form, ...] = ("l1", "l2", "as")
+
+_MLIR = re.compile(r'^[ \t]*(?:"?(?:builtin\.)?module\b|"?func\.func\b|[#!][\w$.]+\s*=)', re.MULTILINE)
+_PLAIN = re.compile(r"^[ \t]*\.(?:arg|const|kernel|arch)\b", re.MULTILINE)
+_LISTING = re.compile(
+    rf"^[ \t]*(?:%[\w.$-]+[ \t]*=[ \t]*)?(?:pto\.)?(?:{'|'.join(map(re.escape, INSTRUCTION_OF))})\b", re.MULTILINE
+)
+"""A line as pages list them, without a function around it."""
+
+
+def form_of(text: str | bytes, file: str = "") -> Literal["mlir", "as"]:
+    """Whether a text is MLIR or plain PTO-AS: what it holds tells, and where it does not, the file's name."""
+    sample = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    if _PLAIN.search(sample):
+        return "as"
+    if _MLIR.search(sample):
+        return "mlir"
+    return "mlir" if PurePath(file).suffix in (".pto", ".mlir") and not _LISTING.search(sample) else "as"
+
+
+def read_unit(text: str | bytes, file: str = "<text>") -> Unit:
+    """The tree of a text."""
+    if form_of(text, file) == "as":
+        return read_ptoas(text, file)
+    mlir = _mlir()
+    return mlir.unit_of(mlir.read_module(text, file))
+
+
+def read_program(text: str | bytes, file: str = "<text>", function: str | None = None) -> Program:
+    """The program of a text: of its kernel, or of the function that is asked for.
+
+    A text that cannot be read, or that a program cannot say, raises a TextError.
+    """
+    return lower(read_unit(text, file), function)
+
+
+def format_text(text: str | bytes, file: str = "<text>") -> str:
+    """The text in its one canonical spelling, with everything that it says; nothing is lowered or verified."""
+    if form_of(text, file) == "as":
+        return format_ptoas(text, file)
+    mlir = _mlir()
+    return mlir.print_module(mlir.read_module(text, file))
+
+
+def print_program(program: Program, form: Form = "l2", version: Version | None = None, arch: str = "") -> str:
+    """A program as text."""
+    if form not in FORMS:
+        raise ValueError(f"a form is one of {', '.join(FORMS)}; found {form!r}")
+    unit = lift(program, form, arch)
+    if form == "as":
+        return print_ptoas(unit)
+    mlir = _mlir()
+    return mlir.print_module(mlir.read_module(mlir.draft(unit, has_values=form == "l1"), program.name), version)
+
+
+def convert(text: str | bytes, file: str, to: Form, version: Version | None = None, function: str | None = None) -> str:
+    """A text in another form. Level 2 stays what it is, whole; everything else goes by way of the program."""
+    if to == "l2" and function is None and form_of(text, file) == "mlir":
+        mlir = _mlir()
+        module = mlir.read_module(text, file)
+        if mlir.is_level_two(module):
+            return mlir.print_module(module, version)
+    return print_program(read_program(text, file, function), to, version)
+
+
+def _mlir() -> Any:
+    """What reads and prints MLIR, loaded when it is first needed."""
+    try:
+        return import_module("ptokit.text.mlir")
+    except ModuleNotFoundError as missing:
+        if missing.name != "xdsl":
+            raise
+        raise ImportError("MLIR text is read with xDSL, which is not installed: pip install xdsl") from None

@@ -1,0 +1,401 @@
+"""A program as operations, with destinations (Level 2) or with values (Level 1).
+
+In Level 1 a tile comes to be as the result of the instruction that first writes it. Where that cannot be said (its
+valid extents are computed, it has an address, or something else mentions it first), it is allocated as in Level 2, and
+results that go into it name it: `{tile = "acc"}`. The plain form knows both: there, what goes into a known tile or into
+memory has a destination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Literal
+
+from ptokit.finding import Finding, VerifyError
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Instruction
+from ptokit.isa.operand import UNKNOWN
+from ptokit.isa.policy import BLayout, Dividend, PtoEnum, TileType
+from ptokit.program.calls import call_of, chosen_modifiers
+from ptokit.program.expr import Expr, Var, apply, truth
+from ptokit.program.ir import (
+    Argument,
+    Assign,
+    Barrier,
+    Block,
+    Branch,
+    Constant,
+    Flag,
+    Float,
+    Given,
+    Instr,
+    Integer,
+    LoadScalar,
+    Loop,
+    Number,
+    Operand,
+    Program,
+    TileDecl,
+    TileUse,
+    View,
+    mentioned,
+    settled,
+    walk,
+)
+from ptokit.program.place import BLOCK
+from ptokit.target.cpu import CPU
+from ptokit.text.cpp.calls import scratch_of
+from ptokit.text.lift.writing import NAME, Parts, Scope, Writing
+from ptokit.text.lower import mode_of
+from ptokit.text.memories import flat_offset, is_unshaped
+from ptokit.text.spelling import ATTRIBUTES, SPOKEN, WORKSPACE, op_name, sources
+from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
+
+Form = Literal["l1", "l2", "as"]
+"""Level 1 (values), Level 2 (destinations), and plain PTO-AS."""
+
+DESTINED = ("mgather",)
+"""Instructions that the plain form always writes with a destination (A-24, MG-ASM-02)."""
+
+
+def lift(program: Program, form: Form, arch: str = "") -> Unit:
+    """The tree of a program, for one of the forms."""
+    return _Lift(program, form).unit(arch or program.arch or _arch(program))
+
+
+def _arch(program: Program) -> str:
+    """The architecture that tiles in `left` speak of: readers take their layout from it."""
+    found = {decl.spec.blayout for decl in program.tiles.values() if decl.spec.loc is TileType.Left}
+    if len(found) > 1:
+        said = "tiles in left of both layouts: text takes their layout from the architecture"
+        raise VerifyError([Finding("error", "CO-ASM-02", said, fix="use one layout for all tiles in left")])
+    return {BLayout.RowMajor: "a3", BLayout.ColMajor: "a5"}[found.pop()] if found else ""
+
+
+class _Lift(Writing):
+    """One program on its way to text."""
+
+    def __init__(self, program: Program, form: Form) -> None:
+        super().__init__(program)
+        self.has_results = form != "l2"
+        self.has_destinations = form != "l1"
+        self.scalars: dict[str, Value] = {}
+
+    def unit(self, arch: str) -> Unit:
+        """The whole tree: one function."""
+        program = self.program
+        self.taken.update(filter(NAME.fullmatch, _own_names(program)))
+        arguments = tuple(self._argument(a) for a in program.arguments if not (isinstance(a, Argument) and a.view_of))
+        for argument in program.tensors.values():
+            if not argument.view_of and not is_unshaped(argument):
+                self.tensor(argument)
+        self.block(settled(program.body) if self.has_results else program.body)
+        self.add("func.return")
+        body = Body([*self.head, *self.scopes[0].operations], arguments)
+        attributes: dict[str, Any] = {} if _implies_mode(program) else {"ptokit.mode": program.mode}
+        function = Function(program.name, body, attributes, program.where)
+        return Unit((function,), Source("", program.name), arch)
+
+    def _argument(self, argument: Argument | Integer | Float) -> Value:
+        name = self.own(argument.name)
+        if isinstance(argument, Argument):
+            value = self.pointers[argument.name] = Value(name, Pointer(argument.dtype))
+        elif isinstance(argument, Integer):
+            value = self.scopes[0].numbers[argument.var, "index"] = Value(name, "index")
+        else:
+            value = self.scalars[argument.name] = Value(name, argument.dtype.mlir)
+        return value
+
+    # --- Statements ------------------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> None:
+        """All statements of a block."""
+        born = self._born(block) if self.has_results else set()
+        for stmt in block:
+            self.where = stmt.where
+            if not (isinstance(stmt, TileDecl) and stmt.name in born):
+                WRITERS[type(stmt)](self, stmt)
+
+    @contextmanager
+    def body(self) -> Iterator[Scope]:
+        """A body inside a statement, with its end."""
+        self.scopes.append(Scope(self.scopes[-1]))
+        yield self.scopes[-1]
+        self.add("scf.yield")
+        self.scopes.pop()
+
+    def leave(self, *inner: Scope) -> None:
+        """After bodies: readers are not certain of the extents that one of them has changed."""
+        valid = self.scopes[-1].valid
+        changed = [(tile, extents) for scope in inner for tile, extents in scope.valid.maps[0].items() if tile in valid]
+        valid.update({tile: None for tile, extents in changed if extents != valid[tile]})
+
+    def allocate(self, decl: TileDecl) -> None:
+        """A tile comes to be."""
+        value = Value(self.own(decl.name), decl.spec)
+        parts: Parts = {}
+        if decl.addresses:
+            parts["addr"] = (self.number(decl.addresses[0], "i64"),)
+        extents = self._first_extents(decl)
+        for axis, part in enumerate(("valid_row", "valid_col")):
+            if extents is not None and decl.spec.dynamic[axis]:
+                parts[part] = (self.number(extents[axis]),)
+        self.add("alloc_tile", parts, value)
+        self.scopes[-1].tiles[decl.name] = value
+        self.scopes[-1].valid[decl.name] = extents
+
+    def _first_extents(self, decl: TileDecl) -> tuple[Expr, Expr] | None:
+        """The valid extents that a tile starts with: computed ones are those of its first use, if known already."""
+        if UNKNOWN not in decl.spec.valid:
+            return decl.spec.valid
+        use = self._first_uses.get(decl.name)
+        if use is None or not all(map(self.is_known, use)):
+            return None
+        rows, cols = (u if k == UNKNOWN else k for k, u in zip(decl.spec.valid, use, strict=True))
+        return rows, cols
+
+    @cached_property
+    def _first_uses(self) -> dict[str, tuple[Expr, Expr]]:
+        found: dict[str, tuple[Expr, Expr]] = {}
+        for instr in _instructions(self.program.body):
+            for operand in instr.operands:
+                if isinstance(operand, TileUse):
+                    found.setdefault(operand.tile, operand.valid)
+        return found
+
+    def assign(self, stmt: Assign) -> None:
+        """A tile moves."""
+        old, address = self.scopes[-1].tiles[stmt.tile], self.number(stmt.address, "i64")
+        moved = Value(self.name(f"{stmt.tile}_moved"), old.type)
+        self.add("tassign", {"tile": (old,), "addr": (address,)}, moved)
+        self.scopes[-1].tiles[stmt.tile] = moved
+
+    def load(self, stmt: LoadScalar) -> None:
+        """A scalar is read from memory."""
+        argument = self.program.tensors[stmt.source.argument]
+        pointer, index = self.pointers[argument.array], flat_offset(argument, stmt.source)
+        result = Value(self.own(stmt.result), argument.dtype.mlir)
+        self.add("load_scalar", {"ptr": (pointer,), "index": (self.number(index),)}, result)
+        self.scopes[-1].numbers[stmt.result, "index"] = self.converted("arith.index_cast", result, "index")
+
+    def flag(self, stmt: Flag) -> None:
+        """One end of a hand-over."""
+        pipes = {"src_pipe": f"PIPE_{stmt.src}", "dst_pipe": f"PIPE_{stmt.dst}"}
+        if isinstance(stmt.event, int):
+            self.add(f"{stmt.action}_flag", {}, attributes={**pipes, "event_id": f"EVENT_ID{stmt.event}"})
+        else:
+            self.add(f"{stmt.action}_flag_dyn", {"event_id": (self.number(stmt.event),)}, attributes=pipes)
+
+    def barrier(self, stmt: Barrier) -> None:
+        """Everything before ends first."""
+        self.add("barrier", {}, attributes={"pipe": f"PIPE_{stmt.pipe}"})
+
+    def loop(self, stmt: Loop) -> None:
+        """A loop. One that counts down is counted in turns: text knows only positive steps."""
+        down, start, step = stmt.step < 0, stmt.start, stmt.step
+        trips = apply("sub", 0, apply("floordiv", apply("sub", start, stmt.stop), step))
+        bounds = (0, trips, 1) if down else (start, stmt.stop, step)
+        var = Value(self.name(f"{stmt.var}_turn") if down else self.own(stmt.var), "index")
+        values = tuple(map(self.number, bounds))
+        self._forget_changed(stmt.body)
+        turn = Var(var.name) if down else stmt.var
+        self.limits.loop(turn, bounds[0], bounds[1])
+        with self.body() as inner:
+            inner.numbers[turn, "index"] = var
+            if down:
+                inner.numbers[stmt.var, "index"] = self.number(apply("add", start, apply("mul", turn, step)))
+            self.block(stmt.body)
+        self.leave(inner)
+        attributes = {"ptokit.buffers": stmt.buffers} if stmt.buffers > 1 else {}
+        self.where = stmt.where
+        self.add("scf.for", {"ins": values}, attributes=attributes, bodies=[Body(inner.operations, (var,))])
+
+    def _forget_changed(self, block: Block) -> None:
+        """Tiles that a loop's body uses with several extents have none that are certain when a turn begins."""
+        valid = self.scopes[-1].valid
+        for instr in _instructions(block):
+            for operand in instr.operands:
+                if isinstance(operand, TileUse) and valid.get(operand.tile, operand.valid) != operand.valid:
+                    valid[operand.tile] = None
+
+    def branch(self, stmt: Branch) -> None:
+        """A branch."""
+        condition = self.number(truth(stmt.condition), "i1")
+        arms: list[Scope] = []
+        for block in (stmt.then, stmt.otherwise) if stmt.otherwise else (stmt.then,):
+            with self.body() as arm:
+                self.block(block)
+            arms.append(arm)
+        self.leave(*arms)
+        self.where = stmt.where
+        self.add("scf.if", {"ins": (condition,)}, bodies=[Body(arm.operations) for arm in arms])
+
+    def _born(self, block: Block) -> set[str]:
+        """Tiles that come to be as a result: the next statement is the first to mention them, and writes them."""
+        waiting: dict[str, TileDecl] = {}
+        born: set[str] = set()
+        for stmt in block:
+            if isinstance(stmt, TileDecl):
+                waiting[stmt.name] = stmt
+                continue
+            for name in mentioned(stmt):
+                decl = waiting.pop(name, None)
+                if decl is not None and isinstance(stmt, Instr) and _begins(stmt, decl):
+                    born.add(name)
+            if self.has_destinations and isinstance(stmt, Instr) and stmt.name in DESTINED:
+                born.discard(getattr(stmt.operands[0], "tile", ""))
+        return born
+
+    # --- Instructions ----------------------------------------------------------------------------------------
+
+    def instruction(self, instr: Instr) -> None:
+        """An instruction, with a destination or with a result."""
+        definition = INSTRUCTIONS[instr.name]
+        call = call_of(self.program, instr, CPU)
+        chosen = dict(zip((m.name for m in definition.modifiers), chosen_modifiers(self.program, instr), strict=True))
+        dividend = call.values.get("dividend") if "dividend" in chosen else None
+        names = [param.name for param in definition.operands]
+        operands = dict(zip(names, instr.operands, strict=False))
+        attributes = _attributes(definition, chosen, call.values)
+        if instr.event is not None:
+            attributes["event"] = instr.event
+        if instr.waits:
+            attributes["waits"] = instr.waits
+        ins = [self.operand(operands[name]) for name in sources(definition, dividend) if name in operands]
+        self._add_workspace(instr, ins)
+        self._finish(instr, tuple(ins), attributes)
+
+    def _finish(self, instr: Instr, ins: tuple[Value, ...], attributes: dict[str, Any]) -> None:
+        destination, op = instr.operands[0], op_name(instr.name)
+        known = not isinstance(destination, TileUse) or destination.tile in self.scopes[-1].tiles
+        if self.has_destinations and (known or not self.has_results):
+            self.add(op, {"ins": ins, "outs": (self.operand(destination),)}, attributes=attributes)
+        elif isinstance(destination, TileUse):
+            result, more = self._result(destination)
+            self.add(op, {"ins": ins}, result, attributes={**attributes, **more})
+            self.scopes[-1].tiles[destination.tile] = result
+        else:
+            self.add(op, {"ins": (*ins, self.operand(destination))}, attributes=attributes)
+
+    def _result(self, use: TileUse) -> tuple[Value, dict[str, Any]]:
+        """The value that an instruction makes: a new tile, or a known one, which is named."""
+        spec, tiles = self.program.tiles[use.tile].spec, self.scopes[-1].tiles
+        if use.tile in tiles:
+            self.operand(use)
+            return Value(self.name(use.tile), spec), {"tile": self.own(use.tile)}
+        self.scopes[-1].valid[use.tile] = use.valid
+        return Value(self.own(use.tile), spec), {}
+
+    def operand(self, operand: Operand) -> Value:
+        """What stands for an operand."""
+        if isinstance(operand, TileUse):
+            return self._tile(operand)
+        if isinstance(operand, View):
+            return self.view(operand)
+        if isinstance(operand, Given):
+            return self.scalars[operand.name]
+        if isinstance(operand, Constant):
+            return self._constant_operand(operand)
+        return self.number(operand.value) if operand.steers else self._data(operand)
+
+    def _tile(self, use: TileUse) -> Value:
+        scope = self.scopes[-1]
+        value = scope.tiles[use.tile]
+        if scope.valid[use.tile] != use.valid:
+            row, col = map(self.number, use.valid)
+            self.add("set_validshape", {"tile": (value,), "row": (row,), "col": (col,)})
+            scope.valid[use.tile] = use.valid
+        return value
+
+    def _constant_operand(self, operand: Constant) -> Value:
+        if operand.dtype.is_float:
+            return self.constant(operand, operand.dtype.mlir)
+        width = 8 * operand.dtype.size
+        signed = operand.bits - (1 << width) if operand.bits >> (width - 1) else operand.bits
+        return self.constant(signed, f"i{width}")
+
+    def _data(self, number: Number) -> Value:
+        """A computed number in an element type."""
+        element = number.dtype
+        if element.is_integer:
+            return self.number(number.value, f"i{8 * element.size}")
+        return self.converted("arith.sitofp", self.number(number.value, "i64"), element.mlir)
+
+    def _add_workspace(self, instr: Instr, ins: list[Value]) -> None:
+        """The room to compute in that text gives some instructions and programs do not know of."""
+        place = WORKSPACE.get(instr.name)
+        scratch = scratch_of(call_of(self.program, instr, CPU)) if place is not None else None
+        if scratch is None or place is None:
+            return
+        spec, parts = scratch.spec, {}
+        whole = replace(spec, valid_rows=spec.rows, valid_cols=spec.cols, dynamic=(False, False), addr=None)
+        if self._free is not None:
+            parts["addr"] = (self.constant(self._free, "i64"),)
+        result = Value(self.name("tmp"), whole)
+        self.add("alloc_tile", parts, result)
+        ins.insert(place, result)
+
+    @cached_property
+    def _free(self) -> int | None:
+        """Where no tile lies, if the program has addresses."""
+        placed = [decl for decl in self.program.tiles.values() if decl.spec.loc is TileType.Vec]
+        ends = [at + decl.spec.nbytes for decl in placed for at in decl.addresses if isinstance(at, int)]
+        return -(-max(ends) // BLOCK) * BLOCK if ends else None
+
+
+WRITERS: dict[type, Callable[[_Lift, Any], None]] = {
+    TileDecl: _Lift.allocate,
+    Assign: _Lift.assign,
+    Instr: _Lift.instruction,
+    LoadScalar: _Lift.load,
+    Flag: _Lift.flag,
+    Barrier: _Lift.barrier,
+    Loop: _Lift.loop,
+    Branch: _Lift.branch,
+}
+"""What writes each kind of statement."""
+
+
+def _begins(instr: Instr, decl: TileDecl) -> bool:
+    """Whether an instruction's result can be the tile's beginning: all that is known of the tile is in its type."""
+    uses = [operand for operand in instr.operands if isinstance(operand, TileUse) and operand.tile == decl.name]
+    first = instr.operands[0]
+    plain = not decl.addresses and not any(decl.spec.dynamic)
+    return plain and len(uses) == 1 and first is uses[0] and first.valid == decl.spec.valid  # type: ignore[union-attr]
+
+
+def _own_names(program: Program) -> Iterator[str]:
+    """Names that things of the program have: arguments, tiles, variables."""
+    yield from (argument.name for argument in program.arguments)
+    for stmt in walk(program.body):
+        if isinstance(stmt, TileDecl):
+            yield stmt.name
+        elif isinstance(stmt, Loop | LoadScalar):
+            yield stmt.var if isinstance(stmt, Loop) else stmt.result
+
+
+def _instructions(block: Block) -> Iterator[Instr]:
+    return (stmt for stmt in walk(block) if isinstance(stmt, Instr))
+
+
+def _implies_mode(program: Program) -> bool:
+    """Whether readers find out by themselves who cares for addresses and flags."""
+    return mode_of(program.body) == program.mode
+
+
+def _attributes(
+    instruction: Instruction, chosen: dict[str, PtoEnum | None], resolved: dict[str, Any]
+) -> dict[str, Any]:
+    """Modifiers that say something, and those that are always written, as attributes."""
+    attributes: dict[str, Any] = {}
+    for modifier in instruction.modifiers:
+        member = chosen[modifier.name]
+        if member is None and (instruction.name, modifier.name) in SPOKEN:
+            member = resolved[modifier.name]
+        if member is not None and modifier.enum is not Dividend:
+            attribute = ATTRIBUTES[instruction.name, modifier.name]
+            attributes[attribute.key] = attribute.written(member)
+    return attributes

@@ -1,0 +1,71 @@
+"""Operations of the dialect `arith`, as expressions."""
+
+from __future__ import annotations
+
+from ptokit.program.expr import Expr, Op, Var
+from ptokit.program.ir import Constant
+from ptokit.text.lower.lowering import Lowering
+from ptokit.text.lower.operands import Meaning, Rounded
+from ptokit.text.numbers import INDEX_BITS, PREDICATES, UNSIGNED, combined, compared, selected, wrapped
+from ptokit.text.tree import Operation, Type
+
+CASTS = ("index_cast", "index_castui", "extsi", "extui", "trunci", "sitofp", "uitofp")
+
+
+def read_arithmetic(low: Lowering, operation: Operation) -> None:
+    """Read an operation on numbers."""
+    meaning = computed(low, operation)
+    if meaning is None:
+        low.unknown(operation)
+    low.define(operation, meaning)
+
+
+def computed(low: Lowering, operation: Operation) -> Meaning | None:
+    """What an operation on numbers gives; None where it has no lowering."""
+    name = operation.name.removeprefix("arith.")
+    if name == "constant":
+        return _literal(operation.attributes.get("value"))
+    if name in CASTS:
+        return _cast(low, name, operation)
+    if not all(isinstance(low.meaning(value), int | Var | Op) for value in operation.ins):
+        return None
+    numbers = [low.number(value) for value in operation.ins]
+    if name == "select":
+        return selected(numbers[0], numbers[1], numbers[2])
+    return _combined(low, name, operation, *numbers) if len(numbers) == 2 else None
+
+
+def _combined(low: Lowering, name: str, operation: Operation, a: Expr, b: Expr) -> Expr | None:
+    predicate = operation.attributes.get("predicate", "")
+    word = PREDICATES[predicate] if isinstance(predicate, int) else str(predicate)
+    if name in UNSIGNED or word.startswith("u"):
+        width = _width(operation.ins[0].type)
+        a, b = (wrapped(number, width, signed=False, limits=low.limits) for number in (a, b))
+    if name == "cmpi":
+        return compared(word, low.limits, a, b)
+    return combined(name, low.limits, a, b)
+
+
+def _cast(low: Lowering, name: str, operation: Operation) -> Meaning | None:
+    (value,) = operation.ins
+    meaning, wanted = low.meaning(value), operation.results[0].type
+    if not isinstance(meaning, int | Var | Op):
+        return None
+    if name in ("sitofp", "uitofp"):
+        return Rounded(meaning)
+    if name == "trunci":
+        return wrapped(meaning, _width(wanted), signed=wanted != "i1", limits=low.limits)
+    if name in ("extui", "index_castui"):
+        return wrapped(meaning, _width(value.type), signed=False, limits=low.limits)
+    return meaning
+
+
+def _literal(value: object) -> Meaning | None:
+    if isinstance(value, Constant):
+        return value
+    return int(value) if isinstance(value, int) else None
+
+
+def _width(kind: Type) -> int:
+    digits = str(kind).lstrip("siu")
+    return int(digits) if digits.isdigit() else INDEX_BITS

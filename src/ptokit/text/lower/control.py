@@ -1,0 +1,154 @@
+"""Loops, branches, sections and calls."""
+
+from __future__ import annotations
+
+from ptokit.program.expr import Expr, Op, Var, apply, difference, total, variables
+from ptokit.program.ir import Branch, Loop
+from ptokit.text.lower.arithmetic import computed
+from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, Scope
+from ptokit.text.lower.operands import Meaning, TileName
+from ptokit.text.numbers import bounded, selected
+from ptokit.text.tree import Body, Operation, Value, walk
+
+MOST_CALLS = 16
+"""Calls inside one another."""
+
+
+def _inline(low: Lowering, op: Operation) -> None:
+    """A section, whose operations count as if they stood alone."""
+    for body in op.bodies:
+        low.block(body)
+
+
+def _call(low: Lowering, op: Operation) -> None:
+    """A call: the operations of the function, for these arguments."""
+    name = str(op.attributes.get("callee"))
+    function = low.functions.get(name)
+    if function is None or not (function.body.operations or function.arguments):
+        low.refuse(f"there is no function @{name} with a body")
+    if len(function.arguments) != len(op.ins):
+        low.refuse(f"@{name} takes {len(function.arguments)} arguments, found {len(op.ins)}")
+    if low.depth >= MOST_CALLS:
+        low.refuse(f"more than {MOST_CALLS} calls inside one another; a function that calls itself has no lowering")
+    kept = dict(low.values)
+    low.values.update(zip(function.arguments, [low.meaning(value) for value in op.ins], strict=True))
+    low.depth += 1
+    returned = [low.meaning(value) for value in low.block(function.body)]
+    low.depth -= 1
+    low.values = {**kept, **dict(zip(op.results, returned, strict=True))}
+
+
+def _branch(low: Lowering, op: Operation) -> None:
+    condition, where = low.number(op.ins[0]), low.where
+    arms: list[Scope] = []
+    yielded: list[list[Meaning]] = []
+    for body in op.bodies:
+        with low.scope() as arm:
+            yielded.append([low.meaning(value) for value in low.block(body)])
+        arms.append(arm)
+    low.leave(*arms)
+    low.where = where
+    if not op.results or any(arm.statements for arm in arms):
+        low.emit(Branch(condition, *(tuple(arm.statements) for arm in arms), where=where))
+    for result, *choices in zip(op.results, *yielded, strict=True):
+        low.values[result] = _chosen(low, condition, choices)
+
+
+def _chosen(low: Lowering, condition: Expr, choices: list[Meaning]) -> Meaning:
+    """What a branch gives: a number by its condition, or what both arms give."""
+    numbers = [choice for choice in choices if isinstance(choice, int | Var | Op)]
+    if len(numbers) == 2:
+        return selected(condition, numbers[0], numbers[1])
+    if len(choices) == 2 and choices[0] == choices[1]:
+        return choices[0]
+    low.refuse("a branch that gives one tile or another has no lowering")
+
+
+def _loop(low: Lowering, op: Operation) -> None:
+    (body,) = op.bodies
+    value, *carried = body.arguments
+    start, stop, step = (low.number(bound) for bound in op.ins[:3])
+    if isinstance(step, int) and step <= 0:
+        low.refuse(f"the step of a loop is positive; found {step}")
+    name = value.name if isinstance(step, int) else f"{value.name}_turn"
+    where, var = low.where, Var(low.unique(name))
+    trips = apply("sub", 0, apply("floordiv", apply("sub", start, stop), step))
+    turn: Expr = apply("floordiv", apply("sub", var, start), step) if isinstance(step, int) else var
+    low.values[value] = var if isinstance(step, int) else apply("add", start, apply("mul", var, step))
+    bounds = (start, stop, step) if isinstance(step, int) else (0, trips, 1)
+    low.limits.loop(var, bounds[0], bounds[1])
+    initial = [low.meaning(given) for given in op.ins[3:]]
+    steps = _carried(low, body, carried, initial)
+    for argument, first, advance in zip(carried, initial, steps, strict=True):
+        low.values[argument] = _advanced(first, advance, turn)
+    buffers = int(op.attributes.get("buffers", op.attributes.get("ptokit.buffers", 1)))
+    _forget_changed(low, body)
+    with low.scope(buffers) as inner:
+        low.block(body)
+    low.leave(inner)
+    low.emit(Loop(var, *bounds, tuple(inner.statements), buffers, where=where))
+    for result, first, advance in zip(op.results, initial, steps, strict=True):
+        low.values[result] = _advanced(first, advance, apply("max", trips, 0))
+
+
+def _advanced(first: Meaning, advance: Expr, turns: Expr) -> Meaning:
+    if not isinstance(first, int | Var | Op):
+        return first
+    return bounded(apply("add", first, apply("mul", advance, turns)))
+
+
+def _forget_changed(low: Lowering, body: Body) -> None:
+    """Tiles whose valid extents the body changes have none that are certain when a turn begins."""
+    valid = low.scopes[-1].valid
+    for operation in walk(body):
+        for value in operation.part("tile") if operation.name == "set_validshape" else ():
+            meaning = low.values.get(value)
+            if isinstance(meaning, TileName) and meaning.name in valid:
+                valid[meaning.name] = None
+
+
+def _carried(low: Lowering, body: Body, carried: list[Value], initial: list[Meaning]) -> list[Expr]:
+    """By how much each value grows that a loop carries from turn to turn; tiles and memory must stay what they are."""
+    marks: dict[Value, Expr] = {value: Var(f"%{value.name}") for value in carried}
+    inside = frozenset().union(variables(low.values[body.arguments[0]]), *map(variables, marks.values()))  # type: ignore[arg-type]
+    known = _numbers(low, body, dict(marks)) if carried else {}
+    last = body.operations[-1] if body.operations else None
+    yielded = last.ins if last is not None and last.name in YIELDING else ()
+    if len(yielded) != len(carried):
+        low.refuse(f"the loop carries {len(carried)} values and yields {len(yielded)}")
+    steps: list[Expr] = []
+    for value, first, given in zip(carried, initial, yielded, strict=True):
+        found = known.get(given) if isinstance(first, int | Var | Op) else marks[value] if given is value else None
+        terms = difference(found, marks[value]) if found is not None else None
+        if terms is None or any(inside & variables(term) for term in terms):
+            low.refuse(
+                f"%{value.name}, which the loop carries, has no lowering: it must grow by the same in every turn"
+            )
+        steps.append(total(terms))
+    return steps
+
+
+CARRIED = "a number must grow by the same in every turn; a tile stays the same, so write into it and carry nothing"
+
+
+def _numbers(low: Lowering, body: Body, known: dict[Value, Expr]) -> dict[Value, Expr]:
+    """The numbers that a body computes from numbers alone, before it is read."""
+    kept = low.values
+    for operation in body.operations:
+        inputs = {value: known.get(value, kept.get(value)) for value in operation.ins}
+        if operation.name.startswith("arith.") and all(isinstance(n, int | Var | Op) for n in inputs.values()):
+            low.values = inputs  # type: ignore[assignment]
+            found = computed(low, operation)
+            if isinstance(found, int | Var | Op):
+                known[operation.results[0]] = found
+    low.values = kept
+    return known
+
+
+CONTROL: dict[str, Handler] = {
+    **dict.fromkeys(("section.cube", "section.vector"), _inline),
+    **dict.fromkeys(("func.call", "call"), _call),
+    "scf.if": _branch,
+    "scf.for": _loop,
+}
+"""What reads each of these operations."""

@@ -1,0 +1,115 @@
+"""Instructions: operands by their parts, a destination or a result, modifiers from attributes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptokit.isa.dtype import DType
+from ptokit.isa.instruction import Instruction
+from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.program.expr import Expr
+from ptokit.program.ir import Instr, Operand, TileUse, View
+from ptokit.text.lower.lowering import Lowering
+from ptokit.text.lower.operands import (
+    Refusal,
+    TileName,
+    dividend_of,
+    is_kind,
+    kind_of,
+    modifiers_of,
+    named_sources,
+    number_operand,
+    tile_use,
+    workspace_of,
+)
+from ptokit.text.memories import Place
+from ptokit.text.spelling import instruction_of
+from ptokit.text.tree import Operation, Value
+
+
+def read_instruction(low: Lowering, operation: Operation) -> None:
+    """Read an instruction, in the form with destinations or in the form with results."""
+    instruction, operation = instruction_of(operation.name), _with_destination(operation)
+    assert instruction is not None
+    for part in operation.parts.keys() - {"ins", "outs"}:
+        raise Refusal(f"{operation.name}: `{part}` has no lowering")
+    dividend = dividend_of(operation, instruction)
+    modifiers = modifiers_of(operation, instruction, dividend)
+    named = named_sources(operation, instruction, dividend)
+    workspace = workspace_of(operation, instruction)
+    if workspace is not None and isinstance(low.meaning(workspace), TileName):
+        low.workspaces.add(low.tile(workspace))
+    destination = _destination(low, instruction, operation, named)
+    element = _element_type(low, destination, named)
+    names = [param.name for param in instruction.operands if param.name in named]
+    operands = [_operand(low, instruction, name, named[name], element) for name in names]
+    event, waits = operation.attributes.get("event"), operation.attributes.get("waits", ())
+    low.emit(Instr(
+        instruction.name, (destination, *operands), modifiers, event, tuple(waits), where=low.where
+    ))  # fmt: skip
+
+
+def _destination(low: Lowering, instruction: Instruction, operation: Operation, named: dict[str, Value]) -> Operand:
+    outs = operation.outs
+    if len(outs) > 1 or len(operation.results) > 1:
+        raise Refusal(f"{operation.name} with more than one destination has no lowering")
+    for result in operation.results:
+        low.values[result] = low.meaning(outs[0]) if outs else _result(low, result, operation, named)
+    written = outs or operation.results
+    if not written:
+        raise Refusal(f"{operation.name} has no destination")
+    return _operand(low, instruction, instruction.operands[0].name, written[0], None)
+
+
+def _result(low: Lowering, result: Value, operation: Operation, named: dict[str, Value]) -> TileName:
+    """The tile that a result is: one that its attribute names, or a new one."""
+    if "tile" in operation.attributes:
+        name = operation.attributes["tile"]
+        if name not in low.scopes[-1].valid:
+            raise Refusal(f"{operation.name}: `tile = {name}` names no tile that is known here")
+        return TileName(str(name))
+    if not isinstance(result.type, TileSpec):
+        raise Refusal(f"{operation.name}: the type of %{result.name} says no tile")
+    return low.declare(result, result.type, _open_extents(low, result.type, named))
+
+
+def _open_extents(low: Lowering, spec: TileSpec, named: dict[str, Value]) -> tuple[Expr, Expr] | None:
+    """Valid extents that a type leaves open are those of the first source of the same shape."""
+    if UNKNOWN not in spec.valid:
+        return None
+    for value in named.values():
+        meaning = low.meaning(value)
+        if isinstance(meaning, TileName):
+            other, extents = low.tiles[meaning.name], low.scopes[-1].valid[meaning.name]
+            if (other.rows, other.cols) == (spec.rows, spec.cols) and extents is not None:
+                return tuple(e if own == UNKNOWN else own for e, own in zip(extents, spec.valid, strict=True))  # type: ignore[return-value]
+    return None
+
+
+def _element_type(low: Lowering, destination: Operand, named: dict[str, Value]) -> DType | None:
+    """The element type that numbers of an instruction have: that of its sources, else of its destination."""
+    tiles = [low.meaning(value) for value in named.values()]
+    names = [meaning.name for meaning in tiles if isinstance(meaning, TileName)]
+    if len(names) > 1 and next(iter(named)) == "mask":
+        names = names[1:]
+    if names:
+        return low.tiles[names[0]].dtype
+    return low.tiles[destination.tile].dtype if isinstance(destination, TileUse) else None
+
+
+def _operand(low: Lowering, instruction: Instruction, name: str, value: Value, element: DType | None) -> Operand:
+    meaning, wanted = low.meaning(value), kind_of(instruction, name)
+    if not is_kind(meaning, wanted):
+        hint = "; make a view of the pointer" if isinstance(meaning, Place) else ""
+        raise Refusal(f"{instruction.name}: {name} must be {wanted}{hint}")
+    if wanted == "a number":
+        return number_operand(instruction, name, meaning, element)
+    return meaning if isinstance(meaning, View) else tile_use(meaning, low.scopes[-1].valid, instruction.name)
+
+
+def _with_destination(operation: Operation) -> Operation:
+    """The operation with its destination told apart: without results and `outs`, it is the last operand."""
+    if operation.outs or operation.results or not operation.ins:
+        return operation
+    *ins, last = operation.ins
+    return replace(operation, parts={**operation.parts, "ins": tuple(ins), "outs": (last,)})

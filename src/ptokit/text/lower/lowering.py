@@ -1,0 +1,173 @@
+"""A program on its way from text: what values stand for, what is written so far, and what is known of names."""
+
+from __future__ import annotations
+
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from ptokit.finding import Where
+from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var
+from ptokit.program.ir import Stmt, TileDecl
+from ptokit.text.lower.operands import Meaning, Refusal, TileName
+from ptokit.text.memories import Memories, Place
+from ptokit.text.numbers import Limits, TooLong
+from ptokit.text.spelling import INSTRUCTION_OF, instruction_of
+from ptokit.text.tree import Body, Operation, Unit, Value
+
+MOST_STATEMENTS = 250_000
+"""Operations of one program; calls that are written out count each time."""
+MOST_BODIES = 64
+"""Loops and branches inside one another."""
+
+YIELDING = ("scf.yield", "func.return", "return", "yield")
+OWN = ("sync", "section", "tmatmul", "tgemv")
+"""First words of names with dots that are operations of `pto` all the same."""
+
+Handler = Callable[["Lowering", Operation], None]
+"""Reads one kind of operation."""
+
+
+@dataclass
+class Scope:
+    """A body that is being read."""
+
+    statements: list[Stmt] = field(default_factory=list)
+    valid: ChainMap[str, tuple[Expr, Expr] | None] = field(default_factory=lambda: ChainMap({}))
+    """The valid extents of tiles; None where they depend on the way that led here."""
+    buffers: int = 1
+    """Copies of each tile that is declared here."""
+
+
+class Lowering:
+    """One program on its way."""
+
+    def __init__(self, unit: Unit, handlers: Mapping[str, Handler]) -> None:
+        self.unit = unit
+        self.handlers = handlers
+        self.functions = {function.name: function for function in unit.functions}
+        self.values: dict[Value, Meaning] = {}
+        self.memories = Memories()
+        self.limits = Limits()
+        self.scopes = [Scope()]
+        self.names: dict[Expr, str] = {}
+        self.taken: Counter[str] = Counter((BLOCK_IDX, BLOCK_NUM))
+        self.steady: set[Var] = {BLOCK_IDX, BLOCK_NUM}
+        self.workspaces: set[str] = set()
+        self.tiles: dict[str, TileSpec] = {}
+        self.loads: dict[Var, Place] = {}
+        self.count = 0
+        self.depth = 0
+        self.where: Where | None = None
+
+    def refuse(self, message: str, hint: str = "") -> NoReturn:
+        """Refuse the operation at hand."""
+        head, found, tail = message.partition("; did you mean ")
+        hint = f"did you mean {tail}" if found else hint
+        raise self.unit.source.error(head, self.where, hint)
+
+    def unique(self, name: str) -> str:
+        """The name, with a number where it is taken."""
+        used = self.taken[name]
+        self.taken[name] += 1
+        return self.unique(f"{name}_{used}") if used else name
+
+    def emit(self, stmt: Stmt) -> None:
+        """Write a statement down."""
+        self.scopes[-1].statements.append(stmt)
+
+    def block(self, body: Body) -> tuple[Value, ...]:
+        """Read operations one after the other; gives the values that the last one yields or returns."""
+        yielded: tuple[Value, ...] = ()
+        for operation in body.operations:
+            self.count += 1
+            self.where = operation.where or self.where
+            if self.count > MOST_STATEMENTS:
+                self.refuse(f"a program of more than {MOST_STATEMENTS} operations")
+            if operation.name in YIELDING:
+                yielded = operation.ins
+            else:
+                self.operation(operation)
+        return yielded
+
+    def operation(self, operation: Operation) -> None:
+        """Read one operation: by its own name, or as the dialect's or the instructions' handler has it."""
+        handler = self.handlers.get(operation.name) or self.handlers.get(f"{operation.name.partition('.')[0]}.*")
+        try:
+            if handler is not None:
+                handler(self, operation)
+            elif instruction_of(operation.name) is not None:
+                self.handlers["*"](self, operation)
+            else:
+                self.unknown(operation)
+        except (Refusal, TooLong, ExpressionError) as problem:
+            self.refuse(str(problem))
+
+    def unknown(self, operation: Operation) -> NoReturn:
+        """Refuse an operation that nothing executes."""
+        own = "." not in operation.name or operation.name.partition(".")[0] in OWN
+        known = [f"pto.{name}" for name in INSTRUCTION_OF] + [_shown(name) for name in self.handlers if "*" not in name]
+        said = f"`{'pto.' if own else ''}{operation.name}` is read and kept, but has no lowering: it cannot be executed"
+        self.refuse(said, f"supported: {', '.join(sorted(known))}, arith on whole numbers")
+
+    @contextmanager
+    def scope(self, buffers: int | None = None) -> Iterator[Scope]:
+        """A body of its own."""
+        outer = self.scopes[-1]
+        if len(self.scopes) > MOST_BODIES:
+            self.refuse(f"more than {MOST_BODIES} bodies inside one another")
+        self.scopes.append(Scope([], outer.valid.new_child(), outer.buffers if buffers is None else buffers))
+        yield self.scopes[-1]
+        self.scopes.pop()
+
+    def leave(self, *inner: Scope) -> None:
+        """After bodies: tiles whose valid extents one of them has changed have none that are certain."""
+        valid = self.scopes[-1].valid
+        changed = [(tile, extents) for scope in inner for tile, extents in scope.valid.maps[0].items() if tile in valid]
+        valid.update({tile: None for tile, extents in changed if extents != valid[tile]})
+
+    def number(self, value: Value) -> Expr:
+        """A value that is a whole number."""
+        meaning = self.meaning(value)
+        if not isinstance(meaning, int | Var | Op):
+            self.refuse(f"%{value.name} is no whole number")
+        return meaning
+
+    def meaning(self, value: Value) -> Meaning:
+        """What a value stands for."""
+        if value not in self.values:
+            self.refuse(f"%{value.name} has no value here")
+        return self.values[value]
+
+    def define(self, operation: Operation, meaning: Meaning) -> None:
+        """Let the result of an operation stand for something."""
+        (result,) = operation.results
+        self.values[result] = meaning
+        if isinstance(meaning, Op) and meaning not in self.names and result.name.strip("0123456789"):
+            self.names[meaning] = result.name
+
+    def declare(self, value: Value, spec: TileSpec, valid: tuple[Expr, Expr] | None = None, *at: Expr) -> TileName:
+        """A tile comes to be. Extents that nothing says yet must be set before it is used."""
+        name, scope = self.unique(value.name), self.scopes[-1]
+        extents: tuple[Expr, Expr] = valid or spec.valid
+        known = [extent if isinstance(extent, int) else UNKNOWN for extent in extents]
+        dynamic = spec.dynamic[0] or known[0] == UNKNOWN, spec.dynamic[1] or known[1] == UNKNOWN
+        spec = replace(spec, valid_rows=known[0], valid_cols=known[1], dynamic=dynamic)
+        self.tiles[name] = spec
+        scope.valid[name] = None if UNKNOWN in extents else extents
+        self.emit(TileDecl(name, spec, at, 1 if at else scope.buffers, not at, where=self.where))
+        return TileName(name)
+
+    def tile(self, value: Value) -> str:
+        """A value that is a tile."""
+        meaning = self.meaning(value)
+        if not isinstance(meaning, TileName):
+            self.refuse(f"%{value.name} is no tile")
+        return meaning.name
+
+
+def _shown(name: str) -> str:
+    return name if name.startswith(("scf.", "func.")) else f"pto.{name}"

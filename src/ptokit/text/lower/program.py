@@ -1,0 +1,117 @@
+"""The program of a text: its kernel is found, read operation by operation, and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ptokit.program.calls import without_defaults
+from ptokit.program.expr import Op
+from ptokit.program.ir import (
+    Argument,
+    Assign,
+    Barrier,
+    Block,
+    Flag,
+    Instr,
+    LoadScalar,
+    Program,
+    Stmt,
+    TileDecl,
+    TileUse,
+    View,
+    mapped,
+    with_blocks,
+)
+from ptokit.program.ir import (
+    walk as statements,
+)
+from ptokit.text.lower.arguments import take_argument
+from ptokit.text.lower.arithmetic import read_arithmetic
+from ptokit.text.lower.control import CONTROL
+from ptokit.text.lower.instructions import read_instruction
+from ptokit.text.lower.lowering import Handler, Lowering
+from ptokit.text.lower.statements import STATEMENTS
+from ptokit.text.tree import Function, Unit, walk
+
+HANDLERS: dict[str, Handler] = {**STATEMENTS, **CONTROL, "arith.*": read_arithmetic, "*": read_instruction}
+"""What reads each operation, by its name; by its dialect; else as an instruction."""
+
+
+def lower(unit: Unit, function: str | None = None) -> Program:
+    """The program of a text: of the function that is asked for, else of its kernel.
+
+    What has no lowering raises a TextError that names the operation and its place.
+    """
+    return _program(Lowering(unit, HANDLERS), _entry(unit, function))
+
+
+def _entry(unit: Unit, name: str | None) -> Function:
+    """The function that is asked for; else the one marked as entry; else the only one that nobody calls."""
+    whole = [function for function in unit.functions if function.body.operations or function.arguments]
+    if name is not None:
+        found = next((function for function in whole if function.name == name), None)
+        if found is None:
+            known = ", ".join(function.name for function in whole) or "none"
+            raise unit.source.error(f"there is no function {name}; the text has {known}", None)
+        return found
+    marked = [function for function in whole if "pto.entry" in function.attributes]
+    called = {op.attributes.get("callee") for function in whole for op in walk(function.body)}
+    free = marked or [function for function in whole if function.name not in called]
+    if len(free) != 1:
+        names = ", ".join(function.name for function in free)
+        said = f"the text has {len(free)} kernels ({names}); say which one" if free else "the text has no kernel"
+        raise unit.source.error(said, free[1].where if len(free) > 1 else None, "name it with --function")
+    return free[0]
+
+
+def _program(low: Lowering, function: Function) -> Program:
+    low.where = function.where
+    listed = [take_argument(low, value) for value in function.arguments]
+    low.block(function.body)
+    body = mapped(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))
+    body = _without(body, low.workspaces - set(_used(body)))
+    used = set(_viewed(body))
+    arguments = (argument for make in listed for argument in make())
+    kept = tuple(a for a in arguments if not (isinstance(a, Argument) and a.view_of) or a.name in used)
+    mode = str(function.attributes.get("ptokit.mode") or mode_of(body))
+    names = tuple((expr, name) for expr, name in low.names.items() if isinstance(expr, Op))
+    return without_defaults(Program(function.name, kept, body, (), names, mode, low.unit.arch, where=function.where))
+
+
+def _with_view(low: Lowering, stmt: Stmt) -> Stmt:
+    """A scalar load with a view of the argument that owns the memory."""
+    if isinstance(stmt, LoadScalar) and stmt.result in low.loads:
+        return replace(stmt, source=low.memories.element(low.loads[stmt.result]))
+    return stmt
+
+
+def mode_of(body: Block) -> str:
+    """Who cares for addresses and flags, as far as a text tells: what it has of its own is its author's."""
+    found = list(statements(body))
+    if any(isinstance(stmt, Assign) or (isinstance(stmt, TileDecl) and stmt.addresses) for stmt in found):
+        return "manual"
+    events = any(isinstance(stmt, Instr) and (stmt.event is not None or stmt.waits) for stmt in found)
+    return "flags" if events or any(isinstance(stmt, Flag | Barrier) for stmt in found) else "auto"
+
+
+def _used(body: Block) -> Iterator[str]:
+    """Tiles that instructions have as operands, or that move."""
+    for stmt in statements(body):
+        if isinstance(stmt, Assign):
+            yield stmt.tile
+        elif isinstance(stmt, Instr):
+            yield from (operand.tile for operand in stmt.operands if isinstance(operand, TileUse))
+
+
+def _viewed(body: Block) -> Iterator[str]:
+    """Arguments that statements have views of."""
+    for stmt in statements(body):
+        views = stmt.operands if isinstance(stmt, Instr) else (stmt.source,) if isinstance(stmt, LoadScalar) else ()
+        yield from (view.argument for view in views if isinstance(view, View))
+
+
+def _without(block: Block, tiles: set[str]) -> Block:
+    """The block without the declarations of some tiles."""
+    kept = (stmt for stmt in block if not (isinstance(stmt, TileDecl) and stmt.name in tiles))
+    return tuple(with_blocks(stmt, lambda inner: _without(inner, tiles)) for stmt in kept) if tiles else block

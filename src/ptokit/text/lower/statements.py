@@ -1,0 +1,184 @@
+"""Views, tiles, flags and scalar loads: operations that are neither instructions nor control flow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import GlobalLayout
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
+from ptokit.program.ir import Assign, Barrier, Flag, LoadScalar, View
+from ptokit.target.profile import PIPES
+from ptokit.text.lower.lowering import Handler, Lowering
+from ptokit.text.lower.operands import TileName
+from ptokit.text.memories import Place, all_of
+from ptokit.text.numbers import bounded
+from ptokit.text.tree import Operation, Tensor
+
+
+def _make_view(low: Lowering, op: Operation) -> None:
+    place = low.meaning(op.part("ptr")[0])
+    if not isinstance(place, Place):
+        low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
+    shape, stride = (tuple(low.number(value) for value in op.part(part)) for part in ("shape", "strides"))
+    if not 1 <= len(shape) <= 5 or len(shape) != len(stride):
+        low.refuse(f"a view has one to five extents and as many strides; found {len(shape)} and {len(stride)}")
+    word = str(op.attributes.get("layout", "nd"))
+    if word not in LAYOUTS:
+        low.refuse(f"the layout {word} has no lowering", f"known: {', '.join(LAYOUTS)}")
+    strides = op.attributes.get("ptokit.dynamic_strides", ())
+    dynamic = tuple(position - 5 in strides for position in range(10))
+    (result,) = op.results
+    argument = low.memories.view(
+        place, shape, stride, LAYOUTS[word], low.unique(result.name), frozenset(low.steady), dynamic
+    )  # fmt: skip
+    low.values[result] = all_of(argument)
+
+
+LAYOUTS = {layout.text: layout for layout in GlobalLayout}
+
+
+def _part(low: Lowering, op: Operation) -> None:
+    """A block of a view, or of a block."""
+    view = low.meaning(op.part("view")[0])
+    if not isinstance(view, View):
+        low.refuse(f"%{op.part('view')[0].name} is no view")
+    offsets, sizes = (tuple(low.number(value) for value in op.part(part)) for part in ("offsets", "sizes"))
+    if len(offsets) != len(view.starts) or len(sizes) != len(view.starts):
+        low.refuse(f"a block of {len(view.starts)} dims has as many offsets and sizes")
+    starts = tuple(apply("add", start, offset) for start, offset in zip(view.starts, offsets, strict=True))
+    kind = op.results[0].type
+    if isinstance(kind, Tensor):
+        for dim, (extent, size) in enumerate(zip(kind.dims, sizes, strict=False)):
+            if extent is None and isinstance(size, int):
+                low.memories.mark(view.argument, dim)
+    low.define(op, View(view.argument, starts, sizes))
+
+
+def _dim(low: Lowering, op: Operation) -> None:
+    view, dim = low.meaning(op.part("view")[0]), low.number(op.part("dim")[0])
+    if not isinstance(view, View) or not isinstance(dim, int) or not 0 <= dim < len(view.sizes):
+        low.refuse("get_tensor_view_dim takes a view and the number of one of its dims")
+    low.define(op, view.sizes[dim])
+
+
+def _add_pointer(low: Lowering, op: Operation) -> None:
+    place, offset = low.meaning(op.part("ptr")[0]), low.number(op.part("offset")[0])
+    if not isinstance(place, Place):
+        low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
+    low.define(op, Place(place.memory, bounded(apply("add", place.offset, offset))))
+
+
+def _alloc(low: Lowering, op: Operation) -> None:
+    (result,) = op.results
+    spec = result.type
+    if not isinstance(spec, TileSpec):
+        low.refuse(f"%{result.name} is no tile that a program can have")
+    extents: list[Expr] = list(spec.valid)
+    for axis, part in enumerate(("valid_row", "valid_col")):
+        if given := op.part(part):
+            extents[axis] = low.number(given[0])
+    addresses = [low.number(value) for value in op.part("addr")]
+    low.values[result] = low.declare(result, spec, (extents[0], extents[1]), *addresses)
+
+
+def _set_valid(low: Lowering, op: Operation) -> None:
+    tile = low.tile(op.part("tile")[0])
+    low.scopes[-1].valid[tile] = low.number(op.part("row")[0]), low.number(op.part("col")[0])
+
+
+def _assign(low: Lowering, op: Operation) -> None:
+    value = op.part("tile")[0]
+    tile = low.tile(value)
+    address = low.number(op.part("addr")[0]) if op.part("addr") else op.attributes.get("addr")
+    if not isinstance(address, int | Var | Op):
+        low.refuse("tassign takes an address")
+    low.emit(Assign(tile, address, where=low.where))
+    for result in op.results:
+        low.values[result] = TileName(tile)
+
+
+def _load_scalar(low: Lowering, op: Operation) -> None:
+    place, index = low.meaning(op.part("ptr")[0]), low.number(op.part("index")[0])
+    (result,) = op.results
+    if not isinstance(place, Place):
+        low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
+    if not low.memories.dtype(place).is_integer:
+        low.refuse(f"a scalar load of {low.memories.dtype(place).mlir} has no lowering; whole numbers have one")
+    var = Var(low.unique(result.name))
+    source = Place(place.memory, bounded(apply("add", place.offset, index)))
+    low.loads[var] = source
+    limits = np.iinfo(low.memories.dtype(place).numpy)
+    low.limits.bounds[var] = int(limits.min), int(limits.max)
+    low.emit(LoadScalar(var, View(place.memory, (source.offset,), (1,)), where=low.where))
+    low.values[result] = var
+
+
+def _flag(low: Lowering, op: Operation) -> None:
+    src, dst = (_pipe(low, op.attributes.get(end)) for end in ("src_pipe", "dst_pipe"))
+    given = op.part("event_id")
+    event = low.number(given[0]) if given else _event(low, op.attributes.get("event_id"))
+    low.emit(Flag(op.name.partition("_")[0], src, dst, event, where=low.where))
+
+
+def _record(low: Lowering, op: Operation) -> None:
+    src, dst = (_pipe_of_kind(low, op.attributes.get(end)) for end in ("src_op", "dst_op"))
+    action = "set" if op.name == "record_event" else "wait"
+    low.emit(Flag(action, src, dst, _event(low, op.attributes.get("event_id")), where=low.where))
+
+
+def _barrier(low: Lowering, op: Operation) -> None:
+    low.emit(Barrier(_pipe(low, op.attributes.get("pipe"), "ALL"), where=low.where))
+
+
+def _barrier_sync(low: Lowering, op: Operation) -> None:
+    low.emit(Barrier(_pipe_of_kind(low, op.attributes.get("op_type")), where=low.where))
+
+
+def _pipe(low: Lowering, word: object, *more: str) -> str:
+    pipe = str(word).removeprefix("PIPE_")
+    if pipe not in (*PIPES, *more):
+        low.refuse(f"the pipe {word} has no lowering", f"known: {', '.join((*PIPES, *more))}")
+    return pipe
+
+
+KINDS = {
+    "TLOAD": "MTE2", "TSTORE_VEC": "MTE3", "TSTORE_ACC": "FIX", "TMOV_M2L": "MTE1", "TMOV_M2B": "MTE1",
+    "TMATMUL": "M", "TVEC": "V",
+}  # fmt: skip
+"""The pipe of each kind of work that events name."""
+
+
+def _pipe_of_kind(low: Lowering, word: object) -> str:
+    if word not in KINDS:
+        low.refuse(f"the work {word} has no lowering", f"known: {', '.join(KINDS)}")
+    return KINDS[str(word)]
+
+
+def _event(low: Lowering, word: object) -> int:
+    number = str(word).removeprefix("EVENT_ID")
+    if not number.isdigit():
+        low.refuse(f"{word} is no event")
+    return int(number)
+
+
+def _block_index(low: Lowering, op: Operation) -> None:
+    low.values[op.results[0]] = BLOCK_IDX if op.name == "get_block_idx" else BLOCK_NUM
+
+
+STATEMENTS: dict[str, Handler] = {
+    "make_tensor_view": _make_view,
+    "partition_view": _part,
+    "get_tensor_view_dim": _dim,
+    "addptr": _add_pointer,
+    **dict.fromkeys(("alloc_tile", "declare_tile"), _alloc),
+    "set_validshape": _set_valid,
+    "tassign": _assign,
+    **dict.fromkeys(("load_scalar", "load"), _load_scalar),
+    **dict.fromkeys(("set_flag", "wait_flag", "set_flag_dyn", "wait_flag_dyn"), _flag),
+    **dict.fromkeys(("record_event", "wait_event"), _record),
+    "barrier": _barrier,
+    "barrier_sync": _barrier_sync,
+    **dict.fromkeys(("get_block_idx", "get_block_num"), _block_index),
+}
+"""What reads each of these operations."""

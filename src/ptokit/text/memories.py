@@ -1,0 +1,156 @@
+"""Pointers and views of a text as array arguments of a program.
+
+An array argument of a program has a shape; a pointer has none until a view gives it one. The first view that spans a
+pointer's memory from its start, with extents that the launch knows, becomes the argument; further views are arguments
+that share its memory. A pointer without such a view is an array of as many elements as the launch passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ptokit.finding import Where
+from ptokit.isa.dtype import DType
+from ptokit.isa.layout import packed
+from ptokit.isa.policy import GlobalLayout
+from ptokit.program.expr import Expr, Var, affine, apply, total, variables
+from ptokit.program.ir import Argument, View
+
+Shape = tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a pointer is: so many elements into the memory of an argument."""
+
+    memory: str
+    offset: Expr = 0
+
+
+def size_of(memory: str) -> Var:
+    """The variable that stands for the number of elements that the launch passes."""
+    return Var(f"{memory}:size")  # no name in a text has a colon
+
+
+def open_extent(array: str, dim: int) -> str:
+    """The name of the number that stands for an extent which an array's type leaves open."""
+    return f"{array}.d{dim}"
+
+
+def is_unshaped(argument: Argument) -> bool:
+    """Whether an argument is a pointer that no view has given a shape."""
+    return argument.shape == (size_of(argument.name),)
+
+
+class Memories:
+    """The arrays of a program: what the launch passes, and the views that the text takes of them."""
+
+    def __init__(self) -> None:
+        self._dtypes: dict[str, DType] = {}
+        self._where: dict[str, Where | None] = {}
+        self._views: dict[str, dict[str, Argument]] = {}
+        self._dynamic: dict[str, set[int]] = {}
+
+    def add(self, name: str, dtype: DType, where: Where | None) -> Place:
+        """A pointer that the launch passes."""
+        self._dtypes[name], self._where[name], self._views[name] = dtype, where, {}
+        return Place(name)
+
+    def dtype(self, place: Place) -> DType:
+        """The element type of a pointer."""
+        return self._dtypes[place.memory]
+
+    def view(
+        self,
+        place: Place,
+        shape: Shape,
+        stride: Shape,
+        layout: GlobalLayout,
+        name: str,
+        steady: frozenset[Var],
+        dynamic: tuple[bool, ...] = (False,) * 10,
+    ) -> Argument:
+        """The argument for a view. `steady` are the numbers that the launch passes."""
+        memory, known = place.memory, self._views[place.memory]
+        for argument in known.values():
+            found = (argument.shape, argument.stride, argument.layout, argument.offset, argument.dynamic)
+            if found == (shape, stride, layout, place.offset, dynamic):
+                return argument
+        used = frozenset().union(*map(variables, (*shape, *stride)))
+        is_whole = memory not in known and place.offset == 0 and used <= steady
+        argument = Argument(
+            memory if is_whole else name, self._dtypes[memory], shape, stride, layout, dynamic,
+            "", "" if is_whole else memory, place.offset, where=self._where[memory],
+        )  # fmt: skip
+        known[argument.name] = argument
+        return argument
+
+    def mark(self, argument: str, dim: int) -> None:
+        """Take note that a type leaves an extent to the run although it is known."""
+        self._dynamic.setdefault(argument, set()).add(dim)
+
+    def arguments(self, memory: str) -> tuple[Argument, ...]:
+        """The arguments that a pointer has become, the one that owns the memory first."""
+        known = self._views[memory]
+        unshaped = Argument(memory, self._dtypes[memory], (size_of(memory),), (1,), where=self._where[memory])
+        owner = known.get(memory, unshaped)
+        return tuple(map(self._marked, (owner, *(view for name, view in known.items() if name != memory))))
+
+    def _marked(self, argument: Argument) -> Argument:
+        marks = self._dynamic.get(argument.name, ())
+        if not marks:
+            return argument
+        lead = 5 - len(argument.shape)
+        dynamic = tuple(flag or position - lead in marks for position, flag in enumerate(argument.dynamic))
+        return replace(argument, dynamic=dynamic)
+
+    def element(self, place: Place) -> View:
+        """One element, as a view of the argument that owns the memory: found where its strides tell the dims apart."""
+        argument = self.arguments(place.memory)[0]
+        starts = _peeled(place.offset, argument.stride)
+        if starts is None:
+            return self._flat(place)
+        return View(argument.name, starts, (1,) * len(starts))
+
+    def _flat(self, place: Place) -> View:
+        name, memory = f"{place.memory}.elements", place.memory
+        every = Argument(
+            name, self._dtypes[memory], (size_of(memory),), (1,), view_of=memory, where=self._where[memory]
+        )
+        self._views[memory][name] = every
+        return View(name, (place.offset,), (1,))
+
+
+def _peeled(offset: Expr, strides: Shape) -> Shape | None:
+    """Coordinates that give an offset; each dim takes the multiples of its stride that no earlier one took."""
+    if strides == (1,):
+        return (offset,)
+    terms, starts = affine(offset), []
+    for stride in strides:
+        if not isinstance(stride, int) or stride < 1:
+            return None
+        taken = {term: factor // stride * stride if term == 1 else factor for term, factor in terms.items()}
+        taken = {term: factor for term, factor in taken.items() if factor and factor % stride == 0}
+        starts.append(total({term: factor // stride for term, factor in taken.items()}))
+        terms = {term: factor - taken.get(term, 0) for term, factor in terms.items()}
+        terms = {term: factor for term, factor in terms.items() if factor}
+    return None if terms else tuple(starts)
+
+
+def all_of(argument: Argument) -> View:
+    """The whole of an argument."""
+    return View(argument.name, (0,) * len(argument.shape), argument.shape)
+
+
+def flat_offset(argument: Argument, view: View) -> Expr:
+    """Elements before the first one of a view, in the array that the launch passes."""
+    offset: Expr = argument.offset
+    for start, stride in zip(view.starts, argument.stride, strict=True):
+        offset = apply("add", offset, apply("mul", start, stride))
+    return offset
+
+
+def is_packed(argument: Argument) -> bool:
+    """Whether an argument has plain numbers for extents and no gaps."""
+    shape = tuple(extent for extent in argument.shape if isinstance(extent, int))
+    return len(shape) == len(argument.shape) and argument.stride == tuple(packed(shape))

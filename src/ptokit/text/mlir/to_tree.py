@@ -1,0 +1,212 @@
+"""Operations of MLIR as a tree: the same things, in plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ptokit.isa.dtype import DType, dtype
+from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
+from ptokit.program.ir import Constant
+from ptokit.text import tree
+from ptokit.text.mlir.attributes import KeywordAttr
+from ptokit.text.mlir.module import Module
+from ptokit.text.mlir.shapes import PtoOp
+from ptokit.text.mlir.types import PtrType, ShapedType, TensorViewType, TileBuf, TileBufType
+from ptokit.text.mlir.types import TileType as TileAttr
+
+PADS = tuple(Pad)
+"""Pad values by their numbers in text."""
+
+
+def unit_of(module: Module) -> tree.Unit:
+    """The tree of a module: its functions, and what it says of the target."""
+    translation = _Translation(module)
+    functions = tuple(translation.function(op) for op in module.op.walk() if isinstance(op, FuncOp))
+    arch = module.op.attributes.get("pto.target_arch")
+    return tree.Unit(functions, translation.source, arch.data if isinstance(arch, StringAttr) else "")
+
+
+def is_level_two(module: Module) -> bool:
+    """Whether no operation is written with values instead of destinations."""
+    return not any(isinstance(op, PtoOp) and "args" in dict(op.parts) for op in module.op.walk())
+
+
+class _Translation:
+    """Values and operations of one module, each translated once."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.source = tree.Source(module.text, module.file)
+        self.values: dict[SSAValue, tree.Value] = {}
+
+    def function(self, op: FuncOp) -> tree.Function:
+        """A function; one that is only declared has no body."""
+        attributes = {name: _plain(value) for name, value in op.attributes.items()}
+        return tree.Function(op.sym_name.data, self.body(op.body), attributes, self.source.where(self._offset(op)))
+
+    def body(self, region: Region) -> tree.Body:
+        """The operations of a region; several blocks come one after the other, and no lowering takes them."""
+        body = tree.Body()
+        for number, block in enumerate(region.blocks):
+            arguments = tuple(self.value(argument) for argument in block.args)
+            body.arguments += arguments
+            if number:
+                body.operations.append(tree.Operation("cf.block", where=self._where(block)))
+            body.operations += [self.operation(op) for op in block.ops]
+        return body
+
+    def _where(self, block: Block) -> Any:
+        first = block.first_op
+        return self.source.where(self._offset(first)) if first is not None else None
+
+    def _offset(self, op: Operation) -> int:
+        return self.module.offsets.get(op, 0)
+
+    def value(self, value: SSAValue) -> tree.Value:
+        """A value, under the name that it has in the text."""
+        if value not in self.values:
+            name = self.module.names.get(value) or str(len(self.values))
+            self.values[value] = tree.Value(name.replace("#", "_"), type_of(value.type))
+        return self.values[value]
+
+    def operation(self, op: Operation) -> tree.Operation:
+        """An operation with all its parts."""
+        parts = self._parts(op)
+        name = op.name.removeprefix("pto.").removeprefix("builtin.")
+        return tree.Operation(
+            name if parts is not None else f"{name} in the generic form",
+            parts or {},
+            tuple(map(self.value, op.results)),
+            _attributes(op),
+            tuple(map(self.body, op.regions)),
+            self.source.where(self._offset(op)),
+        )
+
+    def _parts(self, op: Operation) -> dict[str, tuple[tree.Value, ...]] | None:
+        """Which operand plays which part; None where the generic form does not tell."""
+        operands = tuple(map(self.value, op.operands))
+        if not isinstance(op, PtoOp) or not operands:
+            return {"ins": operands}
+        parts: dict[str, tuple[tree.Value, ...]] = {}
+        start = 0
+        counted = op.parts or _generic_parts(op)
+        for name, count in counted:
+            word = WORDS.get(name, name)
+            parts[word] = parts.get(word, ()) + operands[start : start + count]
+            start += count
+        return parts if start == len(operands) else None
+
+
+def _generic_parts(op: PtoOp) -> tuple[tuple[str, int], ...]:
+    """The parts of an op in the generic form, as its operands are stored."""
+    stored = STORED.get(op.name, ())
+    sizes = _attributes(op).get("operandSegmentSizes") or (1,) * len(op.operands)
+    return tuple(zip(stored, sizes, strict=False))
+
+
+STORED = {
+    "pto.mgather": ("ins", "ins", "outs", "ins"),
+    "pto.tgather": ("ins", "outs", "outs", "ins", "ins", "ins"),
+    "pto.tcvt": ("ins", "outs", "ins"),
+}
+"""What the stored operands are of ops whose text has them in another order."""
+
+
+WORDS = {"args": "ins"}
+"""Parts that the tree calls otherwise."""
+
+
+def _attributes(op: Operation) -> dict[str, Any]:
+    found = {**op.properties, **op.attributes, **(op.inside if isinstance(op, PtoOp) else {})}
+    return {name: _plain(value) for name, value in found.items() if not name.startswith("$")}
+
+
+def _plain(value: Attribute) -> Any:
+    """An attribute as a plain value; others stay what they are."""
+    if isinstance(value, IntegerAttr):
+        number = int(value.value.data)
+        return bool(number) if str(value.type) == "i1" else number
+    if isinstance(value, FloatAttr):
+        element = dtype(str(value.type))
+        with np.errstate(over="ignore"):
+            return Constant(element, int(np.array(value.value.data).astype(element.numpy).view(element.bits)))
+    if isinstance(value, KeywordAttr | StringAttr):
+        return value.data
+    if isinstance(value, SymbolRefAttr):
+        return value.string_value()
+    if isinstance(value, ArrayAttr):
+        return tuple(_plain(item) for item in value.data)
+    if isinstance(value, DenseArrayBase):
+        return tuple(value.get_values())
+    return True if isinstance(value, UnitAttr) else value
+
+
+# --- Types -----------------------------------------------------------------------------------------------------
+
+
+def type_of(kind: Attribute) -> tree.Type:
+    """A type as plain data; one that no program has is kept as text."""
+    try:
+        return _type_of(kind)
+    except (TypeError, ValueError):
+        return tree.Opaque(str(kind))
+
+
+def _type_of(kind: Attribute) -> tree.Type:
+    if isinstance(kind, PtrType):
+        return tree.Pointer(_element(kind.data[0]))
+    if isinstance(kind, TileBufType):
+        return _tile(kind.data)
+    if isinstance(kind, TileAttr):
+        return _short_tile(kind)
+    if isinstance(kind, ShapedType):
+        dims, element = kind.data
+        return tree.Tensor(dims, _element(element), not isinstance(kind, TensorViewType))
+    if isinstance(kind, MemRefType):
+        dims = tuple(None if dim < 0 else dim for dim in kind.get_shape())
+        return tree.Tensor(dims, _element(kind.element_type))
+    text = str(kind)
+    return text if text == "index" or text[:1] in "iuflb" else tree.Opaque(text)
+
+
+def _element(kind: Attribute) -> DType:
+    return dtype(str(kind))
+
+
+def _tile(buf: TileBuf) -> TileSpec:
+    if buf.compact:
+        raise ValueError("no program has compact tiles")
+    dynamic = buf.v_row is None, buf.v_col is None
+    return TileSpec(
+        _element(buf.dtype), TileType.parse(buf.loc), buf.rows, buf.cols,
+        UNKNOWN if buf.v_row is None else buf.v_row, UNKNOWN if buf.v_col is None else buf.v_col,
+        BLayout.parse(buf.blayout), SLayout.parse(buf.slayout), buf.fractal, PADS[buf.pad], dynamic=dynamic,
+    )  # fmt: skip
+
+
+def _short_tile(kind: TileAttr) -> tree.Type:
+    """`!pto.tile<16x32xf32>`: a plain tile in UB."""
+    if isinstance(kind.data, TileBuf):
+        return _tile(kind.data)
+    if isinstance(kind.data, str):
+        return tree.Opaque(str(kind))
+    dims, element = kind.data
+    rows, cols = dims if len(dims) == 2 else (1, *dims)
+    if rows is None or cols is None:
+        raise ValueError("a tile has static extents")
+    return TileSpec(_element(element), TileType.Vec, rows, cols, rows, cols)

@@ -1,0 +1,157 @@
+"""Whole numbers in text: operations of the dialect `arith` as expressions, and expressions as operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import inf
+
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Bounds, Expr, Op, Var, apply, interval
+
+MOST_OPERATIONS = 400
+"""Operations in one expression: every later look at it goes through all of them."""
+
+INDEX_BITS = 64
+"""Numbers of this width hold every number that a program computes."""
+
+PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+"""What `arith.cmpi` asks, by number."""
+
+
+class TooLong(ValueError):
+    """An expression that is longer than is reasonable."""
+
+
+class Limits:
+    """What is known of variables before the run: enough to tell most divisions from those that may meet negatives."""
+
+    def __init__(self) -> None:
+        self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf)}
+
+    def loop(self, var: Var, start: Expr, stop: Expr) -> None:
+        """Take note of a loop's variable."""
+        low, high = interval(start, self.bounds)[0], interval(stop, self.bounds)[1]
+        self.bounds[var] = low, max(low, high - 1)
+
+    def natural(self, *exprs: Expr) -> bool:
+        """Whether expressions are certainly not negative."""
+        return all(interval(expr, self.bounds)[0] >= 0 for expr in exprs)
+
+    def fits(self, expr: Expr, low: int, high: int) -> bool:
+        """Whether an expression certainly lies between two numbers."""
+        least, most = interval(expr, self.bounds)
+        return low <= least and most <= high
+
+
+# --- From operations -----------------------------------------------------------------------------------------
+
+
+def _minus(limits: Limits, a: Expr, b: Expr) -> Expr:
+    """`a - b`; where that is how a remainder is written out, the remainder."""
+    if isinstance(b, Op) and b.name == "mul" and isinstance(b.args[0], Op) and b.args[0].name == "floordiv":
+        divided, divisor = b.args[0].args
+        if (divided, divisor) == (a, b.args[1]):
+            return apply("mod", a, divisor)
+    return apply("sub", a, b)
+
+
+def _quotient(limits: Limits, a: Expr, b: Expr) -> Expr:
+    """Division towards zero."""
+    down = apply("floordiv", a, b)
+    if limits.natural(a, b):
+        return down
+    uneven = apply("ne", apply("mod", a, b), 0)
+    return apply("add", down, apply("and", uneven, apply("ne", apply("lt", a, 0), apply("lt", b, 0))))
+
+
+def _remainder(limits: Limits, a: Expr, b: Expr) -> Expr:
+    """What a division towards zero leaves."""
+    if limits.natural(a, b):
+        return apply("mod", a, b)
+    return apply("sub", a, apply("mul", _quotient(limits, a, b), b))
+
+
+def _ceiling(limits: Limits, a: Expr, b: Expr) -> Expr:
+    return apply("sub", 0, apply("floordiv", apply("sub", 0, a), b))
+
+
+def _exclusive(limits: Limits, a: Expr, b: Expr) -> Expr:
+    return apply("sub", apply("or", a, b), apply("and", a, b))
+
+
+def _plain(name: str) -> Callable[[Limits, Expr, Expr], Expr]:
+    return lambda limits, a, b: apply(name, a, b)
+
+
+READ: Mapping[str, Callable[[Limits, Expr, Expr], Expr]] = {
+    "addi": _plain("add"), "subi": _minus, "muli": _plain("mul"), "floordivsi": _plain("floordiv"),
+    "divsi": _quotient, "remsi": _remainder, "ceildivsi": _ceiling, "minsi": _plain("min"), "maxsi": _plain("max"),
+    "andi": _plain("and"), "ori": _plain("or"), "xori": _exclusive, "shli": _plain("shl"), "shrsi": _plain("shr"),
+}  # fmt: skip
+"""Operations of `arith` on two numbers. Numbers do not overflow here."""
+
+UNSIGNED = {
+    "divui": "divsi", "remui": "remsi", "ceildivui": "ceildivsi", "minui": "minsi", "maxui": "maxsi", "shrui": "shrsi"
+}  # fmt: skip
+"""Operations that are others where no number is negative."""
+
+
+def combined(name: str, limits: Limits, a: Expr, b: Expr) -> Expr | None:
+    """The expression of an operation on two numbers; None where there is none."""
+    if name in UNSIGNED and limits.natural(a, b):
+        name = UNSIGNED[name]
+    return bounded(READ[name](limits, a, b)) if name in READ else None
+
+
+def compared(predicate: str, limits: Limits, a: Expr, b: Expr) -> Expr | None:
+    """The expression of a comparison; None where there is none."""
+    if predicate.startswith("u") and not limits.natural(a, b):
+        return None
+    return bounded(apply(predicate if predicate in COMPARISONS else predicate[1:], a, b))
+
+
+def selected(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+    """One number or the other: conditions are 0 or 1."""
+    if isinstance(condition, int):
+        return then if condition else otherwise
+    if then == otherwise:
+        return then
+    taken = apply("mul", condition, then)
+    return bounded(apply("add", taken, apply("mul", apply("sub", 1, condition), otherwise)))
+
+
+def wrapped(expr: Expr, bits: int, *, signed: bool, limits: Limits) -> Expr:
+    """A number in so many bits."""
+    low = -(1 << (bits - 1)) if signed else 0
+    if bits >= INDEX_BITS and (signed or limits.natural(expr)):
+        return expr
+    if limits.fits(expr, low, low + (1 << bits) - 1):
+        return expr
+    shifted = apply("mod", apply("sub", expr, low), 1 << bits)
+    return bounded(apply("add", shifted, low))
+
+
+def bounded(expr: Expr) -> Expr:
+    """The expression, unless it is too long."""
+    if isinstance(expr, Op) and expr.size > MOST_OPERATIONS:
+        raise TooLong(f"an expression of more than {MOST_OPERATIONS} operations")
+    return expr
+
+
+# --- To operations -------------------------------------------------------------------------------------------
+
+WRITTEN = {
+    "add": "addi", "sub": "subi", "mul": "muli", "floordiv": "floordivsi", "shl": "shli", "shr": "shrsi",
+    "min": "minsi", "max": "maxsi", "and": "andi", "or": "ori",
+}  # fmt: skip
+"""What `arith` calls an operation of an expression; comparisons and remainders are written otherwise."""
+
+NATURAL = {"floordiv": "divsi", "mod": "remsi"}
+"""What is written instead where no number is negative: every tool knows these."""
+
+
+def written_out(expr: Op) -> Op | None:
+    """A remainder as `a - a // b * b`, which is right for negatives too; None for other operations."""
+    if expr.name != "mod":
+        return None
+    a, b = expr.args
+    return Op("sub", (a, Op("mul", (Op("floordiv", (a, b)), b))))

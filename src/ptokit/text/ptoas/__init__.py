@@ -1,0 +1,30 @@
+"""PTO-AS, the plain form of the documents: read into a tree, printed in one canonical spelling.
+
+unit = read_ptoas(text, "lookup.ptoas")
+print_ptoas(unit)                 # a fixed point: reading it again prints the same
+format_ptoas(text)                # the same with every comment kept
+
+The grammar is in docs/ptoas.md. What cannot be read raises a TextError.
+"""
+
+from __future__ import annotations
+
+from ptokit.text.ptoas.reader import Reader
+from ptokit.text.ptoas.writer import print_unit
+from ptokit.text.tree import Unit
+
+
+def read_ptoas(text: str | bytes, file: str = "<text>") -> Unit:
+    """Read a text. A kernel that its text does not name is called as the file."""
+    return Reader(text, file).unit()
+
+
+def print_ptoas(unit: Unit) -> str:
+    """The canonical text of a tree, with the comments of its operations."""
+    return print_unit(unit, {})
+
+
+def format_ptoas(text: str | bytes, file: str = "<text>") -> str:
+    """The canonical text of a text, with all its comments."""
+    reader = Reader(text, file)
+    return print_unit(reader.unit(), reader.notes)

@@ -1,0 +1,514 @@
+"""Statements of PTO-AS as operations: opcodes get their meaning, operands their parts."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from ptokit.isa.elementwise import ELEMENTWISE
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.text.errors import guess
+from ptokit.text.numbers import PREDICATES, READ, UNSIGNED
+from ptokit.text.ptoas.scope import PENDING, Frame, Scope, is_number
+from ptokit.text.ptoas.shapes import (
+    BLOCKS,
+    DEFAULT_TYPES,
+    DYNAMIC,
+    EVENTS,
+    KEYS,
+    KEYWORDS,
+    LONG,
+    PIPES,
+    SHAPES,
+    STATIC,
+    SUFFIXES,
+    WORDS,
+    Shape,
+)
+from ptokit.text.ptoas.statement import Draft, Item, Written, unknown_word
+from ptokit.text.ptoas.tokens import MAX_DEPTH
+from ptokit.text.ptoas.types import Unsaid
+from ptokit.text.spelling import INSTRUCTION_OF, instruction_of
+from ptokit.text.tree import Body, Opaque, Operation, Pointer, Tensor, Type, Value
+
+SAME_TYPE = frozenset(instruction.name for instruction in ELEMENTWISE)
+"""Instructions whose destination has the type of their first source."""
+MEMORY_FIRST = {"mscatter", "tstore"}
+"""Instructions that write memory."""
+MOVES = {"mscatter", "tstore", "tload"}
+"""Instructions whose operands are told apart by their types, in whatever order they stand."""
+
+ARITY = {
+    **{f"arith.{name}": 1 for name in ("index_cast", "index_castui", "extsi", "extui", "trunci", "sitofp", "uitofp")},
+    **{f"arith.{name}": 2 for name in (*READ, *UNSIGNED, "cmpi")},
+    "arith.select": 3,
+}
+"""Operands of operations on numbers."""
+WORDLIKE = ("word", "string")
+"""Operands that are no values."""
+LONGEST = 100
+"""Characters of an opcode."""
+MEMORY_TYPES = ("memref", "partition_tensor_view")
+"""Placeholders that stand for memory."""
+
+Destination = tuple[list[Value], list[Value]]
+"""What an instruction writes, and what it reads."""
+
+
+class Builder:
+    """Makes the operations of one kernel."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def build(self, draft: Draft) -> Operation:
+        """The operation that a statement is; it is written down in the body at hand."""
+        name, attributes = self._opcode(draft)
+        if name in BLOCKS:
+            return self._block(draft, name, attributes)
+        if name in STATIC or name in SHAPES:
+            return self._shaped(draft, STATIC.get(name, name), attributes)
+        if name.startswith("arith."):
+            return self._arithmetic(draft, name, attributes)
+        if instruction_of(name) is not None and not self._is_communication(draft):
+            return self._instruction(draft, name, attributes)
+        return self._other(draft, f"comm.{name}" if instruction_of(name) is not None else name, attributes)
+
+    def _opcode(self, draft: Draft) -> tuple[str, dict[str, Any]]:
+        """The name of an operation, and its attributes: those of suffixes, and those that are written."""
+        if len(draft.opcode) > LONGEST:
+            self.scope.fail(f"an opcode of {len(draft.opcode)} characters", draft.start)
+        name, said, problem = _opcode(draft.opcode)
+        if problem:
+            self.scope.fail(problem, draft.start)
+        attributes: dict[str, Any] = dict(said)
+        clauses = {} if name in SHAPES else _words(draft)
+        for key, value in (*draft.attributes.items(), *clauses.items()):
+            key = KEYS.get((name, key), key)
+            if key in attributes:
+                self.scope.fail(f"`{key}` is said twice, by a suffix or by an attribute", draft.start)
+            attributes[key] = WORDS.get((key, value), value) if isinstance(value, str) else value
+        return name, attributes
+
+    # --- Operations of a shape of their own -----------------------------------------------------------------------
+
+    def _shaped(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
+        shape = SHAPES[name]
+        self._expect_results(draft, name, shape.gives)
+        self._refuse_outs(draft, name)
+        if shape.words:
+            return self._worded(draft, name, shape, attributes)
+        items, types = list(draft.operands), list(draft.types)
+        if name == "tassign" and len(items) == 2 and items[1].kind in ("address", "number"):
+            attributes["addr"] = self.scope.number(items.pop(), "i64")
+            del types[1:]
+        elif len(items) != len(shape.operands):
+            wanted = ", ".join(shape.operands) or "none"
+            self.scope.fail(f"{name} takes {len(shape.operands)} operands ({wanted}), found {len(items)}", draft.start)
+        if (shape.only_result or not items) and draft.given is None:
+            draft.given, types = types, []
+        said = [written for written in types[: len(items)] if written.type != Unsaid("number", "dtype")]
+        values = self.scope.values(items, said, spread=False, declare=name == "tassign")
+        parts: dict[str, tuple[Value, ...]] = {}
+        parts |= {part: (value,) for part, value in zip(shape.operands, values, strict=False)}
+        if shape.index:
+            parts[shape.index] = self.scope.indices(items[-1])
+            if len(parts[shape.index]) != 1:
+                self.scope.fail(f"{name} takes one index, as in `{items[-1].text}[%i]`", items[-1].start)
+        elif items and items[-1].indices is not None:
+            self.scope.fail(f"{name} takes no `[...]`", items[-1].start)
+        parts |= self._keyed(draft, name, shape)
+        kind = self._shaped_result(name, shape, parts)
+        results = self._results(draft, [kind] if kind is not None else None)
+        return self.scope.emit(name, parts, results, attributes)
+
+    def _keyed(self, draft: Draft, name: str, shape: Shape) -> dict[str, tuple[Value, ...]]:
+        known = (*shape.lists, *shape.keyed)
+        for key, items in draft.keyed.items():
+            if key not in known:
+                said = f"{name} has no `{key}`, " + (f"expected: {', '.join(known)}" if known else "it has none")
+                self.scope.fail(said + guess(key, known), items[0].start if items else draft.start)
+        for key in shape.lists:
+            if key not in draft.keyed:
+                self.scope.fail(f"{name} needs `{key} = [...]`", draft.start)
+        return {
+            key: tuple(self.scope.value(item, None, DEFAULT_TYPES.get(key, "index")) for item in draft.keyed[key])
+            for key in known
+            if key in draft.keyed
+        }
+
+    def _shaped_result(self, name: str, shape: Shape, parts: dict[str, tuple[Value, ...]]) -> Type | None:
+        """The type of a result that no type is written for."""
+        if shape.result:
+            return shape.result
+        source = parts[shape.operands[0]][0].type if shape.operands else None
+        if name in ("load_scalar", "load") and isinstance(source, Pointer):
+            return source.dtype.mlir
+        if name == "make_tensor_view" and isinstance(source, Pointer):
+            return Tensor(tuple(self._static(value) for value in parts["shape"]), source.dtype, is_part=False)
+        if name == "partition_view" and isinstance(source, Tensor):
+            return Tensor(tuple(self._static(value) for value in parts["sizes"]), source.dtype)
+        return source if name in ("addptr", "tassign") else None
+
+    def _static(self, value: Value) -> int | None:
+        number = self.scope.extents.plain(value)
+        return number if isinstance(number, int) else None
+
+    def _worded(self, draft: Draft, name: str, shape: Shape, attributes: dict[str, Any]) -> Operation:
+        """`set_flag[PIPE_MTE2, PIPE_V, EVENT_ID0]`, with or without brackets; the event may be a value."""
+        items = draft.operands
+        self._keyed(draft, name, shape)
+        if len(items) != len(shape.words):
+            self.scope.fail(f"{name} takes {', '.join(shape.words)}; found {len(items)} of them", draft.start)
+        parts: dict[str, tuple[Value, ...]] = {}
+        for key, item in zip(shape.words, items, strict=True):
+            if item.kind == "value" and key == "event_id" and name in DYNAMIC:
+                parts[key] = (self.scope.value(item, Written("index", item.start)),)
+                name = DYNAMIC[name]
+            else:
+                attributes[key] = self._keyword(key, item)
+        return self.scope.emit(name, parts, (), attributes)
+
+    def _keyword(self, key: str, item: Item) -> str:
+        known = KEYWORDS.get(key, ())
+        word = f"EVENT_ID{item.text}" if item.kind == "number" and known is EVENTS else item.text
+        if item.kind not in WORDLIKE and word == item.text:
+            self.scope.fail(f"expected a word for {key}, found `{item.text}`", item.start)
+        if known is PIPES and f"PIPE_{word}" in known:
+            word = f"PIPE_{word}"
+        if known and word not in known:
+            self.scope.fail(unknown_word(word, known, "pipe" if known is PIPES else "event"), item.start)
+        return word
+
+    # --- Numbers, loops, branches ---------------------------------------------------------------------------------
+
+    def _arithmetic(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
+        items, types = list(draft.operands), draft.types
+        if name == "arith.constant":
+            return self._arith_constant(draft)
+        self._expect_results(draft, name, (1,))
+        self._refuse_outs(draft, name)
+        self._keyed(draft, name, Shape())
+        result: Type | None = None
+        if name == "arith.cmpi":
+            word = items.pop(0) if items else Item("word", "", draft.start)
+            if word.text not in PREDICATES:
+                self.scope.fail(unknown_word(word.text, PREDICATES, "comparison"), word.start)
+            attributes["predicate"], result = word.text, "i1"
+        if len(items) != ARITY.get(name, len(items)):
+            self.scope.fail(f"{name} takes {ARITY[name]} operands, found {len(items)}", draft.start)
+        kinds: list[Written | None] = [types[0] if types else None] * len(items)
+        if name == "arith.select" and kinds:
+            kinds[0] = Written("i1", items[0].start)
+        values = [self.scope.value(item, kind) for item, kind in zip(items, kinds, strict=True)]
+        said = types[0].type if types else values[-1].type if values else "index"
+        result = result or (said if not isinstance(said, Unsaid) else "index")
+        if draft.given is not None and draft.given and not isinstance(draft.given[0].type, Unsaid):
+            result = draft.given[0].type
+        draft.given = None
+        return self.scope.emit(name, {"ins": tuple(values)}, self._results(draft, [result]), attributes)
+
+    def _arith_constant(self, draft: Draft) -> Operation:
+        if len(draft.operands) != 1 or len(draft.results) != 1:
+            self.scope.fail("expected a result and a number, as in `%c = arith.constant 16 : index`", draft.start)
+        written = draft.types[0] if draft.types else Written("index", draft.start)
+        return self.scope.constant(draft.operands[0], written, draft.results[0])
+
+    def _block(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
+        """A loop, a branch or a section: its body is read next."""
+        if len(self.scope.frames) > MAX_DEPTH:
+            self.scope.fail(f"nested more than {MAX_DEPTH} deep", draft.start)
+        condition = Written("i1", draft.start)
+        kinds = [condition] if name == "scf.if" else [None] * len(draft.operands)
+        values = tuple(self.scope.value(item, kind) for item, kind in zip(draft.operands, kinds, strict=True))
+        carried = [value.type for value in values[3:]] if name == "scf.for" else []
+        self._expect_results(draft, name, (len(draft.given or carried),))
+        results = self._results(draft, carried)
+        bodies = tuple(Body() for _ in range(2 if name == "scf.if" else 1))
+        operation = self.scope.emit(name, {"ins": values}, results, attributes)
+        operation.bodies = bodies
+        frame = Frame(bodies[0], {}, operation)
+        self.scope.frames.append(frame)
+        if name == "scf.for":
+            kinds = [values[0].type, *(value.type for value in values[3:])]
+            arguments = zip(draft.arguments, kinds, strict=True)
+            bodies[0].arguments = tuple(self.scope.define(item, kind, frame) for item, kind in arguments)
+        return operation
+
+    # --- Instructions ---------------------------------------------------------------------------------------------
+
+    def _is_communication(self, draft: Draft) -> bool:
+        """Whether an operation between cores has an instruction's name: its first operand is a group."""
+        named = draft.operands and draft.operands[0].kind == "value"
+        first = self.scope.lookup(draft.operands[0].name) if named else None
+        kind = first.type if first is not None else draft.types[0].type if draft.types else None
+        return isinstance(kind, Opaque) and kind.text.startswith("!pto.group")
+
+    def _instruction(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
+        items, types = self._flat(draft)
+        if draft.groups:
+            ins = self.scope.values(items, types, spread=True)
+            outs = self.scope.values(draft.outs or [], draft.out_types, spread=True, declare=1)
+        elif draft.results:
+            ins, outs = self.scope.values(items, types, spread=True), []
+        elif name in MOVES:
+            outs, ins = self._moved(name, items, types, suffixed="coalesce" in attributes)
+        else:
+            outs, ins = self._destination_first(draft, items, types)
+        results: tuple[Value, ...] = ()
+        if draft.results:
+            results, written = self._instruction_results(draft, name, ins, attributes)
+            outs += written
+        if draft.given is not None and outs and not draft.results:
+            for written_type, value in zip(draft.given, outs, strict=False):
+                self.scope.agree(value, written_type)
+        tile = next((value for value in (*results, *outs, *ins) if isinstance(value.type, TileSpec)), None)
+        ins, outs = (self._blocks(draft, name, values, tile) for values in (ins, outs))
+        parts = {"ins": tuple(ins), "outs": tuple(outs), **self._clauses(draft)}
+        return self.scope.emit(name, parts, results, attributes)
+
+    def _clauses(self, draft: Draft) -> dict[str, tuple[Value, ...]]:
+        """Values that are written `key = ...` behind the operands play parts of their own."""
+        return {key: tuple(self.scope.value(item, None) for item in items) for key, items in draft.keyed.items()}
+
+    def _flat(self, draft: Draft) -> tuple[list[Item], list[Written]]:
+        """Operands and their types. Types of indices, where the list has them, are told apart."""
+        items, types = list(draft.operands), list(draft.types)
+        indices = sum(len(item.indices or ()) for item in items)
+        if not indices or len(types) != len(items) + indices:
+            return items, types
+        own: list[Written] = []
+        for item in items:
+            own.append(types.pop(0))
+            if item.indices:
+                self.scope.value(item, own[-1])
+            for index in item.indices or ():
+                written = types.pop(0)
+                if not is_number(index):
+                    self.scope.value(index, written)
+        return items, own
+
+    def _destination_first(self, draft: Draft, items: list[Item], types: list[Written]) -> Destination:
+        if not items:
+            self.scope.fail(f"{draft.opcode} has no operands", draft.start)
+        values = self.scope.values(items, types, spread=True, declare=1)
+        return values[:1], values[1:]
+
+    def _moved(self, name: str, items: list[Item], types: list[Written], *, suffixed: bool) -> Destination:
+        """Destination and sources of an instruction whose operands stand in several orders (A-24)."""
+        if len(items) != (3 if name == "mscatter" else 2):
+            wanted = "table, src and idx" if name == "mscatter" else "a tile and memory"
+            start = items[0].start if items else self.scope.tokens.start
+            self.scope.fail(f"{name} takes {wanted}, found {len(items)} operands", start)
+        memory = self._memory_of(name, items, types, suffixed=suffixed)
+        said = next((written for written in types if _is_memory(written.type)), None)
+        others = [item for at, item in enumerate(items) if at != memory]
+        kinds = [written for written in types if written is not said]
+        if len(kinds) not in (0, 1, len(others)):
+            self.scope.fail(f"{len(types)} types for {len(items)} operands", types[-1].start)
+        tiles = self.scope.values(others, kinds, spread=True, declare=name == "tload")
+        place = self.scope.typed([(items[memory], said)])
+        return (place, tiles) if name in MEMORY_FIRST else (tiles, place)
+
+    def _memory_of(self, name: str, items: list[Item], types: list[Written], *, suffixed: bool) -> int:
+        """Which operand is memory: the one that is known to be, else the one whose type says so, else by custom."""
+        for at, item in enumerate(items):
+            value = self.scope.lookup(item.name) if item.kind == "value" else None
+            if value is not None and _is_memory(value.type):
+                return at
+        bare = name == "mscatter" and not suffixed
+        for at, written in enumerate(types if len(types) == len(items) else ()):
+            if _is_memory(written.type):
+                return 1 if bare and at == 0 else at
+        return 1 if name != "mscatter" or bare else 0
+
+    def _instruction_results(
+        self, draft: Draft, name: str, ins: list[Value], attributes: dict[str, Any]
+    ) -> tuple[tuple[Value, ...], list[Value]]:
+        """The results of an instruction. A name that is a tile already is written again: a destination."""
+        item, *more = draft.results
+        known = self.scope.lookup(item.name)
+        if not more and known is not None and (known.type is PENDING or isinstance(known.type, TileSpec)):
+            for written in draft.given or ():
+                self.scope.agree(known, written)
+            if known.type is PENDING:
+                known.type = self._inferred(draft, name, ins, attributes)
+            return (), [known]
+        given = draft.given or []
+        if given and not isinstance(given[0].type, Unsaid):
+            return self._results(draft, None), []
+        kind = self._inferred(draft, name, ins, attributes)
+        draft.given = None
+        return self._results(draft, [kind]), []
+
+    def _inferred(self, draft: Draft, name: str, ins: list[Value], attributes: dict[str, Any]) -> Type:
+        """The type of a result that the text does not say."""
+        tiles = [value.type for value in ins if isinstance(value.type, TileSpec)]
+        if name in SAME_TYPE and tiles:
+            return tiles[0]
+        if name == "mgather" and len(ins) >= 2 and isinstance(ins[0].type, Tensor) and tiles:
+            return _gathered(ins[0].type, tiles[0], attributes) or self._untyped(draft)
+        self._untyped(draft)
+
+    # --- Results and blocks ---------------------------------------------------------------------------------------
+
+    def _expect_results(self, draft: Draft, name: str, counts: tuple[int, ...]) -> None:
+        """Refuse a statement with more or fewer results than its operation has."""
+        if len(draft.results) not in counts:
+            said = f"{name} gives {counts[-1] or 'no'} value{'s' if counts[-1] != 1 else ''}"
+            self.scope.fail(f"{said}, and {len(draft.results)} are named", draft.start)
+
+    def _refuse_outs(self, draft: Draft, name: str) -> None:
+        if draft.outs:
+            self.scope.fail(f"{name} has no outs(...)", draft.outs[0].start)
+
+    def _untyped(self, draft: Draft) -> NoReturn:
+        item = draft.results[0]
+        unsaid = next((written for written in draft.given or () if isinstance(written.type, Unsaid)), None)
+        if unsaid is not None:
+            self.scope.refuse_placeholder(item.text, unsaid)
+        said = f"nothing says the type of {item.text}; write it at the end"
+        self.scope.fail(f"{said}, as in `-> !pto.tile<16x32xf32>`", item.start)
+
+    def _results(self, draft: Draft, kinds: list[Type] | None) -> tuple[Value, ...]:
+        """The results of an operation, of the types behind the arrow, else of these."""
+        given = draft.given
+        if given:
+            kinds = []
+            for position, written in enumerate(given):
+                if isinstance(written.type, Unsaid):
+                    name = draft.results[position].text if position < len(draft.results) else "the result"
+                    self.scope.refuse_placeholder(name, written)
+                kinds.append(written.type)
+        if not draft.results:
+            return ()
+        if kinds is None:
+            self._untyped(draft)
+        if len(kinds) != len(draft.results):
+            self.scope.fail(f"{len(draft.results)} results and {len(kinds)} types of results", draft.results[0].start)
+        return tuple(self.scope.define(item, kind) for item, kind in zip(draft.results, kinds, strict=True))
+
+    def _blocks(self, draft: Draft, name: str, values: list[Value], tile: Value | None) -> list[Value]:
+        """The operands, with a block of a view for each that has indices."""
+        indexed = {item.name: item for item in (*draft.operands, *(draft.outs or ())) if item.indices is not None}
+        if not indexed:
+            return values
+        parts = {
+            value.name: self._part(name, value, indexed[value.name], tile) for value in values if value.name in indexed
+        }
+        return [parts.get(value.name, value) for value in values]
+
+    def _part(self, name: str, view: Value, item: Item, tile: Value | None) -> Value:
+        """The block of a view that starts at some indices and is as large as the valid region of a tile."""
+        if name in ("mgather", "mscatter") or not isinstance(view.type, Tensor):
+            said = "takes a whole table, not a block" if isinstance(view.type, Tensor) else "takes no `[...]` here"
+            self.scope.fail(f"{name} {said}; make a block with partition_view", item.start)
+        indices = self.scope.indices(item)
+        rank = len(view.type.dims)
+        if len(indices) > rank:
+            self.scope.fail(f"{len(indices)} indices for the {rank} dims of {item.text}", item.start)
+        sizes = self.scope.extents.block(view.type, tile) if tile is not None else None
+        if sizes is None or tile is None:
+            self.scope.fail(f"nothing tells how large the block {item.text}[...] is; {_advice(tile)}", item.start)
+        zeros = [self.scope.index(0) for _ in range(rank - len(indices))]
+        values = tuple(self.scope.index(size) if isinstance(size, int) else size for size in sizes)
+        dims = tuple(size if isinstance(size, int) else None for size in sizes)
+        result = Value("", Tensor(dims, view.type.dtype))
+        parts = {"view": (view,), "offsets": (*zeros, *indices), "sizes": values}
+        operation = self.scope.emit("partition_view", parts, (result,))
+        operation.where = self.scope.source.where(item.start)
+        return result
+
+    # --- Everything else ------------------------------------------------------------------------------------------
+
+    def _other(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
+        """An operation that is only kept: values are operands, words are attributes."""
+        words: dict[str, list[str]] = {}
+        for item in draft.operands:
+            if item.kind in WORDLIKE:
+                words.setdefault(item.key or "words", []).append(item.text)
+        draft.operands = [item for item in draft.operands if item.kind not in WORDLIKE]
+        if draft.operands and draft.operands[0].kind == "symbol":
+            attributes["callee"] = draft.operands.pop(0).text[1:]
+        if name == "func.call" and not attributes.get("callee"):
+            self.scope.fail("expected the name of a kernel, as in `call @name(%x)`", draft.start)
+        if not draft.operands and draft.given is None:
+            draft.given, draft.types = draft.types or None, []
+        attributes |= {key: said if len(said) > 1 else said[0] for key, said in words.items()}
+        items, types = self._flat(draft)
+        ins = self.scope.values(items, types, spread=True)
+        outs = self.scope.values(draft.outs or [], draft.out_types, spread=True, declare=1)
+        tile = next((value for value in (*outs, *ins) if isinstance(value.type, TileSpec)), None)
+        ins, outs = (self._blocks(draft, name, values, tile) for values in (ins, outs))
+        parts = {"ins": tuple(ins), "outs": tuple(outs), **self._clauses(draft)}
+        return self.scope.emit(name, parts, self._results(draft, None if draft.results else []), attributes)
+
+
+# --- Small parts -----------------------------------------------------------------------------------------------
+
+
+def _words(draft: Draft) -> dict[str, Any]:
+    """What is written `key = word` behind the operands, taken away from there: that is an attribute."""
+    found = {key: items for key, items in draft.keyed.items() if all(item.kind in WORDLIKE for item in items)}
+    draft.keyed = {key: items for key, items in draft.keyed.items() if key not in found}
+    return {key: items[0].text if len(items) == 1 else [item.text for item in items] for key, items in found.items()}
+
+
+def _is_memory(kind: object) -> bool:
+    return isinstance(kind, Tensor | Pointer) or (isinstance(kind, Unsaid) and kind.kind in MEMORY_TYPES)
+
+
+def _advice(tile: Value | None) -> str:
+    if tile is None:
+        return "an operation on a block has a tile"
+    if isinstance(tile.type, TileSpec) and any(tile.type.dynamic):
+        return f"declare the tile first: `%{tile.name} = alloc_tile valid_row = %rows valid_col = %cols : ...`"
+    return "make it with partition_view"
+
+
+def _gathered(table: Tensor, index: TileSpec, attributes: dict[str, Any]) -> TileSpec | None:
+    """The tile that a gather fills: a row for each index, or an element."""
+    rows, cols = index.rows, index.cols
+    if attributes.get("coalesce", "row") == "row":
+        width = table.dims[-1] if table.dims else None
+        if width is None or 1 not in (rows, cols) or any(index.dynamic):
+            return None
+        rows, cols = max(rows, cols), width
+        valid = max(index.valid), width
+        return TileSpec(table.dtype, TileType.Vec, rows, cols, *valid)
+    return TileSpec(table.dtype, TileType.Vec, rows, cols, *index.valid, dynamic=index.dynamic)
+
+
+@lru_cache(maxsize=1024)
+def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
+    """The operation that an opcode names, the attributes that its suffixes say, and what is wrong with it."""
+    name = text.removeprefix("pto.")
+    if not name[:1].replace("_", "a").isalpha():
+        return name, (), "expected an opcode after `pto.`"
+    for spelling in (name, name.lower()):
+        for known in (spelling, spelling.replace("_", "."), spelling.replace(".", "_")):
+            if known in LONG or known in SHAPES or known in STATIC or known in BLOCKS or known in INSTRUCTION_OF:
+                return LONG.get(known, known), (), ""
+        for head in SUFFIXES:
+            if spelling.startswith((f"{head}.", f"{head}_")):
+                return head, *_suffixes(head, spelling[len(head) :])
+    return name, (), ""
+
+
+def _suffixes(head: str, rest: str) -> tuple[tuple[tuple[str, str], ...], str]:
+    """What the suffixes of an opcode say, in any order, and what is wrong with them."""
+    known, said = SUFFIXES[head], dict[str, str]()
+    words = sorted(known, key=len, reverse=True)
+    while rest:
+        word = next((word for word in words if re.match(rf"[._]{word}(?![a-z])", rest)), None)
+        if word is None:
+            wrong = rest[1:].partition(".")[0]
+            return (), f"{head} has no suffix `.{wrong}`, expected: {' '.join(known)}{guess(wrong, known)}"
+        key, value = known[word]
+        if key in said:
+            return (), f"{head} has two suffixes for `{key}`: {said[key]} and {value}"
+        said[key] = value
+        rest = rest[len(word) + 1 :]
+    return tuple(said.items()), ""

@@ -1,0 +1,247 @@
+"""PTO-AS read into a tree, statement by statement; comments find their places."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import Any
+
+from ptokit.text.errors import guess
+from ptokit.text.ptoas.builder import Builder
+from ptokit.text.ptoas.scope import Frame, Scope
+from ptokit.text.ptoas.shapes import BLOCKS
+from ptokit.text.ptoas.statement import Grammar, Item
+from ptokit.text.ptoas.tokens import END, MAX_STATEMENTS, Tokens, checked
+from ptokit.text.ptoas.types import Unsaid
+from ptokit.text.tree import Body, Function, Operation, Source, Unit, Value
+
+DIRECTIVES = (".arch", ".kernel", ".arg", ".const")
+_ELSE = re.compile(r"\s*+else\b")
+
+
+class Reader:
+    """Reads a text. `notes` holds the comments that stand at no operation."""
+
+    def __init__(self, text: str | bytes, file: str) -> None:
+        self.source = Source(checked(text, file), file)
+        self.tokens = Tokens(self.source)
+        self.grammar = Grammar(self.tokens)
+        self.notes: dict[object, list[str]] = {}
+        self._functions: list[Function] = []
+        self._names: set[str] = set()
+        self._arch = ""
+        self._count = 0
+        self._start_function(_stem(file), 0, {})
+
+    def _start_function(self, name: str, start: int, attributes: dict[str, Any], *, named: bool = False) -> None:
+        self._function = Function(name, Body(), attributes, self.source.where(start))
+        self._scope = Scope(self.tokens, self._function.body)
+        self._scope.headed = self._named = named
+        self._builder = Builder(self._scope)
+        self._begun = False
+        """Whether a statement of the kernel was read."""
+        self._opened = False
+        """Whether the statement has opened a body, which may begin on its line."""
+        self._last: Operation | Value | Body | Function | None = None
+        """What a comment at the end of the line belongs to."""
+
+    def _finish_function(self) -> None:
+        self._scope.finish()
+        if self._named or self._function.body.operations or self._function.arguments:
+            self._functions.append(self._function)
+            self._names.add(self._function.name)
+
+    def unit(self) -> Unit:
+        """The whole text."""
+        tokens = self.tokens
+        while tokens.kind != END:
+            if tokens.kind == "line":
+                self._keep_remark()
+                tokens.advance()
+            else:
+                self._count_one()
+                if not tokens.accept(";"):
+                    self._statement()
+        self._keep_remark()
+        if len(self._scope.frames) > 1:
+            tokens.expected("`}`")
+        self._note(self._function.body, tokens.comments())
+        self._finish_function()
+        if not self._functions:
+            self.notes["end"] = self.notes.pop(self._function.body, [])
+        return Unit(tuple(self._functions), self.source, self._arch)
+
+    def _note(self, key: object, comments: tuple[str, ...]) -> None:
+        if comments:
+            self.notes.setdefault(key, []).extend(comments)
+
+    def _count_one(self) -> None:
+        self._count += 1
+        if self._count > MAX_STATEMENTS:
+            self.tokens.fail(f"more than {MAX_STATEMENTS} statements")
+
+    # --- Statements -----------------------------------------------------------------------------------------------
+
+    def _statement(self) -> None:
+        tokens = self.tokens
+        if len(self._scope.frames) == 1:
+            self._scope.position = len(self._function.body.operations)
+        comments = tokens.comments()
+        if tokens.kind == "directive":
+            self._directive(comments)
+        elif tokens.accept("}"):
+            self._close(comments)
+        else:
+            self._operation(self._label(comments))
+        if tokens.kind not in ("line", END) and not tokens.at(";") and not tokens.at("}"):
+            if self._opened:
+                return
+            tokens.expected("the end of the statement")
+
+    def _keep_remark(self) -> None:
+        """Give the comment at the end of a line to what stands last on it."""
+        remark = self.tokens.remark()
+        if remark and isinstance(self._last, Operation):
+            self._last.remark = remark
+        elif remark:
+            self._note((self._last or self._function, "remark"), (remark,))
+        self._last = None
+
+    def _label(self, comments: tuple[str, ...]) -> tuple[str, ...]:
+        """A label says nothing here: it is kept as a comment."""
+        tokens, lines = self.tokens, list(comments)
+        while tokens.kind == "word" and self.source.text.startswith(":", tokens.end):
+            self._count_one()
+            lines.append(f"// {tokens.text}:")
+            tokens.advance()
+            tokens.advance()
+            tokens.skip_lines()
+            lines += tokens.comments()
+        return tuple(lines)
+
+    def _operation(self, comments: tuple[str, ...]) -> None:
+        tokens = self.tokens
+        self._begun, self._opened = True, False
+        if tokens.kind == END:
+            self._note(self._function.body, comments)
+            return
+        draft = self.grammar.statement()
+        operation = self._builder.build(draft)
+        inner = tuple(line for line in tokens.comments() if line)
+        operation.where = self.source.where(draft.results[0].start if draft.results else draft.start)
+        operation.comments = (*comments, *inner)
+        self._last = operation
+        if operation.name in BLOCKS:
+            tokens.expect("{")
+            self._opened = True
+
+    # --- Directives -----------------------------------------------------------------------------------------------
+
+    def _directive(self, comments: tuple[str, ...]) -> None:
+        tokens = self.tokens
+        start, name = tokens.start, tokens.text
+        if name not in DIRECTIVES:
+            known = f"expected one of: {' '.join(DIRECTIVES)}{guess(name, DIRECTIVES)}"
+            tokens.fail(f"`{name}` is no directive, {known}", start)
+        if len(self._scope.frames) > 1 and name != ".const":
+            self.tokens.fail(f"`{name}` stands at the head of a kernel", start)
+        tokens.advance()
+        self._opened = False
+        self._last = None
+        {".arch": self._architecture, ".kernel": self._kernel, ".arg": self._arg, ".const": self._const}[name](
+            start, comments
+        )
+
+    def _kernel(self, start: int, comments: tuple[str, ...]) -> None:
+        name = self._name("the name of the kernel")
+        attributes = self._attributes() if self.tokens.at("{") else {}
+        if self._named or self._begun or self._scope.headed:
+            self._finish_function()
+        if name in self._names:
+            self.tokens.fail(f"there is a kernel {name} already", start)
+        self._start_function(name, start, attributes, named=True)
+        self._note(self._function, comments)
+        self._last = self._function
+
+    def _name(self, what: str) -> str:
+        tokens = self.tokens
+        if tokens.kind not in ("word", "string"):
+            tokens.expected(what)
+        kind, text, start = tokens.kind, tokens.text, tokens.start
+        tokens.advance()
+        return self.grammar.string(text, start) if kind == "string" else text
+
+    def _architecture(self, start: int, comments: tuple[str, ...]) -> None:
+        self._arch = self._name("the name of an architecture")
+        self._note("arch", comments)
+
+    def _arg(self, start: int, comments: tuple[str, ...]) -> None:
+        if self._begun:
+            self.tokens.fail("`.arg` lines stand before the statements of a kernel", start)
+        item = self._new_name()
+        written = self.grammar.annotation()
+        if isinstance(written.type, Unsaid):
+            self._scope.refuse_placeholder(item.text, written)
+        value = self._scope.define(item, written.type)
+        self._scope.arguments.append(value)
+        self._scope.headed = True
+        self._note(value, comments)
+        self._last = value
+
+    def _const(self, start: int, comments: tuple[str, ...]) -> None:
+        item = self._new_name()
+        self.tokens.expect("=", " and a number")
+        number = self.grammar.item()
+        if number.kind not in ("number", "word"):
+            self.tokens.fail("expected a number, such as `.const %c = 16 : index`", number.start)
+        written = self.grammar.annotation()
+        operation = self._scope.constant(number, written, item)
+        operation.where, operation.comments = self.source.where(start), comments
+        self._last = operation
+
+    def _new_name(self) -> Item:
+        tokens = self.tokens
+        start = tokens.start
+        return Item("value", tokens.take("value", "a value, such as `%x`"), start)
+
+    # --- The end of bodies ----------------------------------------------------------------------------------------
+
+    def _close(self, comments: tuple[str, ...]) -> None:
+        """A body ends; `else` may follow, or attributes of its operation."""
+        tokens = self.tokens
+        if len(self._scope.frames) == 1:
+            self.tokens.fail("there is no body that `}` could close", tokens.start - 1)
+        frame = self._scope.frames.pop()
+        operation = frame.operation
+        assert operation is not None
+        self._note(frame.body, comments)
+        if operation.name.startswith("scf."):
+            _end_with_yield(frame.body)
+        self._opened = False
+        self._last = frame.body
+        following = _ELSE.match(self.source.text, tokens.end) if tokens.kind == "line" else None
+        if following is not None:
+            tokens.skip_lines()
+        if tokens.accept("else"):
+            if operation.name != "scf.if" or frame.body is operation.bodies[1]:
+                self.tokens.fail("`else` follows the body of an `if`", tokens.start)
+            tokens.expect("{")
+            self._scope.frames.append(Frame(operation.bodies[1], {}, operation))
+            self._opened = True
+        elif tokens.at("{"):
+            operation.attributes = self._attributes()
+
+    def _attributes(self) -> dict[str, Any]:
+        return {key: value for key, (value, _) in self.grammar.dictionary().items()}
+
+
+def _stem(file: str) -> str:
+    """What a kernel without a name is called: as its file."""
+    stem = re.sub(r"\W", "_", PurePath(file).stem, flags=re.ASCII)
+    return stem if stem.strip("_") and not file.startswith("<") and file != "-" else "kernel"
+
+
+def _end_with_yield(body: Body) -> None:
+    """What a body gives to its operation is said by its last operation, even if it gives nothing."""
+    if not body.operations or body.operations[-1].name != "scf.yield":
+        body.operations.append(Operation("scf.yield"))

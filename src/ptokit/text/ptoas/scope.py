@@ -1,0 +1,247 @@
+"""Names and values of a kernel in PTO-AS while it is read: who is who, of what type, and who comes from nowhere.
+
+A value that is used and never declared comes to be where that is safe. The tile that an instruction writes, or that an
+address is given to, is declared before the statement that mentions it first. A listing without a header has more of
+these: there memory and numbers become arguments, of the types that their uses tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.program.ir import Constant
+from ptokit.text.errors import guess
+from ptokit.text.ptoas.literals import constant
+from ptokit.text.ptoas.shapes import Extents
+from ptokit.text.ptoas.statement import Item, Written, unknown_word
+from ptokit.text.ptoas.tokens import Tokens
+from ptokit.text.ptoas.types import Unsaid, agree, type_text
+from ptokit.text.tree import Body, Opaque, Operation, Type, Value
+
+PENDING = Opaque("")
+"""The type of a value that nothing has told yet."""
+
+
+@dataclass
+class Frame:
+    """A body that is being read."""
+
+    body: Body
+    names: dict[str, Value] = field(default_factory=dict)
+    operation: Operation | None = None
+
+
+@dataclass(frozen=True)
+class _Implicit:
+    """A value that is used and never declared."""
+
+    value: Value
+    start: int
+    position: int
+    """The statement of the kernel that uses it first."""
+
+
+class Scope:
+    """The values of one kernel."""
+
+    def __init__(self, tokens: Tokens, body: Body) -> None:
+        self.tokens, self.source = tokens, tokens.source
+        self.frames = [Frame(body)]
+        self.arguments: list[Value] = []
+        self.headed = False
+        """Whether a header says what the arguments are."""
+        self.position = 0
+        """The statement of the kernel that is being read."""
+        self.extents = Extents()
+        self._implicit: list[_Implicit] = []
+        self._unsaid: dict[Value, Written] = {}
+        self._starts: dict[Value, int] = {}
+
+    def fail(self, message: str, start: int) -> NoReturn:
+        """Refuse the text."""
+        self.tokens.fail(message, start)
+
+    def emit(
+        self,
+        name: str,
+        parts: dict[str, tuple[Value, ...]],
+        results: tuple[Value, ...] = (),
+        attributes: dict[str, Any] | None = None,
+    ) -> Operation:
+        """Write an operation down."""
+        operation = Operation(name, {key: part for key, part in parts.items() if part}, results, attributes or {})
+        self.frames[-1].body.operations.append(operation)
+        self.extents.note(operation)
+        return operation
+
+    def lookup(self, name: str) -> Value | None:
+        """The value of a name."""
+        for frame in reversed(self.frames):
+            if name in frame.names:
+                return frame.names[name]
+        return None
+
+    def define(self, item: Item, kind: Type, frame: Frame | None = None) -> Value:
+        """A new value; no name that is known here stands for two."""
+        known = self.lookup(item.name)
+        if known is not None:
+            line = self.source.where(self._starts[known]).line
+            self.fail(f"`{item.text}` is already defined, in line {line}", item.start)
+        value = Value(item.name, kind)
+        (frame or self.frames[-1]).names[item.name] = value
+        self._starts[value] = item.start
+        return value
+
+    def constant(self, number: Item, written: Written, item: Item | None) -> Operation:
+        """A number as an operation; one without a name is written where it is used."""
+        kind = written.type
+        if isinstance(kind, Unsaid):
+            self.refuse_placeholder(number.text, written)
+        value = self.number(number, kind)
+        result = self.define(item, kind) if item is not None else Value("", kind)
+        return self.emit("arith.constant", {}, (result,), {"value": value})
+
+    def number(self, number: Item, kind: Type) -> int | Constant:
+        """A number of a type."""
+        try:
+            return constant(number.text, kind)
+        except (ValueError, TypeError) as problem:
+            self.fail(str(problem), number.start)
+
+    def index(self, number: int) -> Value:
+        """A number that counts, without a name."""
+        return self.emit("arith.constant", {}, (Value("", "index"),), {"value": number}).results[0]
+
+    def value(self, item: Item, written: Written | None, default: Type = "index", *, declare: bool = False) -> Value:
+        """The value that an operand is; a number becomes a constant without a name."""
+        if item.kind in ("number", "address") or item.text in ("true", "false"):
+            kind = written or Written(default, item.start)
+            return self.constant(item, kind, None).results[0]
+        if item.kind != "value":
+            self.fail(f"expected a value or a number, found `{item.text}`", item.start)
+        value = self.lookup(item.name)
+        if value is None:
+            value = self._imply(item, declare=declare)
+        if written is not None:
+            self.agree(value, written)
+        if item.loc:
+            self._check_loc(item, value)
+        return value
+
+    def _imply(self, item: Item, *, declare: bool) -> Value:
+        if self.headed and not declare:
+            self._undefined(item.name, item.start)
+        value = Value(item.name, PENDING)
+        self.frames[0].names[item.name] = value
+        self._starts[value] = item.start
+        self._implicit.append(_Implicit(value, item.start, self.position))
+        return value
+
+    def values(self, items: list[Item], types: list[Written], *, spread: bool, declare: int = 0) -> list[Value]:
+        """The values of operands, by the types behind the colon: one each, or one for all (`spread`), or fewer.
+
+        The first `declare` operands may be tiles that come to be here.
+        """
+        given: list[Written | None] = list(types)
+        if len(types) == 1 and items and spread:
+            given = [types[0] if self._is_open(item) or not at else None for at, item in enumerate(items)]
+        elif len(types) > len(items) or (types and spread and len(types) < len(items)):
+            self.fail(f"{len(types)} types for {len(items)} operands", types[-1].start)
+        given += [None] * (len(items) - len(given))
+        return self.typed(list(zip(items, given, strict=True)), spread=spread, declare=declare)
+
+    def typed(self, pairs: list[tuple[Item, Written | None]], *, spread: bool = True, declare: int = 0) -> list[Value]:
+        """The values of operands with their types. A number without one has the element type of the last tile."""
+        found = [
+            None if is_number(item) else self.value(item, written, declare=at < declare)
+            for at, (item, written) in enumerate(pairs)
+        ]
+        tiles = [value.type.dtype for value in found if value and isinstance(value.type, TileSpec)]
+        default = tiles[-1].mlir if tiles and spread else "index"
+        return [
+            value or self.value(item, written, default)
+            for value, (item, written) in zip(found, pairs, strict=True)
+        ]  # fmt: skip
+
+    def _is_open(self, item: Item) -> bool:
+        value = self.lookup(item.name) if item.kind == "value" else None
+        return item.kind == "value" and (value is None or value.type is PENDING)
+
+    def indices(self, item: Item) -> tuple[Value, ...]:
+        """The numbers in brackets behind an operand."""
+        return tuple(self.value(index, Written("index", index.start)) for index in item.indices or ())
+
+    def agree(self, value: Value, written: Written) -> None:
+        """A type that is written at a use must be that of the value; where nothing told one, it tells it."""
+        kind = written.type
+        if isinstance(kind, Unsaid):
+            self._unsaid.setdefault(value, written)
+        elif value.type is PENDING:
+            value.type = kind
+        elif not agree(value.type, kind):
+            line = self.source.where(self._starts[value]).line if value in self._starts else 1
+            said = f"%{value.name} is {type_text(value.type)} (line {line}), and not {type_text(kind)}"
+            self.fail(said, written.start)
+
+    def _check_loc(self, item: Item, value: Value) -> None:
+        known = tuple(loc.text for loc in TileType)
+        if item.loc not in known:
+            self.fail(unknown_word(item.loc, known, "place of a tile"), item.start)
+        if isinstance(value.type, TileSpec) and value.type.loc.text != item.loc:
+            self.fail(f"%{value.name} lies in {value.type.loc.text}, and not in {item.loc}", item.start)
+
+    def _undefined(self, name: str, start: int) -> NoReturn:
+        known = [f"%{other}" for frame in self.frames for other in frame.names if other != name]
+        close = guess(f"%{name}", known)
+        hint = close or f"; did you mean to declare it, as in `.arg %{name} : !pto.memref<1000x64xf32>`?"
+        self.fail(f"`%{name}` is not defined{hint}", start)
+
+    def refuse_placeholder(self, name: str, written: Written) -> NoReturn:
+        """Refuse a type that stands for one, where nothing else tells the type."""
+        kind = written.type
+        assert isinstance(kind, Unsaid)
+        said = f"`<{kind.text}>` is a placeholder, and nothing else says what {name} is"
+        self.fail(f"{said}; {kind.advice}", written.start)
+
+    # --- The end -----------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Declare what is used and was never declared, and give the body its arguments."""
+        tiles: dict[int, list[_Implicit]] = {}
+        for implicit in self._implicit:
+            value = implicit.value
+            if value.type is PENDING and value in self._unsaid:
+                self.refuse_placeholder(f"%{value.name}", self._unsaid[value])
+            if isinstance(value.type, TileSpec):
+                tiles.setdefault(implicit.position, []).append(self._checked(implicit))
+            elif self.headed or value.type is PENDING:
+                self._undefined(value.name, implicit.start)
+            else:
+                self.arguments.append(value)
+        body = self.frames[0].body
+        body.operations = self._with_tiles(body.operations, tiles) if tiles else body.operations
+        body.arguments = tuple(self.arguments)
+
+    def _checked(self, implicit: _Implicit) -> _Implicit:
+        kind, name = implicit.value.type, implicit.value.name
+        if isinstance(kind, TileSpec) and any(kind.dynamic):
+            said = f"%{name} = alloc_tile valid_row = %rows valid_col = %cols : ..."
+            self.fail(f"the valid extents of %{name} are open; declare it first: `{said}`", implicit.start)
+        return implicit
+
+    def _with_tiles(self, operations: list[Operation], tiles: dict[int, list[_Implicit]]) -> list[Operation]:
+        result: list[Operation] = []
+        for position, operation in enumerate(operations):
+            for implicit in tiles.get(position, ()):
+                where = self.source.where(implicit.start)
+                result.append(Operation("alloc_tile", {}, (implicit.value,), {}, where=where))
+            result.append(operation)
+        return result
+
+
+def is_number(item: Item) -> bool:
+    """Whether an operand is written as a number."""
+    return item.kind in ("number", "address")

@@ -1,0 +1,154 @@
+"""How operations are written in PTO-AS, as tables: suffixes, parts of operands, words in brackets, types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.text.tree import Operation, Tensor, Value
+
+SUFFIXES: dict[str, dict[str, tuple[str, str]]] = {
+    "mgather": {
+        **{word: ("coalesce", word) for word in ("row", "elem")},
+        **{word: ("gatherOob", word) for word in ("undefined", "clamp", "wrap", "zero")},
+        **{word: ("gatherExec", word) for word in ("scalar", "simt")},
+    },
+    "mscatter": {
+        **{word: ("coalesce", word) for word in ("row", "elem")},
+        **{f"atomic_{word}": ("scatterAtomicOp", word) for word in ("none", "add", "max", "min")},
+        **{word: ("scatterOob", word) for word in ("undefined", "skip", "clamp", "wrap")},
+        **{word: ("scatterConflict", word) for word in ("default", "last")},
+    },
+    "tscatter": {word: ("index", word) for word in ("row", "flat")},
+}
+"""Suffixes of an opcode and the attributes that they say, in the order in which they are written."""
+
+UNSPOKEN = {
+    "gatherOob": "undefined", "scatterOob": "undefined", "scatterAtomicOp": "none", "scatterConflict": "default",
+    "gatherExec": "scalar", "index": "row",
+}  # fmt: skip
+"""What goes without a suffix."""
+
+KEYS = {
+    ("tstore", "atomic"): "atomicType", ("mscatter", "atomic"): "scatterAtomicOp", ("mscatter", "oob"): "scatterOob",
+    ("mscatter", "conflict"): "scatterConflict", ("mgather", "oob"): "gatherOob", ("mgather", "exec"): "gatherExec",
+    ("tcmp", "cmp"): "cmpMode", ("tcmps", "cmp"): "cmpMode", ("tcvt", "rnd"): "rmode", ("tcvt", "sat"): "satMode",
+}  # fmt: skip
+"""Short keys of attributes, as in `#atomic=add`, and their names elsewhere."""
+
+WORDS = {
+    ("atomicType", "add"): "atomic_add", ("atomicType", "none"): "atomic_none", ("rmode", "rne"): "RINT",
+    ("rmode", "rna"): "ROUND", ("rmode", "rtz"): "TRUNC", ("rmode", "rtn"): "FLOOR", ("rmode", "rtp"): "CEIL",
+}  # fmt: skip
+"""Short words of attributes."""
+
+PIPES = tuple(f"PIPE_{name}" for name in ("S", "V", "M", "MTE1", "MTE2", "MTE3", "ALL", "MTE4", "MTE5", "V2", "FIX"))
+EVENTS = tuple(f"EVENT_ID{number}" for number in range(8))
+KEYWORDS = {"src_pipe": PIPES, "dst_pipe": PIPES, "pipe": PIPES, "event_id": EVENTS}
+"""Words that operations know."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How an operation that is no instruction is written."""
+
+    operands: tuple[str, ...] = ()
+    """The parts of its operands, in order."""
+    index: str = ""
+    """The part of what stands in brackets behind the last operand."""
+    lists: tuple[str, ...] = ()
+    """Parts that are written `name = [%a, %b]`."""
+    keyed: tuple[str, ...] = ()
+    """Parts that are written `name = %a`, where they are."""
+    words: tuple[str, ...] = ()
+    """Attributes that are written as words, in brackets."""
+    result: str = ""
+    """The type of the result, where no type is written."""
+    only_result: bool = False
+    """Whether the type behind the colon is that of the result."""
+    gives: tuple[int, ...] = (1,)
+    """How many results it may have."""
+
+
+SHAPES = {
+    "make_tensor_view": Shape(("ptr",), lists=("shape", "strides"), only_result=True),
+    "partition_view": Shape(("view",), lists=("offsets", "sizes")),
+    "get_tensor_view_dim": Shape(("view", "dim"), result="index"),
+    "addptr": Shape(("ptr", "offset")),
+    "alloc_tile": Shape(keyed=("addr", "valid_row", "valid_col"), only_result=True),
+    "declare_tile": Shape(only_result=True),
+    "set_validshape": Shape(("tile", "row", "col"), gives=(0,)),
+    "tassign": Shape(("tile", "addr"), gives=(0, 1)),
+    "treshape": Shape(("tile",)),
+    "bitcast": Shape(("tile",)),
+    "load_scalar": Shape(("ptr",), index="index"),
+    "load": Shape(("ptr",), index="index"),
+    "store_scalar": Shape(("value", "ptr"), index="index", gives=(0,)),
+    "store": Shape(("value", "ptr"), index="index", gives=(0,)),
+    **dict.fromkeys(("set_flag", "wait_flag"), Shape(words=("src_pipe", "dst_pipe", "event_id"), gives=(0,))),
+    **dict.fromkeys(("record_event", "wait_event"), Shape(words=("src_op", "dst_op", "event_id"), gives=(0,))),
+    "barrier": Shape(words=("pipe",), gives=(0,)),
+    "barrier_sync": Shape(words=("op_type",), gives=(0,)),
+    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), Shape(result="i64")),
+}
+"""Operations of a shape of their own."""
+
+DYNAMIC = {"set_flag": "set_flag_dyn", "wait_flag": "wait_flag_dyn"}
+"""Operations that are called otherwise where the event is a number that the run tells."""
+STATIC = {name: short for short, name in DYNAMIC.items()}
+
+LONG = {"for": "scf.for", "if": "scf.if", "yield": "scf.yield", "call": "func.call", "return": "func.return"}
+"""Short names of operations around instructions."""
+SHORT = {name: short for short, name in LONG.items()}
+
+BLOCKS = ("scf.for", "scf.if", "section.cube", "section.vector")
+"""Operations with a body."""
+
+DEFAULT_TYPES = {"addr": "i64"}
+"""Types of numbers that are written in place, by the part that they play; `index` elsewhere."""
+
+
+Extent = int | Value
+"""An extent: a number, or a value that the run tells."""
+
+
+class Extents:
+    """The valid extents of tiles, as far as the text was read."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Value, int] = {}
+        self._tiles: dict[Value, tuple[Extent, Extent]] = {}
+
+    def note(self, operation: Operation) -> None:
+        """Take note of what an operation says of numbers and of extents."""
+        if operation.name == "arith.constant":
+            value = operation.attributes.get("value")
+            if isinstance(value, int):
+                self._numbers[operation.results[0]] = value
+        elif operation.name == "alloc_tile" and operation.results:
+            spec = operation.results[0].type
+            if isinstance(spec, TileSpec):
+                rows, cols = (operation.part(name) for name in ("valid_row", "valid_col"))
+                self._tiles[operation.results[0]] = (
+                    self.plain(rows[0]) if rows else spec.valid_rows,
+                    self.plain(cols[0]) if cols else spec.valid_cols,
+                )
+        elif operation.name == "set_validshape":
+            tile, row, col = (operation.part(name) for name in ("tile", "row", "col"))
+            if tile and row and col:
+                self._tiles[tile[0]] = self.plain(row[0]), self.plain(col[0])
+
+    def plain(self, value: Value) -> Extent:
+        """The number that a value is, if the text says it."""
+        return self._numbers.get(value, value)
+
+    def block(self, view: Tensor, tile: Value) -> tuple[Extent, ...] | None:
+        """The extents of the block of a view that fills the valid region of a tile; None where nothing tells them."""
+        if not isinstance(tile.type, TileSpec):
+            return None
+        rows, cols = self._tiles.get(tile, tile.type.valid)
+        if UNKNOWN in (rows, cols):
+            return None
+        if len(view.dims) == 1:
+            return (cols if rows == 1 else rows,) if 1 in (rows, cols) else None
+        return (*((1,) * (len(view.dims) - 2)), rows, cols)

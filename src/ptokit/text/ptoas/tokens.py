@@ -1,0 +1,174 @@
+"""PTO-AS as tokens, one after the other. Comments and blank lines are put aside for whoever keeps them.
+
+One regular expression without backtracking reads the text once; nothing is looked at twice, however odd it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from ptokit.finding import Where
+from ptokit.text.errors import TextError, error_at
+from ptokit.text.ptoas.types import shortened
+from ptokit.text.tree import Source
+
+MAX_BYTES = 64 << 20
+MAX_DEPTH = 200
+"""Loops and branches inside one another."""
+MAX_STATEMENTS = 150_000
+MAX_ITEMS = 1_000
+"""Operands of one statement, entries of one list."""
+LONGEST = 600
+"""Characters of a message."""
+
+_PLAIN = r"[^<>\n-]++|->|-"
+_ANGLES = rf"<(?:{_PLAIN}|<(?:{_PLAIN}|<(?:{_PLAIN})*+>)*+>)*+>"
+_TOKEN = re.compile(
+    rf"""
+    (?P<comment>//[^\n]*+|--[^\n]*+|^[ \t]*+\#[^\n]*+)
+    |(?P<space>[ \t\r\f\v]++)
+    |(?P<line>\n(?:[ \t\r\f\v]*+\n)*+)
+    |(?P<value>%[\w$.]++(?:-[\w$.]++)*+)
+    |(?P<type>!?[A-Za-z_][\w.]*+{_ANGLES}|![A-Za-z_][\w.]*+)
+    |(?P<word>[A-Za-z_][\w.$]*+)
+    |(?P<number>[-+]?(?:0[xX][0-9A-Fa-f]++|\d++(?:\.\d*+)?+(?:[eE][-+]?\d++)?+)(?![\w.]))
+    |(?P<attribute>\#[A-Za-z_][\w.]*+(?:{_ANGLES})?+)
+    |(?P<symbol>@[A-Za-z_][\w.$]*+)
+    |(?P<string>"(?:[^"\\\n]|\\[^\n])*+")
+    |(?P<angle><[ \t]*+\w++[ \t]*+>)
+    |(?P<directive>\.[A-Za-z_]\w*+)
+    |(?P<mark>->|[(){{}}\[\],:;=])
+    |(?P<other>.)
+    """,
+    re.VERBOSE | re.MULTILINE | re.ASCII,
+)
+_REST = re.compile(r"[\w.+-]{2,40}", re.ASCII)
+_MARK = re.compile(r"^[ \t]*+(?://|--|#)")
+END = "end"
+"""The kind of what follows the last token."""
+
+_SAID = {"line": "the end of the line", END: "the end of the text"}
+
+
+def checked(text: str | bytes, file: str) -> str:
+    """The text, if it is text and not too long; without a byte order mark, with plain line ends."""
+    if len(text) > MAX_BYTES:
+        raise TextError(f"the text is longer than {MAX_BYTES >> 20} MB", Where(file, 1, 1))
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            read = text[: error.start].decode("utf-8")
+            message = f"byte {error.start} (0x{text[error.start]:02x}) is not UTF-8"
+            raise error_at(message, read, len(read), file) from None
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+class Tokens:
+    """The token at hand: its kind, its text, where it starts; and what was put aside on the way to it."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.kind, self.text, self.start, self.end = "line", "", 0, 0
+        self._scan = _TOKEN.finditer(source.text)
+        self._blank = False
+        """Whether a blank line follows the token at hand."""
+        self._before: list[str] = []
+        self._remarks: list[str] = []
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on to the next token. Lines without one are no tokens."""
+        line_ended = self.kind == "line"
+        if self._blank:
+            self._before.append("")
+            self._blank = False
+        for found in self._scan:
+            kind = found.lastgroup
+            if kind == "space":
+                continue
+            if kind == "line":
+                is_blank = found[0].count("\n") > 1
+                if not line_ended:
+                    self._blank = is_blank
+                    break
+                if is_blank:
+                    self._before.append("")
+            elif kind == "comment":
+                self._put_aside(found[0], alone=line_ended)
+            else:
+                break
+        else:
+            self.kind, self.text, self.start = END, "", len(self.source.text)
+            self.end = self.start
+            return
+        self.kind, self.text, self.start, self.end = str(kind), found[0], found.start(), found.end()
+        if kind == "other":
+            self._refuse_character()
+
+    def _put_aside(self, comment: str, *, alone: bool) -> None:
+        said = _MARK.sub("//", comment).rstrip()
+        if alone:
+            self._before.append(said)
+        else:
+            self._remarks.append(said)
+
+    def _refuse_character(self) -> NoReturn:
+        said = {'"': "the string has no end", "<": "`<` has no `>` on its line", "!": "expected a type after `!`"}
+        whole = _REST.match(self.source.text, self.start)
+        self.fail(said.get(self.text) or f"cannot read {f'`{whole[0]}`' if whole else repr(self.text)}")
+
+    # --- What was put aside ----------------------------------------------------------------------------------
+
+    def comments(self) -> tuple[str, ...]:
+        """Comments and blank lines before the token at hand, once."""
+        taken, self._before = tuple(self._before), []
+        return taken
+
+    def remark(self) -> str:
+        """The comment at the end of the line that ends here, once."""
+        taken, self._remarks = " ".join(self._remarks), []
+        return taken
+
+    # --- Reading ---------------------------------------------------------------------------------------------
+
+    def fail(self, message: str, start: int | None = None) -> NoReturn:
+        """Refuse the text, at the token at hand or elsewhere. What follows `; did you mean` is the hint."""
+        at = self.start if start is None else start
+        head, found, tail = message.partition("; did you mean ")
+        head = head if len(head) < LONGEST else f"{head[:LONGEST]}..."
+        raise self.source.error(head, self.source.where(at), f"did you mean {tail}" if found else "")
+
+    def expected(self, what: str) -> NoReturn:
+        """Refuse the token at hand."""
+        self.fail(f"expected {what}, found {_SAID.get(self.kind) or f'`{shortened(self.text)}`'}")
+
+    def at(self, text: str) -> bool:
+        """Whether a mark or a word is at hand."""
+        return self.text == text and self.kind in ("mark", "word")
+
+    def accept(self, text: str) -> bool:
+        """Go past a mark or a word, if it is at hand."""
+        if self.text == text and self.kind in ("mark", "word"):
+            self.advance()
+            return True
+        return False
+
+    def expect(self, text: str, context: str = "") -> None:
+        """Go past a mark or a word that must be at hand."""
+        if not self.accept(text):
+            self.expected(f"`{text}`{context}")
+
+    def take(self, kind: str, what: str) -> str:
+        """Go past a token of a kind that must be at hand."""
+        if self.kind != kind:
+            self.expected(what)
+        text = self.text
+        self.advance()
+        return text
+
+    def skip_lines(self) -> None:
+        """Go on to the next line that has something."""
+        if self.kind == "line":
+            self.advance()

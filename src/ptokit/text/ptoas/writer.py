@@ -1,0 +1,414 @@
+"""A tree printed as PTO-AS, in one canonical spelling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ptokit.finding import Where
+from ptokit.isa.operand import TileSpec
+from ptokit.text.errors import TextError
+from ptokit.text.numbers import PREDICATES
+from ptokit.text.ptoas.literals import attributes_text, constant_text, value_text
+from ptokit.text.ptoas.shapes import (
+    BLOCKS,
+    DEFAULT_TYPES,
+    SHAPES,
+    SHORT,
+    STATIC,
+    SUFFIXES,
+    UNSPOKEN,
+    Extents,
+    Shape,
+)
+from ptokit.text.ptoas.types import type_text
+from ptokit.text.spelling import instruction_of
+from ptokit.text.tree import Body, Function, Operation, Tensor, Unit, Value, walk
+
+Notes = Mapping[object, Sequence[str]]
+"""Comments that stand at no operation: before functions, arguments and the ends of bodies."""
+
+_NAME = re.compile(r"[\w$.]++(?:-[\w$.]++)*+", re.ASCII)
+_SYMBOL = re.compile(r"[A-Za-z_][\w.$]*+", re.ASCII)
+_ODD = re.compile(r"[^\w$.]", re.ASCII)
+
+
+def print_unit(unit: Unit, notes: Notes) -> str:
+    """The canonical text."""
+    lines = _comment_lines(notes.get("arch", ()), "")
+    if unit.arch:
+        lines.append(f".arch {value_text(unit.arch)}")
+    for function in unit.functions:
+        if lines:
+            lines.append("")
+        try:
+            lines += _FunctionWriter(function, notes).lines()
+        except ValueError as problem:
+            where = getattr(problem, "where", None) or function.where or Where(unit.source.file, 1, 1)
+            raise TextError(f"cannot be printed as PTO-AS: {problem}", where) from None
+    lines += _comment_lines(notes.get("end", ()), "")
+    return "\n".join(_tidy(lines)) + "\n" if any(lines) else ""
+
+
+def _tidy(lines: list[str]) -> list[str]:
+    """The lines with at most one blank one in a row, and none at the ends."""
+    kept = [line for at, line in enumerate(lines) if line or (at and lines[at - 1])]
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept[1:] if kept and not kept[0] else kept
+
+
+def _comment_lines(comments: Iterable[str], indent: str) -> list[str]:
+    """Comments as lines; one without text is a blank line."""
+    lines = (line for comment in comments for line in comment.split("\n"))
+    return [f"{indent}{_comment(line)}" if line.strip() else "" for line in lines]
+
+
+def _comment(text: str) -> str:
+    return text if text.startswith("//") else f"// {text}"
+
+
+class _FunctionWriter:
+    """Prints one function."""
+
+    def __init__(self, function: Function, notes: Notes) -> None:
+        self.function, self.notes = function, notes
+        self.scopes: list[dict[str, Value]] = [{}]
+        self.names: dict[Value, str] = {}
+        self.number = 0
+        self.literals, self.blocks = _written_in_place(function.body)
+        self.output: list[str] = []
+
+    def lines(self) -> list[str]:
+        """All lines of the function."""
+        function = self.function
+        self.output += _comment_lines(self.notes.get(function, ()), "")
+        attributes = f" {attributes_text(function.attributes)}" if function.attributes else ""
+        self._line("", f".kernel {value_text(function.name)}{attributes}", function)
+        for value in function.arguments:
+            self.output += _comment_lines(self.notes.get(value, ()), "")
+            self._line("", f".arg {self._define(value)} : {type_text(value.type)}", value)
+        self.output.append("")
+        self._body(function.body, "")
+        return self.output
+
+    def _line(self, indent: str, text: str, owner: object) -> None:
+        remark = " ".join(self.notes.get((owner, "remark"), ()))
+        if isinstance(owner, Operation):
+            remark = owner.remark
+        said = f"  {_comment(' '.join(remark.split()))}" if remark.strip() else ""
+        self.output.append(f"{indent}{text}{said}")
+
+    def _body(self, body: Body, indent: str) -> None:
+        for operation in body.operations:
+            if not _goes_without_saying(operation):
+                self._operation(operation, indent)
+        self.output += _comment_lines(self.notes.get(body, ()), indent)
+
+    def _operation(self, operation: Operation, indent: str) -> None:
+        self.output += _comment_lines(operation.comments, indent)
+        if operation.results and (operation.results[0] in self.literals or operation.results[0] in self.blocks):
+            return
+        if operation.bodies:
+            self._with_bodies(operation, indent)
+        else:
+            self._line(indent, self._text(operation), operation)
+
+    def _with_bodies(self, operation: Operation, indent: str) -> None:
+        if operation.name not in BLOCKS:
+            raise _problem(operation, f"`{operation.name}` with a body has no spelling")
+        first, *more = operation.bodies
+        results = self._results(operation)
+        self.scopes.append({})
+        self._line(indent, f"{results}{self._head(operation, first)} {{", operation)
+        self._body(first, f"{indent}  ")
+        for body in filter(self._says_something, more):
+            self._line(indent, "} else {", first)
+            self.scopes[-1] = {}
+            self._body(body, f"{indent}  ")
+            first = body
+        self.scopes.pop()
+        self._line(indent, f"}}{_dictionary(operation.attributes)}", first)
+
+    def _says_something(self, body: Body) -> bool:
+        noted = body in self.notes or (body, "remark") in self.notes
+        return noted or not all(map(_goes_without_saying, body.operations))
+
+    def _head(self, operation: Operation, body: Body) -> str:
+        kinds = f" -> ({self._types(operation.results)})" if operation.results else ""
+        if operation.name == "scf.if":
+            return f"if {self._use(operation.ins[0])}{kinds}"
+        if operation.name != "scf.for":
+            return operation.name
+        start, stop, step, *initial = map(self._use, operation.ins)
+        index, *carried = map(self._define, body.arguments)
+        pairs = ", ".join(f"{name} = {value}" for name, value in zip(carried, initial, strict=True))
+        return f"for {index} = {start} to {stop} step {step}" + (f" iter_args({pairs}){kinds}" if pairs else "")
+
+    # --- Names -------------------------------------------------------------------------------------------------
+
+    def _define(self, value: Value) -> str:
+        """A name for a value, its own where that is free."""
+        wanted = value.name if _NAME.fullmatch(value.name) else _ODD.sub("_", value.name)
+        name = wanted
+        while not name or any(name in scope for scope in self.scopes):
+            name = f"{wanted}_{self.number}" if wanted else str(self.number)
+            self.number += 1
+        self.scopes[-1][name] = value
+        self.names[value] = f"%{name}"
+        return f"%{name}"
+
+    def _use(self, value: Value) -> str:
+        if value in self.literals:
+            return self.literals[value]
+        if value in self.blocks:
+            view, indices = self.blocks[value]
+            return f"{self._use(view)}[{', '.join(map(self._use, indices))}]"
+        if value not in self.names:
+            raise ValueError(f"%{value.name} is used and not defined")
+        return self.names[value]
+
+    # --- Operations --------------------------------------------------------------------------------------------
+
+    def _text(self, operation: Operation) -> str:
+        name = operation.name
+        if name == "arith.constant":
+            (result,) = operation.results
+            number = constant_text(operation.attributes["value"], result.type)
+            return f".const {self._define(result)} = {number} : {type_text(result.type)}"
+        shape = SHAPES.get(STATIC.get(name, name))
+        if shape is not None:
+            return self._shaped(operation, STATIC.get(name, name), shape)
+        if name.startswith("arith."):
+            return self._arithmetic(operation)
+        if instruction_of(name) is not None and _has_one_destination(operation):
+            return self._instruction(operation)
+        return self._general(operation)
+
+    def _results(self, operation: Operation) -> str:
+        names = ", ".join(map(self._define, operation.results))
+        return f"{names} = " if names else ""
+
+    def _listed(self, values: Iterable[Value]) -> str:
+        return ", ".join(map(self._use, values))
+
+    def _shaped(self, operation: Operation, name: str, shape: Shape) -> str:
+        attributes = dict(operation.attributes)
+        if shape.words:
+            words = [self._word(operation, attributes, key) for key in shape.words]
+            text = f"{name} {words[0]}" if len(words) == 1 else f"{name}[{', '.join(words)}]"
+            return text + _dictionary(attributes)
+        values = [value for part in shape.operands for value in operation.part(part)]
+        items = [self._use(value) for value in values]
+        if shape.index:
+            items[-1] += f"[{self._listed(operation.part(shape.index))}]"
+        if name == "tassign" and isinstance(attributes.get("addr"), int):
+            items.append(f"@tile({attributes.pop('addr'):#x})")
+            values = values if operation.results else []
+        items += [f"{key} = [{self._listed(operation.part(key))}]" for key in shape.lists]
+        keyed = [f"{key} = {self._listed(operation.part(key))}" for key in shape.keyed if operation.part(key)]
+        text = f"{name} {', '.join(items)} {' '.join(keyed)}".rstrip().replace("  ", " ")
+        kinds = f" : {self._types(operation.results)}" if shape.only_result else ""
+        if not shape.only_result and not shape.result:
+            kinds = self._signature(values, operation.results)
+        return f"{self._results(operation)}{text}{_dictionary(attributes)}{kinds}"
+
+    def _word(self, operation: Operation, attributes: dict[str, Any], key: str) -> str:
+        if operation.part(key):
+            return self._listed(operation.part(key))
+        if key not in attributes:
+            raise _problem(operation, f"{operation.name} says no {key}")
+        return value_text(attributes.pop(key))
+
+    def _arithmetic(self, operation: Operation) -> str:
+        attributes = dict(operation.attributes)
+        items = [self._use(value) for value in operation.ins]
+        if operation.name == "arith.cmpi":
+            items.insert(0, _predicate(attributes.pop("predicate")))
+        operand = operation.ins[-1].type if operation.ins else "index"
+        result = operation.results[0].type if operation.results else operand
+        kinds = f" : {type_text(operand)}"
+        if result != operand and operation.name != "arith.cmpi":
+            kinds += f" to {type_text(result)}"
+        return f"{self._results(operation)}{operation.name} {', '.join(items)}{_dictionary(attributes)}{kinds}"
+
+    def _instruction(self, operation: Operation) -> str:
+        """`%dst = op %a, %b : (T, T) -> T`, or the destination first; memory that `tstore` writes stands last."""
+        values = [*operation.outs, *operation.ins]
+        if operation.name == "tstore":
+            values = [*operation.ins, *operation.outs]
+        opcode, attributes = _with_suffixes(operation)
+        text = f"{opcode} {self._listed(values)}{_dictionary(attributes)}{self._signature(values, operation.results)}"
+        return self._results(operation) + text
+
+    def _general(self, operation: Operation) -> str:
+        """An operation that is only kept; destinations that it tells apart stay apart."""
+        attributes, ins, outs = dict(operation.attributes), operation.ins, operation.outs
+        operands = f" {self._listed(ins)}" if ins else ""
+        types = ins
+        if operation.name == "func.call":
+            operands = f" {_symbol(operation, attributes.pop('callee', ''))}({self._listed(ins)})"
+        elif outs or (ins and instruction_of(operation.name) is not None):
+            groups = (("ins", ins), ("outs", outs))
+            operands = "".join(f" {part}({self._group(values)})" for part, values in groups if values)
+            types = ()
+        more = [(key, values) for key, values in operation.parts.items() if key not in ("ins", "outs")]
+        operands += "".join(f" {key} = [{self._listed(values)}]" for key, values in more)
+        opcode = SHORT.get(operation.name, operation.name)
+        signature = self._signature(types, operation.results)
+        return f"{self._results(operation)}{opcode}{operands}{_dictionary(attributes)}{signature}"
+
+    def _group(self, values: tuple[Value, ...]) -> str:
+        return f"{self._listed(values)} : {self._types(values)}"
+
+    def _signature(self, values: Iterable[Value], results: tuple[Value, ...]) -> str:
+        """` : (T, T) -> T`."""
+        kinds, given = self._types(values), self._types(results)
+        arrow = f" -> {given if len(results) == 1 else f'({given})'}" if results else ""
+        return f" : ({kinds}){arrow}" if kinds or arrow else ""
+
+    def _types(self, values: Iterable[Value]) -> str:
+        """The types of values; a block has that of its view."""
+        whole = (self.blocks[value][0] if value in self.blocks else value for value in values)
+        return ", ".join(type_text(value.type) for value in whole)
+
+
+# --- What is written where it is used ----------------------------------------------------------------------------
+
+
+def _written_in_place(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tuple[Value, ...]]]]:
+    """Numbers and blocks without names: the text of each number; the view and the indices of each block."""
+    extents = Extents()
+    literals: dict[Value, str] = {}
+    blocks: dict[Value, tuple[Value, tuple[Value, ...]]] = {}
+    candidates: dict[Value, Operation] = {}
+    named: set[Value] = set()
+    for operation in walk(body):
+        extents.note(operation)
+        result = operation.results[0] if operation.results else None
+        if result is not None and not result.name and operation.name == "arith.constant":
+            literals[result] = constant_text(operation.attributes["value"], result.type)
+        elif result is not None and not result.name and operation.name == "partition_view":
+            candidates[result] = operation
+        elif instruction_of(operation.name) is not None or operation.name not in SHAPES:
+            for value in (*operation.ins, *operation.outs):
+                if value in candidates and _is_block(candidates[value], operation, extents):
+                    made = candidates[value]
+                    blocks[value] = made.part("view")[0], made.part("offsets")
+                elif value in candidates:
+                    named.add(value)
+        if operation not in candidates.values():
+            named |= _must_have_names(operation)
+    for value, operation in candidates.items():
+        if value in named or value not in blocks:
+            blocks.pop(value, None)
+            named |= _must_have_names(operation)
+    return {value: text for value, text in literals.items() if value not in named}, blocks
+
+
+def _must_have_names(operation: Operation) -> set[Value]:
+    """Operands for which a number without a name would be read as something else."""
+    if operation.name == "scf.if" or operation.name in STATIC:
+        return {value for values in operation.parts.values() for value in values}
+    found = set(operation.ins[:1]) if operation.name == "arith.select" else set()
+    for part, values in operation.parts.items():
+        if operation.name == "scf.for" or part not in _typed_parts(operation):
+            found |= {value for value in values if value.type != DEFAULT_TYPES.get(part, "index")}
+    return found
+
+
+def _typed_parts(operation: Operation) -> tuple[str, ...]:
+    """Parts whose types stand behind the colon."""
+    shape = SHAPES.get(operation.name)
+    if shape is None:
+        return ("ins", "outs")
+    return () if shape.only_result else shape.operands
+
+
+def _is_block(made: Operation, user: Operation, extents: Extents) -> bool:
+    """Whether a block is what its view with indices would be read as, at this use."""
+    view, result = made.part("view")[0].type, made.results[0].type
+    if user.name in ("mgather", "mscatter") or not isinstance(view, Tensor) or not isinstance(result, Tensor):
+        return False
+    values = (*user.results, *user.outs, *user.ins)
+    tile = next((value for value in values if isinstance(value.type, TileSpec)), None)
+    sizes = tuple(extents.plain(size) for size in made.part("sizes"))
+    if tile is None or extents.block(view, tile) != sizes or len(made.part("offsets")) != len(view.dims):
+        return False
+    dims = tuple(size if isinstance(size, int) else None for size in sizes)
+    return result == Tensor(dims, view.dtype) and all(offset.type == "index" for offset in made.part("offsets"))
+
+
+# --- Small parts -----------------------------------------------------------------------------------------------
+
+
+def _goes_without_saying(operation: Operation) -> bool:
+    """Whether an operation only ends its body."""
+    ends = operation.name in ("scf.yield", "func.return", "return")
+    return ends and not operation.ins and not operation.comments and not operation.remark
+
+
+def _problem(operation: Operation, message: str) -> ValueError:
+    problem = ValueError(message)
+    problem.where = operation.where  # type: ignore[attr-defined]
+    return problem
+
+
+def _symbol(operation: Operation, name: object) -> str:
+    if not isinstance(name, str) or not _SYMBOL.fullmatch(name):
+        raise _problem(operation, f"a call of {name!r} has no spelling")
+    return f"@{name}"
+
+
+def _dictionary(attributes: Mapping[str, Any]) -> str:
+    return f" {attributes_text(attributes)}" if attributes else ""
+
+
+def _predicate(predicate: object) -> str:
+    return PREDICATES[predicate] if isinstance(predicate, int) else str(predicate)
+
+
+def _has_one_destination(operation: Operation) -> bool:
+    """Whether an instruction has the operands of its plain spelling."""
+    if set(operation.parts) - {"ins", "outs"} or len(operation.outs) + len(operation.results) != 1:
+        return False
+    if operation.name == "mscatter":
+        return len(operation.ins) == 2 and _is_one_memory(operation)
+    return operation.name not in ("tload", "tstore") or (len(operation.ins) == 1 and _is_one_memory(operation))
+
+
+def _is_one_memory(operation: Operation) -> bool:
+    """Whether one operand is memory and all others are tiles, so that types tell them apart."""
+    memory, tiles = operation.outs, operation.ins
+    if operation.name == "tload":
+        memory, tiles = tiles, (*operation.outs, *operation.results)
+    elif operation.results:
+        return False
+    is_tile = [isinstance(value.type, TileSpec) for value in tiles]
+    return len(memory) == 1 and isinstance(memory[0].type, Tensor) and all(is_tile)
+
+
+def _with_suffixes(operation: Operation) -> tuple[str, dict[str, Any]]:
+    """The opcode with what its suffixes say, and the attributes that no suffix says."""
+    attributes, suffixes = dict(operation.attributes), SUFFIXES.get(operation.name, {})
+    mode = _mode(operation)
+    if mode and "coalesce" not in attributes:
+        attributes["coalesce"] = mode
+    words = [word for word, (key, value) in suffixes.items() if attributes.get(key) == value]
+    for word in words:
+        del attributes[suffixes[word][0]]
+    spoken = [word for word in words if UNSPOKEN.get(suffixes[word][0]) != suffixes[word][1]]
+    return ".".join((operation.name, *spoken)), attributes
+
+
+def _mode(operation: Operation) -> str:
+    """The mode of a gather or scatter that does not say one (A-25); nothing where shapes do not tell."""
+    if operation.name == "mgather":
+        return "row" if len(operation.ins) < 3 else "elem"
+    if operation.name != "mscatter":
+        return ""
+    src, idx = (value.type for value in operation.ins)
+    if not isinstance(src, TileSpec) or not isinstance(idx, TileSpec):
+        return ""
+    return "row" if idx.cols == 1 else "elem" if idx.cols == src.cols else ""

@@ -1,0 +1,152 @@
+"""A text as a tree of operations: what readers make and printers print, whatever the spelling.
+
+Operations are called as the dialects call them, those of `pto` without the prefix: `mgather`, `arith.addi`, `scf.for`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ptokit.finding import Where
+from ptokit.isa.dtype import DType
+from ptokit.isa.operand import TileSpec
+from ptokit.text.errors import TextError
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The type of a pointer into global memory."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """The type of a view of global memory."""
+
+    dims: tuple[int | None, ...]
+    """Extents; None where only the run tells them."""
+    dtype: DType
+    is_part: bool = True
+    """Whether it is a block that instructions take, and not a whole tensor."""
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A type that no program has: kept as text, for messages."""
+
+    text: str
+
+
+Type = str | Pointer | Tensor | TileSpec | Opaque
+"""What a value is. A text is the type of a number, as MLIR spells it: `index`, `i1`, `ui32`, `f16`."""
+
+
+@dataclass(eq=False)
+class Value:
+    """Something with a name, defined once."""
+
+    name: str
+    type: Type
+
+
+@dataclass(eq=False)
+class Body:
+    """Operations one after the other, and the values that they are given."""
+
+    operations: list[Operation] = field(default_factory=list)
+    arguments: tuple[Value, ...] = ()
+
+
+@dataclass(eq=False)
+class Operation:
+    """One operation. Which operand plays which part is said by name: `ins`, `outs`, `shape`, `addr` and so on."""
+
+    name: str
+    parts: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    results: tuple[Value, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Plain values: numbers, truth values, words (of keyword attributes too), lists; a `Constant` for a number in an
+    element type."""
+    bodies: tuple[Body, ...] = ()
+    where: Where | None = None
+    comments: tuple[str, ...] = ()
+    """Lines of comment before it."""
+    remark: str = ""
+    """The comment at the end of its line."""
+
+    def part(self, name: str) -> tuple[Value, ...]:
+        """The operands that play a part; none if nothing does."""
+        return self.parts.get(name, ())
+
+    @property
+    def ins(self) -> tuple[Value, ...]:
+        """What it reads, or all operands where the text does not tell."""
+        return self.part("ins")
+
+    @property
+    def outs(self) -> tuple[Value, ...]:
+        """What it writes."""
+        return self.part("outs")
+
+
+@dataclass(eq=False)
+class Function:
+    """A function: a kernel, or something that kernels call."""
+
+    name: str
+    body: Body
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    where: Where | None = None
+
+    @property
+    def arguments(self) -> tuple[Value, ...]:
+        """What the function is given."""
+        return self.body.arguments
+
+
+@dataclass(eq=False)
+class Unit:
+    """A whole text."""
+
+    functions: tuple[Function, ...]
+    source: Source
+    arch: str = ""
+    """The architecture that the text names."""
+
+
+class Source:
+    """The characters of a text: lines and columns of offsets, and errors that show the line."""
+
+    def __init__(self, text: str, file: str = "<text>") -> None:
+        self.text, self.file = text, file
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(found.end() for found in re.finditer("\n", self.text))]
+
+    def where(self, offset: int) -> Where:
+        """The line and the column of an offset."""
+        line = bisect_right(self._starts, offset)
+        return Where(self.file, line, offset - self._starts[line - 1] + 1)
+
+    def error(self, message: str, where: Where | None, hint: str = "") -> TextError:
+        """An error at a place."""
+        if where is None:
+            return TextError(message, Where(self.file, 1, 1), "", hint)
+        start = self._starts[where.line - 1] if where.line <= len(self._starts) else len(self.text)
+        end = self.text.find("\n", start)
+        return TextError(message, where, self.text[start : end if end >= 0 else None], hint)
+
+
+def walk(body: Body) -> Iterator[Operation]:
+    """Every operation, those inside others included, in the order of the text."""
+    for operation in body.operations:
+        yield operation
+        for inner in operation.bodies:
+            yield from walk(inner)

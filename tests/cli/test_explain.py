@@ -1,0 +1,77 @@
+"""`explain`, `targets` and `demo` answer, and say so plainly when they cannot."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from ptokit import spec
+from ptokit.cli import app
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.target import PROFILES
+
+runner = CliRunner()
+
+
+def output(*words: str) -> str:
+    result = runner.invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("name", [*spec.clauses(), *spec.gaps(), *spec.hazards()])
+def test_everything_in_the_clause_table_can_be_explained(name: str) -> None:
+    assert name in output("explain", name.lower())
+
+
+def test_a_clause_is_shown_with_its_rule_and_both_examples() -> None:
+    page = output("explain", "MG-OOB-08")
+    for part in ("cast to uint32", "cpu", "value", "Meets it", "Breaks it", "MGATHER page"):
+        assert part in page
+    page = output("explain", "MG-MODE-03")
+    for part in (
+        "Idx.ValidRow == 1",
+        "mgather, idx [into UB, row]: error on a2a3",
+        "headers of: a2a3",
+        "Meets it",
+        "Breaks it",
+    ):
+        assert part in page
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+@pytest.mark.parametrize("target", [None, *PROFILES])
+def test_every_contract_can_be_printed(name: str, target: str | None) -> None:
+    page = output("explain", name, *(["--target", target] if target else []))
+    for rule in INSTRUCTIONS[name].rules:
+        if target is not None and target in rule.on:
+            assert rule.id in page
+    if target is not None:
+        assert f"On {target}" in page
+
+
+def test_targets_stand_side_by_side() -> None:
+    table = output("targets")
+    for part in (*PROFILES, "192 KB", "256 KB", "216 KB", "512 KB"):
+        assert part in table
+
+
+@pytest.mark.parametrize("words", [["explain", "MG-NOPE-99"], ["explain", "mgather", "--target", "a9"]])
+def test_misuse_exits_with_2_and_a_hint(words: list[str]) -> None:
+    result = runner.invoke(app, words)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_demo_shows_its_acts() -> None:
+    shown = output("demo")
+    for part in (
+        "wrap │ 3 9 0 5 0 7 3 1",
+        "[0.5, 0.0, 1.5, 0.0, 1.0, 0.5]",
+        "EJEAZH·BCDJJM···",
+        "a2a3: refused",
+        "MG-MODE-03",
+        "a5: 3 blocks, equal to NumPy: True",
+        '+ set_flag("MTE2", "V", 0)',
+    ):
+        assert part in shown

@@ -1,0 +1,154 @@
+"""The command as a process: pipes, terminals, completion, and how little its help loads."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ptokit
+from cli.shell import ENVIRONMENT, process, ptokit_
+
+COLOUR = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
+SHAPES = ("--arg", "x=f32[10,16]", "--arg", "out=f32[10,16]")
+COLUMN = ("kernels:column", "--arg", "table=f32[9,16]", "--arg", "ids=i32[8,1]", "--arg", "out=f32[8,16]")
+
+
+def test_the_module_is_the_same_program() -> None:
+    script = [sys.executable, "-c", "from ptokit.cli import main; main()", "--help"]
+    entry = subprocess.run(script, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert process("--help").stdout == entry.stdout != ""
+    assert process("--version").stdout == f"ptokit {ptokit.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("check", "kernels:double", *SHAPES), 0),
+        (("check", *COLUMN), 1),
+        (("check", "nowhere:kernel"), 2),
+        (("explain", "MG-OOB-08"), 0),
+        (("explain", "MG-NOPE-99"), 2),
+        (("nonsense",), 2),
+    ],
+)
+def test_the_exit_status_of_a_process(words: tuple[str, ...], status: int) -> None:
+    assert process(*words).returncode == status
+
+
+@pytest.mark.parametrize("words", [("--help",), ("explain", "mgather"), ("check", *COLUMN), ("targets",)])
+def test_a_closed_pipe_ends_quietly(words: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = process(*words, capture_output=False, stdout=writer, stderr=subprocess.PIPE)
+    finally:
+        os.close(writer)
+    assert done.stderr == ""
+
+
+def test_a_full_disk_is_said_in_a_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = process("check", "kernels:double", *SHAPES, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (2, "ptokit: cannot write the output: No space left on device\n")
+
+
+def test_results_may_be_thrown_away() -> None:
+    command = f"'{sys.executable}' -m ptokit check kernels:double --arg x='f32[9,16]' --arg out='f32[9,16]' >&-"
+    done = subprocess.run(["/bin/sh", "-c", command], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def terminal(words: tuple[str, ...], **environment: str) -> str:
+    """What a command shows on a terminal."""
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "ptokit", *words]
+    settings = {**ENVIRONMENT, "TERM": "xterm-256color", **environment}
+    running = subprocess.Popen(command, stdout=child, stderr=child, env=settings)
+    os.close(child)
+    shown = b""
+    try:
+        while part := os.read(parent, 4096):
+            shown += part
+    except OSError:  # how a terminal ends
+        pass
+    running.wait()
+    os.close(parent)
+    return shown.decode("utf-8")
+
+
+def test_colours_only_on_a_terminal() -> None:
+    assert COLOUR.search(terminal(("check", *COLUMN)))
+    assert not COLOUR.search(terminal(("check", *COLUMN), NO_COLOR="1"))
+    assert "\x1b[" not in process("check", *COLUMN).stdout
+
+
+def test_nothing_in_a_text_reaches_a_terminal_as_a_command(folder: Path) -> None:
+    (folder / "x\x1b[31m.pto").write_text("\x1b[2J\u202e nonsense", encoding="utf-8")
+    for command in ("check", "show", "fmt"):
+        result = ptokit_(command, "x\x1b[31m.pto")
+        assert result.exit_code == 1
+        assert not {*"\x1b\u202e"} & {*result.output}
+
+
+def modules_after(*words: str) -> set[str]:
+    """Modules that a command has loaded when it ends, but for those that typer and ptokit load themselves."""
+    code = "import typer, ptokit, atexit, sys; known = {*sys.modules}; from ptokit.cli import main"
+    code += "; atexit.register(lambda: print(*{*sys.modules} - known, file=sys.stderr)); main()"
+    command = [sys.executable, "-c", code, *words]
+    return {*subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False).stderr.split()}
+
+
+def test_help_loads_little() -> None:
+    for words in (("--help",), ("--version",), ("run", "--help")):
+        loaded = modules_after(*words)
+        assert "ptokit.cli.guard" in loaded
+        assert not loaded & {"rich", "xdsl", "ptokit.spec", "ptokit.render", "ptokit.lang.kernel", "ptokit.text.forms"}
+
+
+def test_kernels_of_modules_need_no_xdsl() -> None:
+    assert "xdsl" not in modules_after("check", "kernels:double", *SHAPES)
+
+
+# --- completion ------------------------------------------------------------------------------------------------
+
+
+def offered(*words: str) -> set[str]:
+    """What a shell offers for the last word."""
+    asked = {"_PTOKIT_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(("ptokit", *words))}
+    done = process(env={**ENVIRONMENT, **asked, "COMP_CWORD": str(len(words))})
+    return {*done.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    ("words", "among"),
+    [
+        (("ch",), {"check"}),
+        (("check", "x.pto", "--target", "a"), {"all", "a2a3", "a5"}),
+        (("run", "x.pto", "--target", "a"), {"a2a3", "a5"}),
+        (("run", "x.pto", "--engine", "r"), {"reference"}),
+        (("convert", "x.pto", "--to", "l"), {"l1", "l2"}),
+        (("convert", "x.pto", "--to", "c"), {"cpp"}),
+        (("convert", "x.pto", "--pto-version", "0"), {"0.27"}),
+        (("explain", "MG-OOB-0"), {f"MG-OOB-0{n}" for n in range(1, 9)}),
+        (("explain", "mscat"), {"mscatter"}),
+        (("explain", "H-0"), {"H-01", "H-09"}),
+    ],
+)
+def test_completion(words: tuple[str, ...], among: set[str]) -> None:
+    found = offered(*words)
+    assert among <= found
+    assert all(name.startswith(words[-1]) for name in found)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_can_be_installed(shell: str, folder: Path) -> None:
+    home = {**ENVIRONMENT, "HOME": str(folder), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    assert "_PTOKIT_COMPLETE" in process("--show-completion", shell, env=home).stdout
+    assert process("--install-completion", shell, env=home).returncode == 0
+    assert [path for path in folder.rglob("*ptokit*") if path.is_file()]

@@ -1,0 +1,113 @@
+"""Programs as text and back, in every form: the same program, the same text again, the same bits."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ptokit as pto
+from examples.test_gallery import GALLERY, Entry, rng
+from lang.random_kernels import random_kernel
+from lang.test_random_kernels import GRID, kernel_of
+from lang.test_random_kernels import arguments as random_arguments
+from ptokit.lang.launch import mode_of
+from ptokit.lang.loaded import from_text
+from ptokit.program.ir import Program
+from ptokit.text.forms import FORMS, Form, convert, form_of, print_program, read_program
+
+every_launch = pytest.mark.parametrize(
+    ("entry", "target"),
+    [pytest.param(entry, target, id=f"{entry.name}-{target}") for entry in GALLERY for target in entry.targets],
+)
+every_form = pytest.mark.parametrize("form", FORMS)
+
+
+def program_of(kernel: Any, target: str, given: dict[str, Any]) -> Program:
+    return kernel.trace(kernel.bind((), given), mode_of(target)).program
+
+
+def survives(program: Program, form: Form) -> str:
+    """The text of a program, which reads as the same program and prints as the same text."""
+    text = print_program(program, form)
+    again = read_program(text, f"kernel.{form}")
+    assert again == program, text
+    assert print_program(again, form) == text
+    return text
+
+
+@every_launch
+@every_form
+def test_the_gallery_survives_in_every_form(entry: Entry, target: str, form: Form) -> None:
+    for sizes in entry.sizes:
+        survives(program_of(entry.kernel, target, entry.make(rng(), **sizes)), form)
+
+
+@every_launch
+@every_form
+def test_the_gallery_computes_the_same_bits_from_text(entry: Entry, target: str, form: Form) -> None:
+    for sizes in (*entry.sizes, entry.small):
+        case = entry.make(rng(), **sizes)
+        kernel = from_text(print_program(program_of(entry.kernel, target, case), form))
+        outputs = []
+        for launch in (entry.kernel, kernel):
+            arrays = case | {"out": case["out"].copy()}
+            launch[7](**{name: arrays[name] for name in arrays if name not in constants(entry)}, target=target)
+            outputs.append(arrays["out"].tobytes())
+        assert outputs[0] == outputs[1]
+
+
+def constants(entry: Entry) -> tuple[str, ...]:
+    return tuple(entry.kernel.constants)
+
+
+@pytest.mark.parametrize("entry", GALLERY, ids=lambda entry: entry.name)
+def test_every_form_becomes_every_other(entry: Entry) -> None:
+    program = program_of(entry.kernel, entry.targets[-1], entry.make(rng(), **entry.sizes[0]))
+    texts = {form: print_program(program, form) for form in FORMS}
+    for here, there in pairwise((*FORMS, *reversed(FORMS), FORMS[0])):
+        found = convert(texts[here], f"kernel.{here}", there)
+        assert read_program(found, "kernel") == program
+        if "l2" not in (here, there):  # Level 2 says where a tile is declared, the others where it is first written
+            assert found == texts[there]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_text_tells_its_form(form: Form) -> None:
+    entry = GALLERY[0]
+    text = print_program(program_of(entry.kernel, "a5", entry.make(rng(), **entry.small)), form)
+    assert form_of(text) == ("as" if form == "as" else "mlir")
+
+
+@settings(deadline=None, max_examples=40 * int(os.environ.get("PTOKIT_FUZZ", "1")))
+@given(st.integers(0, 1 << 32), st.sampled_from(FORMS))
+def test_random_kernels_survive_and_compute_the_same_bits(seed: int, form: Form) -> None:
+    for number, source in enumerate(random_kernel(seed)):
+        kernel = kernel_of(source, f"kernel {seed} {number}")
+        arrays = random_arguments()
+        text = survives(program_of(kernel, "a2a3", arrays), form)
+        kernel[GRID](**arrays, target="a2a3")
+        others = random_arguments()
+        from_text(text)[GRID](**others, target="a2a3")
+        assert arrays["out"].tobytes() == others["out"].tobytes(), text
+
+
+def test_the_name_of_a_form_is_checked() -> None:
+    with pytest.raises(ValueError, match="l1, l2, as"):
+        print_program(program_of(GALLERY[0].kernel, "cpu", GALLERY[0].make(rng())), "l3")  # type: ignore[arg-type]
+
+
+def test_a_kernel_of_text_is_launched_by_name_and_by_position() -> None:
+    entry = GALLERY[0]
+    case = entry.make(rng(), **entry.small)
+    kernel = from_text(print_program(program_of(entry.kernel, "cpu", case)))
+    assert isinstance(kernel, pto.TextKernel)
+    arrays = [case[name].copy() for name in kernel.parameters]
+    kernel[3](*arrays)
+    by_name = {name: case[name].copy() for name in kernel.parameters}
+    kernel[3](**by_name)
+    assert all(array.tobytes() == by_name[name].tobytes() for array, name in zip(arrays, by_name, strict=True))
