@@ -1,4 +1,4 @@
-"""What ptokit does, in five short acts: `ptokit demo`."""
+"""What ptokit does, in six short acts: `ptokit demo`."""
 
 from __future__ import annotations
 
@@ -114,12 +114,42 @@ def a_whole_kernel(console: Console) -> None:
     pto.show(lookup, table, tokens, out, target="a5")
 
 
+SCATTER = """\
+.kernel histogram
+.arg %bins : !pto.memref<1x16xi32>
+.arg %counts : !pto.memref<1x64xi32>
+.const %one = 1 : i32
+%index = tload %bins : (!pto.memref<1x16xi32>) -> !pto.tile<1x16xi32>
+%ones = texpands %one : (i32) -> !pto.tile<1x16xi32>
+mscatter.elem.atomic_add.skip %counts, %ones, %index : (!pto.memref<1x64xi32>, !pto.tile<1x16xi32>, !pto.tile<1x16xi32>)
+"""
+
+
+def a_program_as_text(console: Console) -> None:
+    """Plain PTO-AS: run, and turned into MLIR and C++."""
+    from ptokit.lang.loaded import from_text
+    from ptokit.target import profile
+    from ptokit.text.cpp import emit
+    from ptokit.text.forms import print_program
+
+    kernel = from_text(SCATTER, "histogram.ptoas")
+    bins, counts = np.array([[3, 3, 9, 70] * 4], "int32"), np.zeros((1, 64), "int32")
+    kernel[1](bins, counts, target="a5")
+    console.print(SCATTER, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"bins {bins[0, :4].tolist()}, four times: counts[3] = {counts[0, 3]}, counts[9] = {counts[0, 9]}")
+    console.print("The scatter as Level 2, and as C++ for a5:")
+    for text in (print_program(kernel.program, "l2"), emit(kernel.program, profile("a5"))):
+        line = next(line for line in text.splitlines() if "mscatter" in line.lower() and "(" in line)
+        console.print(f"  {line.strip()}", markup=False, highlight=False, soft_wrap=True)
+
+
 ACTS = {
     "1. Embedding lookup with indices that do not exist": embedding_lookup,
     "2. Gradient accumulation with repeated indices": gradient_accumulation,
     "3. A gather into an L1 tile in NZ layout": gather_into_l1,
     "4. One call, three targets": one_accepts_another_refuses,
     "5. A whole kernel": a_whole_kernel,
+    "6. A program as text": a_program_as_text,
 }
 
 
