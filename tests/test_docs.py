@@ -89,7 +89,7 @@ def test_every_clause_of_the_kernel_language_stands_in_its_page() -> None:
 
 def test_every_file_stands_in_the_architecture() -> None:
     page = text_of("docs/architecture.md")
-    for room in ("program", "engine", "text", "lang"):
+    for room in ("program", "engine", "text", "lang", "cli"):
         for path in (ROOT / "src/ptokit" / room).glob("[a-z]*.py"):
             assert re.search(rf"`(?:\w+/)?{path.name}`", page), path.name
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import ptokit as pto
 import snippet
@@ -21,6 +22,7 @@ from lang.random_kernels import random_kernel
 from lang.test_random_kernels import GRID, kernel_of
 from lang.test_random_kernels import arguments as random_arguments
 from program.happens_before import check
+from ptokit.cli.commands import app
 from ptokit.engine.interpreter import Executable
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
@@ -198,8 +200,11 @@ pto.texpands(h, n)
 pto.tci(counted, n)
 pto.tci(counted, 5, descending=True)
 pto.tcmp(mask, a, b, "lt")
-pto.tcmps(mask, a, 1, "ge")
-pto.tsel(c, mask, a, b)
+line = pto.Tile("vec", "float32", 1, 64)
+bits = pto.Tile("vec", MASK, 1, 32, valid=(1, 64 // BITS))
+pto.texpands(line, 1)
+pto.tcmps(bits, line, 1, "ge")
+pto.tsel(line, bits, line, line)
 pto.tsels(c, mask, a, -1)
 pto.tcvt(j, a, "floor")
 pto.tcvt(h, a)
@@ -646,12 +651,81 @@ def test_manual_mode_keeps_the_author_s_own(tmp_path: Path) -> None:
     text = emitted(MANUAL, mode="manual", x=floats(8, 8))
     assert complaints(text, "a5", tmp_path) == ""
     for line in (
-        "int64_t t_at = 0x100;", "u_at = 0x400;", "t_at = 256 + i % 2 * 256;", "TASSIGN(t, t_at);",
+        "int64_t t_at = 0x100;", "TASSIGN(u, 0x400);", "t_at = 256 + i % 2 * 256;", "TASSIGN(t, t_at);",
         "set_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(i % 2));", "pipe_barrier(PIPE_ALL);  // <text>:15",
         "wait_flag(PIPE_MTE3, PIPE_MTE2, EVENT_ID1);", "pipe_barrier(PIPE_ALL);  // for event 0",
     ):  # fmt: skip
         assert line in text, line
     assert text.count("set_flag") == 2 and "base" not in text
+
+
+def test_a_tile_that_gets_its_address_once_is_assigned_once() -> None:
+    body = """
+t = pto.Tile("vec", "float32", 8, 8)
+pto.tassign(t, 0x100)
+pto.tload(t, x)
+pto.set_flag("MTE2", "MTE3", 0)
+pto.wait_flag("MTE2", "MTE3", 0)
+pto.tstore(x, t)
+"""
+    text = emitted(body, mode="manual", x=floats(8, 8))
+    assert text.count("TASSIGN") == text.count("TASSIGN(t, 0x100);") == 1 and "t_at" not in text
+
+
+VECTORS = """
+a = pto.Tile("vec", "float32", 8, 64)
+b = pto.Tile("vec", "float32", 8, 64)
+c = pto.Tile("vec", "float32", 8, 64)
+d = pto.Tile("vec", "float32", 8, 64)
+pto.texpands(a, 1.0)
+pto.texpands(b, 2.0)
+pto.tadd(c, a, b)
+pto.tmul(d, a, b)
+for i in pto.range(3):
+    pto.tadds(c, c, 1.0)
+pto.tadd(d, d, c)
+pto.tstore(x, d)
+"""
+
+
+def test_dependent_vector_instructions_have_barriers_between_them_on_a2a3() -> None:
+    """A barrier where something written before is touched; none between what is independent."""
+    lines = [line.split("  //")[0].strip() for line in emitted(VECTORS, "a2a3", x=floats(8, 64)).splitlines()]
+    done = [line.split("(")[0] for line in lines if re.match(r"T[A-Z]+\(|pipe_barrier|for", line)]
+    work = [word for word in done if word != "TASSIGN"]
+    assert work == [
+        "TEXPANDS", "TEXPANDS", "pipe_barrier", "TADD", "TMUL", "for ", "pipe_barrier", "TADDS", "pipe_barrier",
+        "TADD", "TSTORE",
+    ]  # fmt: skip
+    assert "pipe_barrier(PIPE_V);" in lines
+    assert "pipe_barrier" not in emitted(VECTORS, "a5", x=floats(8, 64))
+
+
+def test_a_barrier_of_the_author_is_enough() -> None:
+    body = """
+t = pto.Tile("vec", "float32", 8, 64, addr=0)
+pto.texpands(t, 1.0)
+pto.barrier("V")
+pto.tadds(t, t, 1.0)
+pto.barrier("ALL")
+pto.tstore(x, t)
+"""
+    assert emitted(body, "a2a3", mode="manual", x=floats(8, 64)).count("PIPE_V") == 1
+
+
+def test_workspaces_and_copies_count_for_barriers() -> None:
+    body = """
+for i in pto.range(4, buffers=2):
+    a = pto.Tile("vec", "float32", 8, 64)
+    r = pto.Tile("vec", "float32", 8, 1, blayout="col_major")
+    s = pto.Tile("vec", "float32", 8, 1, blayout="col_major")
+    pto.tload(a, x)
+    pto.trowsum(r, a)
+    pto.trowmax(s, a)
+    pto.tstore(y, r)
+    pto.tstore(z, s)
+"""
+    assert emitted(body, "a2a3", x=floats(8, 64), y=floats(8), z=floats(8)).count("pipe_barrier(PIPE_V);") == 2
 
 
 def test_every_instruction_has_its_place() -> None:
@@ -682,6 +756,17 @@ def test_the_launch_is_held_to_what_it_asks_for() -> None:
     assert refusal.value.findings[0].kind == "H-21"
 
 
+@pytest.mark.parametrize("target", ["a2a3", "cpu"])
+def test_dynamic_memory_is_asked_for_only_where_there_is_some(target: str) -> None:
+    program = traced(
+        't = pto.Tile("vec", "float32", 8, 64)\npto.tload(t, x)\npto.tstore(x, t)', target, x=floats(8, 64)
+    )
+    for asked in ({"dyn_ub": 4096}, {"options": Options(dyn_ub=4096)}):
+        with pytest.raises(ValueError, match=f"{target} has no dynamic UB"):
+            emit(program, profile(target), **asked)
+    assert emit(program, profile(target), dyn_ub=0) == emit(program, profile(target))
+
+
 def test_there_is_no_cpp_for_the_host() -> None:
     with pytest.raises(ValueError, match="no C\\+\\+ for host"):
         emit(traced(LARGE, x=floats(320, 128)), profile("host"))
@@ -698,6 +783,8 @@ i = pto.Tile('vec', 'int16', {}, 64, valid=(8, 64))
 pto.tload(t, x)
 pto.tload(i, x)
 """
+
+MASK = "m = pto.Tile('vec', 'uint8', 8, 32, valid=(8, {}))\n"
 
 REFUSALS = [
     ("a2a3", SCATTER.format("float32") + "pto.mscatter(x, t, i, atomic='max')", "MS-ATOM-06"),
@@ -717,6 +804,11 @@ REFUSALS = [
     ("cpu", VEC.format("float32") + "w = pto.Tile('vec', 'float32', 16, 64, valid=(8, 64))\npto.tadd(w, t, u)",
      "CP-HDR-01"),
     ("cpu", "t = pto.Tile('vec', 'float32', 8, 4)\npto.texpands(t, 1)", "CO-ALIGN-01"),
+    ("cpu", VEC.format("float32") + MASK.format(8) + "pto.tcmps(m, t, 1.0)", "CP-HDR-01"),
+    ("cpu", VEC.format("float32") + MASK.format(32) + "pto.tcmps(m, t, float('inf'))", "CP-HDR-01"),
+    ("cpu", VEC.format("float32") + MASK.format(32) + "pto.tcmp(m, t, u)\npto.tsel(u, m, t, u)", "CP-HDR-01"),
+    ("cpu", VEC.format("float32") + "t.valid = (4, 64)\npto.tload(t, x[0:4])\nt.valid = (8, 64)\n"
+     "pto.tadd(u, t, t)", "TL-03"),
     ("a2a3", "m = pto.Tile('mat', 'float32', 16, 16, blayout='col_major', slayout='row_major')\n"
      "pto.tload(m, x[0:8, 0:16])\n" + VEC.format("float32"), "TL-02"),
     ("a5", VEC.format("float32") + "pto.mgather(t, x, idx)", "MG-LOC-02"),
@@ -732,6 +824,48 @@ def test_what_the_headers_refuse_is_refused(target: str, body: str, rule: str) -
     finding = refusal.value.findings[0]
     assert finding.rule == rule, str(refusal.value)
     assert finding.level == "error" and finding.where and finding.fix
+
+
+def test_what_the_simulator_computes_as_the_program_says_is_emitted() -> None:
+    """A load of a part is fine as long as nothing reads the rest."""
+    kept = "t.valid = (4, 64)\npto.tload(t, x[0:4])\npto.tstore(x[0:4], t)\n"
+    again = "t.valid = (8, 64)\npto.tload(t, x)\npto.tadd(u, t, t)"
+    assert "TADD(" in emitted(VEC.format("float32") + kept + again, "cpu", x=floats(8, 64))
+    assert "TCMPS(" in emitted(VEC.format("float32") + MASK.format(32) + "pto.tcmps(m, t, 1.0)", "cpu", x=floats(8, 64))
+
+
+def test_atomic_types_are_those_that_both_documents_and_headers_have() -> None:
+    body = SCATTER.format("uint32") + "pto.mscatter(x, t, i, atomic='add')"
+    with pytest.raises(pto.VerifyError) as refusal:
+        emitted(body, "a2a3", x=np.zeros((8, 64), "uint32"), idx=ints(8, 64))
+    assert refusal.value.findings[0].expected == "int32, float32, float16 for atomic add"
+
+
+UNWRITTEN = """
+func.func @k(%p: !pto.ptr<f32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %v = pto.make_tensor_view %p, shape = [%c8, %c8], strides = [%c8, %c1] : !pto.tensor_view<?x?xf32>
+  %o = pto.partition_view %v, offsets = [%c0, %c0], sizes = [%c8, %c8]
+    : !pto.tensor_view<?x?xf32> -> !pto.partition_tensor_view<8x8xf32>
+  %t = pto.alloc_tile : !pto.tile_buf<vec, 8x8xf32>
+  pto.tstore ins(%t : !pto.tile_buf<vec, 8x8xf32>) outs(%o : !pto.partition_tensor_view<8x8xf32>)
+  return
+}
+"""
+
+
+def test_the_command_tells_the_hazards_of_what_it_emits(tmp_path: Path) -> None:
+    file = tmp_path / "unwritten.pto"
+    file.write_text(UNWRITTEN, encoding="utf-8")
+    convert = ["convert", str(file), "--to", "cpp", "--target"]
+    result = CliRunner().invoke(app, [*convert, "a2a3"])
+    assert result.exit_code == 0, result.output
+    assert "TSTORE(" in result.stdout and "KN-19" not in result.stdout
+    assert "hazard [KN-19]" in result.stderr
+    refused = CliRunner().invoke(app, [*convert, "a2a3", "--dyn-ub", "4096"])
+    assert refused.exit_code == 2 and "no dynamic UB" in refused.stderr
 
 
 WORKSPACE = "r = pto.Tile('vec', 'float32', 8, 1, blayout='col_major'{1})\nt = pto.Tile('vec', 'float32', {0}, 64{2})\n"

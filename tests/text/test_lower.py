@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +23,9 @@ from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
+from ptokit.text.cpp import emit
 from ptokit.text.errors import TextError
-from ptokit.text.forms import print_program, read_program
+from ptokit.text.forms import FORMS, print_program, read_program
 
 TILE = "!pto.tile_buf<vec, 8x8xi32>"
 HEAD = """
@@ -120,6 +122,17 @@ def test_comparisons_and_selections_are_what_mlir_says_they_are(name: str, a: in
 def test_a_number_is_cut_to_its_type(number: int, kept: int) -> None:
     body = "%n8 = arith.trunci %n : i64 to i8\n%x = arith.extsi %n8 : i8 to i32"
     assert value_of(body, 1, "%out: !pto.ptr<i32>, %n: i64", n=number) == kept
+
+
+def test_the_sign_of_one_bit_and_of_unsigned_results() -> None:
+    arguments = "%out: !pto.ptr<i32>, %a: i32, %b: i32"
+    assert value_of("%x = arith.minui %a, %b : i32", 1, arguments, a=-7, b=-2) == -7
+    smaller = "%c = arith.cmpi slt, %a, %b : i32\n"
+    assert value_of(smaller + "%x = arith.extsi %c : i1 to i32", 1, arguments, a=1, b=2) == -1
+    assert value_of(smaller + "%x = arith.extui %c : i1 to i32", 1, arguments, a=1, b=2) == 1
+    chosen = "%x = arith.select %a, %b, %b2 : i32".replace("%b2", "%c")
+    body = "%c = arith.constant 4 : i32\n" + chosen
+    assert value_of(body, 1, "%out: !pto.ptr<i32>, %a: i1, %b: i32", a=2, b=8) == 8
 
 
 @pytest.mark.parametrize(("number", "kept"), [(5, 5), (-1, 255), (-128, 128)])
@@ -236,6 +249,53 @@ def test_a_call_is_written_out_for_its_arguments() -> None:
     out = np.zeros((8, 8), "int32")
     from_text(kernel(body, others=others))[1](out=out)
     assert (out == 16).all()
+
+
+def test_a_number_that_only_one_arm_can_compute_is_refused() -> None:
+    for arm in ("%v = arith.divsi %c8, %n : index", "%l = pto.load_scalar %ids[%c0] : !pto.ptr<i32> -> i32\n"
+                "%v = arith.index_cast %l : i32 to index"):  # fmt: skip
+        with pytest.raises(TextError, match="which only one arm can compute"):
+            program(f"""
+                %c = arith.cmpi ne, %n, %c0 : index
+                %r = scf.if %c -> (index) {{ {arm}
+                  scf.yield %v : index }} else {{ scf.yield %c0 : index }}
+            """, "%ids: !pto.ptr<i32>, %n: index")  # fmt: skip
+
+
+def test_extents_that_a_loop_changes_in_a_call_are_refused() -> None:
+    wide = "!pto.tile_buf<vec, 8x8xi32, valid=?x?>"
+    others = f"func.func @shrink(%x: {wide}, %n: index) {{ pto.set_validshape %x, %n, %n : {wide}\n return }}"
+    body = f"""
+    %t = pto.alloc_tile valid_row = %c8 valid_col = %c8 : {wide}
+    scf.for %i = %c0 to %c8 step %c1 {{
+      pto.tabs ins(%t : {wide}) outs(%t : {wide})
+      func.call @shrink(%t, %c1) : ({wide}, index) -> ()
+    }}"""
+    with pytest.raises(TextError, match="changes the valid extents of %t in a call"):
+        program(body, "", others)
+
+
+def test_extents_that_both_arms_set_alike_are_known() -> None:
+    wide = "!pto.tile_buf<vec, 8x8xi32, valid=?x?>"
+    found = program(f"""
+    %t = pto.alloc_tile valid_row = %c8 valid_col = %c8 : {wide}
+    %c = arith.cmpi slt, %n, %c8 : index
+    scf.if %c {{ pto.set_validshape %t, %c1, %c8 : {wide} }} else {{ pto.set_validshape %t, %c1, %c8 : {wide} }}
+    pto.tabs ins(%t : {wide}) outs(%t : {wide})""", "%n: index")  # fmt: skip
+    assert instructions(found)[0].operands[0].valid == (1, 8)  # type: ignore[union-attr]
+    assert read_program(print_program(found), "k") == found
+
+
+def test_a_result_in_a_called_function_goes_into_its_own_tile() -> None:
+    tile = "!pto.tile<8x8xi32>"
+    others = f"""
+    func.func @twice(%a: {tile}) {{
+      %t = pto.tabs %a : ({tile}) -> {tile}
+      %u = pto.tadd %t, %a {{tile = "t"}} : ({tile}, {tile}) -> {tile}
+      return
+    }}"""
+    found = program(f"%t = pto.alloc_tile : {tile}\nfunc.call @twice(%t) : ({tile}) -> ()", "", others)
+    assert [instr.operands[0].tile for instr in instructions(found)] == ["t_1", "t_1"]  # type: ignore[union-attr]
 
 
 def test_a_function_that_calls_itself_is_refused() -> None:
@@ -355,30 +415,62 @@ def test_an_array_of_another_type_or_shape_is_refused() -> None:
     text = kernel(f"%t = pto.alloc_tile : {TILE}\n{STORE}")
     with pytest.raises(pto.VerifyError, match="holds int32 in the text; found float32"):
         from_text(text)[1](out=np.zeros((8, 8), "float32"))
-    with pytest.raises(pto.VerifyError, match=r"is \[8, 8\] in the text; found an array of shape \[4, 16\]"):
+    with pytest.raises(
+        pto.VerifyError, match=r"is \[8, 8\] in the text, with strides \[8, 1\]; found an array of shape \[4, 16\]"
+    ):
         from_text(text)[1](out=np.zeros((4, 16), "int32"))
+    wide = np.zeros((8, 16), "int32")
+    for strided in (wide[:, :8], wide[:, ::2], np.asfortranarray(np.zeros((8, 8), "int32")), wide.reshape(-1)[::2]):
+        with pytest.raises(pto.VerifyError, match="found an array of shape"):
+            from_text(text)[1](out=strided)
     with pytest.raises(TypeError, match="missing out; it takes out \\(array\\)"):
         from_text(text)[1]()
     with pytest.raises(TypeError, match="unknown other"):
         from_text(text)[1](other=1)
 
 
-def test_a_scalar_load_finds_the_dims_of_its_argument() -> None:
+ROWS_OF_IDS = """
+%c5 = arith.constant 5 : index
+%c3 = arith.constant 3 : index
+%v = pto.make_tensor_view %ids, shape = [%c5, %c8], strides = [%c8, %c1] : !pto.tensor_view<5x8xi32>
+%from = arith.muli %row, %c8 : index
+"""
+
+
+def test_a_scalar_load_by_a_pointer_to_a_row_has_the_dims_of_its_argument() -> None:
     arguments = "%out: !pto.ptr<i32>, %ids: !pto.ptr<i32>, %row: index"
-    body = """
-    %c5 = arith.constant 5 : index
-    %c3 = arith.constant 3 : index
-    %v = pto.make_tensor_view %ids, shape = [%c5, %c8], strides = [%c8, %c1] : !pto.tensor_view<5x8xi32>
-    %from = arith.muli %row, %c8 : index
-    %at = arith.addi %from, %c3 : index
-    %x = pto.load_scalar %ids[%at] : !pto.ptr<i32> -> i32
+    body = (
+        ROWS_OF_IDS
+        + """
+    %p = pto.addptr %ids, %from : !pto.ptr<i32> -> !pto.ptr<i32>
+    %x = pto.load_scalar %p[%c3] : !pto.ptr<i32> -> i32
     """
+    )
     ids = np.arange(40, dtype="int32").reshape(5, 8)
     assert value_of(body, 1, arguments, ids=ids, row=2) == ids[2, 3]
-    load = next(stmt for stmt in walk(program(body, arguments).body) if isinstance(stmt, LoadScalar))
-    assert load.source.starts == (Var("row"), 3)
+    found = program(body, arguments)
+    load = next(stmt for stmt in walk(found.body) if isinstance(stmt, LoadScalar))
+    assert (load.source.argument, load.source.starts) == ("ids", (Var("row"), 3))
+    assert read_program(print_program(found), "k") == found
     with pytest.raises(pto.OutOfBoundsError):
         value_of(body, 1, arguments, ids=ids, row=5)
+
+
+def test_another_scalar_load_is_bounded_by_the_array_alone() -> None:
+    arguments = "%out: !pto.ptr<i32>, %ids: !pto.ptr<i32>, %row: index"
+    body = (
+        ROWS_OF_IDS
+        + """
+    %at = arith.addi %from, %c8 : index
+    %x = pto.load_scalar %ids[%at] : !pto.ptr<i32> -> i32
+    """
+    )
+    ids = np.arange(40, dtype="int32").reshape(5, 8)
+    assert value_of(body, 1, arguments, ids=ids, row=2) == ids[3, 0]
+    found = program(body, arguments)
+    assert read_program(print_program(found), "k") == found
+    with pytest.raises(pto.OutOfBoundsError):
+        value_of(body, 1, arguments, ids=ids, row=4)
 
 
 def test_a_scalar_load_of_a_bare_pointer_is_bounded_by_the_array() -> None:
@@ -482,17 +574,43 @@ def test_both_orders_of_a_division_by_a_scalar() -> None:
     assert first.operands == second.operands
 
 
-def test_a_workspace_is_room_that_programs_do_not_know_of() -> None:
-    tile, column = "!pto.tile_buf<vec, 8x8xf32>", "!pto.tile_buf<vec, 8x1xf32, blayout=col_major>"
-    found = program(f"""
-        %t = pto.alloc_tile : {tile}
-        %tmp = pto.alloc_tile : {tile}
-        %sum = pto.alloc_tile : {column}
-        pto.trowsum ins(%t, %tmp : {tile}, {tile}) outs(%sum : {column})
-    """, "")  # fmt: skip
+FLAT, COLUMN_OF = "!pto.tile_buf<vec, 8x8xf32>", "!pto.tile_buf<vec, 8x1xf32, blayout=col_major>"
+REDUCED = f"""
+%t = pto.alloc_tile ADDR_T : {FLAT}
+%tmp = pto.alloc_tile ADDR_TMP : {FLAT}
+%sum = pto.alloc_tile ADDR_SUM : {COLUMN_OF}
+pto.trowsum ins(%t, %tmp : {FLAT}, {FLAT}) outs(%sum : {COLUMN_OF})
+"""
+
+
+def test_the_workspace_of_an_author_is_kept() -> None:
+    found = program(re.sub("ADDR_[A-Z]+", "", REDUCED), "")
+    assert list(found.tiles) == ["t", "tmp", "sum"]
+    (instr,) = instructions(found)
+    assert instr.workspace is not None and instr.workspace.tile == "tmp"
+    for form in FORMS:
+        assert read_program(print_program(found, form), "k") == found
+    assert "TROWSUM(sum, t, tmp)" in emit(found, A2A3)
+
+
+@pytest.mark.parametrize(("at", "kind"), [(128, "H-38"), (1024, None), (196_608, "H-22")])
+def test_a_workspace_lies_apart_from_other_tiles_and_inside_its_memory(at: int, kind: str | None) -> None:
+    constants = f"%a = arith.constant 0 : i64\n%b = arith.constant {at} : i64\n%c = arith.constant 512 : i64\n"
+    placed = REDUCED.replace("ADDR_TMP", "addr = %b").replace("ADDR_T", "addr = %a").replace("ADDR_SUM", "addr = %c")
+    written = f"%x = arith.constant 0.0 : f32\npto.texpands ins(%x : f32) outs(%t : {FLAT})\npto.trowsum"
+    kernel_of_text = from_text(kernel(constants + placed.replace("pto.trowsum", written), ""))
+    report = pto.check(kernel_of_text, target="a2a3")
+    assert {finding.kind for finding in report.findings if finding.level == "error"} == ({kind} if kind else set())
+
+
+def test_a_workspace_that_was_made_up_for_the_text_is_no_part_of_the_program() -> None:
+    found = program(re.sub("ADDR_[A-Z]+", "", REDUCED).replace(f"%tmp = pto.alloc_tile  : {FLAT}\n", "").replace(
+        f"%t, %tmp : {FLAT}, {FLAT}", f"%t : {FLAT}"), "")  # fmt: skip
     assert list(found.tiles) == ["t", "sum"]
-    assert "ins(%t, %tmp" in print_program(found)
-    assert read_program(print_program(found), "k") == found
+    for form in FORMS:
+        text = print_program(found, form)
+        assert "%tmp" in text and "ptokit.workspace" in text
+        assert read_program(text, "k") == found
 
 
 def test_the_layout_of_a_tile_in_left_is_that_of_the_architecture() -> None:
@@ -588,20 +706,32 @@ REFUSED = {
     "%q = arith.divsi %c8, %c0 : index": "8 // 0 has no value",
     "func.call @nobody() : () -> ()": "there is no function @nobody with a body",
     "pto.sync.set <PIPE_FIX>, 3": "`pto.sync.set` is read and kept",
+    "%w2 = pto.partition_view %view, offsets = [%c0, %c0], sizes = [%c8, %c8] : W -> H": "says 4, and its operands 8",
+    "%v2 = pto.make_tensor_view %out, shape = [%c8], strides = [%c1] : !pto.tensor_view<8xf16>": "its type says f16",
+    "%v3 = pto.make_tensor_view %out, shape = [%c8], strides = [%c1] : !pto.tensor_view<8x8xi32>": "has 1 dims",
+    "%u2 = pto.alloc_tile valid_row = %c1 : T": "for an extent that the type leaves open",
+    "%u3 = pto.alloc_tile : !pto.tile_buf<vec, 100000x100000xf32>": "a tile of more than 64 MB",
+    "scf.for %i = %c0 to %c8 step %c1 { pto.barrier <PIPE_V> } {ptokit.buffers = 0 : i64}": "from 1 to 8; found 0",
+    "pto.tabs ins(%t : T) outs(%t : T) {waits = 3 : i64}": "`event` is a number from 0 up, `waits` a list",
+    "%big = arith.constant 99999999999999999999 : index": "a number of more than 64 bits",
     "%d = pto.get_tensor_view_dim %view, %c8 : !pto.tensor_view<8x8xi32> -> index": "the number of one of its dims",
 }  # fmt: skip
 
 
-TYPES = {"T": TILE, "P": "!pto.partition_tensor_view<8x8xi32>", "V": "!pto.tensor_view<8xi32>"}
+TYPES = {
+    "W": "!pto.tensor_view<8x8xi32>",
+    "T": TILE,
+    "P": "!pto.partition_tensor_view<8x8xi32>",
+    "V": "!pto.tensor_view<8xi32>",
+    "H": "!pto.partition_tensor_view<4x8xi32>",
+}
 
 
 @pytest.mark.parametrize("line", REFUSED)
 def test_what_has_no_lowering_is_named_with_its_line(line: str) -> None:
-    shown = (
-        line.replace("T)", f"{TILE})")
-        .replace("T,", f"{TILE},")
-        .replace(": P)", ": !pto.partition_tensor_view<8x8xi32>)")
-    )
+    shown = line
+    for word, kind in TYPES.items():
+        shown = re.sub(rf"(?<![\w.<]){word}\b(?![<(])", kind, shown)
     text = kernel(f"%t = pto.alloc_tile : {TILE}\n{shown}", "%out: !pto.ptr<i32>, %f: f32, %fp: !pto.ptr<f32>")
     with pytest.raises(TextError) as caught:
         read_program(text, "some/kernel.pto")

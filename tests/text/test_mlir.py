@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.program.ir import Constant
 from ptokit.text.errors import TextError
-from ptokit.text.mlir import MAX_BYTES, MAX_DEPTH, Module, print_module, read_module
+from ptokit.text.forms import read_program
+from ptokit.text.mlir import MAX_BYTES, MAX_DEPTH, Module, draft, print_module, read_module, unit_of
 from ptokit.text.mlir.attributes import ANGLE, SPACED
-from ptokit.text.mlir.dialect import ROWS
-from ptokit.text.mlir.shapes import PtoOp
+from ptokit.text.mlir.dialect import PLAIN, ROWS
+from ptokit.text.mlir.shapes import Destinations, PtoOp
 from ptokit.text.mlir.types import TileBuf, TileBufType
+from ptokit.text.spelling import INSTRUCTION_OF, attributes
+from ptokit.text.tree import Body, Function, Opaque, Operation, Source, Tensor, Unit, Value
 
 CORPUS = sorted((Path(__file__).parent.parent / "corpus").glob("*.pto"))
 
@@ -39,6 +44,12 @@ def type_of(text: str, **options: str) -> TileBuf:
     kind = op.results[0].type
     assert isinstance(kind, TileBufType)
     return kind.data
+
+
+def constant_of(literal: str) -> object:
+    """What the tree has for a constant."""
+    unit = unit_of(read_module(in_function(f"%c = arith.constant {literal}")))
+    return unit.functions[0].body.operations[0].attributes["value"]
 
 
 # --- the corpus
@@ -367,6 +378,135 @@ def test_spellings(written: str, printed: str) -> None:
     assert lines[2].strip() == printed
 
 
+BITS = {
+    "0x7C01 : f16": 0x7C01, "0xFE01 : f16": 0xFE01, "0x7F800001 : f32": 0x7F800001, "0xFFC00001 : f32": 0xFFC00001,
+    "0x7FC1 : bf16": 0x7FC1, "0xFF81 : bf16": 0xFF81, "0x7D : f8E5M2": 0x7D, "0xFF : f8E4M3FN": 0xFF,
+    "0x7FF0000000000001 : f64": 0x7FF0000000000001,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("literal", BITS)
+def test_what_is_no_number_keeps_its_bits(literal: str) -> None:
+    printed = print_module(read_module(in_function(f"%c = arith.constant {literal}")))
+    assert f"arith.constant {literal.lower().replace('e5m2', 'E5M2').replace('e4m3fn', 'E4M3FN')}\n" in printed
+    constant = constant_of(literal)
+    assert isinstance(constant, Constant)
+    assert constant.bits == BITS[literal]
+
+
+@pytest.mark.parametrize(
+    ("literal", "printed", "bits"),
+    [
+        ("1.0e40 : f32", "0x7f800000 : f32", 0x7F800000), ("-65520.0 : f16", "0xfc00 : f16", 0xFC00),
+        ("1.0e39 : bf16", "0x7f80 : bf16", 0x7F80), ("1.0e9 : f8E4M3FN", "0x7f : f8E4M3FN", 0x7F),
+        ("0x3F800000 : f32", "1.000000e+00 : f32", 0x3F800000), ("-0.0 : f16", "-0.000000e+00 : f16", 0x8000),
+        ("0x1F : i32", "31 : i32", None), ("0x1F", "31 : i64", None),
+    ],
+)  # fmt: skip
+def test_numbers_are_read_as_mlir_reads_them(literal: str, printed: str, bits: int | None) -> None:
+    assert f"arith.constant {printed}\n" in print_module(read_module(in_function(f"%c = arith.constant {literal}")))
+    constant = constant_of(literal)
+    assert constant == 31 if bits is None else isinstance(constant, Constant) and constant.bits == bits
+
+
+@pytest.mark.parametrize(
+    "literal", ["1.0 : f80", "0.1000000000000000000000000001 : f128", "0x3fff8000000000000000 : f80", "0x1 : f4E2M1FN"]
+)
+def test_numbers_of_types_that_no_program_has_stay_what_they_are(literal: str) -> None:
+    assert not isinstance(constant_of(literal), Constant | int | float)
+
+
+def test_wide_numbers_keep_all_their_digits() -> None:
+    line = "%c = arith.constant 0.1000000000000000000000000001 : f128"
+    module = read_module(in_function(line))
+    assert line in print_module(module)
+    assert module != read_module(in_function(line.replace("0001 :", "0002 :")))
+
+
+@pytest.mark.parametrize(
+    ("written", "printed"),
+    [
+        ("dense<0x7C01> : vector<4xf16>", 'dense<"0x017C"> : vector<4xf16>'),
+        ("dense<[0x7F800001, 1.0]> : vector<2xf32>", 'dense<"0x0100807F0000803F"> : vector<2xf32>'),
+        ("dense<[0x7FC00000, 1.5]> : vector<2xf32>", "dense<[0x7fc00000, 1.500000e+00]> : vector<2xf32>"),
+        ("dense<[[0x3C00], [2.0]]> : tensor<2x1xf16>", "dense<[[1.000000e+00], [2.000000e+00]]> : tensor<2x1xf16>"),
+        ("dense<1.0e40> : vector<2xf32>", "dense<0x7f800000> : vector<2xf32>"),
+        ("dense<0x7F> : vector<2xi8>", "dense<127> : vector<2xi8>"),
+    ],
+)
+def test_dense_values_keep_their_bits(written: str, printed: str) -> None:
+    module = read_module(in_function(f"%c = arith.constant {written}"))
+    text = print_module(module)
+    assert f"arith.constant {printed}\n" in text
+    assert read_module(text) == module
+
+
+def test_the_text_of_instructions_comes_from_their_definitions() -> None:
+    assert set(INSTRUCTION_OF) <= set(ROWS)
+    assert not set(INSTRUCTION_OF) & set(PLAIN.split())
+    for op, name in INSTRUCTION_OF.items():
+        (piece,) = ROWS[op].pieces
+        assert isinstance(piece, Destinations)
+        keys = [row.key for _, row in attributes(INSTRUCTIONS[name]) if row.inside]
+        assert [key for key in piece.inside if key != "maskPattern"] == keys
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [("trunci", "i64 to i32"), ("extsi", "i32 to i64"), ("xori", "i32")],
+)
+def test_arithmetic_of_trees_is_written(name: str, kinds: str) -> None:
+    source, _, target = kinds.partition(" to ")
+    a, b, result = Value("a", source), Value("b", source), Value("c", target or source)
+    ins = (a,) if target else (a, b)
+    text = written_operation(Operation(f"arith.{name}", {"ins": ins}, (result,)), a, b)
+    assert f"%c = arith.{name} {'%a' if target else '%a, %b'} : {kinds}" in text
+
+
+def test_a_choice_in_a_tree_is_written_with_the_type_of_its_result() -> None:
+    which, a, b = Value("p", "i1"), Value("a", "index"), Value("b", "index")
+    operation = Operation("arith.select", {"ins": (which, a, b)}, (Value("c", "index"),))
+    assert "%c = arith.select %p, %a, %b : index" in written_operation(operation, which, a, b)
+
+
+def written_operation(operation: Operation, *arguments: Value) -> str:
+    """A tree of one operation as canonical text."""
+    body = Body([operation, Operation("func.return")], arguments)
+    return print_module(read_module(draft(Unit((Function("f", body),), Source("", "k.pto")))))
+
+
+# --- modules as trees
+
+
+@pytest.mark.parametrize("space", ["", ", #pto.address_space<gm>"])
+def test_a_packed_memref_in_global_memory_is_a_tensor(space: str) -> None:
+    (function,) = unit_of(read_module(in_function(arguments=f"%a: memref<4x?xf32{space}>"))).functions
+    kind = function.arguments[0].type
+    assert isinstance(kind, Tensor)
+    assert kind.dims == (4, None)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["strided<[64, 1]>", "strided<[64, 1]>, #pto.address_space<gm>", "affine_map<(d0, d1) -> (d1, d0)>",
+     "#pto.address_space<vec>", "1 : i64"],
+)  # fmt: skip
+def test_other_memrefs_are_no_tensors(rest: str) -> None:
+    text = in_function(arguments=f"%a: memref<4x8xf32, {rest}>")
+    (function,) = unit_of(read_module(text)).functions
+    assert function.arguments[0].type == Opaque(f"memref<4x8xf32, {rest}>")
+    with pytest.raises(TextError, match=rf"memref<4x8xf32, {re.escape(rest)}> has no lowering"):
+        read_program(text)
+
+
+def test_functions_of_all_modules_come_into_one_tree() -> None:
+    text = "\n".join(f"module @m{name} {{\nfunc.func @{name}() {{\nreturn\n}}\n}}" for name in "fg")
+    assert [function.name for function in unit_of(read_module(text)).functions] == ["f", "g"]
+    with pytest.raises(TextError, match="the function @f is defined twice") as caught:
+        unit_of(read_module(text.replace("@g", "@f"), "k.pto"))
+    assert (caught.value.file, caught.value.line) == ("k.pto", 7)
+
+
 def test_names_that_are_missing_are_numbers_that_are_free() -> None:
     text = in_function("%0 = arith.constant 0 : i32", "arith.constant 1 : i32")
     assert "%1 = arith.constant 1 : i32" in print_module(read_module(text))
@@ -405,9 +545,9 @@ def gather(index: str, tail: str = "") -> Module:
     )
 
 
-@pytest.mark.parametrize(("index", "mode"), [(ROW, "row"), (ELEM, "elem")])
-def test_the_newer_version_says_the_mode(index: str, mode: str) -> None:
-    plain, full = gather(index), gather(index, f" {{coalesce = #pto<coalesce {mode}>}}")
+@pytest.mark.parametrize("index", [ROW, LONG, ELEM])
+def test_the_newer_version_says_the_mode_that_goes_without_saying(index: str) -> None:
+    plain, full = gather(index), gather(index, " {coalesce = #pto<coalesce row>}")
     assert print_module(plain, "new") == print_module(full) == print_module(full, "new")
     assert print_module(full, "0.27") == print_module(plain) == print_module(plain, "0.27")
 
@@ -421,7 +561,7 @@ def test_the_module_itself_is_not_changed_by_printing() -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        (GATHER.format(i=LONG) + " {coalesce = #pto<coalesce row>}", "does not say `row`"),
+        (GATHER.format(i=LONG) + " {coalesce = #pto<coalesce elem>}", "does not mean `elem`"),
         (f"pto.mgather ins(%w, %i, %w : {VIEW}, {LONG}, {VIEW}) outs(%t : {TILE})", "scratch"),
         (f"pto.mscatter ins(%t, %i : {TILE}, {LONG}) outs(%w : {VIEW})"
          " {scatterConflict = #pto<scatter_conflict last>}", "scatterConflict"),
@@ -529,6 +669,10 @@ ERRORS = {
     "step of a loop": ("scf.for %i = %n to %n →{", "expected `step`", ""),
     "comparison": ("→%a = arith.cmpi less, %n, %n : index", "`less` is no comparison, expected: eq ne slt", ""),
     "type at the end": ("%a = arith.addi %n, %n→", "expected `:`", ""),
+    "too many bits": ("%a = arith.constant →0x1FFFF : f16", "`0x1FFFF` has more bits than f16", ""),
+    "bits with a sign": ("%a = arith.constant →-0x7C01 : f16", "bits have no sign", ""),
+    "sign in a dense value": ("%a = arith.constant dense→<- 0x7C01> : vector<2xf16>", "bits have no sign", ""),
+    "constant of no number": ("%a = arith.constant →unit", "expected a number", ""),
     "range of a type": ("→%a = arith.constant 300 : i8", "300 is out of range for type i8", ""),
     "location": ("pto.trap loc(→k.py:1:2)", 'expected a location: "file":line:column', ""),
     # signs

@@ -8,7 +8,10 @@ from typing import Any
 from ptokit.cli.files import STDIN, check_destination, print_text, read_text, shown_name, write_all
 from ptokit.cli.problems import FINE, FOUND, MISUSED, Misuse, printable, tell
 from ptokit.cli.programs import Asked, asking, program_of
+from ptokit.cli.report import show_findings
 from ptokit.cli.subject import named_kernel
+from ptokit.program.verify import verify
+from ptokit.program.verify_call import Options
 from ptokit.target import PROFILES, profile
 from ptokit.text.cpp import emit
 from ptokit.text.errors import TextError
@@ -75,5 +78,9 @@ def _cpp(asked: Asked) -> str:
     if asked.target is None:
         raise Misuse(f"--to cpp is for one machine: give --target, one of {', '.join(PROFILES)}")
     kernel, program = program_of(asked)
+    machine = profile(asked.target)
     with asking(kernel):
-        return emit(program, profile(asked.target), dyn_ub=asked.dyn_ub)
+        text = emit(program, machine, dyn_ub=asked.dyn_ub)
+        found = verify(program, machine, Options(dyn_ub=asked.dyn_ub))
+    show_findings(finding for finding in found if finding.level == "hazard")
+    return text

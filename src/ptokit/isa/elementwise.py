@@ -31,6 +31,7 @@ from ptokit.isa.vector import (
     NARROW,
     SHORT,
     Row,
+    Text,
     apply,
     build,
     by_target,
@@ -145,6 +146,7 @@ TDIVS = build(
     lower_divide,
     modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "what is divided: the first one given"),),
     cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
+    text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
 )  # fmt: skip
 
 EXPANDS_TYPES = by_target(ALL - types("i64 u64"), ALL)
@@ -201,6 +203,7 @@ TCI = build(
     modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "which way to count"),),
     pipe={"a2a3": "S", "a5": "V"},
     cpp="TCI<Tile, T, descending>(dst, start)",
+    text=Text(("start",), inside="descending = true"),
 )  # fmt: skip
 
 ELEMENTWISE = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *map(unary, UNARY), TEXPANDS, TCI)

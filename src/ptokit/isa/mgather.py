@@ -19,9 +19,11 @@ from ptokit.isa.common import (
     PACKED_FIX,
     PLAIN_TILE,
     REMAPS,
+    ROW_PITCH,
     WRAP,
     burst_multiple,
     data_type,
+    dims_of,
     even_rows,
     extents_positive,
     flat,
@@ -68,6 +70,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
 from ptokit.isa.operand import FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
+from ptokit.isa.vector import Text
 
 # --- Which kernel runs ---------------------------------------------------------------------------------------
 
@@ -327,18 +330,18 @@ SHAPES = (
          fix="gather whole rows: valid columns equal to the table's width"),
     Rule("A-57", "dst", lambda c: f"at most {c.table.extents[1]} valid columns, the width of the table",
          lambda c: c.dst.valid_cols <= c.table.extents[1], on=error(*EVERYWHERE), when=is_row, kind="H-07",
-         found=lambda c: f"{c.dst.valid_cols} valid columns", dims=("dst.valid_cols", "table.shape.4"),
+         found=lambda c: f"{c.dst.valid_cols} valid columns", dims=("dst.valid_cols", *dims_of("table", "shape")),
          fix="shrink valid= to the width of the table"),
     unit_columns(is_row),
     even_rows(is_row & ~is_fractal & one_stride, "a2a3", "a5", "host"),
     Rule("MG-HAZ-08", "table", "packed, Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",
          packed_rows, on=error("cpu", "a5"), when=in_plain_rows, found=row_pitch, kind="H-04",
-         dims=("table.stride.3", "table.shape.4"), fix=PACKED_FIX),
+         dims=ROW_PITCH, fix=PACKED_FIX),
     Rule("MG-HAZ-08", "table", "padded rows are honoured here; cpu and a5 do not look at Stride[3]", packed_rows,
-         on=note("a2a3"), when=in_plain_rows, kind="H-04"),
+         on=note("a2a3"), when=in_plain_rows, kind="H-04", dims=ROW_PITCH),
     packed_a5_rows(in_plain_rows),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", fix=PACKED_FIX),
+         on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", dims=dims_of("table"), fix=PACKED_FIX),
     Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),
          when=is_fractal, dims=("table.shape.3",), fix=NZ_SHAPE),
     Rule("MG-SHAPE-08", "table", lambda c: f"of Shape[4] == {c.dst.dtype.c0}",
@@ -365,14 +368,14 @@ L1_SHAPES = (
     Rule("A-44", "idx", "Layout::ND", lambda c: is_nd_tensor(c.idx), on=error(*NPU), when=into_l1, fix=ND_TABLE),
     Rule("A-44", "idx", lambda c: f"at least {c.dst.valid_rows} indices, side by side",
          lambda c: c.idx.elements >= c.dst.valid_rows and c.idx.is_packed, on=error(*NPU), when=into_l1 & is_row,
-         dims=("dst.valid_rows",), fix="pass one packed run of indices, one for each destination row"),
+         dims=("dst.valid_rows", *dims_of("idx")), fix="pass one packed run of indices, one for each destination row"),
     Rule("A-44", "idx", lambda c: f"of shape {show_extents(c.dst.valid)}, as the destination",
          lambda c: c.idx.shape == (1, 1, 1, *c.dst.valid), on=error(*NPU), when=into_l1 & is_elem,
-         dims=("dst.valid_rows", "dst.valid_cols", "idx.shape.3", "idx.shape.4"),
+         dims=("dst.valid_rows", "dst.valid_cols", *dims_of("idx", "shape")),
          fix="pass an index array of the destination's valid shape"),
     Rule("MG-L1-07", "scratch", lambda c: f"at least {c.dst.rows * c.dst.cols} elements, side by side",
          lambda c: c.scratch.elements >= c.dst.rows * c.dst.cols and c.scratch.is_packed, on=error(*NPU),
-         when=has_scratch, kind="H-31", asserted=(),
+         when=has_scratch, kind="H-31", asserted=(), dims=dims_of("scratch"),
          fix=lambda c: f"pass pto.GlobalTensor(np.empty({c.dst.rows * c.dst.cols}, {str(c.dst.dtype)!r}))"),
 )  # fmt: skip
 
@@ -547,10 +550,11 @@ MGATHER = Instruction(
             "%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",
             "mgather.{row,elem}[.{clamp,wrap,zero}] %dst, %table, %idx : (!pto.tile<...>, !pto.memref<...>, ...)",
         ),
-        "Level 1": (
-            "%dst = pto.mgather %mem, %idx : (!pto.partition_tensor_view<...>, !pto.tile<...>) -> !pto.tile<...>",
-        ),
-        "Level 2": ("pto.mgather ins(%mem, %idx : ..., ...) outs(%dst : !pto.tile_buf<...>)",),
+        **Text(
+            ("table", "idx"),
+            after="coalesce = #pto<coalesce elem>, gatherOob = #pto<gather_oob clamp>",
+            orders=(("table", "idx", "scratch"),),
+        ).spellings("mgather"),
     },
 )
 """The instruction, as data."""

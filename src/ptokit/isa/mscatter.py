@@ -14,6 +14,7 @@ from ptokit.isa.common import (
     WRAP,
     burst_multiple,
     data_type,
+    dims_of,
     even_rows,
     extents_positive,
     flat,
@@ -185,7 +186,7 @@ SHAPES = (
     even_rows(is_row, "host"),
     packed_a5_rows(is_row),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=error(*EVERYWHERE), when=is_elem, kind="H-06", firm=True, fix=PACKED_FIX),
+         on=error(*EVERYWHERE), when=is_elem, kind="H-06", firm=True, dims=dims_of("table"), fix=PACKED_FIX),
     burst_multiple("MS-ALIGN-01", "src", *DEVICES),
 )  # fmt: skip
 
@@ -230,6 +231,12 @@ def touches(idx: str, src: str, table: str) -> tuple[Effect, ...]:
     return (Effect("idx", "read", idx), Effect("src", "read", src), Effect("table", "update", table))
 
 
+ATTRIBUTES = (
+    "coalesce = #pto<coalesce row>, scatterAtomicOp = #pto<scatter_atomic_op add>, "
+    "scatterOob = #pto<scatter_oob skip>, scatterConflict = #pto<scatter_conflict last>"
+)
+"""Modifiers in text; one that says what goes without saying is left out."""
+
 MSCATTER = Instruction(
     name="mscatter",
     summary="Scatter rows or elements of a tile into a GM table, through an index.",
@@ -263,15 +270,15 @@ MSCATTER = Instruction(
         "negative": Fault("A-12", "H-13", 'remap negative indices yourself first, or use oob="skip"'),
     },
     spellings={
-        "C++": ("MSCATTER<ScatterAtomicOp, ScatterOOB>(table, src, idx)",),
+        "C++": ("MSCATTER<Coalesce, ScatterAtomicOp, ScatterOOB[, ScatterConflict]>(table, src, idx)",),
         "PTO-AS": (
             "mscatter %src, %mem, %idx : !pto.memref<...>, !pto.tile<...>, !pto.tile<...>",
             "mscatter.{row,elem}[.atomic_{add,max,min}] %table, %src, %idx : (!pto.memref<...>, !pto.tile<...>, ...)",
         ),
-        "Level 1": (
-            "pto.mscatter %src, %idx, %mem : (!pto.tile<...>, !pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",
+        "Level 1": (f"pto.mscatter %src, %idx, %table {{{ATTRIBUTES}}} : (..., ..., ...) -> ()",),
+        "Level 2": (
+            f"pto.mscatter ins(%src, %idx : ..., ...) outs(%table : !pto.partition_tensor_view<...>) {{{ATTRIBUTES}}}",
         ),
-        "Level 2": ("pto.mscatter ins(%src, %idx : ..., ...) outs(%mem : !pto.partition_tensor_view<...>)",),
     },
 )
 """The instruction, as data."""

@@ -210,9 +210,9 @@ class TensorSpec(_Spec):
 
     @property
     def overlaps_itself(self) -> bool:
-        """Whether two elements may lie in one place (a stride shorter than what it steps over)."""
+        """Whether two elements may lie in one place (a stride shorter than what it steps over), if that is known."""
         reach = 1
-        if not self.elements:
+        if not self.elements or UNKNOWN in (*self.shape, *self.stride):
             return False
         for stride, extent in sorted((s, n) for s, n in zip(self.stride, self.shape, strict=True) if n > 1):
             if stride < reach:

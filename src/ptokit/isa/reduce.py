@@ -14,6 +14,7 @@ from ptokit.isa.vector import (
     NARROW,
     SHORT,
     Row,
+    Text,
     alike,
     both_valid,
     build,
@@ -73,6 +74,7 @@ def reduction(row: Row) -> Instruction:
         rules,
         lambda c: (Compute(row.op, (c.src.valid_rows, 1), Access("dst", c.dst.layout), (whole(c, "src"),)),),
         cpp=f"{row.name.upper()}(dst, src, tmp)",
+        text=Text(("src", "tmp")),
     )
 
 
@@ -177,6 +179,7 @@ TTRANS = build(
     ),
     lambda c: (Compute("copy", (c.src.valid_cols, c.src.valid_rows), Access("dst", c.dst.layout), (turned(c),)),),
     cpp="TTRANS(dst, src, tmp)",
+    text=Text(("src", "tmp")),
 )  # fmt: skip
 
 GATHER_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
@@ -217,6 +220,7 @@ TGATHER = build(
     ),
     lower_gather,
     cpp="TGATHER(dst, src, idx, tmp)",
+    text=Text(("src", "idx", "tmp")),
 )  # fmt: skip
 
 REDUCE = (*map(reduction, REDUCTIONS), *map(expansion, EXPANSIONS), TTRANS, TGATHER)

@@ -21,6 +21,7 @@ from ptokit.isa.vector import (
     HOST,
     SHORT,
     Row,
+    Text,
     Types,
     alike,
     apply,
@@ -90,7 +91,8 @@ def compare(row: Row, *data: Param, others: tuple[str, ...]) -> Instruction:
     tiles = tuple(name for name in names if name not in others)
     rules = masked("CP-CMP", "dst", tiles, row.table)  # type: ignore[arg-type]
     return build(row, (MASK_DST, *data), rules, apply("cmp", *names, mode="mode"), modifiers=(MODE,),
-                 cpp=f"{row.name.upper()}(dst, {', '.join(names)}, mode)")  # fmt: skip
+                 cpp=f"{row.name.upper()}(dst, {', '.join(names)}, mode)",
+                 text=Text(names, inside="cmpMode = #pto<cmp lt>"))  # fmt: skip
 
 
 TCMP = compare(
@@ -111,6 +113,7 @@ TSEL = build(
     masked("CP-SEL", "mask", ("dst", "src0", "src1"), SEL_TYPES),
     apply("sel", "mask", "src0", "src1"),
     cpp="TSEL(dst, mask, src0, src1, tmp)",
+    text=Text(("mask", "src0", "src1", "tmp")),
 )
 TSELS = build(
     Row("tsels", "Select between a tile and a scalar by a mask.", "dst = src where the mask's bit is 1, else scalar",
@@ -119,6 +122,7 @@ TSELS = build(
     masked("CP-SEL", "mask", ("dst", "src"), SEL_TYPES),
     apply("sel", "mask", "src", "scalar"),
     cpp="TSELS(dst, mask, src, tmp, scalar)",
+    text=Text(("mask", "src", "tmp", "scalar")),
 )  # fmt: skip
 
 PAIRS_A2A3 = {
@@ -190,6 +194,7 @@ TCVT = build(
         Modifier("saturation", Saturation, default_saturation, "clamp to dst's range or wrap", "on, but for six pairs"),
     ),
     cpp="TCVT(dst, src, mode, saturation)",
+    text=Text(("src",), inside="rmode = #pto<round_mode FLOOR>", after="satMode = #pto<saturation_mode ON>"),
 )  # fmt: skip
 
 SELECT = (TCMP, TCMPS, TSEL, TSELS, TCVT)

@@ -22,6 +22,11 @@ TASSIGN = Instruction(
     rules=RULES,
     lower=lambda call: (),
     route=lambda call: "tassign",
-    spellings={"C++": ("TASSIGN(tile, addr)",), "Level 1": ("pto.tassign %tile, @tile(0x1000)",)},
+    spellings={
+        "C++": ("TASSIGN(tile, addr)",),
+        "PTO-AS": ("tassign %tile, @tile(0x1000)",),
+        "Level 1": ("%moved = pto.tassign %tile, %addr : !pto.tile<...> -> !pto.tile<...>",),
+        "Level 2": ("%moved = pto.tassign %tile, %addr : !pto.tile_buf<...> -> !pto.tile_buf<...>",),
+    },
 )
 """The instruction, as data."""

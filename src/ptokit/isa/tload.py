@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import ml_dtypes
 import numpy as np
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, dims_of, extents_positive, flat, same_type
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import (
     EVERYWHERE,
@@ -80,11 +80,14 @@ RULES = (
          fix="give tile and tensor the same layout"),
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
-         firm=True, found=lambda c: f"{c.src} into {c.dst}", fix='flatten the tensor to two dims; fractal=512'),
+         firm=True, found=lambda c: f"{c.src} into {c.dst}", dims=dims_of("src", "shape")[:3],
+         fix='flatten the tensor to two dims; fractal=512'),
     Rule("TL-02", "src", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.src.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, fix=NZ_SHAPE),
+         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, dims=dims_of("src", "shape")[3:],
+         fix=NZ_SHAPE),
     Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
-         lambda c: fits(c.src, c.dst), on=error(*EVERYWHERE), firm=True, dims=("dst.valid_rows", "dst.valid_cols"),
+         lambda c: fits(c.src, c.dst), on=error(*EVERYWHERE), firm=True,
+         dims=("dst.valid_rows", "dst.valid_cols", *dims_of("src", "shape")),
          found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
     extents_positive("A-55", "dst", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "dst", *NPU, when=in_ub_unboxed("dst")),
@@ -131,8 +134,8 @@ TLOAD = Instruction(
     effects={family: {f"tload.{loc}": EFFECTS for loc in ("vec", "mat")} for family in NPU},
     spellings={
         "C++": ("TLOAD(tile, tensor)",),
-        "Level 1": ("%dst = pto.tload %mem : !pto.partition_tensor_view<...> -> !pto.tile<...>",),
-        "Level 2": ("pto.tload ins(%mem : !pto.partition_tensor_view<...>) outs(%dst : !pto.tile_buf<...>)",),
+        "Level 1": ("%dst = pto.tload %src : !pto.partition_tensor_view<...> -> !pto.tile<...>",),
+        "Level 2": ("pto.tload ins(%src : !pto.partition_tensor_view<...>) outs(%dst : !pto.tile_buf<...>)",),
     },
 )
 """The instruction, as data."""

@@ -22,7 +22,7 @@ from ptokit.isa.instruction import (
 from ptokit.isa.move import Access, Compute, Move
 from ptokit.isa.operand import FRACTAL_ROWS, show_extents
 from ptokit.isa.policy import TileType
-from ptokit.isa.vector import Row, alike, both_valid, build, by_target, filled, located, typed, types, whole
+from ptokit.isa.vector import Row, Text, alike, both_valid, build, by_target, filled, located, typed, types, whole
 
 VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
 
@@ -105,7 +105,8 @@ def product(row: Row, params: tuple[Param, ...], rules: tuple[Rule, ...], *adden
         inputs = tuple(whole(call, name) for name in ("a", "b", *addends))
         return (Compute("matmul", call.dst.valid, Access("dst", call.dst.layout), inputs),)
 
-    return build(row, params, rules, lower, pipe="M")
+    text = Text(tuple(param.name for param in params[1:]), row.name.replace("_", "."))
+    return build(row, params, rules, lower, pipe="M", text=text)
 
 
 # Later rules presume that every operand is a tile at its place, so the places come first.

@@ -26,6 +26,7 @@ from ptokit.isa.instruction import (
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import ScatterIndex, TileType
+from ptokit.isa.vector import Text
 
 INDEX_TYPES = tuple(dtype(name) for name in ("int16", "int32", "uint16", "uint32"))
 INDEX_WIDTH = {4: 4, 2: 2, 1: 2}
@@ -182,8 +183,7 @@ TSCATTER = Instruction(
     spellings={
         "C++": ("TSCATTER(dst, src, idx)",),
         "PTO-AS": ("%dst = tscatter %src, %idx : !pto.tile<...>, !pto.tile<...> -> !pto.tile<...>",),
-        "Level 1": ("%dst = pto.tscatter %src, %idx : (!pto.tile<...>, !pto.tile<...>) -> !pto.tile<...>",),
-        "Level 2": ("pto.tscatter ins(%src, %idx : ..., ...) outs(%dst : !pto.tile_buf<...>)",),
+        **Text(("src", "idx"), after='index = "flat"').spellings("tscatter"),
     },
 )
 """The instruction, as data."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, dims_of, extents_positive, flat, same_type
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
@@ -30,15 +30,19 @@ PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", 
 ADD_TYPES = ("int8", "int16", "int32", "float16", "bfloat16", "float32")
 
 
+def is_run(call: Call) -> bool:
+    """A tile of one row or one column is a run of elements, whatever the layouts say (TT-01)."""
+    return call.src.loc is TileType.Vec and 1 in (call.src.rows, call.src.cols) and call.src.form in ("nd", "dn")
+
+
 def is_block(call: Call) -> bool:
     """Tile and tensor lie alike and the tensor is large enough."""
     return is_pair(call.dst, call.src, PAIRS) and fits(call.dst, call.src)
 
 
 def is_burst(call: Call) -> bool:
-    """A tile of one row or one column is a run of elements, whatever the layouts say (TT-01)."""
-    vector = call.src.loc is TileType.Vec and 1 in (call.src.rows, call.src.cols) and call.src.form in ("nd", "dn")
-    return vector and call.dst.is_packed and call.dst.elements >= max(call.src.valid)
+    """A run of elements goes into as many that lie side by side."""
+    return is_run(call) and call.dst.is_packed and call.dst.elements >= max(call.src.valid)
 
 
 adds = Case("atomic add", lambda c: c.atomic is StoreAtomic.Add)
@@ -53,13 +57,18 @@ RULES = (
          on=error(*EVERYWHERE), gate=True, firm=True, fix="move it to a Vec tile first: tmov(vec, tile)"),
     data_type("src"),
     same_type("TT-01", "dst", "src", on=error(*EVERYWHERE), firm=True),
+    Rule("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into",
+         lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), on=error(*EVERYWHERE), gate=True, firm=True,
+         found=lambda c: c.dst.layout_kind.name, fix="give tile and tensor the same layout"),
     Rule("TT-01", "dst",
          lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
-         lambda c: is_block(c) or is_burst(c), on=error(*EVERYWHERE), firm=True,
+         lambda c: is_burst(c) or (is_block(c) if is_run(c) else fits(c.dst, c.src)), on=error(*EVERYWHERE), firm=True,
+         dims=("src.valid_rows", "src.valid_cols", *dims_of("dst")),
          found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
          fix="give tile and tensor the same layout, and the tensor room for the valid region"),
     Rule("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.dst.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, fix=NZ_SHAPE),
+         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, dims=dims_of("dst", "shape")[3:],
+         fix=NZ_SHAPE),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
          on=error(*DEVICES), when=adds, found=lambda c: str(c.src.dtype), firm=True, fix="store without atomic="),
     Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_number, on=error("host"), when=adds,
@@ -84,6 +93,8 @@ def touches(pipe: str) -> tuple[Effect, ...]:
     return (Effect("src", "read", pipe), Effect("dst", "update", pipe))
 
 
+ADDED = "{atomicType = #pto<atomic_type atomic_add>}"
+
 TSTORE = Instruction(
     name="tstore",
     summary="Store a tile into a contiguous block of GM.",
@@ -96,8 +107,8 @@ TSTORE = Instruction(
     effects={family: {"tstore.vec": touches("MTE3"), "tstore.acc": touches("FIX")} for family in NPU},
     spellings={
         "C++": ("TSTORE(tensor, tile)",),
-        "Level 1": ("pto.tstore %src, %mem : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),
-        "Level 2": ("pto.tstore ins(%src : !pto.tile_buf<...>) outs(%mem : !pto.partition_tensor_view<...>)",),
+        "Level 1": (f"pto.tstore %src, %dst {ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),
+        "Level 2": (f"pto.tstore ins(%src : ...) outs(%dst : !pto.partition_tensor_view<...>) {ADDED}",),
     },
 )
 """The instruction, as data."""

@@ -153,6 +153,48 @@ class Row:
     in_place: tuple[str, ...] = EVERYWHERE
 
 
+@dataclass(frozen=True)
+class Text:
+    """How text writes an instruction that makes a tile."""
+
+    sources: tuple[str, ...]
+    """What it reads, in the order of the text, with the workspace that text gives it."""
+    name: str = ""
+    """Its name in text, where that is another one."""
+    inside: str = ""
+    """An attribute that stands with the sources; one that says what goes without saying is left out."""
+    after: str = ""
+    """An attribute that stands at the end."""
+    orders: tuple[tuple[str, ...], ...] = ()
+    """Other orders of the sources."""
+
+    def spellings(self, instruction: str) -> dict[str, tuple[str, ...]]:
+        """With values (Level 1) and with destinations (Level 2)."""
+        name, orders = self.name or instruction, (self.sources, *self.orders)
+        return {
+            "Level 1": tuple(self._with_value(name, order) for order in orders),
+            "Level 2": tuple(self._with_destination(name, order) for order in orders),
+        }
+
+    def _with_value(self, name: str, sources: tuple[str, ...]) -> str:
+        types = ", ".join("..." for _ in sources)
+        attributes = _braced(", ".join(filter(None, (self.inside, self.after))))
+        given = types if len(sources) == 1 else f"({types})"
+        return f"%dst = pto.{name} {_values(sources)}{attributes} : {given} -> !pto.tile<...>"
+
+    def _with_destination(self, name: str, sources: tuple[str, ...]) -> str:
+        ins = f"{_values(sources)}{_braced(self.inside)} : {', '.join('...' for _ in sources)}"
+        return f"pto.{name} ins({ins}) outs(%dst : !pto.tile_buf<...>){_braced(self.after)}"
+
+
+def _values(names: Iterable[str]) -> str:
+    return ", ".join(f"%{name}" for name in names)
+
+
+def _braced(attributes: str) -> str:
+    return f" {{{attributes}}}" if attributes else ""
+
+
 def build(
     row: Row,
     params: tuple[Param, ...],
@@ -162,10 +204,11 @@ def build(
     modifiers: tuple[Modifier, ...] = (),
     pipe: str | Mapping[str, str] = "V",
     cpp: str = "",
+    text: Text | None = None,
 ) -> Instruction:
     """An instruction that has one route of its own name, on one pipe."""
-    sources = [param.name for param in params[1:]]
-    ins, on = ", ".join(f"%{name}" for name in sources), dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
+    sources = tuple(param.name for param in params[1:])
+    on = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
     return Instruction(
         name=row.name,
         summary=row.summary,
@@ -179,8 +222,7 @@ def build(
         faults=row.faults,
         spellings={
             "C++": (cpp or f"{row.name.upper()}({', '.join(['dst', *sources])})",),
-            "Level 1": (f"%dst = pto.{row.name} {ins} : !pto.tile<...> -> !pto.tile<...>",),
-            "Level 2": (f"pto.{row.name} ins({ins} : ...) outs(%dst : !pto.tile_buf<...>)",),
+            **(text or Text(sources)).spellings(row.name),
         },
         in_place=frozenset(row.in_place),
     )

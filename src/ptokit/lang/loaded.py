@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -16,6 +16,7 @@ from ptokit.engine.number import float_bits
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.isa.dtype import DType
+from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments, array_argument, is_integer
 from ptokit.lang.context import Mode
 from ptokit.lang.launch import Collector
@@ -41,18 +42,24 @@ def load(file: str | os.PathLike[str], function: str | None = None) -> TextKerne
 
 def from_text(text: str | bytes, file: str = "<text>", function: str | None = None) -> TextKernel:
     """A kernel from a text itself."""
-    return TextKernel(read_program(text, file, function))
+    return TextKernel(read_program(text, file, function), lambda arch: read_program(text, file, function, arch))
+
+
+ARCHITECTURES = {"a5": "a5"}
+"""How the text of a program for a family names it; a3 for all others. Readers take the layout of `left` from it."""
 
 
 class TextKernel(Launchable):
     """A kernel that was read from text: `kernel[grid](table=..., n=..., target="a5")`."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, reread: Callable[[str], Program] | None = None) -> None:
+        """`reread` gives the program for an architecture, where the text names none."""
         super().__init__(program.name, None)
         self.program = program
+        self._reread = None if program.arch else reread
         self.parameters: dict[str, str] = {a.name: _kind(a) for a in program.arguments if not _is_view(a)}
         """The names of what a launch passes, in order: `array`, `integer` or `float`."""
-        self._traced: dict[tuple[tuple[str, str], ...], Traced] = {}
+        self._traced: dict[tuple[Any, ...], Traced] = {}
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -126,17 +133,32 @@ class TextKernel(Launchable):
             found = f"found an array of {tensor.storage.bits.size}"
             fix = "pass a larger array, or other numbers"
             raise OutOfBoundsError([Finding("error", "KN-10", f"{said}; {found}", None, name, fix=fix)])
-        if not argument.view_of and not _fits(tensor, shape):
-            said = f"{name} is {shape} in the text; found an array of shape {list(tensor.shape)}"
-            raise refuse("KN-17", said, "pass an array of that shape, or its elements in one dim: a.reshape(-1)", name)
+        if not self._fits(argument, tensor, shape, stride):
+            said = f"{name} is {shape} in the text, with strides {stride}"
+            found = f"found an array of shape {list(tensor.shape)}, with strides {_own_strides(tensor)}"
+            fix = "pass such an array, or its elements side by side in one dim: np.ascontiguousarray(a).reshape(-1)"
+            raise refuse("KN-17", f"{said}; {found}", fix, name)
+
+    def _fits(self, argument: Argument, tensor: GlobalTensor, shape: list[int], stride: list[int]) -> bool:
+        """Whether an array lies in memory as the text has it: in one run, in its shape, or with its very strides."""
+        own, views = list(tensor.shape), [a for a in self.program.tensors.values() if a.array == argument.array]
+        if not tensor.is_plain:
+            return False
+        if not tensor.array.flags.c_contiguous:
+            return len(views) == 1 and own == shape and _own_strides(tensor) == stride
+        return len(own) <= 1 or len(views) > 1 or own in (shape, _without_ones(shape))
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program; arrays that share memory make it another one."""
-        shared = arguments.shared()
-        key = tuple(shared.items())
+        shared, arch = arguments.shared(), ARCHITECTURES.get(mode.profile.family, "a3")
+        key = (arch, *shared.items())
         if key not in self._traced:
-            self._traced[key] = Traced(_sharing(self.program, shared), {})
+            self._traced[key] = Traced(_sharing(self._program(arch), shared), {})
         return self._traced[key]
+
+    def _program(self, arch: str) -> Program:
+        has_left = any(tile.spec.loc is TileType.Left for tile in self.program.tiles.values())
+        return self._reread(arch) if self._reread is not None and has_left else self.program
 
     def storages(self, arguments: Arguments) -> dict[str, Storage]:
         """The memory of each argument: views have that of their pointer."""
@@ -181,11 +203,15 @@ def _float(name: str, value: object, dtype: DType) -> Storage:
     return Storage(float_bits(np.asarray(value), dtype, f"`{name}`").reshape(1), dtype)
 
 
-def _fits(tensor: GlobalTensor, shape: Sequence[int]) -> bool:
-    """Whether an array is one run of elements, or has the shape that the text gives it."""
-    own = list(tensor.shape)
-    plain = [extent for position, extent in enumerate(shape) if extent != 1 or any(n != 1 for n in shape[:position])]
-    return len(own) <= 1 or own == list(shape) or own == plain
+def _own_strides(tensor: GlobalTensor) -> list[int]:
+    """Elements from one to the next, in each dim of the array itself."""
+    return [step // tensor.array.itemsize for step in tensor.array.strides]
+
+
+def _without_ones(shape: list[int]) -> list[int]:
+    """The shape without the ones that it begins with."""
+    first = next((dim for dim, extent in enumerate(shape) if extent != 1), len(shape))
+    return shape[first:]
 
 
 def _sharing(program: Program, shared: Mapping[str, str]) -> Program:

@@ -12,7 +12,7 @@ import numpy as np
 from ptokit.finding import Finding, Level, Where
 from ptokit.isa.policy import TileType
 from ptokit.program.bounds import reaches
-from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, TileDecl, TileUse
+from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, TileDecl
 from ptokit.program.place import lifetimes, place
 from ptokit.program.verify_call import Options, memory_findings, show_addresses, verify_address
 from ptokit.target import Profile
@@ -108,11 +108,11 @@ def _homeless(block: Block, placed: set[str]) -> Iterator[Finding]:
 
 
 def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:
-    for operand in instr.operands:
-        if isinstance(operand, TileUse) and operand.tile not in placed:
-            said = f"{instr.name}: {operand.tile} has no address yet, and in manual mode nothing gives it one"
-            fix = f"make it with addr=, or call pto.tassign({operand.tile}, address) first"
-            yield Finding("error", "KN-09", said, None, operand.tile, fix=fix, where=instr.where)
+    for use in instr.tiles:
+        if use.tile not in placed:
+            said = f"{instr.name}: {use.tile} has no address yet, and in manual mode nothing gives it one"
+            fix = f"make it with addr=, or call pto.tassign({use.tile}, address) first"
+            yield Finding("error", "KN-09", said, None, use.tile, fix=fix, where=instr.where)
 
 
 def check_overlaps(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:

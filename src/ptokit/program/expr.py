@@ -209,7 +209,17 @@ def apply(name: str, *args: Expr) -> Expr:
         return args[1]
     if name == "mul" and 0 in args:
         return 0
+    if name == "sub" and (divisor := _divisor(*args)) is not None:
+        return apply("mod", args[0], divisor)
     return Op(name, args)
+
+
+def _divisor(a: Expr, b: Expr) -> Expr | None:
+    """`d` where b is `a // d * d`, so that `a - b` is the remainder."""
+    if isinstance(b, Op) and b.name == "mul" and isinstance(b.args[0], Op) and b.args[0].name == "floordiv":
+        divided, divisor = b.args[0].args
+        return divisor if (divided, divisor) == (a, b.args[1]) else None
+    return None
 
 
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")

@@ -150,7 +150,15 @@ class Instr:
     """The event that its end signals, if anything waits for it."""
     waits: tuple[int, ...] = ()
     """Events that must have been signalled before it starts."""
+    workspace: TileUse | None = None
+    """A tile that its author gives it to compute in, as some headers ask for; it has no effect on the result."""
     where: Where | None = _place()
+
+    @property
+    def tiles(self) -> tuple[TileUse, ...]:
+        """The tiles that it touches, the workspace last."""
+        used = tuple(operand for operand in self.operands if isinstance(operand, TileUse))
+        return used if self.workspace is None else (*used, self.workspace)
 
 
 @dataclass(frozen=True)
@@ -300,7 +308,7 @@ def mentioned(stmt: Stmt) -> dict[str, None]:
     if isinstance(stmt, Assign):
         return {stmt.tile: None}
     if isinstance(stmt, Instr):
-        used = [operand.tile for operand in stmt.operands if isinstance(operand, TileUse)]
+        used = [use.tile for use in stmt.tiles]
         return dict.fromkeys((*used[1:], *used[:1]))
     return {name: None for block in children(stmt) for inner in block for name in mentioned(inner)}
 

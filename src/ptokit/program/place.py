@@ -168,9 +168,8 @@ def _uses(program: Program) -> dict[str, list[Path]]:
         if isinstance(stmt, TileDecl):
             declared[stmt.name] = [path]
         elif isinstance(stmt, Instr):
-            for operand in stmt.operands:
-                if isinstance(operand, TileUse):
-                    uses[operand.tile].append(path)
+            for use in stmt.tiles:
+                uses[use.tile].append(path)
     return declared | uses
 
 
@@ -191,6 +190,8 @@ def _accesses(instr: Instr) -> dict[str, bool]:
     for name, operand in named_operands(instr).items():
         if isinstance(operand, TileUse):
             only[operand.tile] = only.get(operand.tile, True) and access[name] == "write"
+    if instr.workspace is not None:
+        only.setdefault(instr.workspace.tile, True)
     return only
 
 

@@ -117,6 +117,7 @@ class _Printer:
         given = [self._operand(operand) for operand in instr.operands]
         chosen = zip(INSTRUCTIONS[instr.name].modifiers, chosen_modifiers(self.program, instr), strict=True)
         given += [f'{modifier.name}="{value.text}"' for modifier, value in chosen if value is not None]
+        given += [f"workspace={self._tile(instr.workspace)}"] if instr.workspace is not None else []
         given += [f"wait={', '.join(f'event {number}' for number in instr.waits)}"] if instr.waits else []
         event = f"event {instr.event} = " if instr.event is not None else ""
         return f"{event}{instr.name}({', '.join(given)})"

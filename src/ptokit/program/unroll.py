@@ -8,7 +8,7 @@ forget nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from operator import methodcaller
 from typing import Any
@@ -23,6 +23,7 @@ from ptokit.program.steps import ISSUE, Step, Sync, Touch, gate, steps
 from ptokit.target import Profile
 
 SOURCE = "source"
+WORKSPACE = "workspace"
 LOAD_SCALAR: tuple[Step, ...] = (Touch(ISSUE, reads=(SOURCE,)),)
 
 
@@ -87,6 +88,8 @@ class _Writer:
         if path not in self._sites:
             todo = steps(call_of(self.program, stmt, self.profile), self.profile)
             operands = {name: o for name, o in named_operands(stmt).items() if isinstance(o, TileUse | View)}
+            if stmt.workspace is not None:
+                operands[WORKSPACE], todo = stmt.workspace, _with_workspace(todo, next(iter(operands)))
             self._sites[path] = self._site(todo, operands, path, scope)
         pipes = self._sites[path].pipes
         for event in stmt.waits:
@@ -204,3 +207,13 @@ def _turns(most: float, copies: int, *, known: bool) -> int:
     if most <= enough:
         return int(most)
     return enough + (int(most) - enough) % copies if known else enough
+
+
+def _with_workspace(todo: tuple[Step, ...], destination: str) -> tuple[Step, ...]:
+    """The steps, where the pipe that writes the destination works in the workspace before."""
+    return tuple(
+        replace(step, writes=(*step.writes, WORKSPACE))
+        if isinstance(step, Touch) and destination in step.writes
+        else step
+        for step in todo
+    )

@@ -66,7 +66,7 @@ def check_cores(program: Program, profile: Profile, options: Options, grid: int 
     first: dict[str, str] = {}
     found: list[Finding] = []
     for instr in _all_instructions(program):
-        here = {_core(program, operand): operand.tile for operand in instr.operands if isinstance(operand, TileUse)}
+        here = {_core(program, use): use.tile for use in instr.tiles}
         if len(here) > 1:
             return
         first = {**first, **{core: tile for core, tile in here.items() if core not in first}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, takewhile
 
 from ptokit.finding import Finding, Level
 from ptokit.isa.instruction import Call, Rule
@@ -94,6 +94,28 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
         if first.start < second.stop and second.start < first.stop:
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
             yield _finding("A-38", "H-38", name, _subject(call), f"apart from {other}", found, "move one of the tiles")
+    yield from _repeated(call)
+
+
+def _repeated(call: Call) -> Iterable[Finding]:
+    """A tile without an address is no source of the call that writes it either, unless it is worked on in place.
+
+    Moves that take effect lane by lane, in an order that is known, say so themselves when they run (`shared`).
+    """
+    if call.family in call.instruction.in_place or "shared" in call.instruction.faults:
+        return
+    given = tiles(call)
+    for name in (name for name in given if name in call.repeats and given[name].addr is None):
+        earlier = [other for other in takewhile(name.__ne__, given) if _storage(given[other]) == _storage(given[name])]
+        if set(earlier) <= written(call):
+            found = f"{', '.join(earlier)} once more"
+            expected, fix = f"another tile than {', '.join(earlier)}", "give the result a tile of its own"
+            yield _finding("A-38", "H-38", name, _subject(call), expected, found, fix)
+
+
+def _storage(tile: TileSpec) -> TileSpec:
+    """The tile without what its uses may differ in."""
+    return replace(tile, valid_rows=tile.rows, valid_cols=tile.cols, dynamic=(False, False))
 
 
 def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:

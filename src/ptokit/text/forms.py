@@ -7,7 +7,9 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, Literal
 
+from ptokit.finding import Where
 from ptokit.program.ir import Program
+from ptokit.text.errors import TextError
 from ptokit.text.lift import Form, lift
 from ptokit.text.lower import lower
 from ptokit.text.ptoas import format_ptoas, print_ptoas, read_ptoas
@@ -37,20 +39,23 @@ def form_of(text: str | bytes, file: str = "") -> Literal["mlir", "as"]:
     return "mlir" if PurePath(file).suffix in (".pto", ".mlir") and not _LISTING.search(sample) else "as"
 
 
-def read_unit(text: str | bytes, file: str = "<text>") -> Unit:
+def read_unit(text: str | bytes, file: str = "<text>", arch: str | None = None) -> Unit:
     """The tree of a text."""
     if form_of(text, file) == "as":
         return read_ptoas(text, file)
     mlir = _mlir()
-    return mlir.unit_of(mlir.read_module(text, file))
+    return mlir.unit_of(mlir.read_module(text, file, arch=arch))
 
 
-def read_program(text: str | bytes, file: str = "<text>", function: str | None = None) -> Program:
+def read_program(
+    text: str | bytes, file: str = "<text>", function: str | None = None, arch: str | None = None
+) -> Program:
     """The program of a text: of its kernel, or of the function that is asked for.
 
+    `arch` (`a3` or `a5`) decides the layout of tiles in `left`; without it the text's own word does, and else `a3`.
     A text that cannot be read, or that a program cannot say, raises a TextError.
     """
-    return lower(read_unit(text, file), function)
+    return lower(read_unit(text, file, arch), function)
 
 
 def format_text(text: str | bytes, file: str = "<text>") -> str:
@@ -69,7 +74,11 @@ def print_program(program: Program, form: Form = "l2", version: Version | None =
     if form == "as":
         return print_ptoas(unit)
     mlir = _mlir()
-    return mlir.print_module(mlir.read_module(mlir.draft(unit, has_values=form == "l1"), program.name), version)
+    module = mlir.read_module(mlir.draft(unit, has_values=form == "l1"), program.name)
+    try:
+        return mlir.print_module(module, version)
+    except TextError as problem:  # its place is in a draft that nobody has seen
+        raise TextError(problem.message, program.where or Where(program.name, 1), hint=problem.hint) from None
 
 
 def convert(text: str | bytes, file: str, to: Form, version: Version | None = None, function: str | None = None) -> str:

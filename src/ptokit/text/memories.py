@@ -13,7 +13,7 @@ from ptokit.finding import Where
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import packed
 from ptokit.isa.policy import GlobalLayout
-from ptokit.program.expr import Expr, Var, affine, apply, total, variables
+from ptokit.program.expr import Expr, Op, Var, apply, variables
 from ptokit.program.ir import Argument, View
 
 Shape = tuple[Expr, ...]
@@ -25,6 +25,12 @@ class Place:
 
     memory: str
     offset: Expr = 0
+    ways: tuple[Expr, ...] = ()
+    """The parts that the offset is the sum of, in the order in which they were added."""
+
+    def ahead(self, offset: Expr) -> Place:
+        """A pointer further on."""
+        return Place(self.memory, apply("add", self.offset, offset), (*self.ways, offset))
 
 
 def size_of(memory: str) -> Var:
@@ -105,12 +111,15 @@ class Memories:
         return replace(argument, dynamic=dynamic)
 
     def element(self, place: Place) -> View:
-        """One element, as a view of the argument that owns the memory: found where its strides tell the dims apart."""
+        """One element, as a view of the argument that owns the memory, if one part of the way belongs to each dim.
+
+        Else it is one of all elements of the array.
+        """
         argument = self.arguments(place.memory)[0]
-        starts = _peeled(place.offset, argument.stride)
-        if starts is None:
+        starts = [_steps(part, stride) for part, stride in zip(place.ways, argument.stride, strict=False)]
+        if len(place.ways) != len(argument.stride) or None in starts:
             return self._flat(place)
-        return View(argument.name, starts, (1,) * len(starts))
+        return View(argument.name, tuple(starts), (1,) * len(starts))  # type: ignore[arg-type]
 
     def _flat(self, place: Place) -> View:
         name, memory = f"{place.memory}.elements", place.memory
@@ -121,20 +130,13 @@ class Memories:
         return View(name, (place.offset,), (1,))
 
 
-def _peeled(offset: Expr, strides: Shape) -> Shape | None:
-    """Coordinates that give an offset; each dim takes the multiples of its stride that no earlier one took."""
-    if strides == (1,):
-        return (offset,)
-    terms, starts = affine(offset), []
-    for stride in strides:
-        if not isinstance(stride, int) or stride < 1:
-            return None
-        taken = {term: factor // stride * stride if term == 1 else factor for term, factor in terms.items()}
-        taken = {term: factor for term, factor in taken.items() if factor and factor % stride == 0}
-        starts.append(total({term: factor // stride for term, factor in taken.items()}))
-        terms = {term: factor - taken.get(term, 0) for term, factor in terms.items()}
-        terms = {term: factor for term, factor in terms.items() if factor}
-    return None if terms else tuple(starts)
+def _steps(offset: Expr, stride: Expr) -> Expr | None:
+    """How many steps of a stride an offset is, if it is written as a multiple of it."""
+    if stride == 1:
+        return offset
+    if isinstance(offset, int) and isinstance(stride, int) and stride > 0 and offset % stride == 0:
+        return offset // stride
+    return offset.args[0] if isinstance(offset, Op) and offset.name == "mul" and offset.args[1] == stride else None
 
 
 def all_of(argument: Argument) -> View:
@@ -142,12 +144,9 @@ def all_of(argument: Argument) -> View:
     return View(argument.name, (0,) * len(argument.shape), argument.shape)
 
 
-def flat_offset(argument: Argument, view: View) -> Expr:
-    """Elements before the first one of a view, in the array that the launch passes."""
-    offset: Expr = argument.offset
-    for start, stride in zip(view.starts, argument.stride, strict=True):
-        offset = apply("add", offset, apply("mul", start, stride))
-    return offset
+def ways_to(argument: Argument, view: View) -> tuple[Expr, ...]:
+    """The offset of a view's first element, a part for each dim."""
+    return tuple(apply("mul", start, stride) for start, stride in zip(view.starts, argument.stride, strict=True))
 
 
 def is_packed(argument: Argument) -> bool:

@@ -10,6 +10,7 @@ from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Bounds, Expr,
 MOST_OPERATIONS = 400
 """Operations in one expression: every later look at it goes through all of them."""
 
+LARGEST = (1 << 64) - 1
 INDEX_BITS = 64
 """Numbers of this width hold every number that a program computes."""
 
@@ -45,15 +46,6 @@ class Limits:
 # --- From operations -----------------------------------------------------------------------------------------
 
 
-def _minus(limits: Limits, a: Expr, b: Expr) -> Expr:
-    """`a - b`; where that is how a remainder is written out, the remainder."""
-    if isinstance(b, Op) and b.name == "mul" and isinstance(b.args[0], Op) and b.args[0].name == "floordiv":
-        divided, divisor = b.args[0].args
-        if (divided, divisor) == (a, b.args[1]):
-            return apply("mod", a, divisor)
-    return apply("sub", a, b)
-
-
 def _quotient(limits: Limits, a: Expr, b: Expr) -> Expr:
     """Division towards zero."""
     down = apply("floordiv", a, b)
@@ -83,7 +75,7 @@ def _plain(name: str) -> Callable[[Limits, Expr, Expr], Expr]:
 
 
 READ: Mapping[str, Callable[[Limits, Expr, Expr], Expr]] = {
-    "addi": _plain("add"), "subi": _minus, "muli": _plain("mul"), "floordivsi": _plain("floordiv"),
+    "addi": _plain("add"), "subi": _plain("sub"), "muli": _plain("mul"), "floordivsi": _plain("floordiv"),
     "divsi": _quotient, "remsi": _remainder, "ceildivsi": _ceiling, "minsi": _plain("min"), "maxsi": _plain("max"),
     "andi": _plain("and"), "ori": _plain("or"), "xori": _exclusive, "shli": _plain("shl"), "shrsi": _plain("shr"),
 }  # fmt: skip
@@ -131,7 +123,9 @@ def wrapped(expr: Expr, bits: int, *, signed: bool, limits: Limits) -> Expr:
 
 
 def bounded(expr: Expr) -> Expr:
-    """The expression, unless it is too long."""
+    """The expression, unless it is too long or a number too large."""
+    if isinstance(expr, int) and not -LARGEST <= expr <= LARGEST:
+        raise TooLong("a number of more than 64 bits")
     if isinstance(expr, Op) and expr.size > MOST_OPERATIONS:
         raise TooLong(f"an expression of more than {MOST_OPERATIONS} operations")
     return expr

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Instruction
+from ptokit.isa.instruction import Instruction, Modifier
 from ptokit.isa.policy import Dividend, IotaOrder, PtoEnum, StoreAtomic
+from ptokit.target.profile import EVENT_IDS
+from ptokit.target.profile import PIPES as CORE_PIPES
 
 RENAMED = {"tmatmul_acc": "tmatmul.acc", "tmatmul_bias": "tmatmul.bias"}
 """Instructions that text calls otherwise."""
@@ -28,6 +30,8 @@ class Attribute:
     """The keyword attribute's name; without one the word is written as a string."""
     words: tuple[tuple[PtoEnum, object], ...] = ()
     upper: bool = False
+    inside: bool = False
+    """Whether it stands within `ins(...)`."""
 
     def written(self, member: PtoEnum) -> object:
         """The word for a member of the modifier."""
@@ -46,16 +50,25 @@ ATTRIBUTES: dict[tuple[str, str], Attribute] = {
     ("tstore", "atomic"): Attribute(
         "atomicType", "atomic_type", ((StoreAtomic.NONE, "atomic_none"), (StoreAtomic.Add, "atomic_add"))
     ),
-    ("tcmp", "mode"): Attribute("cmpMode", "cmp"),
-    ("tcmps", "mode"): Attribute("cmpMode", "cmp"),
-    ("tcvt", "round"): Attribute("rmode", "round_mode", upper=True),
+    ("tcmp", "mode"): Attribute("cmpMode", "cmp", inside=True),
+    ("tcmps", "mode"): Attribute("cmpMode", "cmp", inside=True),
+    ("tcvt", "round"): Attribute("rmode", "round_mode", upper=True, inside=True),
     ("tcvt", "saturation"): Attribute("satMode", "saturation_mode", upper=True),
-    ("tci", "order"): Attribute("descending", "", ((IotaOrder.Ascending, False), (IotaOrder.Descending, True))),
+    ("tci", "order"): Attribute(
+        "descending", "", ((IotaOrder.Ascending, False), (IotaOrder.Descending, True)), inside=True
+    ),
 }
 """Modifiers as attributes. The dividend of `tdivs` is told by the order of its operands."""
 
 SPOKEN = {("mgather", "coalesce")}
 """Attributes that are written even where they say what goes without saying."""
+
+SYNONYMS = {"round_mode": {"CAST_RINT": "RINT"}}
+"""Keywords of a kind that are read as well, and which ones they are."""
+
+PIPES = tuple(f"PIPE_{name}" for name in (*CORE_PIPES, "ALL", "MTE4", "MTE5", "V2"))
+"""Pipes: those of a core, all of them, and those that only text knows."""
+EVENTS = tuple(f"EVENT_ID{number}" for number in range(EVENT_IDS))
 
 WORKSPACE = {
     "trowsum": 1, "trowmax": 1, "trowmin": 1, "ttrans": 1, "trowexpandmul": 2, "trowexpandsub": 2, "trowexpanddiv": 2,
@@ -77,6 +90,31 @@ def instruction_of(op: str) -> Instruction | None:
     """The instruction that an operation is, if it is one."""
     name = INSTRUCTION_OF.get(op) or INSTRUCTION_OF.get(op.replace("_", "."))
     return INSTRUCTIONS[name] if name else None
+
+
+def attributes(instruction: Instruction) -> tuple[tuple[Modifier, Attribute], ...]:
+    """The modifiers of an instruction that are attributes, in their order."""
+    found = ((modifier, ATTRIBUTES.get((instruction.name, modifier.name))) for modifier in instruction.modifiers)
+    return tuple((modifier, attribute) for modifier, attribute in found if attribute is not None)
+
+
+def usual(modifier: Modifier) -> PtoEnum | None:
+    """The member that goes without saying, where it does not depend on the rest of a call."""
+    if modifier.default_text:
+        return next((member for member in modifier.enum if member.text == modifier.default_text), None)
+    return modifier.default(None) if modifier.default else None  # type: ignore[arg-type]
+
+
+def _keywords() -> dict[str, tuple[str, ...]]:
+    words: dict[str, tuple[str, ...]] = {}
+    for instruction in INSTRUCTIONS.values():
+        for modifier, attribute in attributes(instruction):
+            words[attribute.kind] = tuple(str(attribute.written(member)) for member in modifier.enum)
+    return {kind: (*found, *SYNONYMS.get(kind, ())) for kind, found in words.items() if kind}
+
+
+KEYWORDS = _keywords()
+"""The words of every kind of keyword that a modifier is written as."""
 
 
 def sources(instruction: Instruction, dividend: PtoEnum | None = None) -> tuple[str, ...]:

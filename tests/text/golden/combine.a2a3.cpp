@@ -21,6 +21,7 @@ __global__ AICORE void combine(__gm__ float* answers, __gm__ int32_t* slots, __g
         Tile<TileType::Vec, float, 32, 32, BLayout::RowMajor, -1, 20> total(n);  // moe_dispatch_combine.py:50
         TASSIGN(total, 0x0);
         wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
+        pipe_barrier(PIPE_V);
         TEXPANDS(total, 0.0f);  // moe_dispatch_combine.py:51
         for (int64_t k = 0; k < 2; ++k) {  // moe_dispatch_combine.py:52
             Tile<TileType::Vec, int32_t, 1, 32, BLayout::RowMajor, 1, -1> chosen(n);  // moe_dispatch_combine.py:53
@@ -47,10 +48,13 @@ __global__ AICORE void combine(__gm__ float* answers, __gm__ int32_t* slots, __g
             TLOAD(loaded, gates_view);  // moe_dispatch_combine.py:70
             set_flag(PIPE_MTE2, PIPE_V, EVENT_ID2);
             wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID2);
+            pipe_barrier(PIPE_V);
             Tile<TileType::Vec, float, 32, 16> tmp;
             TASSIGN(tmp, 0x4200);
             TROWSUM(upright, loaded, tmp);  // moe_dispatch_combine.py:71
+            pipe_barrier(PIPE_V);
             TROWEXPANDMUL(answer, answer, upright);  // moe_dispatch_combine.py:58
+            pipe_barrier(PIPE_V);
             TADD(total, total, answer);  // moe_dispatch_combine.py:59
         }
         set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);

@@ -33,14 +33,19 @@ __global__ AICORE void gathered_softmax(__gm__ float* logits, __gm__ int32_t* ca
         TLOAD(ids, candidates_view);  // gathered_softmax.py:36
         GlobalTensor<float, Shape<1, 1, 1, 1, 10001>, Stride<10001, 10001, 10001, 10001, 1>, Layout::ND> logits_view(logits);
         MGATHER<Coalesce::Elem, GatherOOB::Clamp>(scores, logits_view, ids);  // gathered_softmax.py:37
+        pipe_barrier(PIPE_V);
         Tile<TileType::Vec, float, 16, 48> tmp;
         TASSIGN(tmp, 0x3100);
         TROWMAX(highest, scores, tmp);  // gathered_softmax.py:38
+        pipe_barrier(PIPE_V);
         TROWEXPANDSUB(scores, scores, highest);  // gathered_softmax.py:39
+        pipe_barrier(PIPE_V);
         TEXP(scores, scores);  // gathered_softmax.py:40
+        pipe_barrier(PIPE_V);
         Tile<TileType::Vec, float, 16, 48> tmp_1;
         TASSIGN(tmp_1, 0x3100);
         TROWSUM(total, scores, tmp_1);  // gathered_softmax.py:41
+        pipe_barrier(PIPE_V);
         TROWEXPANDDIV(scores, scores, total);  // gathered_softmax.py:42
         set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
         wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);

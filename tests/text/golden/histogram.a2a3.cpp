@@ -34,8 +34,11 @@ __global__ AICORE void histogram(__gm__ float* samples, __gm__ int32_t* out) {
         TLOAD(values, samples_view);  // histogram_segment_max.py:39
         set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
         wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+        pipe_barrier(PIPE_V);
         TSUBS(values, values, -4.0f);  // histogram_segment_max.py:40
+        pipe_barrier(PIPE_V);
         TMULS(values, values, 8.0f);  // histogram_segment_max.py:41
+        pipe_barrier(PIPE_V);
         TCVT(bins, values, RoundMode::CAST_FLOOR, SaturationMode::ON);  // histogram_segment_max.py:42
         GlobalTensor<int32_t, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>, Layout::ND> out_view(out);
         Tile<TileType::Vec, int32_t, 1, 1024, BLayout::RowMajor, 1, -1> ones_part(n);

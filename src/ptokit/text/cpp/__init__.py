@@ -4,6 +4,8 @@
 |---|---|
 | `source.py` | the file: head, kernel, launch |
 | `ready.py`, `headers.py` | what comes first: verification, addresses, flags; what the vendor's headers refuse |
+| `simulator.py` | what the vendor's CPU simulator computes otherwise |
+| `barriers.py` | barriers between vector instructions, where the pipe does not keep them in order |
 | `scatter.py` | scatters by row as scatters by offset, which is what the headers do |
 | `body.py` | the kernel, statement by statement |
 | `types.py`, `calls.py` | tiles and tensors as types; calls and workspaces |

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ from ptokit.program.ir import (
     TileDecl,
     TileUse,
     View,
+    children,
     iteration,
     walk,
 )
@@ -92,7 +94,9 @@ class Body:
         """Variables that come to be on the way; all others are known from the beginning."""
         self.loops: list[Loop] = []
         self.addresses: dict[str, Expr] = {}
-        self.moved = {stmt.tile for stmt in walk(program.body) if isinstance(stmt, Assign)}
+        self.placed = set(_placed_once(program.body, Counter(_assigned(program.body))))
+        """Tiles without an address of their own that get theirs once and for all."""
+        self.moved = set(_assigned(program.body)) - self.placed
         self.first = _first_uses(program, profile)
         self.named: set[str] = set()
         """Tiles whose own name is taken."""
@@ -191,7 +195,7 @@ class Body:
 
     def _tile_declaration(self, tile: TileDecl) -> None:
         first = self.first.get(tile.name)
-        if first is None:
+        if first is None or tile.name in self.placed:
             return
         self.addresses[tile.name] = self._address(tile)
         if tile.name in self.moved:
@@ -199,8 +203,12 @@ class Body:
             self._define(start)
             self._write(f"int64_t {self.text(at)} = {_bytes(start, self.text(start))};", tile.where)
             self.addresses[tile.name] = at
+        self._first_object(first, tile.where)
+
+    def _first_object(self, first: _TileKey, where: Where | None) -> None:
+        """The tile as it is used first, if that can be said here."""
         if all(self._is_known(extent) for extent in first.valid):
-            self._tile(first, tile.where)
+            self._tile(first, where)
 
     def _is_known(self, extent: Expr) -> bool:
         """Whether an extent can be computed here, and not only further in, where its use is guarded."""
@@ -218,6 +226,10 @@ class Body:
         return apply("add", start, apply("mul", turn, apply("sub", second, start)))
 
     def _assign(self, stmt: Assign) -> None:
+        if stmt.tile in self.placed and stmt.tile in self.first:
+            self.addresses[stmt.tile] = stmt.address
+            self._first_object(self.first[stmt.tile], stmt.where)
+            return
         if stmt.tile not in self.addresses:
             return
         self._define(stmt.address)
@@ -307,7 +319,9 @@ class Body:
         operands = named_operands(instr)
         given = {name: self._operand(call, instr, name) for name in operands}
         scratch = scratch_of(call)
-        if scratch:
+        if scratch and instr.workspace is not None:
+            given["tmp"] = self._tile(_TileKey(instr.workspace.tile, instr.workspace.valid, False))
+        elif scratch:
             like = operands.get(scratch.like)
             valid: tuple[Expr, Expr] = like.valid if isinstance(like, TileUse) else scratch.spec.valid
             given["tmp"] = self.identifiers.fresh("tmp")
@@ -376,6 +390,23 @@ def _address_of(tile: str) -> Var:
     return Var(f"{tile} at")
 
 
+def _assigned(block: Block) -> Iterator[str]:
+    """The tiles that get an address, once for each time."""
+    return (stmt.tile for stmt in walk(block) if isinstance(stmt, Assign))
+
+
+def _placed_once(block: Block, times: Mapping[str, int]) -> Iterator[str]:
+    """Tiles without an address that get one in the block of their declaration, and nowhere else."""
+    waiting: set[str] = set()
+    for stmt in block:
+        if isinstance(stmt, TileDecl) and not stmt.addresses:
+            waiting.add(stmt.name)
+        elif isinstance(stmt, Assign) and stmt.tile in waiting and times[stmt.tile] == 1:
+            yield stmt.tile
+        for inner in children(stmt):
+            yield from _placed_once(inner, times)
+
+
 def _first_uses(program: Program, profile: Profile) -> dict[str, _TileKey]:
     """How each tile is used first."""
     found: dict[str, _TileKey] = {}
@@ -384,4 +415,6 @@ def _first_uses(program: Program, profile: Profile) -> dict[str, _TileKey]:
         for name, operand in named_operands(instr).items():
             if isinstance(operand, TileUse):
                 found.setdefault(operand.tile, _TileKey(operand.tile, operand.valid, lies_down(call, name)))
+        if instr.workspace is not None:
+            found.setdefault(instr.workspace.tile, _TileKey(instr.workspace.tile, instr.workspace.valid, False))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ptokit.finding import Finding
+from ptokit.isa import mscatter
 from ptokit.isa.instruction import DEVICES, Call, Case, Rule, error
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import (
@@ -23,13 +24,11 @@ from ptokit.program.verify import CORES
 from ptokit.target import Profile
 from ptokit.target.profile import KB
 from ptokit.text.cpp.scatter import RULES as ROW_SCATTER
+from ptokit.text.cpp.simulator import COMPARES, SELECTS
 
-ADD_TYPES = {
-    "a2a3": ("int8", "int16", "int32", "float16", "bfloat16", "float32"),
-    "a5": ("int32", "uint32", "float32", "float16", "bfloat16"),
-}
-ORDER_TYPES = {"a2a3": (), "a5": ("int32", "uint32", "float32")}
-"""The element types of atomic scatters; the simulator takes all."""
+ADD_TYPES = {"a2a3": ("int32", "float32", "float16"), "a5": mscatter.ADD_TYPES}
+ORDER_TYPES = {"a2a3": (), "a5": mscatter.ORDER_TYPES}
+"""The element types of atomic scatters that the documents and the headers both have; the simulator takes all."""
 
 
 def _atomic(rule: str, op: ScatterAtomicOp, table: dict[str, tuple[str, ...]]) -> Rule:
@@ -75,7 +74,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "tscatter": ROW_SCATTER,
     "tcmp": (IGNORES_MODE,),
-    "tcmps": (IGNORES_MODE,),
+    "tcmps": (IGNORES_MODE, COMPARES),
+    "tsel": (SELECTS,),
     "tdivs": (
         Rule("CP-HDR-01", "src", "float: the headers divide integers through float and destroy src",
              lambda c: not c.src.dtype.is_integer, on=error("a2a3"), found=lambda c: str(c.src.dtype),

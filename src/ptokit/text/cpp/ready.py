@@ -17,9 +17,11 @@ from ptokit.program.place import BLOCK, place
 from ptokit.program.verify import verify
 from ptokit.program.verify_call import Options, check_rules, memory_findings
 from ptokit.target import Profile
+from ptokit.text.cpp.barriers import with_barriers
 from ptokit.text.cpp.calls import scratch_of
 from ptokit.text.cpp.headers import RULES, program_findings, tile_findings
 from ptokit.text.cpp.scatter import flatten
+from ptokit.text.cpp.simulator import simulator_findings
 from ptokit.text.cpp.types import TRANSFERS, lies_down, logical_extents, lying, transfer
 
 
@@ -38,7 +40,7 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
     tiles = _used(program, profile, dyn_ub)
     asked = _dynamic(profile, tiles) if dyn_ub is None else dyn_ub
     _refuse(verify(program, profile, replace(options, dyn_ub=asked)))
-    _refuse(_header_findings(program, profile))
+    _refuse([*_header_findings(program, profile), *simulator_findings(program, profile)])
     placed = flatten(place(program, profile, dyn_ub).program, profile, tiles)
     workspace = _used(placed, profile, dyn_ub)
     used = workspace + _workspace_size(placed, profile)
@@ -48,7 +50,7 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
         *memory_findings(title, {TileType.Vec: used}, profile, replace(options, dyn_ub=asked)),
         *program_findings(placed, profile, used, has_workspace=used > tiles),
     ])  # fmt: skip
-    return Ready(order(placed, profile), workspace, asked)
+    return Ready(with_barriers(order(placed, profile), profile, workspace), workspace, asked)
 
 
 def _used(program: Program, profile: Profile, dyn_ub: int | None) -> int:
@@ -68,7 +70,8 @@ def instructions(program: Program) -> Iterator[Instr]:
 
 def _workspace_size(program: Program, profile: Profile) -> int:
     """Bytes of the largest workspace; vector instructions come one after the other, so one place serves them all."""
-    found = (scratch_of(call_of(program, instr, profile)) for instr in instructions(program))
+    asking = (instr for instr in instructions(program) if instr.workspace is None)
+    found = (scratch_of(call_of(program, instr, profile)) for instr in asking)
     return max((scratch.spec.nbytes for scratch in found if scratch), default=0)
 
 

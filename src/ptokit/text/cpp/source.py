@@ -30,7 +30,10 @@ def emit(program: Program, profile: Profile, options: Options | None = None, *, 
     if profile.family not in DEVICES:
         raise ValueError(f"there is no C++ for {profile.name}; choose one of {', '.join(DEVICES)}")
     options = options or Options()
-    ready = prepare(program, profile, options, options.dyn_ub if dyn_ub is None else dyn_ub)
+    asked = options.dyn_ub if dyn_ub is None else dyn_ub
+    if asked and not (profile.ub and profile.ub.has_dynamic):
+        raise ValueError(f"a launch on {profile.name} has no dynamic UB to ask for: leave dyn_ub out")
+    ready = prepare(program, profile, options, asked)
     return "\n".join(_File(ready, profile).lines()) + "\n"
 
 

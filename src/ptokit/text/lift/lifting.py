@@ -19,6 +19,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import UNKNOWN
 from ptokit.isa.policy import BLayout, Dividend, PtoEnum, TileType
+from ptokit.program.addresses import footprint
 from ptokit.program.calls import call_of, chosen_modifiers
 from ptokit.program.expr import Expr, Var, apply, truth
 from ptokit.program.ir import (
@@ -48,9 +49,10 @@ from ptokit.program.ir import (
 from ptokit.program.place import BLOCK
 from ptokit.target.cpu import CPU
 from ptokit.text.cpp.calls import scratch_of
+from ptokit.text.extents import merge_extents
 from ptokit.text.lift.writing import NAME, Parts, Scope, Writing
 from ptokit.text.lower import mode_of
-from ptokit.text.memories import flat_offset, is_unshaped
+from ptokit.text.memories import is_unshaped, ways_to
 from ptokit.text.spelling import ATTRIBUTES, SPOKEN, WORKSPACE, op_name, sources
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
 
@@ -127,12 +129,6 @@ class _Lift(Writing):
         self.add("scf.yield")
         self.scopes.pop()
 
-    def leave(self, *inner: Scope) -> None:
-        """After bodies: readers are not certain of the extents that one of them has changed."""
-        valid = self.scopes[-1].valid
-        changed = [(tile, extents) for scope in inner for tile, extents in scope.valid.maps[0].items() if tile in valid]
-        valid.update({tile: None for tile, extents in changed if extents != valid[tile]})
-
     def allocate(self, decl: TileDecl) -> None:
         """A tile comes to be."""
         value = Value(self.own(decl.name), decl.spec)
@@ -154,6 +150,8 @@ class _Lift(Writing):
         use = self._first_uses.get(decl.name)
         if use is None or not all(map(self.is_known, use)):
             return None
+        if any(k == UNKNOWN and isinstance(u, int) for k, u in zip(decl.spec.valid, use, strict=True)):
+            return None  # a number here would be read as the tile's own
         rows, cols = (u if k == UNKNOWN else k for k, u in zip(decl.spec.valid, use, strict=True))
         return rows, cols
 
@@ -161,9 +159,8 @@ class _Lift(Writing):
     def _first_uses(self) -> dict[str, tuple[Expr, Expr]]:
         found: dict[str, tuple[Expr, Expr]] = {}
         for instr in _instructions(self.program.body):
-            for operand in instr.operands:
-                if isinstance(operand, TileUse):
-                    found.setdefault(operand.tile, operand.valid)
+            for use in instr.tiles:
+                found.setdefault(use.tile, use.valid)
         return found
 
     def assign(self, stmt: Assign) -> None:
@@ -174,11 +171,14 @@ class _Lift(Writing):
         self.scopes[-1].tiles[stmt.tile] = moved
 
     def load(self, stmt: LoadScalar) -> None:
-        """A scalar is read from memory."""
+        """A scalar is read from memory; the pointer goes ahead once for each dim, so that readers find them again."""
         argument = self.program.tensors[stmt.source.argument]
-        pointer, index = self.pointers[argument.array], flat_offset(argument, stmt.source)
+        *ahead, last = ways_to(argument, stmt.source)
+        pointer = self.pointer(argument.array, argument.offset)
+        for offset in ahead:
+            pointer = self.further(pointer, offset)
         result = Value(self.own(stmt.result), argument.dtype.mlir)
-        self.add("load_scalar", {"ptr": (pointer,), "index": (self.number(index),)}, result)
+        self.add("load_scalar", {"ptr": (pointer,), "index": (self.number(last),)}, result)
         self.scopes[-1].numbers[stmt.result, "index"] = self.converted("arith.index_cast", result, "index")
 
     def flag(self, stmt: Flag) -> None:
@@ -208,7 +208,7 @@ class _Lift(Writing):
             if down:
                 inner.numbers[stmt.var, "index"] = self.number(apply("add", start, apply("mul", turn, step)))
             self.block(stmt.body)
-        self.leave(inner)
+        merge_extents(self.scopes[-1].valid, [inner.valid], is_certain=False)
         attributes = {"ptokit.buffers": stmt.buffers} if stmt.buffers > 1 else {}
         self.where = stmt.where
         self.add("scf.for", {"ins": values}, attributes=attributes, bodies=[Body(inner.operations, (var,))])
@@ -217,9 +217,9 @@ class _Lift(Writing):
         """Tiles that a loop's body uses with several extents have none that are certain when a turn begins."""
         valid = self.scopes[-1].valid
         for instr in _instructions(block):
-            for operand in instr.operands:
-                if isinstance(operand, TileUse) and valid.get(operand.tile, operand.valid) != operand.valid:
-                    valid[operand.tile] = None
+            for use in instr.tiles:
+                if valid.get(use.tile, use.valid) != use.valid:
+                    valid[use.tile] = None
 
     def branch(self, stmt: Branch) -> None:
         """A branch."""
@@ -229,7 +229,7 @@ class _Lift(Writing):
             with self.body() as arm:
                 self.block(block)
             arms.append(arm)
-        self.leave(*arms)
+        merge_extents(self.scopes[-1].valid, [arm.valid for arm in arms], is_certain=len(arms) > 1)
         self.where = stmt.where
         self.add("scf.if", {"ins": (condition,)}, bodies=[Body(arm.operations) for arm in arms])
 
@@ -325,25 +325,27 @@ class _Lift(Writing):
         return self.converted("arith.sitofp", self.number(number.value, "i64"), element.mlir)
 
     def _add_workspace(self, instr: Instr, ins: list[Value]) -> None:
-        """The room to compute in that text gives some instructions and programs do not know of."""
+        """The room to compute in that text gives some instructions: the author's, or one made up for the text."""
         place = WORKSPACE.get(instr.name)
+        if instr.workspace is not None and place is not None:
+            ins.insert(place, self.operand(instr.workspace))
+            return
         scratch = scratch_of(call_of(self.program, instr, CPU)) if place is not None else None
         if scratch is None or place is None:
             return
-        spec, parts = scratch.spec, {}
+        spec = scratch.spec
         whole = replace(spec, valid_rows=spec.rows, valid_cols=spec.cols, dynamic=(False, False), addr=None)
-        if self._free is not None:
-            parts["addr"] = (self.constant(self._free, "i64"),)
+        parts: Parts = {} if self._free is None else {"addr": (self.constant(self._free, "i64"),)}
         result = Value(self.name("tmp"), whole)
-        self.add("alloc_tile", parts, result)
+        self.add("alloc_tile", parts, result, attributes={"ptokit.workspace": True})
         ins.insert(place, result)
 
     @cached_property
     def _free(self) -> int | None:
         """Where no tile lies, if the program has addresses."""
-        placed = [decl for decl in self.program.tiles.values() if decl.spec.loc is TileType.Vec]
-        ends = [at + decl.spec.nbytes for decl in placed for at in decl.addresses if isinstance(at, int)]
-        return -(-max(ends) // BLOCK) * BLOCK if ends else None
+        if self.program.mode != "manual":
+            return None
+        return -(-footprint(self.program, CPU).get(TileType.Vec, 0) // BLOCK) * BLOCK
 
 
 WRITERS: dict[type, Callable[[_Lift, Any], None]] = {
@@ -361,7 +363,7 @@ WRITERS: dict[type, Callable[[_Lift, Any], None]] = {
 
 def _begins(instr: Instr, decl: TileDecl) -> bool:
     """Whether an instruction's result can be the tile's beginning: all that is known of the tile is in its type."""
-    uses = [operand for operand in instr.operands if isinstance(operand, TileUse) and operand.tile == decl.name]
+    uses = [use for use in instr.tiles if use.tile == decl.name]
     first = instr.operands[0]
     plain = not decl.addresses and not any(decl.spec.dynamic)
     return plain and len(uses) == 1 and first is uses[0] and first.valid == decl.spec.valid  # type: ignore[union-attr]

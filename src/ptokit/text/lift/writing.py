@@ -10,6 +10,7 @@ from typing import Any
 from ptokit.finding import Where
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Expr, Op, Var, is_condition, variables
 from ptokit.program.ir import Argument, Constant, Program, View
+from ptokit.text.extents import Extents
 from ptokit.text.numbers import NATURAL, PREDICATES, WRITTEN, Limits, written_out
 from ptokit.text.tree import Body, Operation, Tensor, Value
 
@@ -28,8 +29,7 @@ class Scope:
         self.views: ChainMap[View, Value] = outer.views.new_child() if outer else ChainMap()
         self.tensors: ChainMap[str, Value] = outer.tensors.new_child() if outer else ChainMap()
         self.tiles: ChainMap[str, Value] = outer.tiles.new_child() if outer else ChainMap()
-        self.valid: ChainMap[str, tuple[Expr, Expr] | None] = outer.valid.new_child() if outer else ChainMap()
-        """The valid extents of tiles; None where readers could not be certain of them."""
+        self.valid: Extents = outer.valid.new_child() if outer else ChainMap()
 
 
 class Writing:
@@ -113,7 +113,7 @@ class Writing:
             wide = Value(self.name("bit"), "i64")
             self.add("arith.extui", {"ins": (self.number(expr, own),)}, wide)
             return self.converted("arith.index_cast", wide, kind)
-        base = self.number(expr, own)
+        base = self.number(expr, own if kind == "index" else "index")
         return self.converted("arith.index_cast", base, kind, str(expr) if kind == "index" else "")
 
     def converted(self, op: str, value: Value, kind: str, name: str = "") -> Value:
@@ -177,11 +177,12 @@ class Writing:
 
     def pointer(self, memory: str, offset: Expr) -> Value:
         """A pointer so many elements into a memory."""
-        base = self.pointers[memory]
-        if offset == 0:
-            return base
-        result = Value(self.name(f"{memory}_from"), base.type)
-        self.add("addptr", {"ptr": (base,), "offset": (self.number(offset),)}, result)
+        return self.pointers[memory] if offset == 0 else self.further(self.pointers[memory], offset)
+
+    def further(self, pointer: Value, offset: Expr) -> Value:
+        """A pointer so many elements further on."""
+        result = Value(self.name(f"{pointer.name}_from"), pointer.type)
+        self.add("addptr", {"ptr": (pointer,), "offset": (self.number(offset),)}, result)
         return result
 
     def view(self, view: View) -> Value:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from ptokit.finding import Where
 from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
-from ptokit.program.expr import Expr, Var, apply
+from ptokit.program.expr import Expr, Var, apply, truth
 from ptokit.program.ir import Argument, Float, Given, Integer, View
+from ptokit.text.lower.arithmetic import FLOATS
 from ptokit.text.lower.lowering import Lowering
 from ptokit.text.memories import all_of, open_extent
 from ptokit.text.tree import Pointer, Tensor, Value
 
-FLOATS = ("f16", "bf16", "f32", "f64")
+INTEGER = re.compile(r"index|[su]?i[0-9]+")
 
 
 def take_argument(low: Lowering, value: Value) -> Callable[[], tuple[Argument | Integer | Float, ...]]:
@@ -34,12 +36,13 @@ def take_argument(low: Lowering, value: Value) -> Callable[[], tuple[Argument | 
         element = dtype(str(kind))
         low.values[value] = Given(name, element)
         return lambda: (Float(name, element, where=where),)
-    if isinstance(kind, str):
+    if isinstance(kind, str) and INTEGER.fullmatch(kind):
         var = Var(name)
-        low.values[value] = var
+        low.values[value] = truth(var) if kind == "i1" else var
         low.steady.add(var)
         return lambda: (Integer(name, where=where),)
-    low.refuse(f"%{value.name}: an argument of type {getattr(kind, 'text', 'view without dims')} has no lowering")
+    shown = kind if isinstance(kind, str) else getattr(kind, "text", "view without dims")
+    low.refuse(f"%{value.name}: an argument of type {shown} has no lowering")
 
 
 def _whole(low: Lowering, name: str, kind: Tensor, where: Where | None) -> tuple[View, tuple[Integer, ...]]:

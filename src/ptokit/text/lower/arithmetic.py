@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from ptokit.program.expr import Expr, Op, Var
+from ptokit.isa.dtype import dtype
+from ptokit.program.expr import Expr, Op, Var, apply
 from ptokit.program.ir import Constant
 from ptokit.text.lower.lowering import Lowering
 from ptokit.text.lower.operands import Meaning, Rounded
-from ptokit.text.numbers import INDEX_BITS, PREDICATES, UNSIGNED, combined, compared, selected, wrapped
+from ptokit.text.numbers import INDEX_BITS, PREDICATES, UNSIGNED, bounded, combined, compared, selected, wrapped
 from ptokit.text.tree import Operation, Type
 
 CASTS = ("index_cast", "index_castui", "extsi", "extui", "trunci", "sitofp", "uitofp")
+UNSIGNED_CASTS = ("index_castui", "extui", "uitofp")
+FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 def read_arithmetic(low: Lowering, operation: Operation) -> None:
@@ -43,27 +46,33 @@ def _combined(low: Lowering, name: str, operation: Operation, a: Expr, b: Expr) 
         a, b = (wrapped(number, width, signed=False, limits=low.limits) for number in (a, b))
     if name == "cmpi":
         return compared(word, low.limits, a, b)
-    return combined(name, low.limits, a, b)
+    found = combined(name, low.limits, a, b)
+    return found if found is None or name not in UNSIGNED else _held(low, found, operation.results[0].type)
 
 
 def _cast(low: Lowering, name: str, operation: Operation) -> Meaning | None:
     (value,) = operation.ins
-    meaning, wanted = low.meaning(value), operation.results[0].type
-    if not isinstance(meaning, int | Var | Op):
+    number, source, wanted = low.meaning(value), value.type, operation.results[0].type
+    if not isinstance(number, int | Var | Op):
         return None
+    if name in UNSIGNED_CASTS:
+        number = wrapped(number, _width(source), signed=False, limits=low.limits)
+    elif source == "i1":
+        number = apply("sub", 0, number)  # the one bit is the sign
     if name in ("sitofp", "uitofp"):
-        return Rounded(meaning)
-    if name == "trunci":
-        return wrapped(meaning, _width(wanted), signed=wanted != "i1", limits=low.limits)
-    if name in ("extui", "index_castui"):
-        return wrapped(meaning, _width(value.type), signed=False, limits=low.limits)
-    return meaning
+        return Rounded(number, dtype(str(wanted))) if wanted in FLOATS else None
+    return _held(low, number, wanted) if name == "trunci" else number
+
+
+def _held(low: Lowering, number: Expr, kind: Type) -> Expr:
+    """A number as a type holds it: signed, but one bit is 0 or 1."""
+    return wrapped(number, _width(kind), signed=kind != "i1", limits=low.limits)
 
 
 def _literal(value: object) -> Meaning | None:
     if isinstance(value, Constant):
         return value
-    return int(value) if isinstance(value, int) else None
+    return bounded(int(value)) if isinstance(value, int) else None
 
 
 def _width(kind: Type) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.program.expr import Expr, Op, Var, apply, difference, total, variables
+from ptokit.program.expr import GUARDS, Expr, Op, Var, apply, difference, parts, total, truth, variables
 from ptokit.program.ir import Branch, Loop
 from ptokit.text.lower.arithmetic import computed
 from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, Scope
@@ -12,6 +12,8 @@ from ptokit.text.tree import Body, Operation, Value, walk
 
 MOST_CALLS = 16
 """Calls inside one another."""
+MOST_BUFFERS = 8
+"""Copies of a tile."""
 
 
 def _inline(low: Lowering, op: Operation) -> None:
@@ -28,40 +30,54 @@ def _call(low: Lowering, op: Operation) -> None:
         low.refuse(f"there is no function @{name} with a body")
     if len(function.arguments) != len(op.ins):
         low.refuse(f"@{name} takes {len(function.arguments)} arguments, found {len(op.ins)}")
-    if low.depth >= MOST_CALLS:
+    if len(low.tile_names) > MOST_CALLS:
         low.refuse(f"more than {MOST_CALLS} calls inside one another; a function that calls itself has no lowering")
-    kept = dict(low.values)
+    for argument, value in zip(function.arguments, op.ins, strict=True):
+        if argument.type != value.type:
+            low.refuse(f"@{name}: %{value.name} is of another type than the parameter %{argument.name}")
     low.values.update(zip(function.arguments, [low.meaning(value) for value in op.ins], strict=True))
-    low.depth += 1
+    low.tile_names.append({})
     returned = [low.meaning(value) for value in low.block(function.body)]
-    low.depth -= 1
-    low.values = {**kept, **dict(zip(op.results, returned, strict=True))}
+    low.tile_names.pop()
+    if len(returned) != len(op.results):
+        low.refuse(f"@{name} returns {len(returned)} values, and {len(op.results)} are taken")
+    low.values.update(zip(op.results, returned, strict=True))
 
 
 def _branch(low: Lowering, op: Operation) -> None:
-    condition, where = low.number(op.ins[0]), low.where
+    condition, where, known = truth(low.number(op.ins[0])), low.where, set(low.loads)
     arms: list[Scope] = []
     yielded: list[list[Meaning]] = []
     for body in op.bodies:
         with low.scope() as arm:
             yielded.append([low.meaning(value) for value in low.block(body)])
         arms.append(arm)
-    low.leave(*arms)
+    low.leave(*arms, is_certain=len([body for body in op.bodies if body.operations]) > 1)
     low.where = where
     if not op.results or any(arm.statements for arm in arms):
         low.emit(Branch(condition, *(tuple(arm.statements) for arm in arms), where=where))
+    if any(len(given) != len(op.results) for given in yielded):
+        low.refuse(f"the branch has {len(op.results)} results, and its arms yield another number of values")
     for result, *choices in zip(op.results, *yielded, strict=True):
-        low.values[result] = _chosen(low, condition, choices)
+        low.values[result] = _chosen(low, condition, choices, low.loads.keys() - known)
 
 
-def _chosen(low: Lowering, condition: Expr, choices: list[Meaning]) -> Meaning:
+def _chosen(low: Lowering, condition: Expr, choices: list[Meaning], loaded: set[Var]) -> Meaning:
     """What a branch gives: a number by its condition, or what both arms give."""
     numbers = [choice for choice in choices if isinstance(choice, int | Var | Op)]
+    if len(numbers) == 2 and numbers[0] != numbers[1] and any(_is_bound_to_arm(n, loaded) for n in numbers):
+        low.refuse("a branch that gives a number which only one arm can compute has no lowering")
     if len(numbers) == 2:
         return selected(condition, numbers[0], numbers[1])
     if len(choices) == 2 and choices[0] == choices[1]:
         return choices[0]
     low.refuse("a branch that gives one tile or another has no lowering")
+
+
+def _is_bound_to_arm(number: Expr, loaded: set[Var]) -> bool:
+    """Whether a number has no value unless its arm is taken: it was loaded there, or may divide by zero."""
+    risky = (part for part in parts(number) if isinstance(part, Op) and part.name in GUARDS)
+    return bool(variables(number) & loaded) or any(not isinstance(part.args[1], int) for part in risky)
 
 
 def _loop(low: Lowering, op: Operation) -> None:
@@ -81,10 +97,14 @@ def _loop(low: Lowering, op: Operation) -> None:
     steps = _carried(low, body, carried, initial)
     for argument, first, advance in zip(carried, initial, steps, strict=True):
         low.values[argument] = _advanced(first, advance, turn)
-    buffers = int(op.attributes.get("buffers", op.attributes.get("ptokit.buffers", 1)))
+    buffers = op.attributes.get("ptokit.buffers", 1)
+    if type(buffers) is not int or not 1 <= buffers <= MOST_BUFFERS:
+        low.refuse(f"ptokit.buffers is a number from 1 to {MOST_BUFFERS}; found {buffers}")
     _forget_changed(low, body)
     with low.scope(buffers) as inner:
         low.block(body)
+    low.where = where
+    _refuse_hidden_changes(low, inner)
     low.leave(inner)
     low.emit(Loop(var, *bounds, tuple(inner.statements), buffers, where=where))
     for result, first, advance in zip(op.results, initial, steps, strict=True):
@@ -105,6 +125,15 @@ def _forget_changed(low: Lowering, body: Body) -> None:
             meaning = low.values.get(value)
             if isinstance(meaning, TileName) and meaning.name in valid:
                 valid[meaning.name] = None
+
+
+def _refuse_hidden_changes(low: Lowering, inner: Scope) -> None:
+    """Refuse what a body changes by way of a call or another name: uses before it were read with other extents."""
+    valid = low.scopes[-1].valid
+    for tile, extents in inner.valid.maps[0].items():
+        if valid.get(tile) is not None and valid[tile] != extents:
+            hint = "set them in the loop's own body, under the tile's own name"
+            low.refuse(f"the loop changes the valid extents of %{tile} in a call or under another name", hint)
 
 
 def _carried(low: Lowering, body: Body, carried: list[Value], initial: list[Meaning]) -> list[Expr]:

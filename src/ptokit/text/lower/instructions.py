@@ -36,17 +36,26 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
     dividend = dividend_of(operation, instruction)
     modifiers = modifiers_of(operation, instruction, dividend)
     named = named_sources(operation, instruction, dividend)
-    workspace = workspace_of(operation, instruction)
-    if workspace is not None and isinstance(low.meaning(workspace), TileName):
-        low.workspaces.add(low.tile(workspace))
     destination = _destination(low, instruction, operation, named)
     element = _element_type(low, destination, named)
     names = [param.name for param in instruction.operands if param.name in named]
-    operands = [_operand(low, instruction, name, named[name], element) for name in names]
+    operands = tuple(_operand(low, instruction, name, named[name], element) for name in names)
     event, waits = operation.attributes.get("event"), operation.attributes.get("waits", ())
-    low.emit(Instr(
-        instruction.name, (destination, *operands), modifiers, event, tuple(waits), where=low.where
-    ))  # fmt: skip
+    numbers = waits if isinstance(waits, tuple) else (None,)
+    if any(type(number) is not int or number < 0 for number in (*numbers, 0 if event is None else event)):
+        raise Refusal(f"{operation.name}: `event` is a number from 0 up, `waits` a list of them")
+    workspace = _workspace(low, operation)
+    operands = (destination, *operands)
+    low.emit(Instr(instruction.name, operands, modifiers, event, tuple(waits), workspace, where=low.where))
+
+
+def _workspace(low: Lowering, operation: Operation) -> TileUse | None:
+    """The tile that the text gives an instruction to compute in, unless it was written for this text alone."""
+    instruction = instruction_of(operation.name)
+    value = workspace_of(operation, instruction) if instruction is not None else None
+    if value is None or low.tile(value) in low.made_up:
+        return None
+    return tile_use(TileName(low.tile(value)), low.scopes[-1].valid, operation.name)
 
 
 def _destination(low: Lowering, instruction: Instruction, operation: Operation, named: dict[str, Value]) -> Operand:
@@ -64,13 +73,22 @@ def _destination(low: Lowering, instruction: Instruction, operation: Operation, 
 def _result(low: Lowering, result: Value, operation: Operation, named: dict[str, Value]) -> TileName:
     """The tile that a result is: one that its attribute names, or a new one."""
     if "tile" in operation.attributes:
-        name = operation.attributes["tile"]
+        name = low.tile_names[-1].get(str(operation.attributes["tile"]), "")
         if name not in low.scopes[-1].valid:
-            raise Refusal(f"{operation.name}: `tile = {name}` names no tile that is known here")
-        return TileName(str(name))
+            raise Refusal(f"{operation.name}: `tile = {operation.attributes['tile']}` names no tile that is known here")
+        if isinstance(result.type, TileSpec) and not _is_like(low.tiles[name], result.type):
+            raise Refusal(f"{operation.name}: the type of %{result.name} is not that of the tile it goes into")
+        return TileName(name)
     if not isinstance(result.type, TileSpec):
         raise Refusal(f"{operation.name}: the type of %{result.name} says no tile")
     return low.declare(result, result.type, _open_extents(low, result.type, named))
+
+
+def _is_like(tile: TileSpec, other: TileSpec) -> bool:
+    """Whether two descriptions are of one tile, whatever is valid of it."""
+    return replace(tile, valid_rows=0, valid_cols=0, dynamic=(False, False)) == replace(
+        other, valid_rows=0, valid_cols=0, dynamic=(False, False)
+    )
 
 
 def _open_extents(low: Lowering, spec: TileSpec, named: dict[str, Value]) -> tuple[Expr, Expr] | None:

@@ -12,6 +12,8 @@ from ptokit.finding import Where
 from ptokit.isa.operand import UNKNOWN, TileSpec
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var
 from ptokit.program.ir import Stmt, TileDecl
+from ptokit.text.errors import guess
+from ptokit.text.extents import Extents, merge_extents
 from ptokit.text.lower.operands import Meaning, Refusal, TileName
 from ptokit.text.memories import Memories, Place
 from ptokit.text.numbers import Limits, TooLong
@@ -36,7 +38,7 @@ class Scope:
     """A body that is being read."""
 
     statements: list[Stmt] = field(default_factory=list)
-    valid: ChainMap[str, tuple[Expr, Expr] | None] = field(default_factory=lambda: ChainMap({}))
+    valid: Extents = field(default_factory=lambda: ChainMap({}))
     """The valid extents of tiles; None where they depend on the way that led here."""
     buffers: int = 1
     """Copies of each tile that is declared here."""
@@ -56,11 +58,13 @@ class Lowering:
         self.names: dict[Expr, str] = {}
         self.taken: Counter[str] = Counter((BLOCK_IDX, BLOCK_NUM))
         self.steady: set[Var] = {BLOCK_IDX, BLOCK_NUM}
-        self.workspaces: set[str] = set()
+        self.made_up: set[str] = set()
+        """Tiles that were written for instructions that must have a workspace, and that no program has."""
         self.tiles: dict[str, TileSpec] = {}
         self.loads: dict[Var, Place] = {}
         self.count = 0
-        self.depth = 0
+        self.tile_names: list[dict[str, str]] = [{}]
+        """Of each function that is being read: its names for tiles, and the program's."""
         self.where: Where | None = None
 
     def refuse(self, message: str, hint: str = "") -> NoReturn:
@@ -111,7 +115,9 @@ class Lowering:
         own = "." not in operation.name or operation.name.partition(".")[0] in OWN
         known = [f"pto.{name}" for name in INSTRUCTION_OF] + [_shown(name) for name in self.handlers if "*" not in name]
         said = f"`{'pto.' if own else ''}{operation.name}` is read and kept, but has no lowering: it cannot be executed"
-        self.refuse(said, f"supported: {', '.join(sorted(known))}, arith on whole numbers")
+        meant = guess(f"pto.{operation.name}", known).removeprefix("; ") if own else ""
+        supported = f"supported: {', '.join(sorted(known))}, arith on whole numbers"
+        self.refuse(said, f"{meant}\n    {supported}" if meant else supported)
 
     @contextmanager
     def scope(self, buffers: int | None = None) -> Iterator[Scope]:
@@ -123,11 +129,9 @@ class Lowering:
         yield self.scopes[-1]
         self.scopes.pop()
 
-    def leave(self, *inner: Scope) -> None:
-        """After bodies: tiles whose valid extents one of them has changed have none that are certain."""
-        valid = self.scopes[-1].valid
-        changed = [(tile, extents) for scope in inner for tile, extents in scope.valid.maps[0].items() if tile in valid]
-        valid.update({tile: None for tile, extents in changed if extents != valid[tile]})
+    def leave(self, *inner: Scope, is_certain: bool = False) -> None:
+        """After bodies, of which one has certainly run or not: valid extents that depend on it are not certain."""
+        merge_extents(self.scopes[-1].valid, [scope.valid for scope in inner], is_certain=is_certain)
 
     def number(self, value: Value) -> Expr:
         """A value that is a whole number."""
@@ -157,6 +161,7 @@ class Lowering:
         dynamic = spec.dynamic[0] or known[0] == UNKNOWN, spec.dynamic[1] or known[1] == UNKNOWN
         spec = replace(spec, valid_rows=known[0], valid_cols=known[1], dynamic=dynamic)
         self.tiles[name] = spec
+        self.tile_names[-1][value.name] = name
         scope.valid[name] = None if UNKNOWN in extents else extents
         self.emit(TileDecl(name, spec, at, 1 if at else scope.buffers, not at, where=self.where))
         return TileName(name)

@@ -14,7 +14,7 @@ from ptokit.program.expr import Expr, Op, Var
 from ptokit.program.ir import Constant, Given, Number, Operand, TileUse, View
 from ptokit.text.errors import guess
 from ptokit.text.memories import Place
-from ptokit.text.spelling import ATTRIBUTES, WORKSPACE, sources
+from ptokit.text.spelling import ATTRIBUTES, SYNONYMS, WORKSPACE, sources
 from ptokit.text.tree import Operation, Value
 
 
@@ -30,6 +30,7 @@ class Rounded:
     """A whole number that is used as a floating-point one."""
 
     value: Expr
+    dtype: DType
 
 
 Meaning = Expr | Place | View | TileName | Constant | Given | Rounded
@@ -107,16 +108,12 @@ IDLE = ("tile", "event", "waits")
 """Attributes that are read elsewhere."""
 
 
-OTHER_WORDS = {"CAST_RINT": "RINT"}
-"""Keywords with two spellings."""
-
-
 def _modifier(operation: Operation, instruction: Instruction, modifier: Modifier) -> PtoEnum | None:
     attribute = ATTRIBUTES[instruction.name, modifier.name]
     if attribute.key not in operation.attributes:
         return None
     found = operation.attributes[attribute.key]
-    found = OTHER_WORDS.get(found, found) if isinstance(found, str) else found
+    found = SYNONYMS.get(attribute.kind, {}).get(found, found) if isinstance(found, str) else found
     words = {attribute.written(member): member for member in modifier.enum}
     if found not in words and isinstance(found, str):
         found = next((word for word in words if isinstance(word, str) and word.lower() == found.lower()), found)
@@ -163,12 +160,10 @@ def number_operand(instruction: Instruction, name: str, meaning: Meaning, dtype:
         if not dtype.is_integer:
             raise Refusal(f"{what} must be a number of type {dtype.mlir}; found a whole number")
         return _integer(meaning, dtype, what) if isinstance(meaning, int) else Number(dtype, meaning)
-    if isinstance(meaning, Rounded):
-        return Number(dtype, meaning.value)
-    assert isinstance(meaning, Constant | Given)
+    assert isinstance(meaning, Constant | Given | Rounded)
     if meaning.dtype is not dtype:
         raise Refusal(f"{what} must be a number of type {dtype.mlir}; found {meaning.dtype.mlir}")
-    return meaning
+    return Number(dtype, meaning.value) if isinstance(meaning, Rounded) else meaning
 
 
 def _integer(value: int, dtype: DType, what: str) -> Constant:

@@ -13,12 +13,13 @@ from ptokit.program.ir import (
     Barrier,
     Block,
     Flag,
+    Float,
     Instr,
+    Integer,
     LoadScalar,
     Program,
     Stmt,
     TileDecl,
-    TileUse,
     View,
     mapped,
     with_blocks,
@@ -34,6 +35,7 @@ from ptokit.text.lower.lowering import Handler, Lowering
 from ptokit.text.lower.statements import STATEMENTS
 from ptokit.text.tree import Function, Unit, walk
 
+MODES = ("auto", "flags", "manual")
 HANDLERS: dict[str, Handler] = {**STATEMENTS, **CONTROL, "arith.*": read_arithmetic, "*": read_instruction}
 """What reads each operation, by its name; by its dialect; else as an instruction."""
 
@@ -58,10 +60,12 @@ def _entry(unit: Unit, name: str | None) -> Function:
     marked = [function for function in whole if "pto.entry" in function.attributes]
     called = {op.attributes.get("callee") for function in whole for op in walk(function.body)}
     free = marked or [function for function in whole if function.name not in called]
-    if len(free) != 1:
+    if not free:
+        raise unit.source.error("the text has no kernel", None)
+    if len(free) > 1:
         names = ", ".join(function.name for function in free)
-        said = f"the text has {len(free)} kernels ({names}); say which one" if free else "the text has no kernel"
-        raise unit.source.error(said, free[1].where if len(free) > 1 else None, "name it with --function")
+        said = f"the text has {len(free)} kernels ({names}); say which one"
+        raise unit.source.error(said, free[1].where, "name it with --function, or function=")
     return free[0]
 
 
@@ -70,13 +74,20 @@ def _program(low: Lowering, function: Function) -> Program:
     listed = [take_argument(low, value) for value in function.arguments]
     low.block(function.body)
     body = mapped(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))
-    body = _without(body, low.workspaces - set(_used(body)))
-    used = set(_viewed(body))
-    arguments = (argument for make in listed for argument in make())
-    kept = tuple(a for a in arguments if not (isinstance(a, Argument) and a.view_of) or a.name in used)
-    mode = str(function.attributes.get("ptokit.mode") or mode_of(body))
+    body = _without(body, low.made_up)
+    mode = str(function.attributes.get("ptokit.mode", mode_of(body)))
+    if mode not in MODES:
+        low.refuse(f"ptokit.mode is one of {', '.join(MODES)}; found {mode}")
+    kept = tuple(argument for make in listed for argument in _in_use(make(), body))
     names = tuple((expr, name) for expr, name in low.names.items() if isinstance(expr, Op))
     return without_defaults(Program(function.name, kept, body, (), names, mode, low.unit.arch, where=function.where))
+
+
+def _in_use(arguments: tuple[Argument | Integer | Float, ...], body: Block) -> Iterator[Argument | Integer | Float]:
+    """What the launch passes, then the views that statements use, in the order of their first use."""
+    views = {a.name: a for a in arguments if isinstance(a, Argument) and a.view_of}
+    yield from (argument for argument in arguments if argument.name not in views)
+    yield from (views[name] for name in dict.fromkeys(_viewed(body)) if name in views)
 
 
 def _with_view(low: Lowering, stmt: Stmt) -> Stmt:
@@ -93,15 +104,6 @@ def mode_of(body: Block) -> str:
         return "manual"
     events = any(isinstance(stmt, Instr) and (stmt.event is not None or stmt.waits) for stmt in found)
     return "flags" if events or any(isinstance(stmt, Flag | Barrier) for stmt in found) else "auto"
-
-
-def _used(body: Block) -> Iterator[str]:
-    """Tiles that instructions have as operands, or that move."""
-    for stmt in statements(body):
-        if isinstance(stmt, Assign):
-            yield stmt.tile
-        elif isinstance(stmt, Instr):
-            yield from (operand.tile for operand in stmt.operands if isinstance(operand, TileUse))
 
 
 def _viewed(body: Block) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ptokit.isa.dtype import DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
@@ -13,7 +14,7 @@ from ptokit.text.lower.lowering import Handler, Lowering
 from ptokit.text.lower.operands import TileName
 from ptokit.text.memories import Place, all_of
 from ptokit.text.numbers import bounded
-from ptokit.text.tree import Operation, Tensor
+from ptokit.text.tree import Operation, Tensor, Value
 
 
 def _make_view(low: Lowering, op: Operation) -> None:
@@ -27,14 +28,19 @@ def _make_view(low: Lowering, op: Operation) -> None:
     if word not in LAYOUTS:
         low.refuse(f"the layout {word} has no lowering", f"known: {', '.join(LAYOUTS)}")
     strides = op.attributes.get("ptokit.dynamic_strides", ())
+    if not isinstance(strides, tuple) or not all(k in range(5) for k in strides):
+        low.refuse("ptokit.dynamic_strides is a list of numbers from 0 to 4")
     dynamic = tuple(position - 5 in strides for position in range(10))
     (result,) = op.results
+    _check_type(low, result, shape, low.memories.dtype(place))
     argument = low.memories.view(
         place, shape, stride, LAYOUTS[word], low.unique(result.name), frozenset(low.steady), dynamic
     )  # fmt: skip
     low.values[result] = all_of(argument)
 
 
+MOST_BYTES = 64 << 20
+"""The largest tile."""
 LAYOUTS = {layout.text: layout for layout in GlobalLayout}
 
 
@@ -48,11 +54,26 @@ def _part(low: Lowering, op: Operation) -> None:
         low.refuse(f"a block of {len(view.starts)} dims has as many offsets and sizes")
     starts = tuple(apply("add", start, offset) for start, offset in zip(view.starts, offsets, strict=True))
     kind = op.results[0].type
+    _check_type(low, op.results[0], sizes, None)
     if isinstance(kind, Tensor):
         for dim, (extent, size) in enumerate(zip(kind.dims, sizes, strict=False)):
             if extent is None and isinstance(size, int):
                 low.memories.mark(view.argument, dim)
     low.define(op, View(view.argument, starts, sizes))
+
+
+def _check_type(low: Lowering, result: Value, extents: tuple[Expr, ...], element: DType | None) -> None:
+    """Refuse a view whose type says something else than its operands."""
+    kind = result.type
+    if not isinstance(kind, Tensor):
+        return
+    if len(kind.dims) != len(extents):
+        low.refuse(f"%{result.name} has {len(extents)} dims, and its type {len(kind.dims)}")
+    for wanted, extent in zip(kind.dims, extents, strict=True):
+        if wanted is not None and isinstance(extent, int) and wanted != extent:
+            low.refuse(f"%{result.name}: its type says {wanted}, and its operands {extent}")
+    if element is not None and kind.dtype is not element:
+        low.refuse(f"%{result.name}: its type says {kind.dtype.mlir}, and the pointer {element.mlir}")
 
 
 def _dim(low: Lowering, op: Operation) -> None:
@@ -66,7 +87,9 @@ def _add_pointer(low: Lowering, op: Operation) -> None:
     place, offset = low.meaning(op.part("ptr")[0]), low.number(op.part("offset")[0])
     if not isinstance(place, Place):
         low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
-    low.define(op, Place(place.memory, bounded(apply("add", place.offset, offset))))
+    ahead = place.ahead(offset)
+    bounded(ahead.offset)
+    low.define(op, ahead)
 
 
 def _alloc(low: Lowering, op: Operation) -> None:
@@ -75,11 +98,17 @@ def _alloc(low: Lowering, op: Operation) -> None:
     if not isinstance(spec, TileSpec):
         low.refuse(f"%{result.name} is no tile that a program can have")
     extents: list[Expr] = list(spec.valid)
+    if spec.nbytes > MOST_BYTES:
+        low.refuse(f"a tile of more than {MOST_BYTES >> 20} MB")
     for axis, part in enumerate(("valid_row", "valid_col")):
         if given := op.part(part):
             extents[axis] = low.number(given[0])
+            if not spec.dynamic[axis] and extents[axis] != spec.valid[axis]:
+                low.refuse(f"{part} is for an extent that the type leaves open (`?`)")
     addresses = [low.number(value) for value in op.part("addr")]
-    low.values[result] = low.declare(result, spec, (extents[0], extents[1]), *addresses)
+    tile = low.values[result] = low.declare(result, spec, (extents[0], extents[1]), *addresses)
+    if op.attributes.get("ptokit.workspace"):
+        low.made_up.add(tile.name)
 
 
 def _set_valid(low: Lowering, op: Operation) -> None:
@@ -103,14 +132,15 @@ def _load_scalar(low: Lowering, op: Operation) -> None:
     (result,) = op.results
     if not isinstance(place, Place):
         low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
-    if not low.memories.dtype(place).is_integer:
-        low.refuse(f"a scalar load of {low.memories.dtype(place).mlir} has no lowering; whole numbers have one")
+    element = low.memories.dtype(place)
+    if not element.is_integer or element.name == "bool":
+        low.refuse(f"a scalar load of {element.mlir} has no lowering; whole numbers have one")
     var = Var(low.unique(result.name))
-    source = Place(place.memory, bounded(apply("add", place.offset, index)))
+    source = place.ahead(index)
     low.loads[var] = source
     limits = np.iinfo(low.memories.dtype(place).numpy)
     low.limits.bounds[var] = int(limits.min), int(limits.max)
-    low.emit(LoadScalar(var, View(place.memory, (source.offset,), (1,)), where=low.where))
+    low.emit(LoadScalar(var, View(place.memory, (bounded(source.offset),), (1,)), where=low.where))
     low.values[result] = var
 
 

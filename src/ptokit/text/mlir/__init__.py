@@ -7,11 +7,13 @@
 | `loose.py` | ops in a form that nobody knows |
 | `dialect.py`, `shapes.py` | the ops as a table, each by the shape of its text |
 | `types.py`, `attributes.py`, `func.py`, `versions.py` | types, attributes, functions, versions of the grammar |
+| `floats.py` | numbers with a fraction, with all their bits |
 | `to_tree.py`, `draft.py` | operations as a tree; a tree as text |
 """
 
+from ptokit.text.limits import MAX_BYTES, MAX_DEPTH
 from ptokit.text.mlir.draft import draft
-from ptokit.text.mlir.module import MAX_BYTES, MAX_DEPTH, Module, Version, print_module, read_module
+from ptokit.text.mlir.module import Module, Version, print_module, read_module
 from ptokit.text.mlir.to_tree import is_level_two, unit_of
 
 __all__ = [

@@ -13,43 +13,41 @@ from xdsl.ir import Attribute, Data, SpacedOpaqueSyntaxAttribute
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, SLayout, TileType
 from ptokit.text.errors import guess
+from ptokit.text.spelling import EVENTS, KEYWORDS, PIPES
+
+
+def _words(enum: type[PtoEnum]) -> str:
+    return " ".join(member.text for member in enum)
+
 
 _EVENT_TYPES = "TLOAD TSTORE_ACC TSTORE_VEC TMOV_M2L TMOV_M2S TMOV_M2B TMOV_M2V TMOV_V2M TMATMUL TVEC TVECWAIT_EVENT"
 ANGLE = {
-    "address_space": "zero gm mat left right acc vec bias scaling ub",
-    "pipe": "PIPE_S PIPE_V PIPE_M PIPE_MTE1 PIPE_MTE2 PIPE_MTE3 PIPE_ALL PIPE_MTE4 PIPE_MTE5 PIPE_V2 PIPE_FIX"
-    " VIRTUAL_PIPE_MTE2_L1A VIRTUAL_PIPE_MTE2_L1B PIPE_NUM PIPE_UNASSIGNED",
-    "event": " ".join(f"EVENT_ID{i}" for i in range(8)),
+    "address_space": f"zero gm {_words(TileType)} ub",
+    "pipe": f"{' '.join(PIPES)} VIRTUAL_PIPE_MTE2_L1A VIRTUAL_PIPE_MTE2_L1B PIPE_NUM PIPE_UNASSIGNED",
+    "event": " ".join(EVENTS),
     "pipe_event_type": _EVENT_TYPES,
     "sync_op_type": _EVENT_TYPES,
-    "layout": "nd dn nz mx_a_zz mx_b_nn",
+    "layout": f"{_words(GlobalLayout)} mx_a_zz mx_b_nn",
     "kernel_kind": "cube vector",
     "func_core_type": "AIC AIV MIX AIC_OR_AIV",
     "module_core_type": "AIC AIV MIX",
     "mask_pattern": "P0101 P1010 P0001 P0010 P0100 P1000 P1111",
     "acc_to_vec_mode": "single_mode_vec0 single_mode_vec1 dual_mode_split_m dual_mode_split_n",
     "padmode": "PadNull PadFirstElem PadValue",
-    "blayout": "row_major col_major",
-    "slayout": "none_box row_major col_major",
-    "pad_value": "null zero max min",
+    "blayout": _words(BLayout),
+    "slayout": _words(SLayout),
+    "pad_value": _words(Pad),
     "compact_mode": "null normal row_plus_one",
 }
 """Names and keywords of the family `#pto.NAME<KW>`."""
 
 SPACED = {
-    "cmp": "eq ne lt le gt ge",
-    "round_mode": "NONE RINT ROUND FLOOR CEIL TRUNC ODD CAST_RINT",
-    "saturation_mode": "ON OFF",
+    **{kind: " ".join(words) for kind, words in KEYWORDS.items()},
     "st_phase": "unspecified partial final",
-    "atomic_type": "atomic_none atomic_add",
     "relu_pre_mode": "no_relu normal_relu scalar_relu vector_relu pwl",
-    "gather_oob": "undefined clamp wrap zero",
-    "scatter_atomic_op": "none add max min",
-    "scatter_oob": "undefined skip clamp wrap",
     "quant_type": "INT8_SYM INT8_ASYM",
-    "coalesce": "row elem",
-    "scatter_conflict": "default last",
 }
 """Names and keywords of the family `#pto<NAME KW>`."""
 

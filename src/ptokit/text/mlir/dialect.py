@@ -14,10 +14,13 @@ from xdsl.parser import Parser
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import ParseError
 
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Instruction
 from ptokit.text.mlir.attributes import ATTRIBUTES
 from ptokit.text.mlir.loose import ends_op, loose_class
 from ptokit.text.mlir.shapes import SEGMENTS, Destinations, Draft, PtoOp, Row, SegmentsAttr, shape
 from ptokit.text.mlir.types import TYPES, UNKNOWN, Extent, PtrType, TileBufType, element_of
+from ptokit.text.spelling import INSTRUCTION_OF, attributes
 
 SHAPES = {
     "addptr": "%ptr , %offset {} : ~ptr -> ~R",
@@ -57,42 +60,33 @@ SHAPES = {
 LOAD_CLAUSES = (
     "pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition"
 )  # fmt: skip
-DESTINATIONS = {
+VARIANTS = {
     "tload": Destinations(clauses=LOAD_CLAUSES),
     "tstore tmov": Destinations(each=True),
     "tgather tscatter": Destinations(inside=("maskPattern",), listed=True, one_type=True),
     "tgatherb": Destinations(one_type=True),
-    "tcvt": Destinations(inside=("rmode",)),
-    "tcmp tcmps": Destinations(inside=("cmpMode",)),
-    "tci": Destinations(inside=("descending",)),
     "tcolsum": Destinations(inside=("isBinary",)),
     "tmrgsort": Destinations(inside=("exhausted",)),
 }
-"""Ops of the general shape that differ from it in something."""
+"""Ops of the general shape that differ from it in something that no definition says."""
 
 PLAIN = """
-    tprefetch tstore_fp textract tinsert textract_fp tinsert_fp mgather mscatter ttri trandom
-    tabs texp tlog tneg tnot trecip trelu tsqrt tcolmax tcolmin tcolprod tcolexpand trowexpand tpack
+    tprefetch tstore_fp tinsert textract_fp tinsert_fp ttri trandom
+    tnot trelu tcolmax tcolmin tcolprod tcolexpand trowexpand tpack
     tfillpad tfillpad_inplace tfillpad_expand
-    tadd tsub tmul tdiv tmax tmin tand tor tshl tshr tfmod tpartadd tpartmul tpartmax tpartmin
+    tfmod tpartadd tpartmul tpartmax tpartmin
     tcolexpandadd tcolexpandsub tcolexpandmul tcolexpanddiv tcolexpandmax tcolexpandmin tcolexpandexpdif
     trowexpandadd tconcat
-    tadds tsubs tmuls tmaxs tmins tfmods taxpy tands tors tshls tshrs tlrelu tdivs texpands
-    trowsum trowmax trowmin trowprod trowargmax trowargmin tcolargmax tcolargmin ttrans
+    tfmods taxpy tlrelu
+    trowprod trowargmax trowargmin tcolargmax tcolargmin
     trem txor tprelu trems txors
-    trowexpandmul trowexpandsub trowexpanddiv trowexpandmax trowexpandmin trowexpandexpdif trsqrt tsort32
-    taddc tsubc taddsc tsubsc tsel tsels
-    tmatmul tmatmul.acc tmatmul.bias tmatmul.mx tmatmul.mx.acc tmatmul.mx.bias
+    trowexpandmax trowexpandmin trowexpandexpdif trsqrt tsort32
+    taddc tsubc taddsc tsubsc
+    tmatmul.mx tmatmul.mx.acc tmatmul.mx.bias
     tgemv tgemv.acc tgemv.bias tgemv.mx tgemv.mx.acc tgemv.mx.bias
     tsetval tgetval tquant tdequant tprint print
 """
-"""Ops of the general shape, `ins(...) outs(...)`."""
-
-ORDERS = {
-    "mgather": ("coalesce", "gatherOob"),
-    "mscatter": ("coalesce", "scatterAtomicOp", "scatterOob", "scatterConflict"),
-}
-"""Attributes that are printed last, in this order."""
+"""Ops of the general shape, `ins(...) outs(...)`, besides those that are instructions."""
 
 REORDERED = {"tgather", "tscatter", "tcvt", "trsqrt", "tstore", "tmov", "tsort32", "tmrgsort"}
 """Ops whose generic form may list operands in another order than sources, destination."""
@@ -145,9 +139,22 @@ def _implied(name: str, draft: Draft) -> Attribute | None:
 
 def _rows() -> dict[str, Row]:
     shapes = {name: shape(text) for names, text in SHAPES.items() for name in names.split()}
-    shapes |= {name: (piece,) for names, piece in DESTINATIONS.items() for name in names.split()}
     shapes |= {name: (Destinations(),) for name in PLAIN.split()}
-    return {name: Row(pieces, _implied, RESULTS.get(name), ORDERS.get(name, ())) for name, pieces in shapes.items()}
+    shapes |= {name: (piece,) for names, piece in VARIANTS.items() for name in names.split()}
+    rows = {name: Row(pieces, _implied, RESULTS.get(name)) for name, pieces in shapes.items()}
+    general = Row((Destinations(),), _implied)
+    return rows | {op: _instruction(rows.get(op, general), INSTRUCTIONS[name]) for op, name in INSTRUCTION_OF.items()}
+
+
+def _instruction(row: Row, instruction: Instruction) -> Row:
+    """The row of an instruction: where its attributes stand, in the order of its modifiers."""
+    (piece,) = row.pieces
+    assert isinstance(piece, Destinations)
+    known = [attribute for _, attribute in attributes(instruction)]
+    inside = tuple(attribute.key for attribute in known if attribute.inside)
+    behind = tuple(attribute.key for attribute in known if not attribute.inside)
+    piece = replace(piece, inside=(*piece.inside, *inside))
+    return replace(row, pieces=(piece,), order=behind if len(behind) > 1 else ())
 
 
 ROWS = _rows()

@@ -15,7 +15,7 @@ from ptokit.text.tree import Body, Function, Operation, Pointer, Tensor, Type, U
 
 KINDS = {(op_name(name), row.key): row.kind for (name, _), row in ATTRIBUTES.items()}
 """The kind of keyword that an attribute of an operation is."""
-INSIDE = {"cmpMode", "rmode", "descending"}
+INSIDE = {row.key for row in ATTRIBUTES.values() if row.inside}
 """Attributes that stand within `ins(...)`."""
 
 
@@ -87,6 +87,10 @@ class _Draft:
         word = f"{predicate}, " if predicate is not None else ""
         yield f"%{result.name} = {operation.name} {word}{_names(operation.ins)} : {kinds}"
 
+    def _select(self, operation: Operation) -> Iterator[str]:
+        (result,) = operation.results
+        yield f"%{result.name} = arith.select {_names(operation.ins)} : {result.type}"
+
     def _constant(self, operation: Operation) -> Iterator[str]:
         (result,) = operation.results
         value = operation.attributes["value"]
@@ -112,7 +116,8 @@ class _Draft:
             for part in ("addr", "valid_row", "valid_col")
             if operation.part(part)
         )
-        yield f"{_results(operation)}pto.alloc_tile{parts} : {self._types(operation.results)}"
+        attributes = _dictionary(operation.attributes)
+        yield f"{_results(operation)}pto.alloc_tile{parts} {attributes} : {self._types(operation.results)}"
 
     def _pointer(self, operation: Operation) -> Iterator[str]:
         ptr, offset = operation.part("ptr"), operation.part("offset")
@@ -168,10 +173,11 @@ WRITERS: dict[str, Callable[[_Draft, Operation], Iterator[str]]] = {
     **dict.fromkeys(
         (f"arith.{name}" for name in (
             "addi", "subi", "muli", "divsi", "floordivsi", "remsi", "shli", "shrsi", "minsi", "maxsi", "andi", "ori",
-            "cmpi", "index_cast", "extui", "sitofp",
+            "xori", "cmpi", "index_cast", "extsi", "extui", "trunci", "sitofp",
         )),
         _Draft._arithmetic,
     ),
+    "arith.select": _Draft._select,
     "make_tensor_view": _Draft._make_view,
     "partition_view": _Draft._part,
     "alloc_tile": _Draft._alloc,

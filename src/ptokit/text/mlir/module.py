@@ -20,6 +20,7 @@ from xdsl.utils.exceptions import MultipleSpansParseError, ParseError
 
 from ptokit.finding import Where
 from ptokit.text.errors import TextError, error_at, guess, place
+from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
 from ptokit.text.mlir.comments import Comments
 from ptokit.text.mlir.dialect import ROWS
 from ptokit.text.mlir.reader import Reader, type_guess
@@ -29,12 +30,9 @@ from ptokit.text.mlir.writer import Writer
 Result = TypeVar("Result")
 Version = Literal["new", "0.27"]
 
-MAX_BYTES = 64 << 20
-MAX_DEPTH = 200
 _FRAMES = 60
 """Python frames that one level of nesting may take."""
 
-_BRACKETS = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|->|[<({\[]|[\])}>]')
 _ARCH = re.compile(r'pto\.target_arch"?\s*=\s*"([^"\n]*)"')
 
 
@@ -67,7 +65,7 @@ def read_module(text: str | bytes, file: str = "<text>", *, arch: str | None = N
     `arch` is `a3` or `a5`; without it, the text's own `pto.target_arch` counts, and else `a3`. It decides the layout of
     tiles in `left`. What cannot be read raises a TextError.
     """
-    text = _checked(text, file)
+    text = shallow(plain_text(text, file), file)
     return _with_room(lambda: _read(text, file, arch_of(text) if arch is None else arch), file)
 
 
@@ -136,29 +134,6 @@ def _restated(module: Module, version: Version) -> Module:
         if (message := restate(op, version, copy.names, copy.comments)) is not None:
             raise error_at(message, module.text, module.offsets.get(original, 0), module.file)
     return copy
-
-
-def _checked(text: str | bytes, file: str) -> str:
-    """The text, if it is text, not too long and not too deep."""
-    if len(text) > MAX_BYTES:
-        raise TextError(f"the text is longer than {MAX_BYTES >> 20} MB", Where(file, 1, 1))
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8")
-        except UnicodeDecodeError as error:
-            read = text[: error.start].decode("utf-8")
-            message = f"byte {error.start} (0x{text[error.start]:02x}) is not UTF-8"
-            raise error_at(message, read, len(read), file) from None
-    text = text.removeprefix("\ufeff")
-    depth = 0
-    for found in _BRACKETS.finditer(text):
-        if (mark := found[0]) in "<({[":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise error_at(f"nested more than {MAX_DEPTH} deep", text, found.start(), file)
-        elif mark in "])}>":
-            depth = max(0, depth - 1)
-    return text
 
 
 def _with_room(work: Callable[[], Result], file: str) -> Result:
@@ -233,6 +208,7 @@ PHRASES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         r"^Operation has (\d+) results, but was given (\d+) to bind\.": r"the op gives \1 results, but \2 get a name",
         r"Unknown comparison mnemonic: (.*)": r"`\1` is no comparison, expected: eq ne slt sle sgt sge ult ule ugt uge",
         r"^Floating point value is not valid for integer type\.": "expected a whole number for an integer type",
+        r"^float too large to pack with . format": "a number is too large for its type",
         r"after block argument name!": "behind the name of an argument",
         r"^invalid block name in region with named arguments": "the first block of a function has no label",
     }.items()

@@ -5,14 +5,26 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import get_all_dialects
-from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnitAttr, UnregisteredAttr, UnregisteredOp
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    LocationAttr,
+    ModuleOp,
+    UnitAttr,
+    UnregisteredAttr,
+    UnregisteredOp,
+    f64,
+)
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.scf import IfOp, WhileOp
 from xdsl.ir import (
@@ -37,12 +49,15 @@ from ptokit.text.errors import guess
 from ptokit.text.mlir.attributes import KEYWORD_CLASSES
 from ptokit.text.mlir.comments import Collector, find_remarks
 from ptokit.text.mlir.dialect import PTO, ROWS, op_class, settle_generic, usage
+from ptokit.text.mlir.floats import Constant, Element, FloatLiteral, float_attribute, with_bits
 from ptokit.text.mlir.func import Func, If, While
 from ptokit.text.mlir.loose import loose_class
 from ptokit.text.mlir.shapes import PtoOp
 from ptokit.text.mlir.types import ELEMENTS, TYPES, UNKNOWN
 
-MENDED: dict[type[Operation], type[Operation]] = {FuncOp: Func, IfOp: If, WhileOp: While}
+Number = TypeVar("Number", bound=Attribute)
+
+MENDED: dict[type[Operation], type[Operation]] = {ConstantOp: Constant, FuncOp: Func, IfOp: If, WhileOp: While}
 """Ops that are read and printed by classes of ours."""
 
 DIALECTS = ("builtin", "func", "arith", "scf", "memref", "cf", "affine", "math", "tensor", "vector", "linalg")
@@ -67,6 +82,9 @@ _PREFIXED = {
     "%": MLIRTokenKind.PERCENT_IDENT, "!": MLIRTokenKind.EXCLAMATION_IDENT, "#": MLIRTokenKind.HASH_IDENT,
     "^": MLIRTokenKind.CARET_IDENT,
 }  # fmt: skip
+_NUMBER = re.compile(r"-?\s*(?:0[xX][0-9A-Fa-f]+|[0-9]+(?P<fraction>\.[0-9]*(?:[eE][-+]?[0-9]+)?)?)")
+_SHORT = 15
+"""Digits of a whole number that every type holds."""
 _WIDE = re.compile(r"[su]?i[0-9]{6,}")
 _BODY = re.compile(r'<[^<>"/]{0,400}>')
 _ALIAS = re.compile(r"^[#!][A-Za-z_$][A-Za-z0-9_$]*[ \t]*=", re.MULTILINE)
@@ -202,6 +220,8 @@ class Reader(Parser):
         self._entries: dict[str, int] = {}
         self._types: dict[str, TypeAttribute] = {}
         self._aliases: set[int] = set()
+        self._elements: list[Element] = []
+        """Elements of the dense value that is read."""
         self._read_aliases(text)
 
     @property
@@ -478,6 +498,38 @@ class Reader(Parser):
         self._resume_from(found.end())
         lines = (line.rstrip() for line in found[0].splitlines())
         self.resources.append("\n".join(line for line in lines if line))
+
+    def parse_optional_builtin_int_or_float_attr(self) -> IntegerAttr | FloatAttr | FloatLiteral | None:  # type: ignore[override]
+        """A number. One with a fraction keeps all its bits."""
+        start = self.pos
+        found = _NUMBER.match(self.lexer.input.content, start)
+        text = "".join(found[0].split()) if found is not None else ""
+        if found is None or (text.isdigit() and len(text) <= _SHORT):
+            return super().parse_optional_builtin_int_or_float_attr()
+        self.parse_number()
+        is_typed = self._current_token.kind is MLIRTokenKind.COLON
+        kind = self._parse_attribute_type() if is_typed else f64 if found["fraction"] else None
+        if isinstance(kind, AnyFloat):
+            return self._number_or_error(start, lambda: float_attribute(text, kind))
+        self._resume_from(start)
+        return super().parse_optional_builtin_int_or_float_attr()
+
+    def _number_or_error(self, start: int, make: Callable[[], Number]) -> Number:
+        try:
+            return make()
+        except ValueError as error:
+            self.raise_error(str(error), start)
+
+    def _parse_tensor_literal_element(self) -> Element:
+        found = super()._parse_tensor_literal_element()
+        self._elements.append(Element(found.is_negative, found.value, found.span))
+        return self._elements[-1]
+
+    def parse_dense_int_or_fp_elements_attr(self, type: Any) -> DenseIntOrFPElementsAttr:
+        """A dense value. Elements with a fraction keep all their bits."""
+        start, self._elements = self.pos, []
+        dense = super().parse_dense_int_or_fp_elements_attr(type)
+        return self._number_or_error(start, lambda: with_bits(dense, self._elements))
 
     def _parse_dense_literal_type(self) -> Any:
         """The type of a dense value, which xDSL writes out in memory however short its text is."""

@@ -736,6 +736,15 @@ def _blank(before: Piece | None, piece: Piece) -> bool:
     return before.text not in ("[", "(") and (piece.text != "[" or before.text != "%")
 
 
+def operand_names(pieces: Iterable[Piece]) -> Iterator[str]:
+    """The parts that operands play, in the order in which they are stored: that of the shape."""
+    for piece in pieces:
+        if isinstance(piece, Maybe):
+            yield from operand_names(piece.pieces)
+        elif isinstance(piece, Operand | Either):
+            yield piece.operand.name if isinstance(piece, Either) else piece.name
+
+
 def shape(text: str) -> tuple[Piece, ...]:
     """The pieces that a shape is written as."""
     pieces: list[Piece] = []

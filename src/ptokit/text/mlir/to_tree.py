@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     MemRefType,
+    NoneAttr,
     StringAttr,
     SymbolRefAttr,
     UnitAttr,
@@ -23,9 +25,11 @@ from ptokit.isa.operand import UNKNOWN, TileSpec
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
 from ptokit.program.ir import Constant
 from ptokit.text import tree
+from ptokit.text.errors import error_at
 from ptokit.text.mlir.attributes import KeywordAttr
+from ptokit.text.mlir.floats import FloatLiteral
 from ptokit.text.mlir.module import Module
-from ptokit.text.mlir.shapes import PtoOp
+from ptokit.text.mlir.shapes import PtoOp, operand_names
 from ptokit.text.mlir.types import PtrType, ShapedType, TensorViewType, TileBuf, TileBufType
 from ptokit.text.mlir.types import TileType as TileAttr
 
@@ -36,9 +40,21 @@ PADS = tuple(Pad)
 def unit_of(module: Module) -> tree.Unit:
     """The tree of a module: its functions, and what it says of the target."""
     translation = _Translation(module)
-    functions = tuple(translation.function(op) for op in module.op.walk() if isinstance(op, FuncOp))
+    functions = tuple(map(translation.function, _functions(module)))
     arch = module.op.attributes.get("pto.target_arch")
     return tree.Unit(functions, translation.source, arch.data if isinstance(arch, StringAttr) else "")
+
+
+def _functions(module: Module) -> Iterator[FuncOp]:
+    """The functions of a module, and of modules in it. A name stands for one of them."""
+    names: set[str] = set()
+    for op in module.op.walk():
+        if isinstance(op, FuncOp):
+            if (name := op.sym_name.data) in names:
+                message = f"the function @{name} is defined twice"
+                raise error_at(message, module.text, module.offsets.get(op, 0), module.file)
+            names.add(name)
+            yield op
 
 
 def is_level_two(module: Module) -> bool:
@@ -114,15 +130,19 @@ class _Translation:
 
 def _generic_parts(op: PtoOp) -> tuple[tuple[str, int], ...]:
     """The parts of an op in the generic form, as its operands are stored."""
-    stored = STORED.get(op.name, ())
+    stored = STORED.get(op.name) or tuple(operand_names(op.row.pieces))
     sizes = _attributes(op).get("operandSegmentSizes") or (1,) * len(op.operands)
-    return tuple(zip(stored, sizes, strict=False))
+    if not stored and len(op.operands) == 2:
+        return ("ins", 1), ("outs", 1)
+    counted = isinstance(sizes, tuple) and all(type(size) is int and size >= 0 for size in sizes)
+    return tuple(zip(stored, sizes, strict=False)) if counted else ()
 
 
 STORED = {
     "pto.mgather": ("ins", "ins", "outs", "ins"),
     "pto.tgather": ("ins", "outs", "outs", "ins", "ins", "ins"),
     "pto.tcvt": ("ins", "outs", "ins"),
+    "pto.tmov": ("ins", "fp", "quant", "outs"),
 }
 """What the stored operands are of ops whose text has them in another order."""
 
@@ -141,10 +161,8 @@ def _plain(value: Attribute) -> Any:
     if isinstance(value, IntegerAttr):
         number = int(value.value.data)
         return bool(number) if str(value.type) == "i1" else number
-    if isinstance(value, FloatAttr):
-        element = dtype(str(value.type))
-        with np.errstate(over="ignore"):
-            return Constant(element, int(np.array(value.value.data).astype(element.numpy).view(element.bits)))
+    if isinstance(value, FloatAttr | FloatLiteral):
+        return _number(value)
     if isinstance(value, KeywordAttr | StringAttr):
         return value.data
     if isinstance(value, SymbolRefAttr):
@@ -154,6 +172,22 @@ def _plain(value: Attribute) -> Any:
     if isinstance(value, DenseArrayBase):
         return tuple(value.get_values())
     return True if isinstance(value, UnitAttr) else value
+
+
+def _number(value: FloatAttr | FloatLiteral) -> Any:
+    """A number with a fraction, by its bits; one of a type that no program has stays what it is."""
+    try:
+        element = dtype(str(value.type))
+    except TypeError:
+        return value
+    if not isinstance(value, FloatLiteral):
+        number = value.value.data
+    elif value.bits is not None and str(value.type) == element.mlir:
+        return Constant(element, value.bits)
+    else:
+        number = np.nan
+    with np.errstate(over="ignore"):
+        return Constant(element, int(np.array(number).astype(element.numpy).view(element.bits)))
 
 
 # --- Types -----------------------------------------------------------------------------------------------------
@@ -178,10 +212,18 @@ def _type_of(kind: Attribute) -> tree.Type:
         dims, element = kind.data
         return tree.Tensor(dims, _element(element), not isinstance(kind, TensorViewType))
     if isinstance(kind, MemRefType):
-        dims = tuple(None if dim < 0 else dim for dim in kind.get_shape())
-        return tree.Tensor(dims, _element(kind.element_type))
+        return _memref(kind)
     text = str(kind)
     return text if text == "index" or text[:1] in "iuflb" else tree.Opaque(text)
+
+
+def _memref(kind: MemRefType) -> tree.Type:
+    """A packed block of global memory; one with strides of its own, or elsewhere, is not known."""
+    is_packed, space = isinstance(kind.layout, NoneAttr), kind.memory_space
+    is_global = isinstance(space, NoneAttr) or (isinstance(space, KeywordAttr) and space.data == "gm")
+    if not (is_packed and is_global):
+        return tree.Opaque(str(kind))
+    return tree.Tensor(tuple(None if dim < 0 else dim for dim in kind.get_shape()), _element(kind.element_type))
 
 
 def _element(kind: Attribute) -> DType:

@@ -11,8 +11,10 @@ from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from ptokit.isa import policy
+from ptokit.isa.policy import BLayout, Pad, SLayout
 from ptokit.text.errors import guess
-from ptokit.text.mlir.attributes import ANGLE, KeywordAttr
+from ptokit.text.mlir.attributes import KEYWORD_CLASSES, KeywordAttr
 
 Extent = int | None
 """An extent; None where only the run tells it."""
@@ -91,7 +93,7 @@ def _space(parser: AttrParser) -> str:
     if _next_is(parser, "#pto.address_space"):
         attribute = parser.parse_attribute()
         return attribute.data if isinstance(attribute, KeywordAttr) else ""
-    return _word(parser, "address space", tuple(ANGLE["address_space"].split()))
+    return _word(parser, "address space", KEYWORD_CLASSES["address_space"].keywords)
 
 
 class ShapedType(Data[tuple[tuple[Extent, ...], Attribute]], TypeAttribute):
@@ -182,20 +184,19 @@ class TileBuf:
     compact: int = 0
 
 
-LOCS = ("mat", "left", "right", "acc", "vec", "bias", "scaling")
-WORDS = {"loc": LOCS, "blayout": ("row_major", "col_major"), "slayout": ("none_box", "row_major", "col_major")}
-NUMBERS = {"fractal": (16, 32, 512, 1024), "pad": (0, 1, 2, 3), "compact": (0, 1, 2)}
+LOCS = tuple(place.text for place in policy.TileType)
+WORDS = {
+    "loc": LOCS, "blayout": tuple(order.text for order in BLayout), "slayout": tuple(order.text for order in SLayout)
+}  # fmt: skip
+NUMBERS = {"fractal": (16, 32, 512, 1024), "pad": tuple(range(len(Pad))), "compact": (0, 1, 2)}
 OPTIONS = ("blayout", "slayout", "fractal", "pad", "compact")
 """Fields with a default, in the order in which they are printed."""
 POSITIONAL = {
-    "blayout": {"row_major": "row_major", "col_major": "col_major", "RowMajor": "row_major", "ColMajor": "col_major"},
-    "slayout": {
-        "none_box": "none_box", "row_major": "row_major", "col_major": "col_major",
-        "NoneBox": "none_box", "RowMajor": "row_major", "ColMajor": "col_major",
-    },
+    "blayout": {word: order.text for order in BLayout for word in (order.text, order.name)},
+    "slayout": {word: order.text for order in SLayout for word in (order.text, order.name)},
     "fractal": {"None": 512},
-    "pad": {"null": 0, "zero": 1, "max": 2, "min": 3, "Null": 0, "Zero": 1, "Max": 2, "Min": 3},
-}  # fmt: skip
+    "pad": {word: number for number, pad in enumerate(Pad) for word in (pad.text, pad.name)},
+}
 """Fields of the positional spelling behind the extents, in their order, with the words for their values."""
 KEYED = ("loc", "dtype", "rows", "cols", "v_row", "v_col", *OPTIONS)
 """Fields of the keyed spelling, in their order; only the last may be missing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import Operation, SSAValue
 
 from ptokit.text.mlir.attributes import KEYWORD_CLASSES, KeywordAttr
@@ -47,36 +49,39 @@ def _rename(op: PtoOp, name: str, names: dict[SSAValue, str], comments: Comments
 
 
 def _to_new(op: PtoOp) -> None:
-    """The newer grammar always says the mode of mgather."""
-    if op.name == "pto.mgather" and "coalesce" not in op.attributes and (mode := shape_mode(op)) is not None:
+    """The newer grammar always says the mode of mgather: rows, or elements where there is a scratch (A-25, A-69)."""
+    if op.name == "pto.mgather" and "coalesce" not in op.attributes:
+        mode = "elem" if len(_sources(op)) > 2 else "row"
         op.attributes["coalesce"] = KEYWORD_CLASSES["coalesce"](mode)
 
 
 def _to_old(op: PtoOp) -> str | None:
-    """0.27 has no attributes for mode and conflict: the index's shape says the mode."""
+    """0.27 has no attributes for mode and conflict: what goes without saying is left away, all else is refused."""
     short = op.name.removeprefix("pto.")
-    if len(op.part("ins")) > 2:
+    if op.name == "pto.mgather" and len(_sources(op)) > 2:
         return f"version 0.27 has no scratch operand of {short}"
     conflict = op.attributes.get("scatterConflict")
     if isinstance(conflict, KeywordAttr) and conflict.data != "default":
         return f"version 0.27 has no scatterConflict, here `{conflict.data}`"
-    mode = op.attributes.get("coalesce")
-    if isinstance(mode, KeywordAttr) and mode.data != shape_mode(op):
-        return f"version 0.27 takes the mode of {short} from the index's shape, which does not say `{mode.data}` here"
+    mode, unsaid = op.attributes.get("coalesce"), "row" if op.name == "pto.mgather" else _shape_mode(op)
+    if isinstance(mode, KeywordAttr) and mode.data != unsaid:
+        return f"version 0.27 has no coalesce, and {short} without it does not mean `{mode.data}` here"
     for name in ("scatterConflict", "coalesce"):
         op.attributes.pop(name, None)
     return None
 
 
-def shape_mode(op: PtoOp) -> str | None:
-    """The mode that 0.27 reads out of shapes: an index of one column is for rows, one like the data for elements."""
-    data = op.part("outs") if op.name == "pto.mgather" else op.part("ins")
-    index = op.part("ins")[1:2]
-    if not data or not index:
+def _sources(op: PtoOp) -> Sequence[SSAValue]:
+    """What an op reads, in either form."""
+    return op.part("ins") or op.part("args")
+
+
+def _shape_mode(op: PtoOp) -> str | None:
+    """The mode that the shapes of mscatter say: an index of one column is for rows, one like the data for elements."""
+    kinds = [value.type.data for value in _sources(op)[:2] if isinstance(value.type, TileBufType)]
+    if len(kinds) < 2:
         return None
-    one, other = data[0].type, index[0].type
-    if not isinstance(one, TileBufType) or not isinstance(other, TileBufType):
-        return None
-    if (one.data.rows, one.data.cols) == (other.data.rows, other.data.cols) and one.data.cols != 1:
+    data, index = kinds
+    if (data.rows, data.cols) == (index.rows, index.cols) and data.cols != 1:
         return "elem"
-    return "row" if other.data.cols == 1 and other.data.rows == one.data.rows else None
+    return "row" if index.cols == 1 and index.rows == data.rows else None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnregisteredOp
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, ModuleOp, UnregisteredOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator
 
 from ptokit.text.mlir.comments import Comments
+from ptokit.text.mlir.floats import raw_text
 from ptokit.text.mlir.func import print_location
 from ptokit.text.mlir.reader import Verbatim
 from ptokit.text.mlir.shapes import PtoOp
@@ -95,6 +96,9 @@ class Writer(Printer):
 
     def print_attribute(self, attribute: Attribute) -> None:
         """An attribute; those of `pto` are printed once and then known."""
+        if isinstance(attribute, DenseIntOrFPElementsAttr) and (raw := raw_text(attribute)):
+            self.print_string(f'dense<"{raw}"> : {attribute.type}')
+            return
         if not attribute.name.startswith("pto.") or isinstance(attribute, Verbatim):
             super().print_attribute(attribute)
         elif (known := self._cache.get(attribute)) is not None:

@@ -4,46 +4,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.text.spelling import ATTRIBUTES, EVENTS, PIPES, attributes, usual
 from ptokit.text.tree import Operation, Tensor, Value
 
+SUFFIXED = ("mgather", "mscatter", "tscatter")
+"""Instructions whose opcodes have suffixes."""
+MARKS = {"scatterAtomicOp": "atomic_"}
+"""What stands before the words of an attribute where they are suffixes."""
+
 SUFFIXES: dict[str, dict[str, tuple[str, str]]] = {
-    "mgather": {
-        **{word: ("coalesce", word) for word in ("row", "elem")},
-        **{word: ("gatherOob", word) for word in ("undefined", "clamp", "wrap", "zero")},
-        **{word: ("gatherExec", word) for word in ("scalar", "simt")},
-    },
-    "mscatter": {
-        **{word: ("coalesce", word) for word in ("row", "elem")},
-        **{f"atomic_{word}": ("scatterAtomicOp", word) for word in ("none", "add", "max", "min")},
-        **{word: ("scatterOob", word) for word in ("undefined", "skip", "clamp", "wrap")},
-        **{word: ("scatterConflict", word) for word in ("default", "last")},
-    },
-    "tscatter": {word: ("index", word) for word in ("row", "flat")},
+    name: {
+        MARKS.get(row.key, "") + member.text: (row.key, member.text)
+        for modifier, row in attributes(INSTRUCTIONS[name])
+        for member in modifier.enum
+    }
+    for name in SUFFIXED
 }
 """Suffixes of an opcode and the attributes that they say, in the order in which they are written."""
 
 UNSPOKEN = {
-    "gatherOob": "undefined", "scatterOob": "undefined", "scatterAtomicOp": "none", "scatterConflict": "default",
-    "gatherExec": "scalar", "index": "row",
-}  # fmt: skip
+    row.key: member.text
+    for name in SUFFIXED
+    for modifier, row in attributes(INSTRUCTIONS[name])
+    if (member := usual(modifier)) is not None
+}
 """What goes without a suffix."""
 
-KEYS = {
-    ("tstore", "atomic"): "atomicType", ("mscatter", "atomic"): "scatterAtomicOp", ("mscatter", "oob"): "scatterOob",
-    ("mscatter", "conflict"): "scatterConflict", ("mgather", "oob"): "gatherOob", ("mgather", "exec"): "gatherExec",
-    ("tcmp", "cmp"): "cmpMode", ("tcmps", "cmp"): "cmpMode", ("tcvt", "rnd"): "rmode", ("tcvt", "sat"): "satMode",
-}  # fmt: skip
+BRIEF = {"executor": "exec", "mode": "cmp", "round": "rnd", "saturation": "sat"}
+"""Modifiers with short keys of other names."""
+KEYS = {(name, BRIEF.get(modifier, modifier)): row.key for (name, modifier), row in ATTRIBUTES.items()}
 """Short keys of attributes, as in `#atomic=add`, and their names elsewhere."""
 
-WORDS = {
-    ("atomicType", "add"): "atomic_add", ("atomicType", "none"): "atomic_none", ("rmode", "rne"): "RINT",
-    ("rmode", "rna"): "ROUND", ("rmode", "rtz"): "TRUNC", ("rmode", "rtn"): "FLOOR", ("rmode", "rtp"): "CEIL",
+WORDS: dict[tuple[str, str], object] = {
+    **{(row.key, member.text): word for row in ATTRIBUTES.values() for member, word in row.words},
+    ("rmode", "rne"): "RINT", ("rmode", "rna"): "ROUND", ("rmode", "rtz"): "TRUNC", ("rmode", "rtn"): "FLOOR",
+    ("rmode", "rtp"): "CEIL",
 }  # fmt: skip
 """Short words of attributes."""
 
-PIPES = tuple(f"PIPE_{name}" for name in ("S", "V", "M", "MTE1", "MTE2", "MTE3", "ALL", "MTE4", "MTE5", "V2", "FIX"))
-EVENTS = tuple(f"EVENT_ID{number}" for number in range(8))
 KEYWORDS = {"src_pipe": PIPES, "dst_pipe": PIPES, "pipe": PIPES, "event_id": EVENTS}
 """Words that operations know."""
 

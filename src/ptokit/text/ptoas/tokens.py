@@ -8,14 +8,12 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from ptokit.finding import Where
-from ptokit.text.errors import TextError, error_at
+from ptokit.text.limits import MAX_BYTES as MAX_BYTES
+from ptokit.text.limits import MAX_DEPTH as MAX_DEPTH
+from ptokit.text.limits import plain_text
 from ptokit.text.ptoas.types import shortened
 from ptokit.text.tree import Source
 
-MAX_BYTES = 64 << 20
-MAX_DEPTH = 200
-"""Loops and branches inside one another."""
 MAX_STATEMENTS = 150_000
 MAX_ITEMS = 1_000
 """Operands of one statement, entries of one list."""
@@ -52,17 +50,8 @@ _SAID = {"line": "the end of the line", END: "the end of the text"}
 
 
 def checked(text: str | bytes, file: str) -> str:
-    """The text, if it is text and not too long; without a byte order mark, with plain line ends."""
-    if len(text) > MAX_BYTES:
-        raise TextError(f"the text is longer than {MAX_BYTES >> 20} MB", Where(file, 1, 1))
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8")
-        except UnicodeDecodeError as error:
-            read = text[: error.start].decode("utf-8")
-            message = f"byte {error.start} (0x{text[error.start]:02x}) is not UTF-8"
-            raise error_at(message, read, len(read), file) from None
-    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+    """The text, if it is text and not too long; with plain line ends."""
+    return plain_text(text, file).replace("\r\n", "\n")
 
 
 class Tokens:

@@ -1,0 +1,41 @@
+"""What every reader asks of a text before it reads it: that it is text, not too long and not too deep."""
+
+from __future__ import annotations
+
+import re
+
+from ptokit.finding import Where
+from ptokit.text.errors import TextError, error_at
+
+MAX_BYTES = 64 << 20
+MAX_DEPTH = 200
+"""Brackets, or loops and branches, inside one another."""
+
+_BRACKETS = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|->|[<({\[]|[\])}>]')
+
+
+def plain_text(text: str | bytes, file: str) -> str:
+    """The text, if it is UTF-8 and not too long; without a byte order mark."""
+    if len(text) > MAX_BYTES:
+        raise TextError(f"the text is longer than {MAX_BYTES >> 20} MB", Where(file, 1, 1))
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            read = text[: error.start].decode("utf-8")
+            message = f"byte {error.start} (0x{text[error.start]:02x}) is not UTF-8"
+            raise error_at(message, read, len(read), file) from None
+    return text.removeprefix("\ufeff")
+
+
+def shallow(text: str, file: str) -> str:
+    """The text, if its brackets do not nest too deep."""
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        if (mark := found[0]) in "<({[":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise error_at(f"nested more than {MAX_DEPTH} deep", text, found.start(), file)
+        elif mark in "])}>":
+            depth = max(0, depth - 1)
+    return text
