@@ -69,8 +69,7 @@ def execute(
         raise misuse(instruction, operands, modifiers) from None
     if prepared is None:
         prepared = _prepare(key, instruction, mode, key[3:], modifiers)
-    minds = prepared.plan is None or mode.profile.family not in instruction.in_place
-    if minds and (repeats := _repeats(operands)):  # less memory than the descriptions say, and no tile of its own
+    if prepared.minds_repeats and (repeats := _repeats(operands)):
         again = (*key, repeats)
         prepared = PREPARED.get(again) or _prepare(again, instruction, mode, key[3:], modifiers, repeats)
     told = prepared.run([operand.storage for operand in operands], _tell)
