@@ -103,8 +103,8 @@ def test_what_is_read_is_plain(folder: Path, stored: np.ndarray) -> None:
 
 
 def test_elements_at_odd_places_are_copied(folder: Path) -> None:
-    header = described((4, 6))
-    (folder / "x.npy").write_bytes(npy(header + " " * (1 - len(header) % 2), X.tobytes()))
+    header = described((4, 6)).rstrip("\n")
+    (folder / "x.npy").write_bytes(npy(header + " " * (len(header) % 2) + "\n", X.tobytes()))
     array = read_array("x", "x.npy")
     assert np.array_equal(array, X) and array.flags.aligned
 

@@ -45,8 +45,8 @@ def _explain(problem: Exception) -> int:
     if isinstance(problem, KernelFault | Misuse):
         tell(str(problem))
         return FOUND if isinstance(problem, KernelFault) else MISUSED
-    if isinstance(problem, ModuleNotFoundError) and (problem.name or "").partition(".")[0] == "xdsl":
-        tell("this text is read with xDSL, which is not installed: pip install 'ptokit[text]'")
+    if isinstance(problem, ImportError) and problem.name == "xdsl":
+        tell(str(problem))
     elif isinstance(problem, OSError) and problem.filename is None:
         _silence()
         tell(f"cannot write the output: {described(problem)}")

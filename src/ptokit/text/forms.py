@@ -98,4 +98,5 @@ def _mlir() -> Any:
     except ModuleNotFoundError as missing:
         if missing.name != "xdsl":
             raise
-        raise ImportError("MLIR text is read with xDSL, which is not installed: pip install xdsl") from None
+        said = "MLIR text is read with xDSL, which is not installed: pip install xdsl"
+        raise ImportError(said, name="xdsl") from None
