@@ -402,9 +402,11 @@ class Builder:
 
     def _part(self, name: str, view: Value, item: Item, tile: Value | None) -> Value:
         """The block of a view that starts at some indices and is as large as the valid region of a tile."""
-        if name in ("mgather", "mscatter") or not isinstance(view.type, Tensor):
-            said = "takes a whole table, not a block" if isinstance(view.type, Tensor) else "takes no `[...]` here"
-            self.scope.fail(f"{name} {said}; make a block with partition_view", item.start)
+        if not isinstance(view.type, Tensor):
+            said = f"nothing tells what memory {item.text} is"
+            self.scope.fail(f"{said}; declare it: `.arg {item.text} : !pto.memref<RxCxf32>`", item.start)
+        if name in ("mgather", "mscatter"):
+            self.scope.fail(f"{name} takes a whole table, not a block; make a block with partition_view", item.start)
         indices = self.scope.indices(item)
         rank = len(view.type.dims)
         if len(indices) > rank:
