@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from ptokit.finding import Where
 from ptokit.isa.dtype import DType
-from ptokit.isa.layout import packed
 from ptokit.isa.policy import GlobalLayout
 from ptokit.program.expr import Expr, Op, Var, apply, variables
 from ptokit.program.ir import Argument, View
@@ -147,9 +146,3 @@ def all_of(argument: Argument) -> View:
 def ways_to(argument: Argument, view: View) -> tuple[Expr, ...]:
     """The offset of a view's first element, a part for each dim."""
     return tuple(apply("mul", start, stride) for start, stride in zip(view.starts, argument.stride, strict=True))
-
-
-def is_packed(argument: Argument) -> bool:
-    """Whether an argument has plain numbers for extents and no gaps."""
-    shape = tuple(extent for extent in argument.shape if isinstance(extent, int))
-    return len(shape) == len(argument.shape) and argument.stride == tuple(packed(shape))

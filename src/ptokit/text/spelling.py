@@ -70,12 +70,6 @@ PIPES = tuple(f"PIPE_{name}" for name in (*CORE_PIPES, "ALL", "MTE4", "MTE5", "V
 """Pipes: those of a core, all of them, and those that only text knows."""
 EVENTS = tuple(f"EVENT_ID{number}" for number in range(EVENT_IDS))
 
-WORKSPACE = {
-    "trowsum": 1, "trowmax": 1, "trowmin": 1, "ttrans": 1, "trowexpandmul": 2, "trowexpandsub": 2, "trowexpanddiv": 2,
-    "tgather": 2, "tsel": 3, "tsels": 2, "tcvt": 1,
-}  # fmt: skip
-"""Instructions that text gives a workspace, and where it stands among the sources."""
-
 
 def op_name(instruction: str) -> str:
     """What text calls an instruction."""

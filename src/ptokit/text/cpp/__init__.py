@@ -8,7 +8,7 @@
 | `barriers.py` | barriers between vector instructions, where the pipe does not keep them in order |
 | `scatter.py` | scatters by row as scatters by offset, which is what the headers do |
 | `body.py` | the kernel, statement by statement |
-| `types.py`, `calls.py` | tiles and tensors as types; calls and workspaces |
+| `types.py`, `calls.py` | tiles and tensors as types; calls |
 | `expr.py`, `names.py` | expressions; safe names |
 """
 

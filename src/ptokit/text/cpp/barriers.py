@@ -13,7 +13,7 @@ from ptokit.isa.instruction import Call
 from ptokit.program.calls import call_of, effects, named_operands
 from ptokit.program.ir import Assign, Barrier, Block, Branch, Instr, Loop, Program, Stmt, TileUse, walk
 from ptokit.target import Profile
-from ptokit.text.cpp.calls import scratch_of
+from ptokit.text.workspaces import scratch_of
 
 OVERLAPPING = {"a2a3": "V"}
 """By family: the pipe whose instructions may overlap."""

@@ -37,7 +37,7 @@ from ptokit.program.ir import (
     walk,
 )
 from ptokit.target import Profile
-from ptokit.text.cpp.calls import call_text, constant, converted, enumerator, scratch_of
+from ptokit.text.cpp.calls import call_text, constant, converted, enumerator
 from ptokit.text.cpp.expr import Expressions
 from ptokit.text.cpp.names import Identifiers, pipe, place_text
 from ptokit.text.cpp.ready import Ready, instructions
@@ -52,6 +52,7 @@ from ptokit.text.cpp.types import (
     transfer,
     whole_view,
 )
+from ptokit.text.workspaces import scratch_of
 
 INDENT = "    "
 ARGUMENT = "argument"

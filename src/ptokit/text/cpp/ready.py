@@ -18,11 +18,11 @@ from ptokit.program.verify import verify
 from ptokit.program.verify_call import Options, check_rules, memory_findings
 from ptokit.target import Profile
 from ptokit.text.cpp.barriers import with_barriers
-from ptokit.text.cpp.calls import scratch_of
 from ptokit.text.cpp.headers import RULES, program_findings, tile_findings
 from ptokit.text.cpp.scatter import flatten
 from ptokit.text.cpp.simulator import simulator_findings
 from ptokit.text.cpp.types import TRANSFERS, lies_down, logical_extents, lying, transfer
+from ptokit.text.workspaces import scratch_of
 
 
 @dataclass(frozen=True)

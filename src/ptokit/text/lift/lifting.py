@@ -48,13 +48,13 @@ from ptokit.program.ir import (
 )
 from ptokit.program.place import BLOCK
 from ptokit.target.cpu import CPU
-from ptokit.text.cpp.calls import scratch_of
 from ptokit.text.extents import merge_extents
 from ptokit.text.lift.writing import NAME, Parts, Scope, Writing
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, ways_to
-from ptokit.text.spelling import ATTRIBUTES, SPOKEN, WORKSPACE, op_name, sources
+from ptokit.text.spelling import ATTRIBUTES, SPOKEN, op_name, sources
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
+from ptokit.text.workspaces import WORKSPACE, scratch_of
 
 Form = Literal["l1", "l2", "as"]
 """Level 1 (values), Level 2 (destinations), and plain PTO-AS."""

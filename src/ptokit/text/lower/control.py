@@ -150,9 +150,7 @@ def _carried(low: Lowering, body: Body, carried: list[Value], initial: list[Mean
         found = known.get(given) if isinstance(first, int | Var | Op) else marks[value] if given is value else None
         terms = difference(found, marks[value]) if found is not None else None
         if terms is None or any(inside & variables(term) for term in terms):
-            low.refuse(
-                f"%{value.name}, which the loop carries, has no lowering: it must grow by the same in every turn"
-            )
+            low.refuse(f"%{value.name}, which the loop carries, has no lowering", CARRIED)
         steps.append(total(terms))
     return steps
 

@@ -14,8 +14,9 @@ from ptokit.program.expr import Expr, Op, Var
 from ptokit.program.ir import Constant, Given, Number, Operand, TileUse, View
 from ptokit.text.errors import guess
 from ptokit.text.memories import Place
-from ptokit.text.spelling import ATTRIBUTES, SYNONYMS, WORKSPACE, sources
+from ptokit.text.spelling import ATTRIBUTES, SYNONYMS, sources
 from ptokit.text.tree import Operation, Value
+from ptokit.text.workspaces import WORKSPACE
 
 
 @dataclass(frozen=True)
