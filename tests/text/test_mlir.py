@@ -15,8 +15,9 @@ from ptokit.text.errors import TextError
 from ptokit.text.forms import read_program
 from ptokit.text.mlir import MAX_BYTES, MAX_DEPTH, Module, draft, print_module, read_module, unit_of
 from ptokit.text.mlir.attributes import ANGLE, SPACED
+from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.dialect import PLAIN, ROWS
-from ptokit.text.mlir.shapes import Destinations, PtoOp
+from ptokit.text.mlir.ops import PtoOp
 from ptokit.text.mlir.types import TileBuf, TileBufType
 from ptokit.text.spelling import INSTRUCTION_OF, attributes
 from ptokit.text.tree import Body, Function, Opaque, Operation, Source, Tensor, Unit, Value

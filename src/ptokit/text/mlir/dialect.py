@@ -17,8 +17,10 @@ from xdsl.utils.exceptions import ParseError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.text.mlir.attributes import ATTRIBUTES
+from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.loose import ends_op, loose_class
-from ptokit.text.mlir.shapes import SEGMENTS, Destinations, Draft, PtoOp, Row, SegmentsAttr, shape
+from ptokit.text.mlir.ops import SEGMENTS, Draft, PtoOp, SegmentsAttr
+from ptokit.text.mlir.shapes import Row, shape
 from ptokit.text.mlir.types import TYPES, UNKNOWN, Extent, PtrType, TileBufType, element_of
 from ptokit.text.spelling import INSTRUCTION_OF, attributes
 

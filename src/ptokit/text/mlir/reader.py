@@ -52,7 +52,7 @@ from ptokit.text.mlir.dialect import PTO, ROWS, op_class, settle_generic, usage
 from ptokit.text.mlir.floats import Constant, Element, FloatLiteral, float_attribute, with_bits
 from ptokit.text.mlir.func import Func, If, While
 from ptokit.text.mlir.loose import loose_class
-from ptokit.text.mlir.shapes import PtoOp
+from ptokit.text.mlir.ops import PtoOp
 from ptokit.text.mlir.types import ELEMENTS, TYPES, UNKNOWN
 
 Number = TypeVar("Number", bound=Attribute)

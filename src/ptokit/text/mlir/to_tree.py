@@ -29,7 +29,8 @@ from ptokit.text.errors import error_at
 from ptokit.text.mlir.attributes import KeywordAttr
 from ptokit.text.mlir.floats import FloatLiteral
 from ptokit.text.mlir.module import Module
-from ptokit.text.mlir.shapes import PtoOp, operand_names
+from ptokit.text.mlir.ops import PtoOp
+from ptokit.text.mlir.shapes import operand_names
 from ptokit.text.mlir.types import PtrType, ShapedType, TensorViewType, TileBuf, TileBufType
 from ptokit.text.mlir.types import TileType as TileAttr
 

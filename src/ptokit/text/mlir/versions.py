@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from ptokit.text.mlir.attributes import KEYWORD_CLASSES, KeywordAttr
 from ptokit.text.mlir.comments import Comments
 from ptokit.text.mlir.dialect import op_class
-from ptokit.text.mlir.shapes import INSIDE, PtoOp
+from ptokit.text.mlir.ops import INSIDE, PtoOp
 from ptokit.text.mlir.types import TileBufType
 
 RENAMED = {"pto.load_scalar": "pto.load", "pto.store_scalar": "pto.store"}

@@ -14,8 +14,8 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator
 from ptokit.text.mlir.comments import Comments
 from ptokit.text.mlir.floats import raw_text
 from ptokit.text.mlir.func import print_location
+from ptokit.text.mlir.ops import PtoOp
 from ptokit.text.mlir.reader import Verbatim
-from ptokit.text.mlir.shapes import PtoOp
 
 SHORT = {"func.return": ("return", FuncOp)}
 """Ops that MLIR prints without their dialect, and within what."""
