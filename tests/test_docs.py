@@ -94,6 +94,13 @@ def test_every_file_stands_in_the_architecture() -> None:
             assert re.search(rf"`(?:\w+/)?{path.name}`", page), path.name
 
 
+@pytest.mark.parametrize("folder", ["mlir", "ptoas", "lower", "lift", "cpp"])
+def test_every_file_of_a_folder_stands_in_its_table(folder: str) -> None:
+    home = ROOT / "src/ptokit/text" / folder
+    table = (home / "__init__.py").read_text(encoding="utf-8")
+    assert {path.name for path in home.glob("[a-z]*.py")} == set(re.findall(r"`(\w+\.py)`", table))
+
+
 def test_every_example_stands_in_their_page() -> None:
     for path in (ROOT / "examples").glob("[a-z]*.py"):
         assert f"[{path.name}]({path.name})" in text_of("examples/README.md"), path.name

@@ -3,12 +3,12 @@
 | file | what it knows |
 |---|---|
 | `module.py` | a whole text: reading, printing, and what is said of a text that cannot be read |
-| `reader.py`, `writer.py`, `comments.py` | text to operations and back, comments included |
+| `lexer.py`, `reader.py`, `writer.py`, `comments.py` | text to operations and back, comments included |
 | `loose.py` | ops in a form that nobody knows |
 | `dialect.py`, `shapes.py` | the ops as a table, each by the shape of its text |
 | `ops.py`, `pieces.py`, `destinations.py` | what shapes are made of: ops with parts, pieces, `ins(...) outs(...)` |
-| `types.py`, `attributes.py`, `func.py`, `versions.py` | types, attributes, functions, versions of the grammar |
-| `floats.py` | numbers with a fraction, with all their bits |
+| `types.py`, `attributes.py`, `floats.py` | types, attributes, floating-point numbers bit for bit |
+| `func.py`, `versions.py` | functions and branches with nothing lost; versions of the grammar |
 | `to_tree.py`, `draft.py` | operations as a tree; a tree as text |
 """
 

@@ -6,7 +6,6 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
@@ -42,8 +41,8 @@ from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.parser.generic_parser import ParserState
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError
-from xdsl.utils.lexer import Input, Span, Token
-from xdsl.utils.mlir_lexer import KIND_BY_PUNCTUATION_SPELLING, MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import MLIRToken, MLIRTokenKind
 
 from ptokit.text.errors import guess
 from ptokit.text.mlir.attributes import KEYWORD_CLASSES
@@ -51,6 +50,7 @@ from ptokit.text.mlir.comments import Collector, find_remarks
 from ptokit.text.mlir.dialect import PTO, ROWS, op_class, settle_generic, usage
 from ptokit.text.mlir.floats import Constant, Element, FloatLiteral, float_attribute, with_bits
 from ptokit.text.mlir.func import Func, If, While
+from ptokit.text.mlir.lexer import Lexer
 from ptokit.text.mlir.loose import loose_class
 from ptokit.text.mlir.ops import PtoOp
 from ptokit.text.mlir.types import ELEMENTS, TYPES, UNKNOWN
@@ -63,29 +63,12 @@ MENDED: dict[type[Operation], type[Operation]] = {ConstantOp: Constant, FuncOp: 
 DIALECTS = ("builtin", "func", "arith", "scf", "memref", "cf", "affine", "math", "tensor", "vector", "linalg")
 """Dialects that are read in their own form; ops of others only in the generic form."""
 
-MAX_WORD = 4096
-"""Most characters of a word. The extents of a type are one, and each is read by starting over behind it."""
-
-MAX_DIGITS = 400
-"""Most digits of a number."""
-
 MAX_DENSE = 1 << 20
 """Most elements of a dense value."""
 
-_TOKEN = re.compile(
-    r"(?:[ \t\n\r\f\v]+|//[^\n]*)*+"
-    r"(?:(?P<bare>[A-Za-z_][A-Za-z0-9_$.]*)"
-    r"|(?P<prefixed>[%!#^](?:[0-9]+|[A-Za-z$._-][A-Za-z0-9$._-]*))"
-    r"|(?P<mark>->|\.\.\.|\{-#|#-\}|[:,=>{(\[<\-+?})\]*|]))"
-)
-_PREFIXED = {
-    "%": MLIRTokenKind.PERCENT_IDENT, "!": MLIRTokenKind.EXCLAMATION_IDENT, "#": MLIRTokenKind.HASH_IDENT,
-    "^": MLIRTokenKind.CARET_IDENT,
-}  # fmt: skip
 _NUMBER = re.compile(r"-?\s*(?:0[xX][0-9A-Fa-f]+|[0-9]+(?P<fraction>\.[0-9]*(?:[eE][-+]?[0-9]+)?)?)")
 _SHORT = 15
 """Digits of a whole number that every type holds."""
-_WIDE = re.compile(r"[su]?i[0-9]{6,}")
 _BODY = re.compile(r'<[^<>"/]{0,400}>')
 _ALIAS = re.compile(r"^[#!][A-Za-z_$][A-Za-z0-9_$]*[ \t]*=", re.MULTILINE)
 _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
@@ -109,57 +92,6 @@ FLAGGED = {
 _FLAGS = re.compile(
     r"[^:\n{]*?(?:\b(?:overflow|fastmath)<|\b(?:nneg|exact|to_nearest_even|to_nearest_away|downward|upward|toward_zero)\b|\{)"
 )
-
-
-class Lexeme(Token[MLIRTokenKind, str]):
-    """A token that has its text at hand."""
-
-    text = ""  # type: ignore[assignment]
-
-    def __init__(self, kind: MLIRTokenKind, span: Span, text: str) -> None:
-        self.kind, self.span = kind, span
-        self.text = text  # type: ignore[misc]
-
-
-class Lexer(MLIRLexer):
-    """xDSL's lexer, with one expression for the frequent tokens."""
-
-    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
-    """xDSL's own takes exponential time for a string without an end."""
-
-    def _lex_rare(self) -> MLIRToken:
-        """A number, a string, a symbol, or what is no token at all."""
-        token = super().lex()
-        if token.kind in (MLIRTokenKind.INTEGER_LIT, MLIRTokenKind.FLOAT_LIT) and len(token.text) > MAX_DIGITS:
-            raise ParseError(token.span, f"a number of more than {MAX_DIGITS} digits")
-        return token
-
-    def _lex_string_literal(self, start_pos: int) -> MLIRToken:
-        """A string, also when bytes of its UTF-8 are written as escapes."""
-        token = super()._lex_string_literal(start_pos)
-        if token.kind is MLIRTokenKind.BYTES_LIT and isinstance(token.span, StringLiteral):
-            with suppress(UnicodeDecodeError):
-                token.span.bytes_contents.decode("utf-8")
-                return Token(MLIRTokenKind.STRING_LIT, token.span)
-        return token
-
-    def lex(self) -> MLIRToken:
-        found = _TOKEN.match(self.input.content, self.pos)
-        if found is None:
-            return self._lex_rare()
-        group = found.lastgroup or ""
-        text, start = found[group], found.start(group)
-        self.pos = found.end()
-        span = Span(start, self.pos, self.input)
-        if group == "mark":
-            return Lexeme(KIND_BY_PUNCTUATION_SPELLING[text], span, text)
-        if group == "prefixed":
-            return Lexeme(_PREFIXED[text[0]], span, text)
-        if len(text) > MAX_WORD:
-            raise ParseError(span, f"a word of more than {MAX_WORD} characters")
-        if _WIDE.fullmatch(text):
-            raise ParseError(span, f"`{text}` is too wide for an integer type")
-        return Lexeme(MLIRTokenKind.BARE_IDENT, span, text)
 
 
 class Verbatim(Data[str], BuiltinAttribute):

@@ -5,6 +5,14 @@ print_ptoas(unit)                 # a fixed point: reading it again prints the s
 format_ptoas(text)                # the same with every comment kept
 
 The grammar is in docs/ptoas.md. What cannot be read raises a TextError.
+
+| file | what it knows |
+|---|---|
+| `tokens.py`, `statement.py` | text to tokens, tokens to statements |
+| `types.py`, `literals.py` | types and numbers, in all spellings of the pages |
+| `shapes.py` | operand orders, suffixes and keys, as tables |
+| `reader.py`, `builder.py`, `scope.py` | statements to operations; values, and what is known of those that nothing declares |
+| `writer.py` | operations to text |
 """
 
 from __future__ import annotations
