@@ -11,7 +11,8 @@ The grammar is in docs/ptoas.md. What cannot be read raises a TextError.
 | `tokens.py`, `statement.py` | text to tokens, tokens to statements |
 | `types.py`, `literals.py` | types and numbers, in all spellings of the pages |
 | `shapes.py` | operand orders, suffixes and keys, as tables |
-| `reader.py`, `builder.py`, `scope.py` | statements to operations; values, and what is known of those that nothing declares |
+| `reader.py`, `builder.py` | statements to operations |
+| `scope.py` | values, and what is known of those that nothing declares |
 | `writer.py` | operations to text |
 """
 
