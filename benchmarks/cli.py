@@ -7,11 +7,12 @@ Medians over processes of their own, after one that writes bytecode. Asked for: 
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
+
+from _measure import interleaved, median
 
 REPEATS = 15
 CORPUS = Path(__file__).resolve().parent.parent / "tests/corpus"
@@ -23,21 +24,19 @@ COMMANDS = (
 )
 
 
-def seconds(words: tuple[str, ...]) -> float:
-    """The wall time of one process."""
-    began = time.perf_counter()
+def process(words: tuple[str, ...]) -> None:
+    """One process, from its start to its end."""
     subprocess.run([sys.executable, "-m", "ptokit", *words], check=False, capture_output=True)
-    return time.perf_counter() - began
 
 
 def main() -> None:
     """Measure all commands, interleaved."""
-    for words in COMMANDS:
-        seconds(words)
-    rounds = [[seconds(words) for words in COMMANDS] for _ in range(REPEATS)]
-    for words, times in zip(COMMANDS, zip(*rounds, strict=True), strict=True):
+    calls = {words: partial(process, words) for words in COMMANDS}
+    for call in calls.values():
+        call()
+    for words, times in interleaved(calls, REPEATS).items():
         shown = " ".join(Path(word).name for word in words)
-        print(f"ptokit {shown:<24} {statistics.median(times):.3f} s  (from {min(times):.3f} to {max(times):.3f})")
+        print(f"ptokit {shown:<24} {median(times):.3f} s  (from {min(times):.3f} to {max(times):.3f})")
 
 
 if __name__ == "__main__":

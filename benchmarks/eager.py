@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from _measure import interleaved, medians
 
 import ptokit as pto
 
@@ -74,16 +75,10 @@ CASES: dict[str, tuple[Callable[[], object], int]] = {
 
 def measure() -> dict[str, float]:
     """Median seconds of one call, cases interleaved."""
-    times: dict[str, list[float]] = {name: [] for name in CASES}
-    for case, _ in CASES.values():
-        case()
-    for _ in range(REPEATS):
-        for name, (case, _) in CASES.items():
-            start = time.perf_counter()
-            for _ in range(CALLS):
-                case()
-            times[name].append((time.perf_counter() - start) / CALLS)
-    return {name: statistics.median(found) for name, found in times.items()}
+    calls = {name: case for name, (case, _) in CASES.items()}
+    for call in calls.values():
+        call()
+    return medians(interleaved(calls, REPEATS, loops=CALLS))
 
 
 def import_seconds(code: str) -> float:

@@ -5,7 +5,8 @@
 Asked for: tracing and verifying a kernel of the gallery under 50 ms; a cached launch adds under 60 us over the work
 itself. What a launch adds is all that happens outside the engine (`Run.seconds`): sorting the arguments, finding the
 program, reporting. The last column shows how much of the engine's time the instructions take by themselves, run again
-over the same memory: the rest is the reference engine's way from one instruction to the next.
+over the same memory: the rest is the way from one instruction to the next. All of it on the reference engine;
+`peers.py` measures what a native launch costs.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _measure import interleaved, medians
 
 from ptokit.engine.prepared import Prepared
 
@@ -28,7 +29,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
 REPEATS, CALLS = 31, 100
-TARGET = "a5"
+TARGET, ENGINE = "a5", "reference"
 GALLERY = {
     "embedding_lookup": ("make_case", {"count": 32, "width": 64}),
     "embedding_gradient": ("make_case", {"count": 32, "width": 64}),
@@ -81,14 +82,7 @@ def work_of(launch: Callable[[], object]) -> Callable[[], object]:
 
 def microseconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
     """The median time of each call, over interleaved repeats."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(REPEATS):
-        for name, call in calls.items():
-            began = time.perf_counter()
-            for _ in range(CALLS):
-                call()
-            times[name].append((time.perf_counter() - began) / CALLS * 1e6)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: 1e6 * seconds for name, seconds in medians(interleaved(calls, REPEATS, loops=CALLS)).items()}
 
 
 def main() -> None:
@@ -100,7 +94,7 @@ def main() -> None:
         engine: list[float] = []
 
         def launch(launcher: Any = kernel[1], arrays: Any = arrays, engine: list[float] = engine) -> None:
-            engine.append(launcher(**arrays, target=TARGET).seconds)
+            engine.append(launcher(**arrays, target=TARGET, engine=ENGINE).seconds)
 
         calls = {"work": work_of(launch), "launch": launch}
         microseconds(calls)

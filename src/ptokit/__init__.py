@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from ptokit.lang.kernel import Kernel, kernel
     from ptokit.lang.launch import Run
     from ptokit.lang.loaded import TextKernel, load
+    from ptokit.ops import gather, scatter
 
 __version__ = "0.1.0"
 
@@ -145,6 +146,7 @@ __all__ = [
     "const",
     "dtype",
     "dyn",
+    "gather",
     "kernel",
     "load",
     "load_scalar",
@@ -154,6 +156,7 @@ __all__ = [
     "mscatter",
     "otherwise",
     "range",
+    "scatter",
     "set_flag",
     "show",
     "tabs",
@@ -213,25 +216,26 @@ __all__ = [
 
 
 LATER = {
-    "control": ("barrier", "block_idx", "block_num", "const", "load_scalar", "otherwise", "range", "set_flag",
-                "wait_flag", "when"),
-    "expr": ("cdiv", "max", "min"),
-    "kernel": ("Kernel", "kernel"),
-    "launch": ("Run",),
-    "loaded": ("TextKernel", "load"),
-    "check": ("Report", "TargetReport", "check", "show"),
+    "lang.control": ("barrier", "block_idx", "block_num", "const", "load_scalar", "otherwise", "range", "set_flag",
+                     "wait_flag", "when"),
+    "lang.expr": ("cdiv", "max", "min"),
+    "lang.kernel": ("Kernel", "kernel"),
+    "lang.launch": ("Run",),
+    "lang.loaded": ("TextKernel", "load"),
+    "lang.check": ("Report", "TargetReport", "check", "show"),
+    "ops": ("gather", "scatter"),
 }  # fmt: skip
 """Names that are loaded when they are first used, by their file; those that stand nowhere are compute calls."""
 
 
 def __getattr__(name: str) -> object:
-    """Load kernels and compute calls when the first of them is used: gathers and scatters alone import faster."""
+    """Load kernels, compute calls and calls on whole arrays when the first of them is used: importing stays quick."""
     if name not in __all__:
         raise AttributeError(f"module 'ptokit' has no attribute {name!r}")
     from importlib import import_module
 
-    home = next((file for file, names in LATER.items() if name in names), "compute")
-    value = globals()[name] = getattr(import_module(f"ptokit.lang.{home}"), name)
+    home = next((file for file, names in LATER.items() if name in names), "lang.compute")
+    value = globals()[name] = getattr(import_module(f"ptokit.{home}"), name)
     return value
 
 

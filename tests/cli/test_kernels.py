@@ -134,7 +134,7 @@ def test_json_of_a_run() -> None:
     report = json.loads(fine("run", *DOUBLE, "--out", "out=y.npy", "--target", "a5", "--json"))
     assert report.pop("seconds") >= 0
     assert report == {
-        "format": 1, "command": "run", "kernel": "double", "grid": 3, "target": "a5", "engine": "reference",
+        "format": 1, "command": "run", "kernel": "double", "grid": 3, "target": "a5", "engine": "native",
         "ok": True, "findings": [], "error": None,
         "outputs": {"out": {"file": "y.npy", "dtype": "float32", "shape": [10, 16]}},
     }  # fmt: skip
@@ -264,7 +264,7 @@ def test_misuse(words: tuple[str, ...], said: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--engine", "warp"), "engine is one of auto, reference"),
+        (("--engine", "warp"), "engine is one of auto, reference, native"),
         (("--out", "out"), "name=value"),
         (("--out", "z=z.npy"), "no parameter z"),
         (("--out", "rows=z.npy"), "no array"),

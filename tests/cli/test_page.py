@@ -77,7 +77,7 @@ def _rewrite(made: list[tuple[list[str], list[str]]]) -> None:
         lines = (f"$ {command}\n{text}" for command, text in zip(commands, printed, strict=True))
         return f"```console\n{''.join(lines)}```"
 
-    PAGE.write_text(SESSIONS.sub(block, TEXT).replace(", reference, ...", ", reference, 0.001 s"), encoding="utf-8")
+    PAGE.write_text(SESSIONS.sub(block, TEXT).replace(", native, ...", ", native, 0.001 s"), encoding="utf-8")
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------

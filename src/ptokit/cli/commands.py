@@ -33,6 +33,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+cache = typer.Typer(
+    no_args_is_help=True, help="Show or clear the compiled code that is kept on disk.", rich_markup_mode=None
+)
+app.add_typer(cache, name="cache")
+
 
 class Form(StrEnum):
     """Forms that a program can be converted to."""
@@ -77,14 +82,14 @@ DynUb = Annotated[int | None, typer.Option(min=0, metavar="BYTES", help="Dynamic
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def _command(function: Callable[..., int]) -> Callable[..., int]:
+def _command(function: Callable[..., int], among: typer.Typer = app, name: str | None = None) -> Callable[..., int]:
     """Make a command of a function that returns the exit status."""
 
     @wraps(function)
     def command(*args: Any, **options: Any) -> None:
         raise typer.Exit(status_of(partial(function, *args, **options)))
 
-    app.command()(command)
+    among.command(name)(command)
     return function
 
 
@@ -132,6 +137,7 @@ def run(
     grid: Grid = 1,
     target: Target = None,
     engine: Annotated[str, typer.Option(autocompletion=engines, help="What computes.")] = "auto",
+    threads: Annotated[int | None, typer.Option(metavar="N", help="Threads that may be used.")] = None,
     function: Function = None,
     strict: Strict = False,
     header: Header = False,
@@ -142,7 +148,7 @@ def run(
     from ptokit.cli.programs import Asked, run_program
 
     asked = Asked(word, arg or (), target, grid, function, strict, header, dyn_ub)
-    return run_program(asked, out or (), engine, as_json)
+    return run_program(asked, out or (), engine, threads, as_json)
 
 
 @_command
@@ -212,6 +218,22 @@ def targets() -> int:
 
     Console().print(pages.targets_table())
     return FINE
+
+
+@partial(_command, among=cache, name="show")
+def cache_show(as_json: Json = False) -> int:
+    """Say where compiled code is kept, and how much there is."""
+    from ptokit.cli.cache import show_cache
+
+    return show_cache(as_json)
+
+
+@partial(_command, among=cache, name="clear")
+def cache_clear(as_json: Json = False) -> int:
+    """Remove all compiled code that is kept. It comes back when it is needed."""
+    from ptokit.cli.cache import clear_cache
+
+    return clear_cache(as_json)
 
 
 @_command

@@ -69,7 +69,7 @@ def check_program(asked: Asked, as_json: bool) -> int:
     return FINE if len(report.accepted) == len(report.targets) else FOUND
 
 
-def run_program(asked: Asked, out: Sequence[str], engine: str, as_json: bool) -> int:
+def run_program(asked: Asked, out: Sequence[str], engine: str, threads: int | None, as_json: bool) -> int:
     """Run a program on arrays, and write some of them. What goes wrong goes to standard error, as JSON too if asked."""
     outs = _destinations(out)
     kernel: Launchable | None = None
@@ -78,7 +78,7 @@ def run_program(asked: Asked, out: Sequence[str], engine: str, as_json: bool) ->
         values = _values(kernel, asked, outs)
         args, keywords = passed(kernel, values)
         with asking(kernel):
-            result = kernel[asked.grid](*args, engine=engine, **asked.judgement, **keywords)
+            result = kernel[asked.grid](*args, engine=engine, threads=threads, **asked.judgement, **keywords)
     except (TextError, VerifyError, OutOfBoundsError) as error:
         if as_json:
             print_run(kernel, mode_of(asked.target).profile.name, asked.grid, error=error)

@@ -95,14 +95,14 @@ def _kind(array: Array) -> str:
     return dtype(array.dtype).name
 
 
-def _print_json(command: str, **fields: Any) -> None:
+def print_json(command: str, **fields: Any) -> None:
     """One object on standard output."""
     print_text(json.dumps({"format": FORMAT, "command": command, **fields}, indent=2) + "\n")
 
 
 def print_check(grid: int, report: Report | None = None, error: TextError | None = None) -> None:
     """A check as JSON: a report, or why the text cannot be read."""
-    _print_json(
+    print_json(
         "check",
         kernel=report.kernel if report else None,
         grid=grid,
@@ -122,7 +122,7 @@ def print_run(
     """A run as JSON: what it did, or why there was none."""
     refused = error.findings if isinstance(error, VerifyError | OutOfBoundsError) else ()
     findings = run.findings if run else refused
-    _print_json(
+    print_json(
         "run",
         kernel=kernel.name if kernel else None,
         grid=grid,

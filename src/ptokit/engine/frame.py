@@ -33,6 +33,8 @@ class Frame:
         self.addresses: dict[str, int] = {}
         self.copies: dict[str, list[tuple[Storage, Bytes]]] = {}
         self.memories: dict[TileType, OnChip] = {}
+        self.computed: tuple[int, ...] = ()
+        """Numbers of a loop or a branch, for an engine that runs the body itself."""
 
     def begin(self, block: int) -> None:
         """Start a block: memories are poison again."""

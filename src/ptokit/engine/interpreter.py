@@ -45,13 +45,22 @@ Step = Callable[[Frame], None]
 class Executable:
     """A program made ready for a target; launched as often as you like."""
 
+    engine = "reference"
+
     def __init__(self, program: Program, profile: Profile, options: Options) -> None:
         self.program, self.profile, self.options = program, profile, options
         self.steps = self._block(program.body)
         self._idle: list[Frame] = []
 
-    def launch(self, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int, report: Tell) -> None:
-        """Run every block of the grid, in ascending order."""
+    def launch(
+        self,
+        tensors: Mapping[str, Storage],
+        integers: Mapping[Var, int],
+        grid: int,
+        report: Tell,
+        threads: int | None = None,
+    ) -> None:
+        """Run every block of the grid, in ascending order, on the calling thread."""
         try:
             frame = self._idle.pop()
         except IndexError:
@@ -68,6 +77,9 @@ class Executable:
         finally:
             frame.tensors = {}
             self._idle.append(frame)
+
+    def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> None:
+        """No launch is quicker for being known."""
 
     def _block(self, block: Block) -> tuple[Step, ...]:
         return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
@@ -146,7 +158,7 @@ class _Assign:
 Takes = list[Callable[[Frame], Storage]]
 
 
-class _Instruction:
+class InstructionStep:
     """An instruction: its operands are bound once for each set of numbers, it is verified once for each description."""
 
     def __init__(self, instr: Instr, executable: Executable) -> None:
@@ -163,12 +175,17 @@ class _Instruction:
         self.prepared: dict[tuple[OperandSpec, ...], Prepared] = {}
 
     def __call__(self, frame: Frame) -> None:
+        prepared, storages = self.prepare(frame)
+        prepared.run(storages, frame.tell)
+
+    def prepare(self, frame: Frame) -> tuple[Prepared, list[Storage]]:
+        """The call for the numbers of the moment, and its operands' memories."""
         frame.where, values = self.instr.where, frame.values
         key = tuple([measure(values) for measure in self.measures])
         if frame.addresses:
             key += tuple([frame.addresses.get(tile) for tile in self.tiles])
         prepared, takes = self.bound.get(key) or self._bind(key, frame)
-        prepared.run([take(frame) for take in takes], frame.tell)
+        return prepared, [take(frame) for take in takes]
 
     def _bind(self, key: tuple[Any, ...], frame: Frame) -> tuple[Prepared, Takes]:
         operands = [bind(self.executable.program, operand, frame) for operand in self.instr.operands]
@@ -223,7 +240,7 @@ class _LoadScalar:
 STEPS: dict[type, Callable[[Any, Executable], Step]] = {
     TileDecl: _Declare,
     Assign: _Assign,
-    Instr: _Instruction,
+    Instr: InstructionStep,
     LoadScalar: _LoadScalar,
     Flag: _Flag,
 }

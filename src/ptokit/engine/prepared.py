@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ptokit.engine.lanes import IndexFault, IndexReport, SpanFault, ZeroFault
+from ptokit.engine.lanes import IndexFault, IndexReport, Lanes, SpanFault, ZeroFault
 from ptokit.engine.reference import Plan
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError
@@ -17,6 +17,8 @@ from ptokit.target import Profile
 
 Tell = Callable[[Sequence[Finding]], tuple[Finding, ...]]
 """Takes findings to the user, and gives them back, with their place where they had none."""
+
+Instead = Callable[[Plan, Sequence[Lanes | None]], None]
 
 
 class Prepared:
@@ -65,8 +67,11 @@ class Prepared:
             upheld = tuple(replace(f, level="error") for f in self.remarks if f.level == "hazard")
             self.refused = upheld or (_span_finding(self.instruction, fault),)
 
-    def run(self, storages: Sequence[Storage], tell: Tell) -> tuple[Finding, ...]:
-        """Execute over the operands' memories; what was found on the way. A call that raises has written nothing."""
+    def run(self, storages: Sequence[Storage], tell: Tell, instead: Instead | None = None) -> tuple[Finding, ...]:
+        """Execute over the operands' memories; what was found on the way. A call that raises has written nothing.
+
+        `instead` is given the lanes that were read and checked, and nothing moves.
+        """
         plan = self.plan
         if plan is None:
             raise VerifyError(tell(self.refused))
@@ -78,7 +83,9 @@ class Prepared:
             lanes, reports = plan.resolve(storages)
             if reports:
                 told += self._judge(reports, tell)
-            if plan.run(storages, lanes) == "in order":
+            if instead is not None:
+                instead(plan, lanes)
+            elif plan.run(storages, lanes) == "in order":
                 told += tell(_shared_memory(self.instruction))
         except IndexFault as fault:
             raise OutOfBoundsError(tell((self._index_finding(fault.report, "error"),))) from None

@@ -131,6 +131,10 @@ class _Step(ABC):
         """Read the index, if there is one."""
         return None
 
+    def values(self, storages: Storages) -> Array:
+        """The bits that a move takes to its destination, row by row."""
+        raise TypeError(f"{type(self).__name__} has no source")
+
     @abstractmethod
     def is_aliased(self, storages: Storages) -> bool:
         """Whether the destination shares memory with what is read."""
@@ -240,7 +244,7 @@ class _Copy(_Move):
         return storages[self.dst].overlaps(storages[self.src])
 
     def run(self, storages: Storages, lanes: Lanes | None) -> None:
-        self.store(storages, self.load(storages[self.src], self.source))
+        self.store(storages, self.values(storages))
 
     def run_in_order(self, storages: Storages) -> None:
         """In runs of lanes none of which reads what an earlier one of the run writes."""
@@ -250,6 +254,9 @@ class _Copy(_Move):
             ended = self._run_prefix(storages, *divmod(lanes, self.move.cols))
             done += ended
             length = min(2 * length, 1 << 16) if ended == lanes.size else 64
+
+    def values(self, storages: Storages) -> Array:
+        return self.load(storages[self.src], self.source)
 
     def _run_prefix(self, storages: Storages, i: Array, j: Array) -> int:
         run, target = self.aim(storages, i, j), storages[self.dst]

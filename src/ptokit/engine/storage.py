@@ -50,7 +50,7 @@ region = lru_cache(maxsize=65536)(Region)
 """The one `Region` of a layout and extents."""
 
 
-def _address(bits: Array) -> int:
+def address_of(bits: Array) -> int:
     """Where in memory an array begins. NumPy's own answer takes four times as long."""
     try:
         return addressof(c_char.from_buffer(bits))  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ class Storage:
     def span(self) -> range:
         """The addresses of the bytes."""
         if self._span is None:
-            start = _address(self.bits)
+            start = address_of(self.bits)
             self._span = range(start, start + self.bits.nbytes)
         return self._span
 
@@ -135,11 +135,12 @@ class OnChip:
 
     def __init__(self) -> None:
         self._bytes = np.empty(ADDRESS_SPACE, np.uint8)
-        self._poisoned = 0
+        self.poisoned = 0
+        """Bytes that are poison, or were written since."""
 
     def forget(self) -> None:
         """Make everything poison again."""
-        self._poisoned = 0
+        self.poisoned = 0
 
     def at(self, addr: int, nbytes: int) -> Array:
         """The bytes from `addr` on."""
@@ -148,7 +149,7 @@ class OnChip:
             raise ValueError(
                 f"address {addr:#x} with {nbytes} bytes lies beyond the {ADDRESS_SPACE:#x} bytes there are"
             )
-        if end > self._poisoned:
-            self._bytes[self._poisoned : end] = 0xFF
-            self._poisoned = end
+        if end > self.poisoned:
+            self._bytes[self.poisoned : end] = 0xFF
+            self.poisoned = end
         return self._bytes[addr:end]

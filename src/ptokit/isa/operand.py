@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -50,13 +50,14 @@ class _Spec:
     """Compares by content, hashes once: the eager calls look these up on every call."""
 
     dtype: DType
-    _key: tuple[Any, ...] = field(init=False, repr=False)
-    _hash: int = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        key = tuple(getattr(self, name) for name in self.__dataclass_fields__ if not name.startswith("_"))
-        object.__setattr__(self, "_key", key)
-        object.__setattr__(self, "_hash", hash(key))
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
 
     def __hash__(self) -> int:
         return self._hash

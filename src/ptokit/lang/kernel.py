@@ -101,7 +101,7 @@ class Kernel(Launchable):
         """The program for a signature, traced when it is first asked for."""
         key = (mode.profile.name, arguments.signature)
         traced = self._traced.get(key)
-        if traced is None or not self._is_current(traced):
+        if traced is None or not self.is_current(traced):
             if len(self._traced) >= MOST_SIGNATURES:
                 self._traced.clear()
             traced = self._traced[key] = self._trace(arguments, mode)
@@ -151,7 +151,7 @@ class Kernel(Launchable):
         used = [(name, around.get(name)) for name in code.co_names] + [(name, content(cell)) for name, cell in cells]
         return {name: value for name, value in used if value is not None and isinstance(value, PLAIN)}
 
-    def _is_current(self, traced: Traced) -> bool:
+    def is_current(self, traced: Traced) -> bool:
         """Whether those values are still the same."""
         return not traced.outside or traced.outside == self._outside()
 

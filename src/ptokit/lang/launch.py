@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from ptokit.finding import Finding
+from ptokit.engine.choose import ENGINES
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.context import Mode, current, target
 from ptokit.lang.where import refuse, warn_at
@@ -16,7 +18,6 @@ from ptokit.lang.where import refuse, warn_at
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
 """Keywords of launches and checks; no parameter of a kernel has one of these names."""
 LAUNCHES = ("standard", "function_pointer")
-ENGINES = ("auto", "reference")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,17 @@ class Collector:
         self._seen.add(key)
         self.found.append(finding)
         return True
+
+
+@contextmanager
+def blocks_of(grid: int) -> Generator[None]:
+    """Blocks that run: an error in one of several says that others may have written."""
+    try:
+        yield
+    except (VerifyError, OutOfBoundsError) as problem:
+        if grid > 1:
+            problem.args = (f"{problem}\n    of the {grid} blocks of this launch, others may have written",)
+        raise
 
 
 def grid_of(grid: object) -> int:

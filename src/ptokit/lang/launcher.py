@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from ptokit.engine.choose import chosen
 from ptokit.engine.storage import Storage
 from ptokit.finding import VerifyError
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.context import Mode
-from ptokit.lang.launch import Collector, Run, check_options, grid_of, mode_of, refuse_inside
+from ptokit.lang.launch import Collector, Run, blocks_of, check_options, grid_of, mode_of, refuse_inside
+from ptokit.lang.recall import MOST_RECALLED, NUMPY, Key, Recalled, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
 from ptokit.program.expr import Var
@@ -25,6 +28,8 @@ class Launchable(ABC):
         self.module = module
         self.warned: dict[Any, Any] = {}
         """The hazards that were shown, as Python's warnings remember them."""
+        self.recalled: dict[Key, Recalled] = {}
+        """Small launches that were made before."""
 
     def __getitem__(self, grid: object) -> Launcher:
         """The kernel over a grid of so many blocks."""
@@ -45,6 +50,14 @@ class Launchable(ABC):
     @abstractmethod
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program for these arguments."""
+
+    def collector(self) -> Collector:
+        """Takes the findings of a launch to the user."""
+        return Collector(self.module, self.warned)
+
+    def is_current(self, traced: Traced) -> bool:
+        """Whether a program is still the one that tracing would give."""
+        return True
 
     def storages(self, arguments: Arguments) -> dict[str, Storage]:
         """The memory of each array argument of the program."""
@@ -84,16 +97,38 @@ class Launcher:
         `target`, `strict`, `header` and `dyn_ub` are those of the current target unless given. `debug=True` runs the
         function untraced, with real values.
         """
+        asked = (self.grid, target, engine, threads, strict, header, dyn_ub, launch, options, debug)
+        key = key_of(asked, args, keywords)
+        again = self._recall(key, args, keywords)
+        if again is not None:
+            return again
         refuse_inside("a launch")
         check_options(engine, threads, launch, options)
         mode = mode_of(target, header, strict, dyn_ub)
         arguments = self.kernel.bind(args, keywords)
-        collector = Collector(self.kernel.module, self.kernel.warned)
-        run = self._run_untraced if debug else self._run
-        seconds = run(arguments, mode, collector)
-        return Run(tuple(collector.found), "reference", seconds, mode.profile.name, self.grid)
+        collector = self.kernel.collector()
+        if debug:
+            name, seconds = "reference", self._run_untraced(arguments, mode, collector)
+        else:
+            name, seconds = self._run(arguments, mode, collector, engine, threads)
+            if key is not None:
+                self._remember(key, (*args, *keywords.values()), arguments, mode, engine)
+        return Run(tuple(collector.found), name, seconds, mode.profile.name, self.grid)
 
-    def _run(self, arguments: Arguments, mode: Mode, collector: Collector) -> float:
+    def _recall(self, key: Key | None, args: Sequence[object], keywords: Mapping[str, object]) -> Run | None:
+        """The launch over again, where one like it was made before."""
+        kernel = self.kernel
+        try:
+            known = kernel.recalled.get(key) if key is not None else None
+        except TypeError:  # an option that is not even hashable
+            return None
+        if known is None:
+            return None
+        return known.run((*args, *keywords.values()), lambda: kernel.storages(kernel.bind(args, keywords)))
+
+    def _run(
+        self, arguments: Arguments, mode: Mode, collector: Collector, engine: str, threads: int | None
+    ) -> tuple[str, float]:
         kernel = self.kernel
         traced = kernel.trace(arguments, mode)
         verdict = traced.verdict(mode, self.grid)
@@ -106,9 +141,31 @@ class Launcher:
         if verdict.remarks:
             collector(verdict.remarks)
         integers = {Var(name): value for name, value in arguments.integers.items()}
+        runnable = traced.executable(mode, chosen(engine), engine != "auto")
         began = time.perf_counter()
-        traced.executable(mode).launch(storages, integers, self.grid, collector)
-        return time.perf_counter() - began
+        with blocks_of(self.grid):
+            runnable.launch(storages, integers, self.grid, collector, threads)
+        return runnable.engine, time.perf_counter() - began
+
+    def _remember(self, key: Key, values: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
+        """Let the next such launch find its way quickly, where it can."""
+        kernel, traced = self.kernel, self.kernel.trace(arguments, mode)
+        tensors = arguments.tensors
+        plain = [tensor for tensor in tensors.values() if tensor.array.flags.c_contiguous]
+        given = [id(value) for value in values if type(value) is NUMPY]
+        in_order = given == [id(tensor.array) for tensor in tensors.values()]
+        unusual = arguments.floats or arguments.shared() or traced.verdict(mode, self.grid).remarks
+        if len(plain) < len(tensors) or not in_order or unusual:
+            return
+        sizes = {name: tensor.storage.bits.size for name, tensor in tensors.items()}
+        integers = {Var(name): value for name, value in arguments.integers.items()}
+        small = traced.executable(mode, chosen(engine), engine != "auto").small(sizes, integers, self.grid)
+        if small is not None:
+            if len(kernel.recalled) >= MOST_RECALLED:
+                kernel.recalled.clear()
+            written = [name in traced.writes for name in tensors]
+            is_current = partial(kernel.is_current, traced)
+            kernel.recalled[key] = Recalled(small, written, mode.profile.name, self.grid, is_current, kernel.collector)
 
     def _run_untraced(self, arguments: Arguments, mode: Mode, collector: Collector) -> float:
         began = time.perf_counter()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ptokit.engine.interpreter import Executable
+from ptokit.engine.choose import executable
+from ptokit.engine.runnable import Runnable
 from ptokit.finding import Finding
 from ptokit.lang.context import Mode
 from ptokit.program.calls import written_arguments
@@ -34,10 +35,10 @@ class Traced:
         self.verdict = lru_cache(MOST_KEPT)(self._verify)
         """The verdict for a target and a grid."""
         self.executable = lru_cache(MOST_KEPT)(self._prepare)
-        """What runs the program on a target."""
+        """What runs the program on a target, by the name of an engine."""
 
     def _verify(self, mode: Mode, grid: int) -> Verdict:
         return Verdict(verify(self.program, mode.profile, mode.options, grid))
 
-    def _prepare(self, mode: Mode) -> Executable:
-        return Executable(self.program, mode.profile, mode.options)
+    def _prepare(self, mode: Mode, engine: str, firm: bool) -> Runnable:
+        return executable(engine, self.program, mode.profile, mode.options, firm=firm)

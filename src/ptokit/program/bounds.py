@@ -137,7 +137,8 @@ def start(grid: int | None, integers: Mapping[Var, Bounds]) -> Reach:
     bounds = {BLOCK_IDX: (0, grid - 1), BLOCK_NUM: (grid, grid), **integers}
     if grid > MOST_TRIED:
         return Reach(bounds, None)
-    return Reach(bounds, {BLOCK_IDX: np.arange(grid), BLOCK_NUM: np.full(grid, grid)})
+    known = {var: np.full(grid, low) for var, (low, high) in integers.items() if low == high}
+    return Reach(bounds, {BLOCK_IDX: np.arange(grid), BLOCK_NUM: np.full(grid, grid), **known})
 
 
 def inside_loop(loop: Loop, reach: Reach) -> Reach:
@@ -179,10 +180,14 @@ def _spanned(values: Array | None, bounds: Bounds) -> Bounds:
     return (int(values.min()), int(values.max())) if values.size else (1, 0)
 
 
-def reaches(program: Program, grid: int | None) -> Iterator[tuple[Stmt, Reach]]:
-    """Every statement that is no loop or branch, and when it runs. Statements that cannot run are left out."""
+def reaches(program: Program, grid: int | None, given: Mapping[Var, int] | None = None) -> Iterator[tuple[Stmt, Reach]]:
+    """Every statement that is no loop or branch, and when it runs. Statements that cannot run are left out.
+
+    `given` are whole numbers that a launch passes in, where they are known and fit the arrays.
+    """
     integers = {argument.var: ANYTHING for argument in program.arguments if isinstance(argument, Integer)}
-    yield from _walk(program, program.body, start(grid, integers))
+    known = {var: (number, number) for var, number in (given or {}).items() if -SAFE < number < SAFE}
+    yield from _walk(program, program.body, start(grid, {**integers, **known}))
 
 
 def _walk(program: Program, block: Block, reach: Reach) -> Iterator[tuple[Stmt, Reach]]:

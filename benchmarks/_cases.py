@@ -1,0 +1,256 @@
+"""The indexed moves that are measured: the operation, its arrays, the pattern of its indices, and what is asked of it.
+
+Every array is a view of a few buffers that all cases share. Tables beyond the caches take four times the last level.
+What is scattered are small whole numbers: their sums are exact in every order and type, so results agree to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+import ml_dtypes  # noqa: F401  (NumPy learns the name bfloat16)
+import numpy as np
+from _machine import Array, caches, empty, memory, size
+from _measure import FLOOR, Ask
+
+LEAST_TABLE, MOST_TABLE = 64 << 20, min(1 << 30, memory() // 16)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much a run moves."""
+
+    payload: int = 64 << 20
+    """Bytes of the rows that are moved."""
+    lanes: int = 4 << 20
+    """Single elements that are moved."""
+
+    @cached_property
+    def tables(self) -> dict[str, int]:
+        """Bytes of a table that no cache holds (a power of two), and of one that every core's own cache holds."""
+        levels = caches()
+        wanted = min(max(4 * levels[max(levels)], LEAST_TABLE), MOST_TABLE)
+        beyond = 1 << (wanted - 1).bit_length()
+        return {"beyond": beyond if beyond <= MOST_TABLE else beyond // 2, "in cache": levels.get(2, 1 << 20) // 2}
+
+
+FULL, QUICK = Sizes(), Sizes(payload=16 << 20, lanes=1 << 20)
+
+
+def _generator() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def _uniform(lanes: int, cells: int) -> Array:
+    return _generator().integers(0, cells, lanes)
+
+
+def _zipf(lanes: int, cells: int) -> Array:
+    """Cell of rank k with a probability like 1 / k^1.2; the ranks lie all over the table."""
+    rng, drawn = _generator(), np.empty(0, np.int64)
+    while len(drawn) < lanes:
+        more = rng.zipf(1.2, lanes)
+        drawn = np.concatenate((drawn, more[more <= cells]))
+    return drawn[:lanes] * 0x9E3779B1 % cells
+
+
+def _strided(stride: int) -> Callable[[int, int], Array]:
+    """Every `stride`-th cell; from the end back to the next cell of the beginning, so that none comes twice."""
+
+    def walk(lanes: int, cells: int) -> Array:
+        steps = np.arange(lanes, dtype=np.int64) * stride
+        return (steps % cells + steps // cells) % cells
+
+    return walk
+
+
+STRIDES = (1, 2, 4, 8, 16, 32, 64, 128)
+PATTERNS: dict[str, Callable[[int, int], Array]] = {
+    "uniform": _uniform,
+    "unique": lambda lanes, cells: _generator().permutation(cells)[:lanes],
+    "sorted": lambda lanes, cells: np.sort(_uniform(lanes, cells)),
+    "single cell": lambda lanes, cells: np.full(lanes, cells // 3),
+    "64 K range": lambda lanes, cells: _uniform(lanes, min(cells, 1 << 16)),
+    "Zipf 1.2": _zipf,
+    "lower half": lambda lanes, cells: _uniform(lanes, cells // 2),
+    **{f"stride {stride}": _strided(stride) for stride in STRIDES},
+}
+"""Indices by the name of their pattern, for a number of lanes and of cells."""
+
+
+@lru_cache(maxsize=8)
+def indices_of(pattern: str, lanes: int, cells: int, dtype: str) -> Array:
+    """Indices of a pattern."""
+    return PATTERNS[pattern](lanes, cells).astype(dtype)
+
+
+@lru_cache(maxsize=32)
+def buffer(role: str, count: int, aligned: bool) -> Array:
+    """Memory that has been touched: random bits in a table to gather from, else zeros."""
+    found = empty(count, aligned)
+    found[:] = np.resize(np.frombuffer(_generator().bytes(1_000_003), np.uint8), count) if role == "table" else 0
+    return found
+
+
+@lru_cache(maxsize=8)
+def source(dtype: str, count: int, aligned: bool) -> Array:
+    """Small whole numbers in no order."""
+    values = _generator().integers(-3, 4, 1_000_003, np.int8).astype(dtype)
+    found = empty(count * values.itemsize, aligned).view(dtype)
+    found[:] = np.resize(values, count)
+    return found
+
+
+@dataclass(frozen=True)
+class Work:
+    """One indexed move on arrays: rows of a matrix or elements of a vector."""
+
+    op: str
+    table: Array
+    indices: Array
+    values: Array
+    """Where a gather puts its result, and what a scatter takes."""
+    repeats: bool
+    """Whether a cell is named more than once."""
+
+    @property
+    def payload(self) -> int:
+        """Bytes that are moved, counted once."""
+        return self.values.nbytes
+
+    @property
+    def result(self) -> Array:
+        """The array that is written."""
+        return self.values if self.op == "gather" else self.table
+
+    def reset(self) -> None:
+        """Bring the arrays back to where every call begins: a scatter's table holds zeros."""
+        if self.op != "gather":
+            self.table.fill(0)
+
+    @cached_property
+    def truth(self) -> Array:
+        """What NumPy makes of it in its plainest words."""
+        if self.op == "gather":
+            return self.table[self.indices]
+        table = np.zeros_like(self.table)
+        if self.op == "store":
+            table[self.indices] = self.values
+        else:
+            {"add": np.add, "max": np.maximum}[self.op].at(table, self.indices, self.values)
+        return table
+
+    def is_right(self, call: Callable[[], object]) -> bool:
+        """Whether a call gives the true result, from a clean start."""
+        self.result.fill(0)
+        call()
+        return bool(np.array_equal(bits(self.result), bits(self.truth)))
+
+
+def bits(array: Array) -> Array:
+    """The same elements as whole numbers: what moves them and what compares them need not know their type."""
+    return array.view(f"i{array.itemsize}")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A move to be measured, in words."""
+
+    group: str
+    op: str
+    row: int = 0
+    """Bytes of a row; 0 for single elements."""
+    dtype: str = "float32"
+    pattern: str = "uniform"
+    table: str = "beyond"
+    aligned: bool = False
+    index: str = "int64"
+    single: bool = True
+    """Whether one thread is measured too."""
+    asks: tuple[Ask, ...] = field(default=(), compare=False)
+
+    @cached_property
+    def name(self) -> str:
+        """What tells the case from all others."""
+        said = [f"{self.op} {size(self.row)} rows" if self.row else f"{self.op} elements"]
+        said += [self.dtype] * (self.dtype != "float32") + [self.pattern] * (self.pattern != "uniform")
+        said += ["in cache"] * (self.table == "in cache") + ["aligned"] * self.aligned
+        return ", ".join(said + [f"{self.index} indices"] * (self.index != "int64"))
+
+    def work(self, sizes: Sizes) -> Work:
+        """The arrays, ready to be used."""
+        dtype, count = np.dtype(self.dtype), sizes.tables[self.table]
+        cells = count // (self.row or dtype.itemsize)
+        lanes = sizes.payload // self.row if self.row else sizes.lanes
+        if self.pattern == "unique":
+            lanes = min(lanes, cells)
+        width = self.row // dtype.itemsize if self.row else 1
+        gathers = self.op == "gather"
+        table = buffer("table" if gathers else "target", count, self.aligned).view(dtype)
+        moved = lanes * width
+        if gathers:
+            values = buffer("out", moved * dtype.itemsize, self.aligned).view(dtype)
+        else:
+            values = source(self.dtype, moved, self.aligned)
+        indices = indices_of(self.pattern, lanes, cells, self.index)
+        if self.row:
+            table, values = table.reshape(cells, width), values.reshape(lanes, width)
+        repeats = self.pattern != "unique" and not self.pattern.startswith("stride")
+        return Work(self.op, table, indices, values, repeats)
+
+
+ROWS = (64, 128, 512, 1 << 10, 4 << 10)
+DTYPES = ("float32", "float16", "bfloat16", "int8")
+WHOLE = ("uniform", "unique")
+SKEWED = ("sorted", "single cell", "64 K range", "Zipf 1.2", "lower half")
+MOVES = (
+    ("gather", 128), ("gather", 1024), ("gather", 0),
+    ("store", 1024), ("add", 1024), ("store", 0), ("add", 0), ("max", 0),
+)  # fmt: skip
+"""The moves that no pattern may break, as operation and row bytes."""
+ASKED = {
+    Case("row gather", "gather", 128): (Ask(2.0), Ask(2.6, "NumPy", 1)),
+    Case("row gather", "gather", 1024): (Ask(1.7),),
+    Case("element gather", "gather"): (Ask(1.5),),
+    Case("row scatter", "store", 1024): (Ask(1.7),),
+    Case("row scatter", "store", 1024, pattern="unique"): (Ask(1.5),),
+    Case("row scatter", "add", 1024): (Ask(1.5), Ask(20, "NumPy")),
+    Case("row scatter", "add", 1024, "float16"): (Ask(3.0),),
+    Case("row scatter", "add", 1024, "bfloat16"): (Ask(1.8),),
+    Case("element scatter", "add"): (Ask(3.0),),
+    Case("element scatter", "add", 0, "float16"): (Ask(4.0),),
+    Case("element scatter", "add", 0, "bfloat16"): (Ask(3.5),),
+}
+"""What is asked beyond the floor."""
+
+
+def _listed() -> Iterator[Case]:
+    """All cases in the order of the report."""
+    for row in ROWS:
+        for table in ("beyond", "in cache"):
+            yield Case("row gather", "gather", row, table=table)
+            yield Case("row gather", "gather", row, table=table, aligned=True)
+    yield Case("row gather", "gather", 128, index="int32")
+    yield from (Case("element gather", "gather", 0, dtype) for dtype in DTYPES)
+    yield Case("element gather", "gather", index="int32")
+    yield from (Case("row scatter", op, 1024, pattern=pattern) for op in ("store", "add") for pattern in WHOLE)
+    yield from (Case("row scatter", "add", 1024, dtype) for dtype in DTYPES[1:])
+    yield from (Case("element scatter", op, 0, dtype) for op in ("store", "add", "max") for dtype in DTYPES)
+    for op, row in MOVES:
+        yield from (Case("floor", op, row, pattern=pattern, single=False) for pattern in SKEWED)
+        if (op, row > 0) != ("gather", True):
+            yield Case("floor", op, row, table="in cache", single=False)
+            yield Case("floor", op, row, aligned=True, single=False)
+    for op in ("gather", "store"):
+        yield from (Case("Spatter", op, 0, "float64", f"stride {n}", single=False) for n in STRIDES)
+
+
+def _asks(case: Case) -> tuple[Ask, ...]:
+    at_floor = case.group == "floor" or case.table == "in cache" or case.aligned
+    return ASKED.get(case, (FLOOR,) if at_floor else ())
+
+
+CASES = tuple(replace(case, asks=_asks(case)) for case in _listed())
+assert ASKED.keys() <= set(CASES), "something is asked of a case that is not measured"

@@ -1,0 +1,128 @@
+"""What a run ran on: processor, caches, memory, versions; and arrays of a chosen alignment."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ptokit
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LINE = 64
+"""Bytes of a cache line."""
+PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "torch", "numba")
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def caches() -> dict[int, int]:
+    """Bytes of the data caches of one core by level; the usual sizes where the system does not say."""
+    found: dict[int, int] = {}
+    for folder in sorted(CACHES.glob("index*")):
+        kind, level, size = ((folder / name).read_text().strip() for name in ("type", "level", "size"))
+        if kind != "Instruction" and size[:-1].isdigit():
+            found[int(level)] = int(size[:-1]) * UNITS.get(size[-1], 1)
+    return found or {1: 32 << 10, 2: 1 << 20, 3: 32 << 20}
+
+
+def memory() -> int:
+    """Bytes of main memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _busy() -> float | None:
+    """Seconds that all programs have spent on these processors; None where the system does not say."""
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+        spent = {int(name[3:]): counts for name, *counts in map(str.split, lines) if name[:3] == "cpu" and name[3:]}
+        working = (0, 1, 2, 5, 6, 7)  # user, nice, system, two kinds of interrupts, and what a hypervisor took
+        ticks = sum(int(spent[cpu][kind]) for cpu in os.sched_getaffinity(0) for kind in working)
+        return ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, KeyError, AttributeError):
+        return None
+
+
+class Neighbours:
+    """How much of the processors other programs took, from now on. They spoil what is measured on all cores."""
+
+    def __init__(self) -> None:
+        self._began, self._busy, self._own = time.monotonic(), _busy(), sum(os.times()[:4])
+
+    def share(self) -> float:
+        """From 0 to 1; 0 where the system does not say."""
+        busy = _busy()
+        if busy is None or self._busy is None:
+            return 0.0
+        others = busy - self._busy - (sum(os.times()[:4]) - self._own)
+        return min(1.0, max(0.0, others / (time.monotonic() - self._began) / cores()))
+
+
+def size(count: float) -> str:
+    """A number of bytes, for people."""
+    for unit in ("B", "KB", "MB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} GB"
+
+
+def address(array: Array) -> int:
+    """Where an array begins."""
+    return array.__array_interface__["data"][0]
+
+
+def empty(count: int, aligned: bool = False) -> Array:
+    """So many bytes, wherever NumPy puts them or at the beginning of a cache line."""
+    if not aligned:
+        return np.empty(count, np.uint8)
+    raw = np.empty(count + LINE, np.uint8)
+    start = -address(raw) % LINE
+    return raw[start : start + count]
+
+
+def _processor() -> str:
+    """The processor's name, as the system knows it."""
+    if shutil.which("lscpu"):
+        said = subprocess.run(["lscpu"], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+        for line in said.stdout.splitlines():
+            if line.startswith("Model name:"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def facts() -> dict[str, str]:
+    """What stands at the head of a report."""
+    large = sorted({address(empty(64 << 20)) % LINE for _ in range(4)})
+    return {
+        "architecture": platform.machine(),
+        "processor": _processor(),
+        "cores": str(cores()),
+        "data caches": ", ".join(f"L{level} {size(count)}" for level, count in caches().items()),
+        "memory": size(memory()),
+        "system": platform.system(),
+        "Python": platform.python_version(),
+        "ptokit": ptokit.__version__,
+        **{package: _version(package) for package in PACKAGES},
+        "alignment": f"NumPy puts large arrays at {', '.join(map(str, large))} beyond a multiple of {LINE} bytes",
+    }

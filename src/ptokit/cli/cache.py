@@ -1,0 +1,32 @@
+"""`ptokit cache`: the compiled code on disk."""
+
+from __future__ import annotations
+
+from ptokit.cli.files import print_text
+from ptokit.cli.problems import FINE, Misuse, printable
+from ptokit.cli.report import counted, print_json
+from ptokit.engine.native import store
+
+
+def show_cache(as_json: bool) -> int:
+    """Where the cache is, how much is in it, and why it is not used, if so."""
+    folder, size, refusal = store.folder(), store.size(), store.refusal()
+    if as_json:
+        where = str(folder) if folder else None
+        print_json("cache show", folder=where, entries=size.entries, bytes=size.bytes, refusal=refusal or None)
+    else:
+        held = f"not used: {refusal}" if refusal else f"{counted(size.entries, 'file')}, {counted(size.bytes, 'byte')}"
+        print_text(printable(f"{folder or 'the cache'}: {held}\n"))
+    return FINE
+
+
+def clear_cache(as_json: bool) -> int:
+    """Remove what is in the cache."""
+    if refusal := store.refusal():
+        raise Misuse(f"{store.folder() or 'the cache'} is not used: {refusal}")
+    removed = store.clear()
+    if as_json:
+        print_json("cache clear", removed=removed)
+    else:
+        print_text(f"{counted(removed, 'file')} removed\n")
+    return FINE

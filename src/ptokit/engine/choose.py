@@ -1,0 +1,47 @@
+"""Which engine runs a program: the one that was asked for, or the quickest that is there and takes it."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib.util import find_spec
+
+from ptokit.engine.interpreter import Executable
+from ptokit.engine.runnable import Runnable, Unsupported
+from ptokit.program.ir import Program
+from ptokit.program.verify_call import Options
+from ptokit.target import Profile
+
+ENGINES = ("auto", "reference", "native")
+VARIABLE = "PTOKIT_ENGINE"
+"""What `auto` stands for; unset, it is the native engine wherever that is."""
+
+
+@cache
+def has_native() -> bool:
+    """Whether llvmlite is installed, which the native engine needs."""
+    return find_spec("llvmlite") is not None
+
+
+def chosen(engine: str) -> str:
+    """The engine that a name stands for: `auto` means `PTOKIT_ENGINE`, else native where there is one."""
+    asked = engine if engine != "auto" else os.environ.get(VARIABLE) or "auto"
+    if asked not in ENGINES:
+        raise ValueError(f"{VARIABLE} is one of {', '.join(ENGINES)}; found {asked!r}")
+    if asked == "native" and not has_native():
+        raise ValueError("engine='native' needs llvmlite: pip install 'ptokit[native]', or use engine='reference'")
+    return ("native" if has_native() else "reference") if asked == "auto" else asked
+
+
+def executable(engine: str, program: Program, profile: Profile, options: Options, *, firm: bool) -> Runnable:
+    """A program made ready for an engine; for the reference one where that engine does not take it, unless `firm`."""
+    if engine == "reference":
+        return Executable(program, profile, options)
+    from ptokit.engine.native.executable import NativeExecutable
+
+    try:
+        return NativeExecutable(program, profile, options)
+    except Unsupported as problem:
+        if firm:
+            raise ValueError(f"{program.name}: {problem}; use engine='reference'") from None
+        return Executable(program, profile, options)

@@ -1,0 +1,124 @@
+"""What a native function over whole arrays is told: a block of 64-bit words, the same for every thread that works.
+
+A function takes the block's address and the number of its worker. Pieces of the work are handed out by a counter in the
+block, and the caller's stop flag is looked at before each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import addressof, c_int64
+from typing import Any
+
+from ptokit.engine.native.emit import I32, I64, PTR, Code, Module, Value
+
+WORDS = (
+    "table", "other", "index", "counter", "greatest",
+    "stop", "lanes", "count", "piece", "capacity", "width", "whole",
+    "table_row", "table_col", "other_row", "other_col", "index_step",
+    "shards", "scratch", "first",
+    "writers", "pairs", "counts", "ends", "shift", "buckets", "workers", "totals", "marks", "room",
+)  # fmt: skip
+"""The words of a block. The first five change with every call; strides are in bytes, extents in lanes and elements."""
+AT = {name: 8 * place for place, name in enumerate(WORDS)}
+"""Where in the block a word lies."""
+GREATEST = WORDS.index("greatest")
+UNSIGNED = (1 << 64) - 1
+"""What makes a word unsigned."""
+PARAMETERS = ((PTR, "args"), (I64, "worker"))
+
+LANES_AT_ONCE = 2048
+"""Lanes that a worker resolves or sorts out at a time: they stay in the first cache."""
+PADDING = 64
+"""Lanes that may be read beyond the last one, to fetch what they name; what they hold does not matter."""
+PICKED = 8 * (LANES_AT_ONCE + PADDING)
+"""Where in a worker's own memory numbers of lanes begin; before them is room for the lanes themselves."""
+SCRATCH = PICKED + 4 * (LANES_AT_ONCE + PADDING)
+"""Bytes that each worker has to itself."""
+
+Words = c_int64 * len(WORDS)
+
+
+class Block:
+    """A block, as Python fills it in."""
+
+    __slots__ = ("address", "keep", "words")
+
+    def __init__(self, **words: int) -> None:
+        self.words = Words()
+        self.address = addressof(self.words)
+        self.keep: list[Any] = []
+        """Memory that must live as long as the block."""
+        self.set(**words)
+
+    def set(self, **words: int) -> None:
+        """Give words new values."""
+        for name, value in words.items():
+            self.words[AT[name] // 8] = value
+
+    def get(self, name: str) -> int:
+        """The value of a word, taken as unsigned."""
+        return self.words[AT[name] // 8] & UNSIGNED
+
+
+def function(module: Module, name: str) -> Code:
+    """Begin a function that takes a block and the number of a worker."""
+    return module.function(name, "void", PARAMETERS, "nounwind")
+
+
+def word(code: Code, name: str, kind: str = I64) -> Value:
+    """A word of the block."""
+    return code.load(kind, place(code, name))
+
+
+def place(code: Code, name: str) -> Value:
+    """Where in memory a word lies."""
+    return code.at(code.arguments[0], AT[name])
+
+
+def scratch(code: Code) -> Value:
+    """The worker's own memory."""
+    return code.at(word(code, "scratch", PTR), code.arguments[1] * SCRATCH)
+
+
+def note(code: Code, name: str, value: Value) -> None:
+    """Keep the greatest, unsigned, of what all workers say."""
+    code.write(I64, f"atomicrmw umax {place(code, name)!r}, {value!r} monotonic")
+
+
+def poll(code: Code, done: str) -> None:
+    """Go to `done` where the caller wants an end."""
+    flag = code.write(I32, f"load volatile i32, {word(code, 'stop', PTR)!r}, align 4")
+    go_on = code.new_label("go")
+    code.split(flag.compare("ne", 0), done, go_on)
+    code.begin(go_on)
+
+
+@contextmanager
+def pieces(code: Code, total: str = "count", *, single: bool = False) -> Iterator[Value]:
+    """Piece after piece, until the counter has passed all of them or the caller wants an end; gives its number.
+
+    Pieces are of the length that the block says, or of one.
+    """
+    head, body, done = (code.new_label(hint) for hint in ("piece", "work", "done"))
+    code.begin(head)
+    poll(code, done)
+    number = code.write(I64, f"atomicrmw add {place(code, 'counter')!r}, i64 1 monotonic")
+    first = number if single else number * word(code, "piece")
+    code.split(first.compare("slt", word(code, total)), body, done)
+    code.begin(body)
+    yield number
+    code.jump(head)
+    code.begin(done)
+
+
+@contextmanager
+def blocks(code: Code, first: Value, last: Value, step: int) -> Iterator[tuple[Value, Value]]:
+    """A range in blocks, with a look at the caller's flag before each; gives where a block begins and its length."""
+    done = code.new_label("stopped")
+    with code.loop(first, last, step) as begin:
+        poll(code, done)
+        left = last - begin
+        yield begin, code.select(left.compare("slt", step), left, step)
+    code.begin(done)

@@ -1,0 +1,251 @@
+"""Computing operations as machine code: each is one loop nest that gives the bits of `engine/compute.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ptokit.engine.native import convert, cube, masks
+from ptokit.engine.native.address import Place, Worth
+from ptokit.engine.native.elements import (
+    FLOAT_OPS,
+    WHOLE_OPS,
+    Site,
+    from_single,
+    is_float,
+    is_number,
+    lanes_for,
+    lanes_of_op,
+    operations,
+    single,
+)
+from ptokit.engine.native.emit import Code, Module, Value
+from ptokit.engine.native.move import Writer
+from ptokit.engine.native.numbers import BYTE_FORMATS
+from ptokit.engine.native.rows import FOLDS, reduce_rows
+from ptokit.engine.native.walk import Side, Walk, side
+from ptokit.isa.dtype import DType
+from ptokit.isa.move import Compute
+from ptokit.isa.policy import IotaOrder
+
+PRODUCTS = {"int8": "int32", "float16": "float32", "bfloat16": "float32", "float32": "float32"}
+"""What matrices can be multiplied, and the type of their product."""
+REGISTERS = (1, 2, 4, 8)
+"""Sizes of elements that are moved as they are."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A computation, with where its operands lie."""
+
+    work: Compute
+    writer: Writer
+    into: DType
+    """The result's type."""
+    given: tuple[DType, ...]
+    """The inputs' types."""
+    dst: Side
+    inputs: tuple[Side, ...]
+    options: Mapping[str, Any]
+    refused: str
+
+    def site(self, dtype: DType) -> Site:
+        """Where elements of a type are computed with."""
+        return Site(self.writer.module, self.writer.code, dtype)
+
+    def walk(self, *inputs: Side) -> Walk:
+        """The lanes of the result, and what they read."""
+        return Walk(self.writer, self.work.shape, self.dst, inputs or self.inputs)
+
+
+def _elementwise(task: Task) -> None:
+    apply, most = operations(task.into)[task.work.op], lanes_of_op(task.work.op, task.into)
+    site = task.site(task.into)
+    task.walk().any_way(most).apply(most, lambda given, j, lanes: apply(site, *given))
+
+
+def _divide(task: Task) -> None:
+    if not is_float(task.into):
+        _refuse_zeroes(task)
+    _elementwise(task)
+
+
+def _refuse_zeroes(task: Task) -> None:
+    """Leave before anything is written if a divisor is zero."""
+    code, divisor, most = task.writer.code, task.inputs[1], lanes_for(task.into)
+
+    def check(given: Sequence[Value], j: Value, lanes: int) -> None:
+        zeroes = given[0].compare("eq", 0)
+        found = zeroes if lanes == 1 else zeroes.bits(f"i{lanes}").compare("ne", 0)
+        fine = code.new_label("fine")
+        code.split(found, task.refused, fine)
+        code.begin(fine)
+
+    Walk(task.writer, task.work.inputs[1].shape, None, (divisor,)).any_way(most).apply(most, check)
+
+
+def _copy(task: Task) -> None:
+    most = lanes_for(task.into)
+    task.walk().any_way(most).apply(most, lambda given, j, lanes: given[0])
+
+
+def _window(task: Task) -> None:
+    """Copy what lies at `row` and `col` of the input and beyond."""
+    corner = task.options["row"], task.options["col"]
+    for number in corner:
+        task.writer.worth(number)  # here, not in a loop: what was computed once is used from then on
+    most = lanes_for(task.into)
+    source = Side(task.writer, task.inputs[0].place, shift=corner)
+    task.walk(source).any_way(most).apply(most, lambda given, j, lanes: given[0])
+
+
+def _count(task: Task) -> None:
+    """From the first number on, one more or less with every column."""
+    code, dtype = task.writer.code, task.into
+    down = task.options["order"] is IotaOrder.Descending
+
+    def step(given: Sequence[Value], j: Value, lanes: int) -> Value:
+        signed = code.i64(0) - j if down else j
+        if not is_float(dtype):
+            return given[0] + signed.to("trunc", given[0].type)
+        start = single(code, dtype, given[0])
+        return from_single(code, dtype, start + signed.to("sitofp", start.type))
+
+    task.walk().apply(1, step)
+
+
+def _convert(task: Task) -> None:
+    source, code = task.given[0], task.writer.code
+    most = convert.lanes_of_conversion(source, task.into)
+    mode, saturation = task.options["mode"], task.options["saturation"]
+    task.walk().any_way(most).apply(
+        most, lambda given, j, lanes: convert.convert(code, source, task.into, given[0], mode, saturation)
+    )
+
+
+def _compare(task: Task) -> None:
+    wide = next((each for each in task.work.inputs if not _is_one(each.shape[1])), task.work.inputs[0])
+    site = task.site(task.given[0])
+    masks.compare(site, task.options["mode"], task.dst, task.inputs, task.work.shape, wide.shape[1])
+
+
+def _is_one(extent: Any) -> bool:
+    return isinstance(extent, int) and extent == 1
+
+
+def _select(task: Task) -> None:
+    mask, *inputs = task.inputs
+    masks.select(task.site(task.into), task.dst, mask, inputs, task.work.shape)
+
+
+def _reduce(task: Task) -> None:
+    rows, cols = task.work.shape[0], task.work.inputs[0].shape[1]
+    reduce_rows(task.site(task.into), FOLDS[task.work.op], task.dst, task.inputs[0], rows, cols)
+
+
+def _multiply(task: Task) -> None:
+    extents = (*task.work.shape, task.work.inputs[0].shape[1])
+    cube.multiply(task.site(task.into), task.site(task.given[0]), task.dst, task.inputs, extents)
+
+
+Types = Sequence[DType]
+Takes = Callable[[str, DType, Types], bool]
+"""Given an operation's name, the result's type and the inputs'."""
+
+
+def _alike(into: DType, given: Types) -> bool:
+    return all(each is into for each in given)
+
+
+def _takes_elements(op: str, into: DType, given: Types) -> bool:
+    return _alike(into, given) and op in operations(into)
+
+
+def _takes_bits(op: str, into: DType, given: Types) -> bool:
+    return _alike(into, given) and into.size in REGISTERS
+
+
+def _takes_numbers(op: str, into: DType, given: Types) -> bool:
+    return is_number(into) and _alike(into, given)
+
+
+def _takes_conversion(op: str, into: DType, given: Types) -> bool:
+    """No instruction makes floats of one byte from whole numbers, and the reference signs the NaNs they overflow to."""
+    return all(map(is_number, (into, *given))) and (is_float(given[0]) or into.name not in BYTE_FORMATS)
+
+
+def _takes_comparison(op: str, into: DType, given: Types) -> bool:
+    return into.is_integer and _alike(given[0], given) and "max" in operations(given[0])
+
+
+def _takes_selection(op: str, into: DType, given: Types) -> bool:
+    return given[0].is_integer and _takes_bits(op, into, given[1:])
+
+
+def _takes_rows(op: str, into: DType, given: Types) -> bool:
+    return _alike(into, given) and "max" in operations(into)
+
+
+def _takes_product(op: str, into: DType, given: Types) -> bool:
+    return _alike(given[0], given[:2]) and PRODUCTS.get(given[0].name) == into.name and _alike(into, given[2:])
+
+
+@dataclass(frozen=True)
+class Operation:
+    """How an operation is written, for which types, and whether lane by lane."""
+
+    emit: Callable[[Task], None]
+    takes: Takes
+    lanewise: bool = False
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    **dict.fromkeys((*FLOAT_OPS, *WHOLE_OPS), Operation(_elementwise, _takes_elements, lanewise=True)),
+    "div": Operation(_divide, _takes_elements, lanewise=True),
+    "copy": Operation(_copy, _takes_bits, lanewise=True),
+    "iota": Operation(_count, _takes_numbers, lanewise=True),
+    "cvt": Operation(_convert, _takes_conversion, lanewise=True),
+    "sel": Operation(_select, _takes_selection, lanewise=True),
+    "cmp": Operation(_compare, _takes_comparison),
+    "window": Operation(_window, _takes_bits),
+    **dict.fromkeys(FOLDS, Operation(_reduce, _takes_rows)),
+    "matmul": Operation(_multiply, _takes_product),
+}
+"""Every operation by name."""
+
+
+def supports(work: Compute, types: Mapping[str, DType]) -> bool:
+    """Whether there is machine code for an operation on these types."""
+    given = [types[each.operand] for each in work.inputs]
+    return work.op in OPERATIONS and OPERATIONS[work.op].takes(work.op, types[work.dst.operand], given)
+
+
+def is_lanewise(work: Compute) -> bool:
+    """Whether lane (i, j) of the result needs that lane only of any input that lies as the result does.
+
+    Such an input may be the memory of the result itself.
+    """
+    return OPERATIONS[work.op].lanewise
+
+
+def emit(
+    module: Module,
+    code: Code,
+    work: Compute,
+    types: Mapping[str, DType],
+    dst: Place,
+    inputs: Sequence[Place],
+    worth: Worth,
+    refused: str,
+) -> None:
+    """Write a computation that `supports` has agreed to.
+
+    `worth` gives the numbers of shapes and layouts; code goes to `refused`, before anything is written, where an
+    integer would be divided by zero.
+    """
+    writer = Writer(module, code, worth)
+    given = tuple(types[each.operand] for each in work.inputs)
+    sides = tuple(side(writer, place, each.shape) for place, each in zip(inputs, work.inputs, strict=True))
+    task = Task(work, writer, types[work.dst.operand], given, Side(writer, dst), sides, dict(work.options), refused)
+    OPERATIONS[work.op].emit(task)

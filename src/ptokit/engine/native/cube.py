@@ -1,0 +1,98 @@
+"""Matrix products: blocks of rows by columns as dot products along k, which both cube layouts keep side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ptokit.engine.native.elements import Site, from_single, is_float, single
+from ptokit.engine.native.emit import Code, Value, element_of, lanes_of, like, vector
+from ptokit.engine.native.numbers import intrinsic
+from ptokit.engine.native.walk import Row, Side, lanes_at_once, whole_part
+
+ROWS, COLS, DEEP = 4, 2, 8
+"""Rows and columns of a block, and how many products of each sum are taken at once: as registers allow."""
+
+
+def multiply(site: Site, given: Site, dst: Side, inputs: Sequence[Side], extents: Sequence[Any]) -> None:
+    """Write the product of the first two inputs, of `given`'s type, with the others added; `extents` are m, n and k.
+
+    At the edges a block takes the last row or column again; all of a block is read before any of it is written.
+    """
+    code = site.code
+    a, b, *more = (inputs[0], inputs[1].turned(), *inputs[2:])
+    m, n, k = map(dst.writer.worth, extents)
+    deep = lanes_at_once((a, b), extents[2], DEEP)
+    whole = whole_part(code, (a, b), k, deep)
+    with code.loop(0, m, ROWS) as top:
+        rows = _block(code, top, ROWS, m)
+        left, into = [a.row(i) for i in rows], [dst.row(i) for i in rows]
+        addends = [[side.row(i) for side in more] for i in rows]
+        with code.loop(0, n, COLS) as first:
+            cols = _block(code, first, COLS, n)
+            right = [b.row(j) for j in cols]
+            sums = _sums(given, left, right, (0, whole, deep))
+            if whole.name != k.name:
+                sums = _sums(given, left, right, (whole, k, 1), sums)
+            cells = [(r, j) for r in range(ROWS) for j in cols]
+            made = [_sum(site, total, addends[r], j) for total, (r, j) in zip(sums, cells, strict=True)]
+            for value, (r, j) in zip(made, cells, strict=True):
+                into[r].store(value, j)
+
+
+def _block(code: Code, first: Value, count: int, extent: Value) -> list[Value]:
+    """The lines of a block, none beyond the last."""
+    lines = [first + k for k in range(count)]
+    if extent.number is not None and extent.number % count == 0:
+        return lines
+    return [first, *(code.select(line.compare("slt", extent), line, extent - 1) for line in lines[1:])]
+
+
+def _sums(
+    given: Site, left: Sequence[Row], right: Sequence[Row], span: tuple[Any, Value, int], start: Sequence[Value] = ()
+) -> list[Value]:
+    """The dot products of every row with every column, over a span of k."""
+    code, deep = given.code, span[2]
+    kind = vector("float" if is_float(given.dtype) else "i32", deep)
+    zero = code.constant(kind, "0.0" if is_float(given.dtype) else 0)
+    sums = [code.variable(kind, each) for each in start or [zero] * (len(left) * len(right))]
+    with code.loop(*span) as at:
+        x, y = ([_wide(given, row.load(at, deep)) for row in rows] for rows in (left, right))
+        pairs = [(one, other) for one in x for other in y]
+        for total, (one, other) in zip(sums, pairs, strict=True):
+            total.set(_product(code, one, other, total.get()))
+    return [_total(code, total.get()) for total in sums]
+
+
+def _wide(given: Site, bits: Value) -> Value:
+    return single(given.code, given.dtype, bits) if is_float(given.dtype) else bits.to("sext", like(bits.type, "i32"))
+
+
+def _product(code: Code, a: Value, b: Value, total: Value) -> Value:
+    return intrinsic(code, "fmuladd", a, b, total) if a.is_float else a * b + total
+
+
+def _total(code: Code, value: Value) -> Value:
+    """All lanes of a vector added, half with half."""
+    while (lanes := lanes_of(value.type)) > 1:
+        halves = [_lanes(code, value, range(at, at + lanes // 2)) for at in (0, lanes // 2)]
+        value = halves[0] + halves[1]
+    return value
+
+
+def _lanes(code: Code, value: Value, which: range) -> Value:
+    """Some lanes of a vector."""
+    if len(which) == 1:
+        return code.write(element_of(value.type), f"extractelement {value!r}, i64 {which[0]}")
+    chosen = ", ".join(f"i32 {lane}" for lane in which)
+    kind = vector(element_of(value.type), len(which))
+    return code.write(kind, f"shufflevector {value!r}, {value.type} poison, <{len(which)} x i32> <{chosen}>")
+
+
+def _sum(site: Site, total: Value, addends: Sequence[Row], j: Value) -> Value:
+    """What is written: the sum, rounded after each addend."""
+    code, dtype = site.code, site.dtype
+    for row in addends:
+        bits = row.load(j)
+        total = total + (single(code, dtype, bits) if is_float(dtype) else bits)
+    return from_single(code, dtype, total) if is_float(dtype) else total

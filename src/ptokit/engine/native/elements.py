@@ -1,0 +1,198 @@
+"""What operations do to elements, as bits in registers, one lane or many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ptokit.engine.native.emit import Code, Module, Value, like
+from ptokit.engine.native.numbers import NATIVE, intrinsic, narrow, real, widen
+from ptokit.engine.native.transcendental import exponential, logarithm
+from ptokit.isa.dtype import DType
+
+FLOATS = frozenset((*NATIVE, "bfloat16", "float8_e4m3", "float8_e5m2"))
+"""The floats there is arithmetic for."""
+LINE = 32
+"""Bytes of a vector."""
+
+
+def is_float(dtype: DType) -> bool:
+    """Whether it is a float that there is arithmetic for."""
+    return dtype.name in FLOATS
+
+
+def is_number(dtype: DType) -> bool:
+    """Whether there is arithmetic for it."""
+    return is_float(dtype) or (dtype.is_integer and dtype.name != "bool")
+
+
+def lanes_for(*dtypes: DType) -> int:
+    """Elements that are computed with at once: a vector of the widest form that they take."""
+    return LINE // max(4 if is_float(each) and each.name not in NATIVE else each.size for each in dtypes)
+
+
+def single(code: Code, dtype: DType, bits: Value) -> Value:
+    """Elements as float32, or as float64 where they are that."""
+    value = widen(code, dtype, bits)
+    return value.to("fpext", like(value.type, "float")) if dtype.name == "float16" else value
+
+
+def from_single(code: Code, dtype: DType, value: Value) -> Value:
+    """float32 (or float64 for itself) rounded to a type, NaNs canonical."""
+    if dtype.name == "float16":
+        value = value.to("fptrunc", like(value.type, "half"))
+    return narrow(code, dtype, value)
+
+
+def double(code: Code, dtype: DType, bits: Value) -> Value:
+    """Elements as float64."""
+    value = widen(code, dtype, bits)
+    return value.to("fpext", like(value.type, "double"))
+
+
+def from_double(code: Code, dtype: DType, value: Value) -> Value:
+    """float64 rounded to a type. The small ones are rounded to float32 first, but for half, which is rounded once."""
+    if dtype.name == "float64":
+        return narrow(code, dtype, value)
+    nearest = value.to("fptrunc", like(value.type, "float"))
+    return from_single(code, dtype, _odd(code, value, nearest) if dtype.name == "float16" else nearest)
+
+
+def _odd(code: Code, value: Value, nearest: Value) -> Value:
+    """The float32 next to a float64 whose last bit is set, unless it is exact: rounding that again is right."""
+    back = nearest.to("fpext", value.type)
+    bits = nearest.bits(like(value.type, "i32"))
+    beyond = intrinsic(code, "fabs", back).compare("ogt", intrinsic(code, "fabs", value))
+    sticky = code.select(beyond, bits - 1, bits) | 1
+    return code.select(back.compare("one", value), sticky, bits).bits(nearest.type)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where elements of one type are computed with."""
+
+    module: Module
+    code: Code
+    dtype: DType
+
+
+Element = Callable[..., Value]
+"""Takes a `Site` and bits of elements, gives bits of elements."""
+
+
+def _float(function: Callable[..., Value]) -> Element:
+    """An operation on floats, rounded once."""
+
+    def apply(site: Site, *bits: Value) -> Value:
+        return narrow(site.code, site.dtype, function(*(widen(site.code, site.dtype, each) for each in bits)))
+
+    return apply
+
+
+def _library(name: str, close: Callable[[Code, Value], Value]) -> Element:
+    """Through float64: of the mathematical library for its own elements, one by one; `close` to it for others."""
+
+    def apply(site: Site, bits: Value) -> Value:
+        code, value = site.code, double(site.code, site.dtype, bits)
+        if site.dtype.name != "float64":
+            return from_double(code, site.dtype, close(code, value))
+        return narrow(code, site.dtype, code.call("double", site.module.declare(name, "double (double)"), value))
+
+    return apply
+
+
+def holds(site: Site, how: str, a: Value, b: Value) -> Value:
+    """A comparison of elements: `gt`, `lt`, `eq`, …"""
+    if is_float(site.dtype):
+        ordered = "une" if how == "ne" else f"o{how}"
+        return widen(site.code, site.dtype, a).compare(ordered, widen(site.code, site.dtype, b))
+    sign = "" if how in ("eq", "ne") else "u" if site.dtype.family == "uint" else "s"
+    return a.compare(f"{sign}{how}", b)
+
+
+def _picker(how: str) -> Element:
+    """`b` where it is strictly better, else `a`."""
+    return lambda site, a, b: site.code.select(holds(site, how, b, a), b, a)
+
+
+def _divide(site: Site, a: Value, b: Value) -> Value:
+    """Towards zero; the lowest number divided by -1 is itself."""
+    if site.dtype.family == "uint":
+        return a.op("udiv", b)
+    flips = b.compare("eq", -1)
+    return site.code.select(flips, 0 - a, a.op("sdiv", site.code.select(flips, site.code.constant(b.type, 1), b)))
+
+
+def _left(site: Site, a: Value, count: Value) -> Value:
+    """Counts are unsigned; the width and more leave nothing."""
+    inside = count.compare("ult", 8 * site.dtype.size)
+    return site.code.select(inside, a << site.code.select(inside, count, 0), 0)
+
+
+def _right(site: Site, a: Value, count: Value) -> Value:
+    """Counts are unsigned; the width and more leave nothing but the sign."""
+    inside = count.compare("ult", 8 * site.dtype.size)
+    if site.dtype.family == "uint":
+        return site.code.select(inside, a >> site.code.select(inside, count, 0), 0)
+    return a.op("ashr", site.code.select(inside, count, 8 * site.dtype.size - 1))
+
+
+def _absolute(site: Site, a: Value) -> Value:
+    return a if site.dtype.family == "uint" else site.code.select(a.compare("slt", 0), 0 - a, a)
+
+
+def _reciprocal(value: Value) -> Value:
+    return real(value.code, value.type, 1.0).op("fdiv", value)
+
+
+PICKS: Mapping[str, Element] = {"max": _picker("gt"), "min": _picker("lt")}
+FLOAT_OPS: Mapping[str, Element] = {
+    "add": _float(lambda a, b: a + b),
+    "sub": _float(lambda a, b: a - b),
+    "mul": _float(lambda a, b: a * b),
+    "div": _float(lambda a, b: a.op("fdiv", b)),
+    "abs": _float(lambda a: intrinsic(a.code, "fabs", a)),
+    "neg": _float(lambda a: a.code.write(a.type, f"fneg {a!r}")),
+    "sqrt": _float(lambda a: intrinsic(a.code, "sqrt", a)),
+    "recip": _float(_reciprocal),
+    "exp": _library("exp", exponential),
+    "log": _library("log", logarithm),
+    **PICKS,
+}
+WHOLE_OPS: Mapping[str, Element] = {
+    "add": lambda site, a, b: a + b,
+    "sub": lambda site, a, b: a - b,
+    "mul": lambda site, a, b: a * b,
+    "div": _divide,
+    "abs": _absolute,
+    "neg": lambda site, a: 0 - a,
+    "and": lambda site, a, b: a & b,
+    "or": lambda site, a, b: a | b,
+    "shl": _left,
+    "shr": _right,
+    **PICKS,
+}
+TRUTH_OPS: Mapping[str, Element] = {
+    "add": WHOLE_OPS["or"],
+    "mul": WHOLE_OPS["and"],
+    "and": WHOLE_OPS["and"],
+    "or": WHOLE_OPS["or"],
+    **PICKS,
+}
+TRANSCENDENTAL = frozenset(("exp", "log"))
+
+
+def operations(dtype: DType) -> Mapping[str, Element]:
+    """What can be done with elements of a type, by name."""
+    if is_float(dtype):
+        return FLOAT_OPS
+    return {} if not dtype.is_integer else TRUTH_OPS if dtype.name == "bool" else WHOLE_OPS
+
+
+def lanes_of_op(op: str, dtype: DType) -> int:
+    """Elements that an operation takes at once."""
+    if op in TRANSCENDENTAL:
+        return 1 if dtype.name == "float64" else LINE // 8
+    if op == "div" and not is_float(dtype):
+        return 1  # no machine divides vectors of whole numbers
+    return lanes_for(dtype)

@@ -1,0 +1,370 @@
+"""Writes LLVM IR as text: typed values with operators, loops and branches. Knows nothing of tiles or moves."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+I1, I8, I32, I64, PTR = "i1", "i8", "i32", "i64", "ptr"
+LIKELY = '!0 = !{!"branch_weights", i32 2000, i32 1}\n'
+"""The first of two ways is nearly always taken: `!prof !0` after a branch."""
+FLOATS = {"half": 2, "float": 4, "double": 8}
+
+
+def vector(element: str, count: int) -> str:
+    """The type of `count` elements side by side; of one, the element's own type."""
+    return f"<{count} x {element}>" if count > 1 else element
+
+
+def lanes_of(kind: str) -> int:
+    """How many elements a type has."""
+    return int(kind[1 : kind.index(" ")]) if kind[0] == "<" else 1
+
+
+def element_of(kind: str) -> str:
+    """The type of one element."""
+    return kind[kind.index("x") + 2 : -1] if kind[0] == "<" else kind
+
+
+def size_of(kind: str) -> int:
+    """Bytes of a type in memory."""
+    element = element_of(kind)
+    each = 8 if element == PTR else FLOATS[element] if element in FLOATS else max(1, int(element[1:]) // 8)
+    return each * lanes_of(kind)
+
+
+def like(kind: str, element: str) -> str:
+    """As many of another element."""
+    return vector(element, lanes_of(kind))
+
+
+class Value:
+    """A typed value; operators on it write instructions. Whole numbers join in as constants of its type."""
+
+    __slots__ = ("code", "name", "number", "type")
+
+    def __init__(self, code: Code, kind: str, name: str, number: int | None = None) -> None:
+        """`number` is the value of a scalar whole-number constant."""
+        self.code, self.type, self.name, self.number = code, kind, name, number
+
+    def __repr__(self) -> str:
+        return f"{self.type} {self.name}"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it holds floating-point numbers."""
+        return self.type[0] != "i" and element_of(self.type) in FLOATS
+
+    def _join(self, name: str, other: Operand, *, swapped: bool = False) -> Value:
+        right = self.code.same(self, other)
+        return self.code.binary(name, *((right, self) if swapped else (self, right)))
+
+    def __add__(self, other: Operand) -> Value:
+        return self._join("fadd" if self.is_float else "add", other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return self + other
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._join("fsub" if self.is_float else "sub", other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self._join("fsub" if self.is_float else "sub", other, swapped=True)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self._join("fmul" if self.is_float else "mul", other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return self * other
+
+    def __and__(self, other: Operand) -> Value:
+        return self._join("and", other)
+
+    def __or__(self, other: Operand) -> Value:
+        return self._join("or", other)
+
+    def __xor__(self, other: Operand) -> Value:
+        return self._join("xor", other)
+
+    def __lshift__(self, other: Operand) -> Value:
+        return self._join("shl", other)
+
+    def __rshift__(self, other: Operand) -> Value:
+        """A logical shift: no sign is kept."""
+        return self._join("lshr", other)
+
+    def op(self, name: str, other: Operand) -> Value:
+        """Any other instruction of two operands: `sdiv`, `ashr`, `frem`, …"""
+        return self._join(name, other)
+
+    def compare(self, how: str, other: Operand) -> Value:
+        """`eq`, `ne`, `slt`, `ult`, … for whole numbers and pointers; `olt`, `uno`, … for floats."""
+        return self.code.compare(how, self, self.code.same(self, other))
+
+    def bits(self, kind: str) -> Value:
+        """The same bits as another type of the same size."""
+        return self.code.convert("bitcast", self, kind) if kind != self.type else self
+
+    def to(self, name: str, kind: str) -> Value:
+        """A conversion: `zext`, `sext`, `trunc`, `fpext`, `sitofp`, …; nothing where the type is the same."""
+        return self.code.convert(name, self, kind) if kind != self.type else self
+
+
+Operand = Value | int
+
+FOLDS: dict[str, Callable[[int, int], int]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+"""Computed at once where both operands are constants."""
+NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "or": 0, "xor": 0, "shl": 0, "lshr": 0, "ashr": 0, "udiv": 1, "sdiv": 1}
+"""A second operand that changes nothing."""
+
+
+class Code:
+    """The body of one function, written from top to bottom."""
+
+    def __init__(self, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = "") -> None:
+        """`parameters` are types (with attributes, if any) and names."""
+        self.name, self.result, self.attributes = name, result, attributes
+        self.parameters = parameters
+        self.arguments = [Value(self, kind.split()[0], f"%{name}") for kind, name in parameters]
+        self._lines: list[str] = []
+        self._slots: list[str] = []
+        self._count = 0
+        self.label = "entry"
+        """The block that is being written."""
+        self.is_open = True
+        """Whether the block still needs an end."""
+
+    # --- lines and blocks
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"%v{self._count}"
+
+    def line(self, text: str) -> None:
+        """One line, as it is."""
+        self._lines.append(text)
+
+    def new_label(self, hint: str) -> str:
+        """A name for a block to come."""
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def begin(self, label: str) -> None:
+        """Start a block; the one before runs on into it."""
+        if self.is_open:
+            self.line(f"  br label %{label}")
+        self.line(f"{label}:")
+        self.label, self.is_open = label, True
+
+    def jump(self, label: str) -> None:
+        """End the block: go on at another."""
+        if self.is_open:
+            self.line(f"  br label %{label}")
+        self.is_open = False
+
+    def split(self, condition: Value, then: str, otherwise: str, weights: str = "") -> None:
+        """End the block: go on at one of two others."""
+        self.line(f"  br i1 {condition.name}, label %{then}, label %{otherwise}{weights}")
+        self.is_open = False
+
+    def give(self, value: Value | None = None) -> None:
+        """Return from the function."""
+        self.line(f"  ret {value!r}" if value is not None else "  ret void")
+        self.is_open = False
+
+    @property
+    def text(self) -> str:
+        """The whole function."""
+        listed = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
+        body = "\n".join([*self._slots, *self._lines])
+        return f"define {self.result} @{self.name}({listed}) {self.attributes} {{\nentry:\n{body}\n}}\n"
+
+    # --- values
+
+    def constant(self, kind: str, number: int | str) -> Value:
+        """A constant, the same in every lane."""
+        if kind[0] != "<":
+            return Value(self, kind, str(number), number if isinstance(number, int) and kind[0] == "i" else None)
+        count, element = lanes_of(kind), element_of(kind)
+        return Value(self, kind, f"<{', '.join([f'{element} {number}'] * count)}>")
+
+    def i64(self, number: int) -> Value:
+        """A 64-bit whole number."""
+        return Value(self, I64, str(number), number)
+
+    def same(self, value: Value, other: Operand) -> Value:
+        """Another operand in the type of `value`."""
+        return other if isinstance(other, Value) else self.constant(value.type, other)
+
+    def write(self, kind: str, text: str) -> Value:
+        """An instruction that has a value."""
+        name = self._name()
+        self._lines.append(f"  {name} = {text}")
+        return Value(self, kind, name)
+
+    def binary(self, name: str, a: Value, b: Value) -> Value:
+        """An instruction of two operands of one type; computed at once where they are known."""
+        x, y = a.number, b.number
+        if y is not None and y == NEUTRAL.get(name):
+            return a
+        if x is not None and x == 0 and name == "add":
+            return b
+        if x is not None and y is not None and name in FOLDS:
+            return self.constant(a.type, FOLDS[name](x, y))
+        return self.write(a.type, f"{name} {a!r}, {b.name}")
+
+    def compare(self, how: str, a: Value, b: Value) -> Value:
+        """A comparison, lane by lane."""
+        word = "fcmp" if a.is_float else "icmp"
+        return self.write(like(a.type, I1), f"{word} {how} {a!r}, {b.name}")
+
+    def convert(self, name: str, value: Value, kind: str) -> Value:
+        """A conversion to another type."""
+        return self.write(kind, f"{name} {value!r} to {kind}")
+
+    def select(self, condition: Value, a: Value, b: Operand) -> Value:
+        """One value or the other, lane by lane."""
+        return self.write(a.type, f"select {condition!r}, {a!r}, {self.same(a, b)!r}")
+
+    def call(self, kind: str, name: str, *values: Value | str) -> Value:
+        """Call a function; immediate operands are given as text."""
+        listed = ", ".join(value if isinstance(value, str) else repr(value) for value in values)
+        if kind == "void":
+            self.line(f"  call void @{name}({listed})")
+            return Value(self, kind, "")
+        return self.write(kind, f"call {kind} @{name}({listed})")
+
+    def splat(self, value: Value, count: int) -> Value:
+        """The same scalar in every lane."""
+        if count == 1:
+            return value
+        kind = vector(value.type, count)
+        first = self.write(kind, f"insertelement {kind} poison, {value!r}, i64 0")
+        return self.write(kind, f"shufflevector {first!r}, {kind} poison, <{count} x i32> zeroinitializer")
+
+    # --- memory
+
+    def at(self, pointer: Value, nbytes: Operand) -> Value:
+        """The address so many bytes further."""
+        step = nbytes if isinstance(nbytes, Value) else self.i64(nbytes)
+        return pointer if step.number == 0 else self.write(PTR, f"getelementptr i8, {pointer!r}, {step!r}")
+
+    def load(self, kind: str, pointer: Value, align: int = 0, flags: str = "") -> Value:
+        """Read memory, aligned to one element unless told."""
+        return self.write(kind, f"load {kind}, {pointer!r}, align {align or size_of(element_of(kind))}{flags}")
+
+    def store(self, value: Value, pointer: Value, align: int = 0, flags: str = "") -> None:
+        """Write memory, aligned to one element unless told."""
+        self.line(f"  store {value!r}, {pointer!r}, align {align or size_of(element_of(value.type))}{flags}")
+
+    def variable(self, kind: str, start: Value) -> Variable:
+        """A variable of the function's own; registers in the end."""
+        name = self._name()
+        self._slots.append(f"  {name} = alloca {kind}")
+        made = Variable(Value(self, PTR, name), kind)
+        made.set(start)
+        return made
+
+    # --- control
+
+    @contextmanager
+    def loop(self, start: Operand, stop: Operand, step: Operand = 1) -> Iterator[Value]:
+        """`for i in range(start, stop, step)` over 64-bit numbers; gives `i`."""
+        first, last = (self.i64(each) if isinstance(each, int) else each for each in (start, stop))
+        head, body, latch, done = (self.new_label(hint) for hint in ("head", "body", "latch", "done"))
+        before = self.label
+        self.jump(head)
+        self.begin(head)
+        i = self._name()
+        self.line(f"  {i} = phi i64 [ {first.name}, %{before} ], [ {i}.next, %{latch} ]")
+        index = Value(self, I64, i)
+        self.split(index.compare("slt", last), body, done)
+        self.begin(body)
+        yield index
+        self.begin(latch)
+        self.line(f"  {i}.next = add i64 {i}, {step.name if isinstance(step, Value) else step}")
+        self.jump(head)
+        self.begin(done)
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """Only where a condition holds."""
+        then, done = self.new_label("then"), self.new_label("done")
+        self.split(condition, then, done)
+        self.begin(then)
+        yield
+        self.begin(done)
+
+    def choose(self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+        """One piece of code or the other."""
+        labels = first, second, done = tuple(self.new_label(hint) for hint in ("then", "else", "done"))
+        assert len(labels) == 3
+        self.split(condition, first, second)
+        for label, write in ((first, then), (second, otherwise)):
+            self.is_open = False
+            self.begin(label)
+            write()
+            self.jump(done)
+        self.begin(done)
+
+
+class Variable:
+    """Memory of a function's own that holds one value."""
+
+    __slots__ = ("kind", "pointer")
+
+    def __init__(self, pointer: Value, kind: str) -> None:
+        self.pointer, self.kind = pointer, kind
+
+    def get(self) -> Value:
+        """The value now."""
+        return self.pointer.code.load(self.kind, self.pointer)
+
+    def set(self, value: Value) -> None:
+        """Give it another value."""
+        self.pointer.code.store(value, self.pointer)
+
+
+class Module:
+    """Functions, the globals they use and the declarations they need."""
+
+    def __init__(self) -> None:
+        self.functions: list[Code] = []
+        self._outlined: dict[str, str] = {}
+        self._parts: dict[str, str] = {}
+
+    def function(self, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = "") -> Code:
+        """Begin a function."""
+        code = Code(name, result, parameters, attributes)
+        self.functions.append(code)
+        return code
+
+    def outlined(self, kind: str, given: Sequence[Value], write: Callable[[Code, list[Value]], None]) -> str:
+        """A function of its own that takes values of these types; one that was written before is not written again."""
+        parameters = [(value.type, f"p{place}") for place, value in enumerate(given)]
+        code = Code(f"outlined{len(self._outlined)}", kind, parameters, "noinline nounwind")
+        write(code, code.arguments)
+        name = self._outlined.setdefault(code.text.partition("(")[2], code.name)
+        if name == code.name:
+            self.functions.append(code)
+        return name
+
+    def declare(self, name: str, signature: str) -> str:
+        """Declare an outside function or an intrinsic: `result (parameters)`; gives its name."""
+        result, _, parameters = signature.partition(" (")
+        self._parts.setdefault(name, f"declare {result} @{name}({parameters}")
+        return name
+
+    def table(self, name: str, data: bytes) -> str:
+        """Bytes that code reads, 64-byte aligned; gives the global's name."""
+        if name not in self._parts:
+            text = "".join(f"\\{byte:02x}" for byte in data)
+            self._parts[name] = f'@{name} = private constant [{len(data)} x i8] c"{text}", align 64'
+        return name
+
+    @property
+    def text(self) -> str:
+        """The whole module."""
+        parts = [*self._parts.values(), "", *(code.text for code in self.functions), LIKELY]
+        return "\n".join(parts)

@@ -1,0 +1,252 @@
+"""A program made ready for the native engine: compiled on its first launch, launched as often as you like."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from enum import Enum
+from functools import cache, cached_property
+from time import perf_counter
+from typing import Any
+
+from ptokit.engine.interpreter import Executable
+from ptokit.engine.native import jit, workers
+from ptokit.engine.native.independent import are_independent
+from ptokit.engine.native.instruction import is_supported
+from ptokit.engine.native.launching import Code, Parts, Told
+from ptokit.engine.native.ledger import candidates, page, to_json
+from ptokit.engine.native.program import Emitter
+from ptokit.engine.native.sample import sample
+from ptokit.engine.native.slots import Slots
+from ptokit.engine.native.stage import MOST_GIVEN
+from ptokit.engine.native.thread import NEVER, Steps, Tensors
+from ptokit.engine.native.variant import Tracer, Variant
+from ptokit.engine.prepared import Tell
+from ptokit.engine.runnable import Unsupported
+from ptokit.isa.dtype import DType
+from ptokit.program.expr import BLOCK_NUM, Op, Var
+from ptokit.program.ir import Instr, LoadScalar, Program
+from ptokit.program.verify_call import Options
+from ptokit.target import Profile
+
+MOST_VARIANTS = 4
+"""Ways of one instruction that are compiled."""
+MOST_KEPT = 256
+PLAIN = frozenset((int, str, bool, float, type(None), Var))
+SMALL = 1 << 20
+"""Bytes of tiles that a launch may name and stay on the calling thread; more is left to workers."""
+
+
+class NativeExecutable:
+    """A program made ready for a target; launched as often as you like."""
+
+    engine = "native"
+
+    def __init__(self, program: Program, profile: Profile, options: Options) -> None:
+        """Raises `Unsupported` for programs that only the reference engine runs."""
+        self.program, self.profile, self.options = program, profile, options
+        self.slots = Slots(program)
+        _check(program, self.slots)
+        self.code: Code | None = None
+        """The machine code, from the first launch on."""
+        self._writing_down: Code | None = None
+        self._samples: dict[int, list[dict[Var, int]]] = {}
+        self._missed: dict[int, dict[Var, int]] = {}
+        self._compiling = threading.Lock()
+        self._independent: dict[tuple[Any, ...], bool] = {}
+
+    @cached_property
+    def reference(self) -> Executable:
+        """The program on the reference engine, for what has no code."""
+        return Executable(self.program, self.profile, self.options)
+
+    @cached_property
+    def _candidates(self) -> dict[int, str]:
+        return candidates(self.program, self.slots)
+
+    # --- compiling
+
+    def _make_ready(self, tensors: Tensors, integers: Mapping[Var, int], grid: int) -> None:
+        """Compile, and compile again when a launch has met numbers that there was no code for."""
+        if self.code is not None and not self._missed:
+            return
+        with self._compiling:
+            if self.code is None:
+                found = sample(self.program, tensors, integers, grid)
+                self._samples = {self.slots.numbers[stmt]: values[:MOST_VARIANTS] for stmt, values in found.items()}
+            missed, self._missed = self._missed, {}
+            if self._add(missed) or self.code is None:
+                self.code, self._writing_down = self._compiled(()), None
+
+    def _add(self, missed: Mapping[int, dict[Var, int]]) -> bool:
+        """Take numbers that had no code among the samples; whether there is room for any."""
+        added = False
+        for number, values in missed.items():
+            known = self._samples.setdefault(number, [])
+            if len(known) < 2 * MOST_VARIANTS and values not in known:
+                known.append(values)
+                added = True
+        return added
+
+    def _deferring(self) -> Code:
+        """Code that writes scatters down."""
+        with self._compiling:
+            if self._writing_down is None:
+                self._writing_down = self._compiled(tuple(self._candidates))
+            return self._writing_down
+
+    def _compiled(self, written_down: tuple[int, ...]) -> Code:
+        made_from = describe(self.program), self.profile.name, describe(self.options), sorted(self._samples.items())
+        library = jit.library(repr((made_from, written_down)), lambda: self.source(written_down))
+        return Code(library, self.slots, Steps(self.slots, lambda: self.reference))
+
+    def source(self, written_down: Iterable[int] = ()) -> jit.Source:
+        """The LLVM text, for the numbers that were met; scatters `written_down` take effect later, where they can."""
+        variants = self._variants()
+        pages = [page(self.program, self.slots, number, variants.get(number, ())) for number in written_down]
+        known = [each for each in pages if each is not None]
+        return jit.Source(Emitter(self.program, self.slots, variants, known).text(), {"pages": to_json(known)})
+
+    def _variants(self) -> dict[int, list[Variant]]:
+        """What each instruction does at the numbers that were met."""
+        tracer = Tracer(self.program, self.profile, self.options)
+        placed = {name: Var(f"{name} address") for name in self.slots.placed}
+        variants: dict[int, list[Variant]] = {}
+        for number, samples in self._samples.items():
+            instr, known = self.slots.statements[number], variants.setdefault(number, [])
+            assert isinstance(instr, Instr)
+            for values in samples:
+                if len(known) < MOST_VARIANTS and not any(variant.holds(values) for variant in known):
+                    variant = tracer.trace(instr, values, placed)
+                    known += [variant] if variant and is_supported(variant) else []
+        return variants
+
+    # --- launching
+
+    def launch(
+        self, tensors: Tensors, integers: Mapping[Var, int], grid: int, report: Tell, threads: int | None = None
+    ) -> None:
+        """Run every block of the grid; the same bits as in ascending order, whatever the number of threads."""
+        if not grid:
+            return
+        if grid > MOST_GIVEN or any(abs(value) > MOST_GIVEN for value in integers.values()):
+            self.reference.launch(tensors, integers, grid, report)
+            return
+        self._make_ready(tensors, integers, grid)
+        count, code = self._shared_out(threads, integers, grid)
+        crew = [code.take() for _ in range(count)]
+        told = Told(report) if count > 1 else None
+        stop = workers.Stop()
+        arrays = [(slot, tensors[name].span.start, tensors[name].bits.size) for name, slot in self.slots.arrays.items()]
+        numbers = self.numbers(integers, grid)
+        try:
+            small = self._is_small(grid)
+            for thread in crew:
+                tell = report if told is None else told.of(thread)
+                thread.begin(arrays, numbers, lambda: tensors, tell, NEVER if small else stop)
+            if small:
+                code.work(crew[0], Parts(grid, 1))
+            else:
+                code.run(crew, tensors, grid, stop)
+            if told is not None:
+                told.flush()
+            failed = [thread for thread in crew if thread.failure is not None]
+            if failed:
+                raise min(failed, key=lambda thread: thread.failed_at).failure  # type: ignore[misc]
+        finally:
+            for thread in crew:
+                self._missed = {**thread.missed, **self._missed} if thread.missed else self._missed
+                code.give_back(thread)
+
+    def numbers(self, integers: Mapping[Var, int], grid: int) -> list[tuple[int, int]]:
+        """Slots of the launch's own numbers, and what they are."""
+        variables = self.slots.variables
+        given = [(variables[var], integers[var]) for var in self.slots.given]
+        return [(variables[BLOCK_NUM], grid), *given]
+
+    def _is_small(self, grid: int) -> bool:
+        return grid * self.slots.work <= SMALL
+
+    def _shared_out(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, Code]:
+        """How many threads run the blocks, and what code.
+
+        Several do where no block writes what another one touches, but for scatters that can be written down.
+        """
+        assert self.code is not None
+        count = min(workers.thread_count(asked), grid)
+        if count == 1 or self._is_small(grid):
+            return 1, self.code
+        if self._are_independent(grid, integers, ()):
+            return count, self.code
+        if self._candidates and self._are_independent(grid, integers, self._candidates.values()):
+            deferring = self._deferring()
+            if len(deferring.pages) == len(self._candidates):
+                return count, deferring
+        return 1, self.code
+
+    def _are_independent(self, grid: int, integers: Mapping[Var, int], besides: Iterable[str]) -> bool:
+        key = (grid, *integers.items(), *besides)
+        if key not in self._independent:
+            if len(self._independent) >= MOST_KEPT:
+                self._independent.clear()
+            self._independent[key] = are_independent(self.program, grid, integers, set(besides))
+        return self._independent[key]
+
+    def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> SmallLaunch | None:
+        """The same launch again, on the calling thread, where it is small and all of its numbers have code."""
+        is_known = self.code is not None and not self._missed
+        return SmallLaunch(self, arrays, integers, grid) if grid and is_known and self._is_small(grid) else None
+
+
+class SmallLaunch:
+    """A launch that differs from an earlier one only in the addresses of its arrays."""
+
+    def __init__(
+        self, executable: NativeExecutable, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int
+    ) -> None:
+        """`arrays` are the names and sizes of the arrays, in the order in which addresses will be given."""
+        self._executable, self._grid = executable, grid
+        self._slots = [executable.slots.arrays[name] for name in arrays]
+        self._sizes = [*arrays.values()]
+        self._numbers = executable.numbers(integers, grid)
+
+    def run(self, addresses: Sequence[int], tensors: Callable[[], Tensors], report: Tell) -> float:
+        """Run it; the seconds it took."""
+        code = self._executable.code
+        assert code is not None
+        thread = code.take()
+        try:
+            began = perf_counter()
+            thread.begin(zip(self._slots, addresses, self._sizes, strict=True), self._numbers, tensors, report)
+            code.function(thread.address, 0, self._grid)
+            if thread.failure is not None:
+                raise thread.failure
+            return perf_counter() - began
+        finally:
+            code.give_back(thread)
+
+
+def _check(program: Program, slots: Slots) -> None:
+    """Refuse what native code cannot hold."""
+    scalars = [stmt.source.argument for stmt in slots.statements if isinstance(stmt, LoadScalar)]
+    if any(program.tensors[name].dtype.name == "uint64" for name in scalars):
+        raise Unsupported("the native engine reads no scalars of uint64")
+
+
+def describe(value: Any) -> Any:
+    """The content of plain data, without places in the source: the same in every process."""
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind is tuple:
+        return [describe(each) for each in value]
+    if isinstance(value, DType | Enum):
+        return value.name
+    return [kind.__name__, *[describe(getattr(value, name)) for name in _meaningful(kind)]]
+
+
+@cache
+def _meaningful(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass that tell two of them apart; an operation is its name and its operands."""
+    return ("name", "args") if kind is Op else tuple(f.name for f in fields(kind) if f.compare)

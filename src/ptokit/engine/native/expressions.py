@@ -1,0 +1,133 @@
+"""Whole-number expressions as machine code, exact or not at all: what does not fit 64 bits is left to Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ptokit.engine.native.emit import I1, I64, Code, Module, Value
+from ptokit.engine.native.symbolic import Number
+from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval
+
+CHECKED = {"add": "sadd", "sub": "ssub", "mul": "smul"}
+ORDERS = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
+SMALLEST = -(1 << 63)
+SAFE = 1 << 62
+
+
+class Evaluator:
+    """Computes expressions in one place of the code; `trouble` grows by all that has no value there."""
+
+    def __init__(
+        self, module: Module, code: Code, variable: Callable[[Var], Value], bounds: Mapping[Var, Bounds]
+    ) -> None:
+        """`bounds` of variables are certain: where they show that a result fits, it is not checked."""
+        self.module, self.code, self.variable, self.bounds = module, code, variable, bounds
+        self._known: dict[Expr, Value] = {}
+        self._trouble: list[Value] = []
+
+    def worth(self, number: int | Number) -> Value:
+        """The value of a number that a lowering has made."""
+        return self.value(number.expr if isinstance(number, Number) else number)
+
+    def value(self, expr: Expr) -> Value:
+        """The value of an expression, computed once."""
+        if isinstance(expr, int):
+            if not SMALLEST <= expr < -SMALLEST:
+                self._trouble.append(self.code.constant(I1, "true"))
+                return self.code.i64(0)
+            return self.code.i64(expr)
+        if expr not in self._known:
+            self._known[expr] = self.variable(expr) if isinstance(expr, Var) else self._operation(expr)
+        return self._known[expr]
+
+    def holds(self, condition: Expr) -> Value:
+        """Whether a condition holds, as one bit."""
+        if isinstance(condition, Op) and condition.name in COMPARISONS:
+            a, b = map(self.value, condition.args)
+            return a.compare(ORDERS[condition.name], b)
+        return self.value(condition).compare("ne", 0)
+
+    def require(self, conditions: Sequence[Expr | Value], otherwise: str) -> None:
+        """Go on only where all conditions hold and everything so far had a value."""
+        held = [c if isinstance(c, Value) else self.holds(c) for c in conditions if not isinstance(c, int) or not c]
+        self.settle(otherwise, *held)
+
+    def settle(self, otherwise: str, *held: Value) -> None:
+        """Leave for `otherwise` if something had no value, or does not hold."""
+        troubles, self._trouble = self._trouble, []
+        if not held and not troubles:
+            return
+        total: Value | None = None
+        for each in (*held, *(trouble ^ self.code.constant(I1, "true") for trouble in troubles)):
+            total = each if total is None else total & each
+        assert total is not None
+        go_on = self.code.new_label("go")
+        self.code.split(total, go_on, otherwise, ", !prof !0")
+        self.code.begin(go_on)
+
+    def _operation(self, op: Op) -> Value:
+        a, b = map(self.value, op.args)
+        if op.name in PLAIN and self._fits(op):
+            return PLAIN[op.name](a, b)
+        if op.name in CHECKED:
+            return self._checked(CHECKED[op.name], a, b)
+        if op.name in ORDERS:
+            return a.compare(ORDERS[op.name], b).to("zext", I64)
+        return OPERATIONS[op.name](self, a, b)
+
+    def _fits(self, op: Op) -> bool:
+        """Whether a result surely fits, and a quotient or remainder is that of numbers that are not negative."""
+        low, high = interval(op, self.bounds)
+        if op.name in ("floordiv", "mod"):
+            (least, _), (divisor, _) = (interval(arg, self.bounds) for arg in op.args)
+            return least >= 0 and divisor > 0
+        return low > -SAFE and high < SAFE
+
+    def _checked(self, name: str, a: Value, b: Value) -> Value:
+        intrinsic = self.module.declare(f"llvm.{name}.with.overflow.i64", "{i64,i1} (i64, i64)")
+        pair = self.code.write("{i64, i1}", f"call {{i64, i1}} @{intrinsic}({a!r}, {b!r})")
+        self._trouble.append(self.code.write(I1, f"extractvalue {pair!r}, 1"))
+        return self.code.write(I64, f"extractvalue {pair!r}, 0")
+
+    def _divide(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """Quotient and remainder, rounded towards minus infinity."""
+        bad = b.compare("eq", 0) | (a.compare("eq", SMALLEST) & b.compare("eq", -1))
+        if b.number is None or b.number in (0, -1):
+            self._trouble.append(bad)
+            b = self.code.select(bad, self.code.i64(1), b)
+        quotient, rest = a.op("sdiv", b), a.op("srem", b)
+        below = rest.compare("ne", 0) & (rest ^ b).compare("slt", 0)
+        return quotient - below.to("zext", I64), rest + self.code.select(below, b, 0)
+
+    def _shift(self, a: Value, b: Value, name: str) -> Value:
+        bad = b.compare("ugt", 63)
+        self._trouble.append(bad)
+        count = self.code.select(bad, self.code.i64(0), b)
+        shifted = a.op(name, count)
+        if name == "shl":
+            self._trouble.append(shifted.op("ashr", count).compare("ne", a))
+        return shifted
+
+    def _least(self, a: Value, b: Value, how: str) -> Value:
+        return self.code.select(a.compare(how, b), a, b)
+
+
+PLAIN: dict[str, Callable[[Value, Value], Value]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a.op("udiv", b),
+    "mod": lambda a, b: a.op("urem", b),
+}
+"""Operations without any check, for numbers that are known to be small enough."""
+
+OPERATIONS: dict[str, Callable[[Evaluator, Value, Value], Value]] = {
+    "floordiv": lambda self, a, b: self._divide(a, b)[0],
+    "mod": lambda self, a, b: self._divide(a, b)[1],
+    "shl": lambda self, a, b: self._shift(a, b, "shl"),
+    "shr": lambda self, a, b: self._shift(a, b, "ashr"),
+    "min": lambda self, a, b: self._least(a, b, "slt"),
+    "max": lambda self, a, b: self._least(a, b, "sgt"),
+    "and": lambda self, a, b: a & b,
+    "or": lambda self, a, b: a | b,
+}

@@ -1,0 +1,313 @@
+"""One instruction as machine code: everything is checked before anything is written, and what is odd goes to Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ptokit.engine.native import compute
+from ptokit.engine.native.address import Place
+from ptokit.engine.native.emit import I32, I64, PTR, Code, Value, Variable, size_of
+from ptokit.engine.native.expressions import Evaluator
+from ptokit.engine.native.ledger import COUNT, LANES, ROOM, ROWS, Page
+from ptokit.engine.native.move import Ends, Writer, emit_move, is_by_row
+from ptokit.engine.native.numbers import computes
+from ptokit.engine.native.resolve import emit_resolve, lane_of
+from ptokit.engine.native.slots import FULL, NEGATIVE, PADDED, REMARK
+from ptokit.engine.native.stage import Stage
+from ptokit.engine.native.symbolic import Number, expr_of
+from ptokit.engine.native.variant import Variant
+from ptokit.isa.dtype import DType
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit
+from ptokit.program.calls import named_operands
+from ptokit.program.ir import Instr, TileUse, View
+
+NEGATIVE_FROM = 1 << 31
+"""From here on, a signed index that counts as unsigned was negative."""
+
+
+class Execution:
+    """One variant of an instruction, being written."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        pages: Mapping[int, Page],
+        instr: Instr,
+        variant: Variant,
+        evaluator: Evaluator,
+        slow: str,
+        reason: Variable,
+    ) -> None:
+        """`slow` is where Python takes over, and `reason` tells it why."""
+        self.stage, self.instr, self.variant, self.evaluator = stage, instr, variant, evaluator
+        self.slow, self.reason = slow, reason
+        self.code, self.number = stage.code, stage.slots.numbers[id(instr)]
+        self.page = pages.get(self.number)
+        """What the instruction writes down instead of moving it, if it does."""
+        self.writer = Writer(stage.module, stage.code, evaluator.worth)
+        self.operands = named_operands(instr)
+        self.bases: dict[str, Value] = {}
+
+    def emit(self) -> None:
+        """The whole instruction: everything is checked before anything is written."""
+        self.prepare()
+        for step in self.variant.steps:
+            if isinstance(step, Compute):
+                self._computed(step)
+            else:
+                self.moved(step, None if isinstance(step.src, Fill) else self.place(step.src), self.place(step.dst))
+
+    def prepare(self) -> None:
+        """Take the operands, look at the indices; leave where something is odd."""
+        if self.variant.remarked:
+            self._leave_unless_told(REMARK)
+        for name, operand in self.operands.items():
+            span = self.variant.spans.get(name, 1)
+            self.bases[name] = self.stage.operand(self.evaluator, operand, span, self.slow)
+        for step in self.variant.steps:
+            for number in numbers_of(step):  # all of them now, while leaving is still possible
+                self.evaluator.worth(number)
+        self.evaluator.settle(self.slow)
+        self._check_apart()
+        for step in self.variant.steps:
+            if isinstance(step, Move) and step.index is not None:
+                self._resolve(step, step.index)
+                if self.page is not None:
+                    self._find_room(step)
+
+    def _leave_unless_told(self, reason: int, *held: Value) -> None:
+        """Go to Python for something that is to be told, unless it was."""
+        fine = self.stage.slot(self.stage.slots.told_slot(self.number, reason)).compare("ne", 0)
+        for each in held:
+            fine = fine | each
+        self._leave_unless(fine, reason)
+
+    def _leave_unless(self, fine: Value, reason: int) -> None:
+        """Go to Python for a reason, unless all is well."""
+        code = self.code
+        go_on, leave = code.new_label("go"), code.new_label("leave")
+        code.split(fine, go_on, leave)
+        code.begin(leave)
+        self.reason.set(code.i64(reason))
+        code.jump(self.slow)
+        code.begin(go_on)
+
+    def place(self, access: Access) -> Place:
+        """A region of an operand."""
+        return Place(self.bases[access.operand], access.layout, self.variant.types[access.operand].size)
+
+    # --- operands that may share memory
+
+    def _check_apart(self) -> None:
+        """What is written lies apart from what is read, or the instruction works in place; else Python has a look."""
+        for written, read in sorted(self._pairs()):
+            if self._may_meet(written, read):
+                self._leave_if_overlapping(written, read)
+
+    def _pairs(self) -> set[tuple[str, str]]:
+        """What is written together with what is read; results of computations may replace an input."""
+        found: set[tuple[str, str]] = set()
+        for step in self.variant.steps:
+            if isinstance(step, Move):
+                reads = [] if isinstance(step.src, Fill) else [step.src.operand]
+                reads += [step.index.access.operand] if step.index else []
+            else:
+                reads = [each.operand for each in step.inputs if not self._is_one_tile(each.operand, step.dst.operand)]
+            found |= {(step.dst.operand, read) for read in reads}
+        return found
+
+    def _is_one_tile(self, name: str, other: str) -> bool:
+        one, two = self.operands[name], self.operands[other]
+        return isinstance(one, TileUse) and isinstance(two, TileUse) and one.tile == two.tile
+
+    def _may_meet(self, written: str, read: str) -> bool:
+        one, other = self.operands[written], self.operands[read]
+        if isinstance(one, View) and isinstance(other, View):
+            return True
+        if not (isinstance(one, TileUse) and isinstance(other, TileUse)):
+            return False
+        if one.tile == other.tile:
+            return True
+        placed, tiles = self.stage.slots.placed, self.stage.program.tiles
+        return one.tile in placed and other.tile in placed and tiles[one.tile].spec.loc == tiles[other.tile].spec.loc
+
+    def _leave_if_overlapping(self, written: str, read: str) -> None:
+        starts = [self.bases[name].to("ptrtoint", I64) for name in (written, read)]
+        ends = [start + self._nbytes(name) for start, name in zip(starts, (written, read), strict=True)]
+        self.evaluator.settle(self.slow, starts[0].compare("uge", ends[1]) | starts[1].compare("uge", ends[0]))
+
+    def _nbytes(self, name: str) -> Value:
+        operand, size = self.operands[name], self.variant.types[name].size
+        if isinstance(operand, TileUse):
+            return self.code.i64(self.stage.program.tiles[operand.tile].spec.nbytes)
+        return self.evaluator.worth(self.variant.spans[name]) * size
+
+    # --- steps
+
+    def _lanes(self) -> Value:
+        return self.code.at(self.stage.arena, self.stage.slots.scratch)
+
+    def _resolve(self, move: Move, index: Index) -> None:
+        """Read the indices into lanes; leave where one must not be what it is, or is worth a word."""
+        dtype, worth = self.variant.types[index.access.operand], self.evaluator.worth
+
+        def resolve(writer: Writer, base: Value, lanes: Value, rows: Value, across: Value) -> Value:
+            place = Place(base, index.access.layout, dtype.size)
+            return emit_resolve(writer.module, writer.code, index, dtype, place, rows, across, lanes, writer.worth)
+
+        rows, cols = map(worth, move.shape)
+        across = self.code.i64(1) if is_by_row(index) else cols
+        top = self._outline(I64, move, [self.place(index.access).base, self._lanes(), rows, across], resolve)
+        if index.remap is Remap.REFUSE:
+            self.evaluator.settle(self.slow, top.compare("ult", worth(index.capacity)))
+        if index.cast and dtype.family == "int" and index.remap in (Remap.CLAMP, Remap.WRAP):
+            self._leave_unless_told(NEGATIVE, top.compare("ult", NEGATIVE_FROM))
+        if index.valid is not None:
+            self._leave_unless_told(PADDED, self._names_no_padding(move, index, *map(worth, index.valid)))
+
+    def _names_no_padding(self, move: Move, index: Index, rows: Value, cols: Value) -> Value:
+        """Whether every lane names a defined element of the tile."""
+        code, fine = self.code, self.code.variable("i1", self.code.constant("i1", "true"))
+        kind = lane_of(self.variant.types[index.access.operand])
+        with code.loop(0, self._lane_count(move)) as k:
+            lane = code.load(kind, code.at(self._lanes(), k * size_of(kind))).to("zext", I64)
+            if index.unit is Unit.ROW:
+                inside = lane.compare("ult", rows)
+            else:
+                width = self.evaluator.worth(index.width)
+                inside = lane.op("udiv", width).compare("ult", rows) & lane.op("urem", width).compare("ult", cols)
+            fine.set(fine.get() & inside)
+        return fine.get()
+
+    def _lane_count(self, move: Move) -> Value:
+        rows, cols = map(self.evaluator.worth, move.shape)
+        return rows if move.index is not None and is_by_row(move.index) else rows * cols
+
+    def _find_room(self, move: Move) -> None:
+        """Leave where the ledger is full: Python makes room."""
+        stage, slot = self.stage, self.stage.slots.ledgers[self.number]
+        end = stage.slot(slot + COUNT) + self._lane_count(move)
+        self._leave_unless(end.compare("sle", stage.slot(slot + ROOM)), FULL)
+
+    def _write_down(self, page: Page, move: Move, source: Place) -> None:
+        """Add the lanes and their elements to the ledger."""
+        stage, code, slot = self.stage, self.code, self.stage.slots.ledgers[self.number]
+        count, lanes = stage.slot(slot + COUNT), self._lane_count(move)
+        there = code.at(stage.slot(slot + LANES).to("inttoptr", PTR), count * size_of(page.lane))
+        self.writer.copy(there, self._lanes(), lanes * size_of(page.lane))
+        rows = code.at(stage.slot(slot + ROWS).to("inttoptr", PTR), count * page.nbytes)
+        packed = Place(rows, Layout.plain(move.cols, 1), source.size)
+        copied = Move(move.shape, Access("", packed.layout), Access("", source.layout))
+        self._move(copied, source, packed)
+        stage.put(slot + COUNT, count + lanes)
+
+    def moved(self, move: Move, source: Place | None, target: Place) -> None:
+        """Write a move between two regions, or write it down."""
+        if self.page is not None and source is not None:
+            self._write_down(self.page, move, source)
+            return
+        self._move(move, source, target)
+
+    def _move(self, move: Move, source: Place | None, target: Place) -> None:
+        index, dtype = move.index, self._moved_type
+        lane = lane_of(self.variant.types[index.access.operand]) if index else I32
+
+        def go(writer: Writer, into: Value, out: Value, lanes: Value) -> None:
+            start = Place(out, source.layout, source.size) if source else None
+            emit_move(writer, move, dtype, Ends(replace(target, base=into), start, lanes, lane, self._is_far(move)))
+
+        self._outline("void", move, [target.base, source.base if source else target.base, self._lanes()], go)
+
+    def _is_far(self, move: Move) -> bool:
+        """Whether the index leads into an array."""
+        if move.index is None or isinstance(move.src, Fill):
+            return False
+        steered = move.src.operand if move.index.side is Side.SRC else move.dst.operand
+        return isinstance(self.operands.get(steered), View)
+
+    def _outline(
+        self, kind: str, step: Move | Compute, values: Sequence[Value], write: Callable[..., Value | None]
+    ) -> Value:
+        """Write a step into a function of its own, which compiles quicker than one long function, and call it."""
+        numbers = list({expr_of(number): number for number in numbers_of(step)}.items())
+        known = {expr: self.evaluator.worth(number) for expr, number in numbers}
+
+        def body(code: Code, given: list[Value]) -> None:
+            worth = dict(zip(known, given[len(values) :], strict=True))
+            writer = Writer(self.stage.module, code, lambda n: code.i64(n) if isinstance(n, int) else worth[expr_of(n)])
+            code.give(write(writer, *given[: len(values)]))
+
+        name = self.stage.module.outlined(kind, [*values, *known.values()], body)
+        return self.code.call(kind, name, *values, *known.values())
+
+    @property
+    def _moved_type(self) -> DType:
+        return self.variant.types[self.variant.steps[-1].dst.operand]
+
+    def _computed(self, work: Compute) -> None:
+        """Write a computation; a result that may not replace its inputs at once waits in the spare room."""
+        types, target = self.variant.types, self.place(work.dst)
+        inputs = [Place(self.bases[each.operand], each.layout, types[each.operand].size) for each in work.inputs]
+        spare = Place(self.code.at(self.stage.arena, self.stage.slots.spare), work.dst.layout, target.size)
+        into = target if self._may_replace(work) else spare
+
+        def go(writer: Writer, start: Value, *bases: Value) -> Value:
+            code, refused = writer.code, writer.code.new_label("refused")
+            places = [replace(place, base=base) for place, base in zip(inputs, bases, strict=True)]
+            compute.emit(writer.module, code, work, types, replace(into, base=start), places, writer.worth, refused)
+            code.give(code.constant("i1", "true"))
+            code.begin(refused)
+            return code.constant("i1", "false")
+
+        self.evaluator.settle(self.slow, self._outline("i1", work, [into.base, *(p.base for p in inputs)], go))
+        if into is spare:
+            self._move(Move(work.shape, work.dst, work.dst), spare, target)
+
+    def _may_replace(self, work: Compute) -> bool:
+        """Whether each element of the result may replace its input as soon as it is computed."""
+        shared = [each for each in work.inputs if self._is_one_tile(each.operand, work.dst.operand)]
+        region = _region(work.dst.layout, work.shape)
+        return not shared or (
+            compute.is_lanewise(work) and all(_region(each.layout, each.shape) == region for each in shared)
+        )
+
+
+def _region(layout: Layout, shape: tuple[Any, Any]) -> tuple[object, ...]:
+    """A region as plain data, numbers of the run by their expressions."""
+    terms = [(expr_of(t.stride), expr_of(t.div), expr_of(t.mod)) for t in (*layout.rows, *layout.cols)]
+    return (len(layout.rows), *terms, *map(expr_of, shape))
+
+
+def is_supported(variant: Variant) -> bool:
+    """Whether there is code for all that a variant does."""
+    types = variant.types
+    return all(
+        compute.supports(step, types)
+        if isinstance(step, Compute)
+        else step.combine is Combine.STORE or computes(types[step.dst.operand])
+        for step in variant.steps
+    )
+
+
+def numbers_of(step: Move | Compute) -> list[Any]:
+    """Every number of a step that the run decides."""
+    found: list[Any] = [*step.shape]
+    layouts = [step.dst.layout]
+    if isinstance(step, Compute):
+        found += [option for _, option in step.options]
+        for each in step.inputs:
+            found += each.shape
+            layouts.append(each.layout)
+    else:
+        if not isinstance(step.src, Fill):
+            layouts.append(step.src.layout)
+        if step.index is not None:
+            layouts.append(step.index.access.layout)
+            found += [step.index.capacity, step.index.width, *(step.index.valid or ())]
+    for layout in layouts:
+        for term in (*layout.rows, *layout.cols):
+            found += [term.stride, term.div, term.mod]
+    return [number for number in found if isinstance(number, Number)]

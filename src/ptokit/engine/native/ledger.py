@@ -1,0 +1,204 @@
+"""Scatters that are written down while blocks run side by side, and take effect afterwards in the order of the blocks.
+
+Where a table is touched by one scatter alone, nobody can tell when exactly its rows arrive, only in which order. So
+each thread runs neighbouring blocks and writes lanes and rows down; then the ledgers are emptied one after the other,
+each by all threads together, in one of the ways of `strategies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.frame import Frame
+from ptokit.engine.interpreter import InstructionStep
+from ptokit.engine.lanes import Lanes
+from ptokit.engine.native.block import PADDING, Block
+from ptokit.engine.native.emit import I32, I64
+from ptokit.engine.native.independent import memory_of, views_of
+from ptokit.engine.native.mover import Rows, known_width
+from ptokit.engine.native.slots import Slots
+from ptokit.engine.native.strategies import NEAR, Crew, scatter, scratch_bytes
+from ptokit.engine.native.variant import Variant
+from ptokit.engine.reference import Plan
+from ptokit.engine.storage import Storage
+from ptokit.isa.dtype import dtype
+from ptokit.isa.move import Combine, Fill, Move, Side, Unit
+from ptokit.program.ir import Instr, Program
+
+LANES, ROWS, COUNT, ROOM = range(4)
+"""The slots of a ledger: two addresses, how many lanes it has, and how many it has room for."""
+FIRST_ROOM = 1 << 12
+"""Lanes that a new ledger has room for."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is written down for one scatter: the number of its statement, its table, and what a lane moves."""
+
+    number: int
+    array: str
+    offset: int
+    """Elements before the table in its array."""
+    capacity: int
+    row: int
+    """Elements from row to row of the table."""
+    width: int
+    """Elements that a lane moves."""
+    element: str
+    combine: str
+    lane: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a lane moves."""
+        return self.width * dtype(self.element).size
+
+
+def candidates(program: Program, slots: Slots) -> dict[int, str]:
+    """Statements that alone touch the memory which they write, at a place known beforehand; and that memory."""
+    touched: dict[str, list[int]] = {}
+    for number, stmt in enumerate(slots.statements):
+        for view, _ in views_of(stmt):
+            touched.setdefault(memory_of(program.tensors[view.argument]), []).append(number)
+    found: dict[int, str] = {}
+    for number, stmt in enumerate(slots.statements):
+        for view, writes in views_of(stmt) if isinstance(stmt, Instr) else ():
+            argument = program.tensors[view.argument]
+            known = all(isinstance(e, int) for e in (*view.starts, *view.sizes, *argument.stride, argument.offset))
+            if writes and known and touched[memory_of(argument)] == [number]:
+                found[number] = memory_of(argument)
+    return found
+
+
+def page(program: Program, slots: Slots, number: int, variants: Sequence[Variant]) -> Page | None:
+    """What is written down for a statement; None where it is no scatter of one kind."""
+    instr = slots.statements[number]
+    assert isinstance(instr, Instr)
+    pages = {_page(program, number, instr, variant) for variant in variants}
+    return pages.pop() if len(pages) == 1 else None
+
+
+def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page | None:
+    move = variant.steps[0]
+    if len(variant.steps) != 1 or not isinstance(move, Move) or move.index is None or isinstance(move.src, Fill):
+        return None
+    index, layout = move.index, move.dst.layout
+    numbers = [move.cols, index.capacity, index.width, *(t.stride for t in (*layout.rows, *layout.cols))]
+    if index.side is not Side.DST or layout.strides is None or not all(isinstance(n, int) for n in numbers):
+        return None
+    row, col = layout.strides
+    by_row = index.unit is Unit.ROW and not index.access.layout.cols
+    if col != 1 or (not by_row and (index.unit is Unit.ROW or index.width)):
+        return None
+    view = next(view for view, writes in views_of(instr) if writes)
+    argument = program.tensors[view.argument]
+    starts = zip(view.starts, argument.stride, strict=True)
+    offset = argument.offset + sum(start * stride for start, stride in starts)  # type: ignore[operator]
+    lane = I64 if variant.types[index.access.operand].size == 8 else I32
+    kind = variant.types[move.dst.operand]
+    width = move.cols if by_row else 1
+    step = row if by_row else 1
+    return Page(number, argument.array, offset, index.capacity, step, width, kind.name, move.combine.name, lane)
+
+
+def to_json(pages: Sequence[Page]) -> list[dict[str, Any]]:
+    """Pages as plain data."""
+    return [asdict(each) for each in pages]
+
+
+def from_json(found: Sequence[Mapping[str, Any]]) -> tuple[Page, ...]:
+    """Pages from plain data."""
+    return tuple(Page(**each) for each in found)
+
+
+class Ledger:
+    """One thread's lanes and rows of one scatter."""
+
+    def __init__(self, page: Page, state: Any, slot: int) -> None:
+        self.page, self._state, self._slot = page, state, slot
+        self._lane = np.dtype(np.uint32 if page.lane == I32 else np.int64)
+        self._room(FIRST_ROOM)
+        self.clear()
+
+    def _room(self, lanes: int) -> None:
+        self.lanes = np.zeros(lanes + PADDING, self._lane)
+        self.rows = np.empty(lanes * self.page.nbytes, np.uint8)
+        self._set(LANES, self.lanes.ctypes.data)
+        self._set(ROWS, self.rows.ctypes.data)
+        self._set(ROOM, lanes)
+
+    def _set(self, which: int, number: int) -> None:
+        self._state[self._slot + which] = number
+
+    @property
+    def count(self) -> int:
+        """Lanes that are written down."""
+        return self._state[self._slot + COUNT]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are written down."""
+        return self.count * (self.page.nbytes + self._lane.itemsize)
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._set(COUNT, 0)
+
+    def append(self, lanes: Lanes, rows: Any) -> None:
+        """Write lanes and their rows down, making room where there is none."""
+        values = lanes.values.ravel().astype(self._lane)
+        if lanes.outside is not None:
+            values[lanes.outside.ravel()] = np.array(-1).astype(self._lane)
+        done, each = self.count, self.page.nbytes
+        self._grow(done + values.size)
+        self.lanes[done : done + values.size] = values
+        self.rows[done * each : (done + values.size) * each] = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+        self._set(COUNT, done + values.size)
+
+    def _grow(self, lanes: int) -> None:
+        if lanes <= self._state[self._slot + ROOM]:
+            return
+        old_lanes, old_rows, done = self.lanes, self.rows, self.count
+        self._room(2 * lanes)
+        self.lanes[:done] = old_lanes[:done]
+        self.rows[: done * self.page.nbytes] = old_rows[: done * self.page.nbytes]
+
+    def settle(self, table: Storage, crew: Crew) -> None:
+        """Let everything that is written down take effect, in order."""
+        page, kind = self.page, dtype(self.page.element)
+        combine = Combine[page.combine]
+        far = page.capacity * page.row * kind.size > NEAR
+        arithmetic = None if combine is Combine.STORE else kind
+        rows = Rows(
+            kind.size, page.lane, known_width(kind.size, page.width), far=far, combine=combine, dtype=arithmetic
+        )
+        memory = np.empty(scratch_bytes(crew.threads), np.uint8)
+        block = Block(
+            table=table.span.start + page.offset * kind.size, other=self.rows.ctypes.data, lanes=self.lanes.ctypes.data,
+            count=self.count, capacity=page.capacity, width=page.width, greatest=page.capacity,
+            table_row=page.row * kind.size, table_col=kind.size, other_row=page.nbytes, other_col=kind.size,
+            scratch=memory.ctypes.data, stop=crew.stop.address,
+        )  # fmt: skip
+        scatter(block, rows, crew)
+        self.clear()
+
+
+class WrittenDown:
+    """How Python writes a scatter down: judged and reported as always, but nothing moves."""
+
+    def __init__(self, step: InstructionStep, ledger: Ledger) -> None:
+        self.step, self.ledger = step, ledger
+
+    def __call__(self, frame: Frame) -> None:
+        prepared, storages = self.step.prepare(frame)
+
+        def write_down(plan: Plan, lanes: Sequence[Lanes | None]) -> None:
+            move, found = plan.steps[0], lanes[0]
+            assert found is not None
+            self.ledger.append(found, move.values(storages))
+
+        prepared.run(storages, frame.tell, write_down)

@@ -1,0 +1,81 @@
+"""Comparisons into masks of packed bits, and selections by them: eight columns for a byte, the lowest bit first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ptokit.engine.native.elements import Site, holds
+from ptokit.engine.native.emit import I1, I8, Code, Value, vector
+from ptokit.engine.native.move import each
+from ptokit.engine.native.walk import Extents, Row, Side, lanes_at_once
+from ptokit.isa.policy import CmpMode
+
+COMPARISONS: Mapping[CmpMode, str] = {mode: mode.name.lower() for mode in CmpMode}
+BITS = 8
+"""Columns that a byte of a mask stands for."""
+EIGHT = vector(I1, BITS)
+
+
+def _byte(row: Row, k: Value) -> Value:
+    """Where byte `k` of a mask's row lies."""
+    size = row.side.place.size
+    return row.side.writer.code.at(row.at(k.op("udiv", size)), k.op("urem", size) if size > 1 else 0)
+
+
+def _full_bytes(sides: Sequence[Side], cols: Any, code: Code) -> Value:
+    """How many bytes stand for eight columns that can be taken at once."""
+    if lanes_at_once(sides, cols, BITS) < BITS:
+        return code.i64(0)
+    total = sides[0].writer.worth(cols)
+    return code.i64(total.number // BITS) if total.number is not None else total.op("udiv", BITS)
+
+
+def compare(site: Site, mode: CmpMode, mask: Side, inputs: Sequence[Side], shape: Extents, cols: Any) -> None:
+    """Fill a mask of `shape`: one bit for each of `cols` columns, zeroes in the rest of a row."""
+    code, worth = site.code, mask.writer.worth
+    rows, last = worth(shape[0]), worth(cols)
+    nbytes, full = worth(shape[1]) * mask.place.size, _full_bytes(inputs, cols, code)
+
+    def ask(given: Sequence[Row], j: Value, lanes: int) -> Value:
+        return holds(site, COMPARISONS[mode], *(row.load(j, lanes) for row in given))
+
+    with each(code, rows) as i:
+        bits, given = mask.row(i), [side.row(i, BITS) for side in inputs]
+        if full.number != 0:
+            with code.loop(0, full) as k:
+                code.store(ask(given, k * BITS, BITS).bits(I8), _byte(bits, k))
+        with code.loop(full, nbytes) as k:
+            byte, first = code.variable(I8, code.constant(I8, 0)), k * BITS
+            with code.loop(first, _least(code, first + BITS, last)) as j:
+                bit = ask(given, j, 1).to("zext", I8) << (j - first).to("trunc", I8)
+                byte.set(byte.get() | bit)
+            code.store(byte.get(), _byte(bits, k))
+
+
+def select(site: Site, dst: Side, mask: Side, inputs: Sequence[Side], shape: Extents) -> None:
+    """The first input where a bit is set, else the second.
+
+    From the last columns to the first: a mask that is overwritten as it is used has its bytes before their columns.
+    """
+    code, worth = site.code, mask.writer.worth
+    rows, cols = map(worth, shape)
+    full, groups = _full_bytes((*inputs, dst), shape[1], code), (cols + (BITS - 1)).op("udiv", BITS)
+    with each(code, rows) as i:
+        bits, given, into = mask.row(i), [side.row(i, BITS) for side in inputs], dst.row(i)
+        with code.loop(0, groups - full) as back:
+            k = groups - 1 - back
+            byte, first = code.load(I8, _byte(bits, k)), k * BITS
+            with code.loop(first, _least(code, first + BITS, cols)) as j:
+                bit = (byte >> (j - first).to("trunc", I8)).to("trunc", I1)
+                into.store(code.select(bit, given[0].load(j), given[1].load(j)), j)
+        if full.number != 0:
+            with code.loop(0, full) as back:
+                k = full - 1 - back
+                chosen = code.load(I8, _byte(bits, k)).bits(EIGHT)
+                j = k * BITS
+                into.store(code.select(chosen, *(row.load(j, BITS) for row in given)), j)
+
+
+def _least(code: Code, a: Value, b: Value) -> Value:
+    return code.select(a.compare("slt", b), a, b)

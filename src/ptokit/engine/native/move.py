@@ -1,0 +1,345 @@
+"""Moves as machine code: loops over a region, with whole runs of elements copied at a time where layouts allow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from ptokit.engine.native.address import WHOLE, Place, Worth, coordinate, run_length
+from ptokit.engine.native.emit import I8, I32, I64, Code, Module, Value, vector
+from ptokit.engine.native.numbers import bits_of, combined, lanes_at_once
+from ptokit.isa.dtype import DType
+from ptokit.isa.move import Combine, Fill, Index, Move, Remap, Side, Unit
+
+LINE = 64
+"""Bytes of a cache line, and of the vectors that copies use."""
+MOST_UNROLLED = 1024
+"""Bytes that are copied without a loop."""
+AHEAD = ((64, 32), (128, 20), (256, 12), (512, 8), (1024, 4), (2048, 3))
+"""How many rows ahead a row of at most so many bytes is fetched."""
+MOST_LINES = 5
+"""Lines of a row that are fetched ahead; the machine fetches the rest by itself."""
+ELEMENTS_AHEAD = 32
+PADDING = 64
+"""Lanes that may be read beyond the last one, to fetch what they name; what they hold does not matter."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Where code is written, and how numbers of the run are computed in it."""
+
+    module: Module
+    code: Code
+    worth: Worth
+
+    def length(self, count: Any, size: int) -> Any:
+        """Bytes of so many elements: known, or a value."""
+        return count * size if isinstance(count, int) else self.worth(count) * size
+
+    def copy(self, dst: Value, src: Value, nbytes: int | Value) -> None:
+        """Copy bytes from one place to another."""
+        code = self.code
+        if isinstance(nbytes, Value):
+            name = self.module.declare("llvm.memmove.p0.p0.i64", "void (ptr, ptr, i64, i1)")
+            code.call("void", name, dst, src, nbytes, "i1 false")
+            return
+        looped = nbytes // MOST_UNROLLED * MOST_UNROLLED if nbytes > MOST_UNROLLED else 0
+        if looped:  # the C library's own copy is slow where bytes come from far away
+            with code.loop(0, looped, MOST_UNROLLED) as at:
+                self._copy_pieces(code.at(dst, at), code.at(src, at), pieces(MOST_UNROLLED))
+        self._copy_pieces(dst, src, [(looped + at, size) for at, size in pieces(nbytes - looped)])
+
+    def _copy_pieces(self, dst: Value, src: Value, pieces: Sequence[tuple[int, int]]) -> None:
+        code = self.code
+        for at, size in pieces:
+            code.store(code.load(vector(I8, size), code.at(src, at), 1), code.at(dst, at), 1)
+
+    def fill(self, dst: Value, bits: Value, count: Any) -> None:
+        """The same element again and again."""
+        code, size = self.code, int(bits.type[1:]) // 8
+        if bits.number == 0 or size == 1:
+            name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
+            byte = code.constant(I8, 0) if bits.number == 0 else bits
+            code.call("void", name, dst, byte, self.worth(count) * size, "i1 false")
+            return
+        with code.loop(0, self.worth(count)) as k:
+            code.store(bits, code.at(dst, k * size))
+
+    def prefetch(self, address: Value, *, to_write: bool = False) -> None:
+        """Fetch a line that will be needed soon."""
+        name = self.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
+        self.code.call("void", name, address, f"i32 {int(to_write)}", "i32 2", "i32 1")
+
+
+def pieces(nbytes: int) -> list[tuple[int, int]]:
+    """Where pieces of a run begin and how long they are: lines first, then powers of two."""
+    found: list[tuple[int, int]] = []
+    at, size = 0, LINE
+    while at < nbytes:
+        while size > nbytes - at:
+            size //= 2
+        found.append((at, size))
+        at += size
+    return found
+
+
+def rows_ahead(nbytes: int | Value) -> int:
+    """How many rows ahead rows of this size are fetched."""
+    if isinstance(nbytes, Value):
+        return 8
+    return next((ahead for most, ahead in AHEAD if nbytes <= most), 1)
+
+
+def lines_ahead(nbytes: int | Value) -> int:
+    """How many lines of each."""
+    return 2 if isinstance(nbytes, Value) else min(MOST_LINES, nbytes // LINE + 1)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The two regions of a move, and the lanes of its index if it has one."""
+
+    dst: Place
+    src: Place | None
+    lanes: Value | None = None
+    lane: str = I32
+    """The type of a lane."""
+    far: bool = False
+    """Whether the steered end is large memory, worth fetching ahead."""
+
+
+def emit_move(writer: Writer, move: Move, dtype: DType, ends: Ends) -> None:
+    """Write a move whose ends lie apart; its index, if any, was resolved."""
+    if isinstance(move.src, Fill):
+        _fill(writer, move, dtype, ends.dst, move.src)
+    elif move.index is None:
+        _copy(writer, move, dtype, ends)
+    elif is_by_row(move.index):
+        _steered_rows(writer, move, move.index, dtype, ends)
+    else:
+        _steered_elements(writer, move, move.index, dtype, ends)
+
+
+def is_by_row(index: Index) -> bool:
+    """Whether there is one index a row."""
+    return index.unit is Unit.ROW and not index.access.layout.cols
+
+
+def _fill(writer: Writer, move: Move, dtype: DType, dst: Place, fill: Fill) -> None:
+    bits = writer.code.constant(bits_of(dtype), fill.bits)
+    if run_length(dst.layout.cols) == WHOLE:
+        with each(writer.code, writer.worth(move.rows)) as i:
+            writer.fill(dst.row(writer.code, i, writer.worth), bits, move.cols)
+    else:
+        _each(writer, move.shape, lambda i, j: writer.code.store(bits, _cell(writer, dst, i, j)))
+
+
+def _cell(writer: Writer, place: Place, i: Value, j: Value) -> Value:
+    return place.col(writer.code, place.row(writer.code, i, writer.worth), j, writer.worth)
+
+
+def _each(writer: Writer, shape: tuple[Any, Any], write: Callable[[Value, Value], None]) -> None:
+    with each(writer.code, writer.worth(shape[0])) as i, each(writer.code, writer.worth(shape[1])) as j:
+        write(i, j)
+
+
+@contextmanager
+def each(code: Code, count: Value) -> Iterator[Value]:
+    """A loop from zero, or no loop for a count of one."""
+    if count.number == 1:
+        yield code.i64(0)
+    else:
+        with code.loop(0, count) as i:
+            yield i
+
+
+def _transposed(place: Place) -> Place:
+    layout = place.layout
+    return Place(place.base, type(layout)(layout.cols, layout.rows), place.size)
+
+
+def _copy(writer: Writer, move: Move, dtype: DType, ends: Ends) -> None:
+    dst, src, shape = ends.dst, ends.src, move.shape
+    assert src is not None
+    by_column = common_run(dst.layout.rows, src.layout.rows) > common_run(dst.layout.cols, src.layout.cols)
+    if by_column:  # rows lie side by side, columns do not: walk the other way
+        dst, src, shape = _transposed(dst), _transposed(src), (shape[1], shape[0])
+    if move.combine is Combine.STORE and _is_one_run(dst, src, shape[1]):
+        writer.copy(dst.base, src.base, writer.worth(shape[0]) * (shape[1] * dtype.size))
+        return
+    with each(writer.code, writer.worth(shape[0])) as i:
+        heads = dst.row(writer.code, i, writer.worth), src.row(writer.code, i, writer.worth)
+        _move_row(writer, move.combine, dtype, dst, src, heads, shape[1])
+
+
+def _is_one_run(dst: Place, src: Place, cols: Any) -> bool:
+    """Whether row after row lies side by side at both ends, so that the whole region is one row."""
+    return isinstance(cols, int) and all(place.layout.strides == (cols, 1) for place in (dst, src))
+
+
+def common_run(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
+    """How many neighbours lie side by side at both ends."""
+    first, second = run_length(a), run_length(b)
+    return gcd(first, second) if WHOLE not in (first, second) else min(first, second)
+
+
+def _move_row(
+    writer: Writer, combine: Combine, dtype: DType, dst: Place, src: Place, heads: tuple[Value, Value], cols: Any
+) -> None:
+    """Columns of one row, in runs as long as both layouts allow."""
+    run = common_run(dst.layout.cols, src.layout.cols)
+    if run == WHOLE:
+        _run(writer, combine, dtype, *heads, cols)
+        return
+    code, size = writer.code, dtype.size
+    count = writer.worth(cols)
+    whole = count - count.op("urem", run) if run > 1 else code.i64(0)
+    if run > 1:
+        with code.loop(0, whole, run) as j:
+            into, out = dst.col(code, heads[0], j, writer.worth), src.col(code, heads[1], j, writer.worth)
+            _run(writer, combine, dtype, into, out, run)
+    with code.loop(whole, count) as j:
+        into, out = dst.col(code, heads[0], j, writer.worth), src.col(code, heads[1], j, writer.worth)
+        _combine_elements(writer, combine, dtype, into, out, 1)
+    assert size
+
+
+def _run(writer: Writer, combine: Combine, dtype: DType, dst: Value, src: Value, count: Any) -> None:
+    """Elements that lie side by side at both ends."""
+    if combine is Combine.STORE:
+        writer.copy(dst, src, writer.length(count, dtype.size))
+        return
+    code, wide = writer.code, lanes_at_once(dtype)
+    total = writer.worth(count)
+    whole = total - total.op("urem", wide)
+    for start, stop, step in ((code.i64(0), whole, wide), (whole, total, 1)):
+        if step == 1 and isinstance(count, int) and count % wide == 0 and wide > 1:
+            return
+        with code.loop(start, stop, step) as k:
+            _combine_elements(writer, combine, dtype, code.at(dst, k * dtype.size), code.at(src, k * dtype.size), step)
+
+
+def _combine_elements(writer: Writer, combine: Combine, dtype: DType, dst: Value, src: Value, count: int) -> None:
+    code, kind = writer.code, bits_of(dtype, count)
+    new = code.load(kind, src, dtype.size)
+    if combine is not Combine.STORE:
+        new = combined(writer.module, code, combine, dtype, code.load(kind, dst, dtype.size), new)
+    code.store(new, dst, dtype.size)
+
+
+def _lane(writer: Writer, ends: Ends, at: Value) -> Value:
+    """A resolved lane, as a 64-bit number; the sentinel stays recognisable."""
+    assert ends.lanes is not None
+    width = 4 if ends.lane == I32 else 8
+    return writer.code.load(ends.lane, writer.code.at(ends.lanes, at * width))
+
+
+def _steered_rows(writer: Writer, move: Move, index: Index, dtype: DType, ends: Ends) -> None:
+    """One index a row: whole rows go where it says, or come from there."""
+    code, worth = writer.code, writer.worth
+    dst, src = ends.dst, ends.src
+    assert src is not None
+    steered, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
+    nbytes = writer.length(move.cols, dtype.size)
+    with code.loop(0, worth(move.rows)) as i:
+        if ends.far:
+            _fetch_row(writer, ends, steered, i + rows_ahead(nbytes), nbytes, to_write=index.side is Side.DST)
+        lane = _lane(writer, ends, i)
+
+        def go(lane: Value = lane, i: Value = i) -> None:
+            there = steered.row(code, lane.to("zext", I64), worth)
+            here = fixed.row(code, i, worth)
+            heads = (here, there) if index.side is Side.SRC else (there, here)
+            _move_row(writer, move.combine, dtype, dst, src, heads, move.cols)
+
+        def blank(i: Value = i) -> None:
+            if index.remap is Remap.ZERO:
+                _zero_row(writer, dst, i, move.cols)
+
+        if index.remap in (Remap.ZERO, Remap.SKIP):
+            code.choose(lane.compare("eq", -1), blank, go)
+        else:
+            go()
+
+
+def _zero_row(writer: Writer, dst: Place, i: Value, cols: Any) -> None:
+    code = writer.code
+    zero = code.constant(f"i{8 * dst.size}", 0)
+    head = dst.row(code, i, writer.worth)
+    if run_length(dst.layout.cols) == WHOLE:
+        writer.fill(head, zero, cols)
+        return
+    with code.loop(0, writer.worth(cols)) as j:
+        code.store(zero, dst.col(code, head, j, writer.worth))
+
+
+def _fetch_row(writer: Writer, ends: Ends, steered: Place, i: Value, nbytes: int | Value, *, to_write: bool) -> None:
+    lane = _lane(writer, ends, i).to("zext", I64)
+    head = steered.row(writer.code, lane, writer.worth)
+    for line in range(lines_ahead(nbytes)):
+        writer.prefetch(writer.code.at(head, line * LINE), to_write=to_write)
+
+
+def _steered_elements(writer: Writer, move: Move, index: Index, dtype: DType, ends: Ends) -> None:
+    """One index an element."""
+    code, worth = writer.code, writer.worth
+    cols = worth(move.cols)
+    with code.loop(0, worth(move.rows)) as i:
+        heads = {side: p.row(code, i, worth) for side, p in ((Side.DST, ends.dst), (Side.SRC, ends.src)) if p}
+        first = i * cols
+        with code.loop(0, cols) as j:
+            _steer_element(writer, move, index, dtype, ends, heads, first + j, j)
+
+
+def _steer_element(
+    writer: Writer,
+    move: Move,
+    index: Index,
+    dtype: DType,
+    ends: Ends,
+    heads: Mapping[Side, Value],
+    at: Value,
+    j: Value,
+) -> None:
+    code, worth = writer.code, writer.worth
+    dst, src = ends.dst, ends.src
+    assert src is not None
+    steered, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
+    fixed_side = Side.DST if index.side is Side.SRC else Side.SRC
+    here = fixed.col(code, heads[fixed_side], j, worth)
+    if ends.far:
+        ahead = _aim(writer, index, steered, _lane(writer, ends, at + ELEMENTS_AHEAD), j)
+        writer.prefetch(ahead, to_write=index.side is Side.DST)
+    lane = _lane(writer, ends, at)
+    if index.side is Side.SRC and index.remap is Remap.ZERO:
+        outside = lane.compare("eq", -1)
+        there = _aim(writer, index, steered, code.select(outside, code.constant(lane.type, 0), lane), j)
+        found = code.load(bits_of(dtype), there, dtype.size)
+        code.store(code.select(outside, code.constant(found.type, 0), found), here, dtype.size)
+        return
+
+    def go() -> None:
+        there = _aim(writer, index, steered, lane, j)
+        pair = (here, there) if index.side is Side.SRC else (there, here)
+        _combine_elements(writer, move.combine, dtype, *pair, 1)
+
+    if index.remap is Remap.SKIP:
+        with code.when(lane.compare("ne", -1)):
+            go()
+    else:
+        go()
+
+
+def _aim(writer: Writer, index: Index, steered: Place, lane: Value, j: Value) -> Value:
+    """The address that an index names."""
+    code, worth, value = writer.code, writer.worth, lane.to("zext", I64)
+    if index.unit is Unit.ROW:
+        return steered.col(code, steered.row(code, value, worth), j, worth)
+    if isinstance(index.width, int) and index.width == 0:
+        return code.at(steered.base, coordinate(code, steered.layout.cols, value, worth) * steered.size)
+    width = worth(index.width)
+    row = steered.row(code, value.op("udiv", width), worth)
+    return steered.col(code, row, value.op("urem", width), worth)

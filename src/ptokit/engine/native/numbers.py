@@ -1,0 +1,195 @@
+"""Arithmetic on elements, as bits in registers: the exact results of A-16, one lane or many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ptokit.engine.combine import accumulate
+from ptokit.engine.native.emit import Code, Module, Value, element_of, lanes_of, like
+from ptokit.isa.dtype import DType
+from ptokit.isa.move import Combine
+
+NATIVE = {"float16": "half", "float32": "float", "float64": "double"}
+"""Element types that LLVM computes with as they are. (Its bfloat vectors are wrong on AArch64, so never those.)"""
+
+NAN = {"half": "0xH7E00", "float": "0x7FF8000000000000", "double": "0x7FF8000000000000"}
+"""The quiet NaN that comes out of arithmetic, as LLVM writes it."""
+
+SHORT = {"half": "f16", "float": "f32", "double": "f64"}
+"""Floats in the names of intrinsics."""
+
+
+def bits_of(dtype: DType, count: int = 1) -> str:
+    """The type of elements in registers: whole numbers of their width."""
+    return like(f"<{count} x i1>" if count > 1 else "i1", f"i{8 * dtype.size}")
+
+
+def is_byte_float(dtype: DType) -> bool:
+    """Whether it is a float of one byte, which a table of all pairs serves."""
+    return dtype.is_float and dtype.size == 1
+
+
+def computes(dtype: DType) -> bool:
+    """Whether there is arithmetic for elements of this type."""
+    return dtype.is_integer or dtype.name in NATIVE or dtype.name == "bfloat16" or is_byte_float(dtype)
+
+
+def lanes_at_once(dtype: DType) -> int:
+    """Elements that arithmetic takes at a time: 64 bytes of them, one where a table is looked up."""
+    return 1 if is_byte_float(dtype) else 64 // dtype.size
+
+
+def real(code: Code, kind: str, number: float) -> Value:
+    """A floating-point constant that the type holds exactly, the same in every lane."""
+    if element_of(kind) == "half":
+        return code.constant(kind, f"0xH{int(np.float16(number).view(np.uint16)):04X}")
+    return code.constant(kind, f"0x{int(np.float64(number).view(np.uint64)):016X}")
+
+
+def intrinsic(code: Code, name: str, *values: Value, into: str = "") -> Value:
+    """Call an intrinsic of LLVM that works lane by lane; `into` is the type it gives, where that is another one."""
+    kinds = [*([into] if into else []), values[0].type]
+    return code.call(kinds[0], ".".join(["llvm", name, *map(_short, kinds)]), *values)
+
+
+def _short(kind: str) -> str:
+    """A type in the name of an intrinsic."""
+    lanes, element = lanes_of(kind), element_of(kind)
+    return f"{f'v{lanes}' if lanes > 1 else ''}{SHORT.get(element, element)}"
+
+
+def widen(code: Code, dtype: DType, bits: Value) -> Value:
+    """Elements as floats to compute with: bfloat16 and floats of one byte as float, the others as they are."""
+    if dtype.name in BYTE_FORMATS:
+        return _widen_byte(code, dtype, bits)
+    if dtype.name == "bfloat16":
+        return (bits.to("zext", like(bits.type, "i32")) << 16).bits(like(bits.type, "float"))
+    return bits.bits(like(bits.type, NATIVE[dtype.name]))
+
+
+def canonical(code: Code, value: Value) -> Value:
+    """The value, or the one quiet NaN for every NaN."""
+    quiet = code.constant(value.type, NAN[element_of(value.type)])
+    return code.select(value.compare("uno", value), quiet, value)
+
+
+def narrow(code: Code, dtype: DType, value: Value) -> Value:
+    """What `widen` gave, back as elements: rounded to the nearest, ties to even, NaNs canonical."""
+    if dtype.name in BYTE_FORMATS:
+        return _narrow_byte(code, BYTE_FORMATS[dtype.name], value)
+    if dtype.name != "bfloat16":
+        return canonical(code, value).bits(like(value.type, f"i{8 * dtype.size}"))
+    raw = value.bits(like(value.type, "i32"))
+    rounded = (raw + 0x7FFF + ((raw >> 16) & 1)) >> 16
+    short = code.select(value.compare("uno", value), code.constant(raw.type, 0x7FC0), rounded)
+    return short.to("trunc", like(value.type, "i16"))
+
+
+def from_integer(code: Code, dtype: DType, value: Value) -> Value:
+    """A small whole number (64 bits wide) as one element."""
+    kind = NATIVE.get(dtype.name, "float")
+    return narrow(code, dtype, value.to("sitofp", kind))
+
+
+@dataclass(frozen=True)
+class ByteFormat:
+    """A float of one byte: sign, exponent, fraction."""
+
+    fraction: int
+    """Bits of the fraction."""
+    bias: int
+    top: int
+    """The code of what is too large: infinity, or the NaN of a format without one."""
+    nan: int
+
+
+BYTE_FORMATS = {"float8_e4m3": ByteFormat(3, 7, 0x7F, 0x7F), "float8_e5m2": ByteFormat(2, 15, 0x7C, 0x7E)}
+
+
+def _widen_byte(code: Code, dtype: DType, bits: Value) -> Value:
+    """Through half, which e5m2 is the first byte of, and which holds every e4m3 divided by 256."""
+    wide, single = bits.to("zext", like(bits.type, "i16")), like(bits.type, "float")
+    if dtype.name == "float8_e5m2":
+        return (wide << 8).bits(like(bits.type, "half")).to("fpext", single)
+    scaled = (((wide & 0x7F) << 7) | ((wide & 0x80) << 8)).bits(like(bits.type, "half")).to("fpext", single)
+    is_nan = (bits & 0x7F).compare("eq", 0x7F)
+    return code.select(is_nan, code.constant(single, NAN["float"]), scaled * real(code, single, 256.0))
+
+
+def _narrow_byte(code: Code, form: ByteFormat, value: Value) -> Value:
+    """Normal numbers by rounding their bits, smaller ones by adding a float whose last bit is the format's."""
+    raw, drop = value.bits(like(value.type, "i32")), 23 - form.fraction
+    size = raw & 0x7FFFFFFF
+    normal = ((size + ((size >> drop) & 1) + ((1 << (drop - 1)) - 1)) >> drop) - ((127 - form.bias) << form.fraction)
+    magic = real(code, value.type, 2.0 ** (24 - form.bias - form.fraction))
+    small = (size.bits(value.type) + magic).bits(raw.type) - magic.bits(raw.type)
+    is_small = size.compare("ult", (128 - form.bias) << 23)
+    found = code.select(is_small, small, code.select(normal.compare("ult", form.top), normal, form.top))
+    is_nan = value.compare("uno", value) | found.compare("eq", form.nan)
+    signed = found | ((raw >> 24) & 0x80)
+    return code.select(is_nan, code.constant(raw.type, form.nan), signed).to("trunc", like(value.type, "i8"))
+
+
+def combined(module: Module, code: Code, combine: Combine, dtype: DType, old: Value, new: Value) -> Value:
+    """What a cell holds after a value has met it."""
+    if combine is Combine.STORE:
+        return new
+    if is_byte_float(dtype):
+        return _looked_up(module, code, combine, dtype, old, new)
+    if dtype.is_float:
+        return FLOATS[combine](code, dtype, old, new)
+    return _whole(code, combine, dtype, old, new)
+
+
+def _add(code: Code, dtype: DType, old: Value, new: Value) -> Value:
+    return narrow(code, dtype, widen(code, dtype, old) + widen(code, dtype, new))
+
+
+def _picker(better: str, tie: str) -> Callable[[Code, DType, Value, Value], Value]:
+    """The greatest or least number: a NaN never counts, and of zeroes the sign decides, which `tie` settles."""
+
+    def pick(code: Code, dtype: DType, old: Value, new: Value) -> Value:
+        a, b = widen(code, dtype, old), widen(code, dtype, new)
+        first_number = a.compare("uno", a) & b.compare("ord", b)
+        moved = code.select(b.compare(better, a) | first_number, new, old)
+        return code.select(a.compare("oeq", b), old.op(tie, new), moved)
+
+    return pick
+
+
+FLOATS: dict[Combine, Callable[[Code, DType, Value, Value], Value]] = {
+    Combine.ADD: _add,
+    Combine.MAX: _picker("ogt", "and"),
+    Combine.MIN: _picker("olt", "or"),
+}
+WHOLE = {Combine.MAX: ("sgt", "ugt"), Combine.MIN: ("slt", "ult")}
+TRUTHS = {Combine.ADD: "or", Combine.MAX: "or", Combine.MIN: "and"}
+
+
+def _whole(code: Code, combine: Combine, dtype: DType, old: Value, new: Value) -> Value:
+    if dtype.name == "bool":
+        return old.op(TRUTHS[combine], new)
+    if combine is Combine.ADD:
+        return old + new
+    better = WHOLE[combine][dtype.family == "uint"]
+    return code.select(new.compare(better, old), new, old)
+
+
+@lru_cache
+def pairs(combine: Combine, dtype: DType) -> bytes:
+    """Results for every pair of one-byte elements, at `256 * old + new`: the reference engine's own."""
+    every = np.arange(256, dtype=np.uint8)
+    cells = np.repeat(every, 256)
+    accumulate(cells, np.arange(1 << 16), np.tile(every, 256), combine, dtype)
+    return cells.tobytes()
+
+
+def _looked_up(module: Module, code: Code, combine: Combine, dtype: DType, old: Value, new: Value) -> Value:
+    assert lanes_of(old.type) == 1
+    table = module.table(f"{dtype.name}_{combine.name.lower()}", pairs(combine, dtype))
+    at = (old.to("zext", "i64") << 8) + new.to("zext", "i64")
+    return code.load("i8", code.at(Value(code, "ptr", f"@{table}"), at))

@@ -1,0 +1,316 @@
+"""A whole program as one native function over a range of blocks.
+
+Every statement has a quick way, written here, and a way back to Python, where the reference engine runs that one
+statement over the same memory. The quick way is taken when everything it presumes holds: numbers that fit, slices that
+stay inside, the conditions of the variant, indices without anything to report. What is rare, odd or wrong is therefore
+done by the reference engine, in its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.native.emit import I8, I32, I64, PTR, Value
+from ptokit.engine.native.expressions import Evaluator
+from ptokit.engine.native.forward import Forwarded, forwarded
+from ptokit.engine.native.instruction import Execution
+from ptokit.engine.native.ledger import Page
+from ptokit.engine.native.move import Writer
+from ptokit.engine.native.poison import needs_poison
+from ptokit.engine.native.slots import (
+    BUDGET,
+    FAULT,
+    FIRST,
+    LOOK,
+    MISSED,
+    REASONS,
+    SECOND,
+    SLOW,
+    STOP,
+    TURN,
+    Slots,
+)
+from ptokit.engine.native.stage import Stage
+from ptokit.engine.native.variant import Variant
+from ptokit.engine.storage import ADDRESS_SPACE
+from ptokit.isa.move import Fill
+from ptokit.program.expr import BLOCK_IDX, Expr, Var, apply, interval
+from ptokit.program.ir import (
+    Assign,
+    Block,
+    Branch,
+    Flag,
+    Instr,
+    LoadScalar,
+    Loop,
+    Program,
+    Stmt,
+    TileDecl,
+)
+from ptokit.target.profile import EVENT_IDS
+
+
+class Emitter:
+    """Writes the function of a program, from the variants of its instructions."""
+
+    def __init__(
+        self,
+        program: Program,
+        slots: Slots,
+        variants: Mapping[int, Sequence[Variant]],
+        pages: Sequence[Page] = (),
+    ) -> None:
+        """`pages` are scatters that are written down, to take effect later."""
+        self.program, self.slots, self.variants = program, slots, variants
+        self.pages = {page.number: page for page in pages}
+        self.stage = Stage(program, slots)
+        self.module, self.code = self.stage.module, self.stage.code
+        self.apart = are_apart(program)
+
+    def text(self) -> str:
+        """The module."""
+        code = self.code
+        _, first, stop = code.arguments
+        with code.loop(first, stop) as block:
+            self.block = block
+            self._poll()
+            self.stage.put(self.slots.variables[BLOCK_IDX], block)
+            self.stage.put(TURN, code.i64(0))
+            for slot in self.slots.poisoned.values():
+                self.stage.put(slot, code.i64(0))
+            self._statements(self.program.body)
+        code.give(stop)
+        return self.module.text
+
+    # --- state
+
+    def _poll(self) -> None:
+        """Return when the launch was stopped; let Python hear signals now and then."""
+        code, left = self.code, self.stage.slot(BUDGET) - 1
+        self.stage.put(BUDGET, left)
+        with code.when(left.compare("eq", 0)):
+            self._call_python(LOOK, code.i64(0))
+        flag = self.stage.slot(STOP).to("inttoptr", PTR)
+        found = self.code.write(I32, f"load volatile i32, {flag!r}, align 4")
+        with self.code.when(found.compare("ne", 0)):
+            self.code.give(self.block)
+
+    def _slow(self, stmt: Stmt, reason: Value | int = MISSED) -> None:
+        """Let Python run a statement."""
+        why = reason if isinstance(reason, Value) else self.code.i64(reason)
+        self._call_python(self.slots.numbers[id(stmt)], why)
+
+    def _call_python(self, statement: int, why: Value) -> None:
+        """Go to Python; leave the function where it fails there."""
+        code, asked = self.code, why + statement * REASONS
+        target = self.stage.slot(SLOW).to("inttoptr", PTR)
+        failed = code.write(I32, f"call i32 {target.name}({asked!r})")
+        with code.when(failed.compare("ne", 0)):
+            self.stage.put(FAULT, code.i64(1))
+            code.give(self.block)
+
+    # --- statements
+
+    def _statements(self, block: Block) -> None:
+        pending = list(block)
+        while pending:
+            stmt = pending.pop(0)
+            pair = forwarded(stmt, pending, self.program, self._variants) if self.apart else None
+            if pair is not None:
+                pending.remove(pair.store)
+                self._forward(pair)
+            elif type(stmt) in STATEMENTS:
+                STATEMENTS[type(stmt)](self, stmt)
+
+    def _variants(self, instr: Instr) -> Sequence[Variant]:
+        return self.variants.get(self.slots.numbers[id(instr)], ())
+
+    def _loop(self, loop: Loop) -> None:
+        code = self.code
+        start, stop = self._numbers(loop, (loop.start, loop.stop))
+        outer = self.stage.slot(TURN)
+        trips = self._trips(start, stop, loop.step)
+        first, last = (interval(expr, self.stage.bounds) for expr in (loop.start, loop.stop))
+        self.stage.bounds[loop.var] = min(first[0], last[0]), max(first[1], last[1])
+        with code.loop(0, trips) as turn:
+            self._poll()
+            self.stage.put(TURN, turn)
+            self.stage.put(self.slots.variables[loop.var], start + turn * loop.step)
+            self._statements(loop.body)
+        self.stage.put(TURN, outer)
+
+    def _trips(self, start: Value, stop: Value, step: int) -> Value:
+        """How often the body runs: the distance as an unsigned number, so that it always fits."""
+        code = self.code
+        some = start.compare("slt" if step > 0 else "sgt", stop)
+        distance = stop - start if step > 0 else start - stop
+        rounds = (distance - 1).op("udiv", abs(step)) + 1
+        return code.select(some, rounds, 0)
+
+    def _branch(self, branch: Branch) -> None:
+        (condition,) = self._numbers(branch, (branch.condition,))
+        self.code.choose(
+            condition.compare("ne", 0),
+            lambda: self._statements(branch.then),
+            lambda: self._statements(branch.otherwise),
+        )
+
+    def _numbers(self, stmt: Stmt, exprs: Sequence[Expr]) -> list[Value]:
+        """Numbers that steer the program; Python computes those that do not fit here."""
+        code = self.code
+        if all(isinstance(expr, int) for expr in exprs):
+            return [code.i64(expr) for expr in exprs]  # type: ignore[arg-type]
+        found = [code.variable(I64, code.i64(0)) for _ in exprs]
+        slow, done = code.new_label("slow"), code.new_label("done")
+        evaluator = self.stage.evaluator()
+        values = [evaluator.value(expr) for expr in exprs]
+        evaluator.settle(slow)
+        for variable, value in zip(found, values, strict=True):
+            variable.set(value)
+        code.jump(done)
+        code.begin(slow)
+        self._slow(stmt)
+        for variable, slot in zip(found, (FIRST, SECOND), strict=False):
+            variable.set(self.stage.slot(slot))
+        code.jump(done)
+        code.begin(done)
+        return [variable.get() for variable in found]
+
+    def _flag(self, flag: Flag) -> None:
+        if isinstance(flag.event, int):
+            return
+        self._guarded(flag, [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)], lambda evaluator: None)
+
+    def _guarded(self, stmt: Stmt, conditions: Sequence[Expr], quick: Callable[[Evaluator], None]) -> None:
+        """The quick way where conditions hold, else Python's."""
+        code = self.code
+        slow, done = code.new_label("slow"), code.new_label("done")
+        evaluator = self.stage.evaluator()
+        self._slow_label = slow
+        evaluator.require(conditions, slow)
+        quick(evaluator)
+        evaluator.settle(slow)
+        code.jump(done)
+        code.begin(slow)
+        self._slow(stmt)
+        code.begin(done)
+
+    def _load_scalar(self, stmt: LoadScalar) -> None:
+        argument = self.program.tensors[stmt.source.argument]
+        dtype = argument.dtype
+        limits = np.iinfo(dtype.numpy)
+        self.stage.bounds[stmt.result] = int(limits.min), int(limits.max)
+
+        def quick(evaluator: Evaluator) -> None:
+            pointer = self.stage.view(evaluator, stmt.source, 1, self._slow_label)
+            raw = self.code.load(f"i{8 * dtype.size}", pointer, 1)
+            self.stage.put(self.slots.variables[stmt.result], raw.to("sext" if dtype.family == "int" else "zext", I64))
+
+        self._guarded(stmt, (), quick)
+
+    # --- tiles
+
+    def _declare(self, tile: TileDecl) -> None:
+        if tile.name in self.slots.placed:
+            if tile.addresses:
+                self._place(tile, tile, tile.addresses)
+        elif needs_poison(self.program, tile, self._variants):
+            writer = Writer(self.module, self.code, self.stage.evaluator().worth)
+            writer.fill(self.stage.tile(tile.name), self.code.constant(I8, 255), tile.spec.nbytes)
+
+    def _assign(self, stmt: Assign) -> None:
+        self._place(stmt, self.program.tiles[stmt.tile], (stmt.address,))
+
+    def _place(self, stmt: TileDecl | Assign, tile: TileDecl, addresses: tuple[Expr, ...]) -> None:
+        """A tile shows what its memory holds at an address."""
+        spec = tile.spec
+        address: Expr = addresses[0] if len(addresses) == 1 else Var(f"{tile.name} address")
+
+        def quick(evaluator: Evaluator) -> None:
+            at = evaluator.value(address) if len(addresses) == 1 else self._turned(evaluator, addresses)
+            evaluator.settle(
+                self._slow_label,
+                at.compare("sge", 0),
+                at.compare("sle", ADDRESS_SPACE - spec.nbytes),
+                at.op("urem", spec.dtype.size).compare("eq", 0),
+            )
+            self.stage.put(self.slots.addresses[tile.name], at)
+            self._spread_poison(tile, at + spec.nbytes)
+
+        self._guarded(stmt, (), quick)
+
+    def _turned(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> Value:
+        """The address of the copy whose turn it is."""
+        turn = self.stage.slot(TURN).op("urem", len(addresses))
+        found = evaluator.value(addresses[0])
+        for k, address in enumerate(addresses[1:], 1):
+            found = self.code.select(turn.compare("eq", k), evaluator.value(address), found)
+        return found
+
+    def _spread_poison(self, tile: TileDecl, end: Value) -> None:
+        code, loc = self.code, tile.spec.loc
+        slot = self.slots.poisoned[loc]
+        reached = self.stage.slot(slot)
+        with code.when(end.compare("sgt", reached)):
+            memory = code.at(self.stage.arena, self.slots.memory[loc])
+            name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
+            code.call("void", name, code.at(memory, reached), code.constant(I8, 255), end - reached, "i1 false")
+            self.stage.put(slot, end)
+
+    # --- instructions
+
+    def _instruction(self, instr: Instr) -> None:
+        code = self.code
+        slow, done = code.new_label("slow"), code.new_label("done")
+        reason = code.variable(I64, code.i64(MISSED))
+        for variant in self._variants(instr):
+            other = code.new_label("other")
+            evaluator = self.stage.evaluator()
+            evaluator.require(variant.conditions, other)
+            Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason).emit()
+            code.jump(done)
+            code.begin(other)
+        code.begin(slow)
+        self._slow(instr, reason.get())
+        code.begin(done)
+
+    def _forward(self, pair: Forwarded) -> None:
+        """A tile that only passes data on: move it in one go. Where anything is odd, one after the other in Python."""
+        code = self.code
+        slow, done = code.new_label("slow"), code.new_label("done")
+        reason = code.variable(I64, code.i64(MISSED))
+        evaluator = self.stage.evaluator()
+        evaluator.require([*pair.first.conditions, *pair.second.conditions], slow)
+        load = Execution(self.stage, self.pages, pair.load, pair.first, evaluator, slow, reason)
+        store = Execution(self.stage, self.pages, pair.store, pair.second, evaluator, slow, reason)
+        for each in (load, store):
+            each.prepare()
+        first, second = pair.moves
+        assert not isinstance(first.src, Fill)
+        steering = load if first.index else store
+        steering.moved(pair.joined, load.place(first.src), store.place(second.dst))
+        code.jump(done)
+        code.begin(slow)
+        self._slow(pair.load, reason.get())
+        self._slow(pair.store)
+        code.begin(done)
+
+
+def are_apart(program: Program) -> bool:
+    """Whether no two arguments lie in one memory."""
+    arguments = program.tensors.values()
+    return not any(argument.memory or argument.view_of for argument in arguments)
+
+
+STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {
+    TileDecl: Emitter._declare,
+    Assign: Emitter._assign,
+    Instr: Emitter._instruction,
+    LoadScalar: Emitter._load_scalar,
+    Flag: Emitter._flag,
+    Loop: Emitter._loop,
+    Branch: Emitter._branch,
+}

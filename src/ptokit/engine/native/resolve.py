@@ -1,0 +1,171 @@
+"""The index stage: every index value is read once, into a dense buffer of lanes, and remapped there where it must be.
+
+Values of two and four bytes become 32-bit lanes, as MG-OOB-08 takes them; values of eight bytes become 64-bit lanes. A
+lane that zero or skip leave outside is the sentinel: all ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ptokit.engine.native.address import WHOLE, Place, Worth, coordinate, run_length
+from ptokit.engine.native.emit import I32, I64, Code, Module, Value, lanes_of, size_of, vector
+from ptokit.isa.dtype import DType
+from ptokit.isa.layout import Term
+from ptokit.isa.move import Index, Remap
+
+SENTINEL = -1
+"""A lane that is outside and stays there."""
+AT_ONCE = {I32: 16, I64: 8}
+"""Lanes that are read at a time: 64 bytes of them."""
+
+
+def lane_of(dtype: DType) -> str:
+    """The type of the lanes that index values of a type become."""
+    return I64 if dtype.size == 8 else I32
+
+
+def emit_resolve(
+    module: Module,
+    code: Code,
+    index: Index,
+    dtype: DType,
+    place: Place,
+    rows: Value,
+    cols: Value,
+    lanes: Value,
+    worth: Worth,
+    kept: str | None = None,
+) -> Value:
+    """Read `rows` x `cols` index values into `lanes`; gives the greatest of them, unsigned, as it was read.
+
+    Where that is outside and the policy moves lanes, they are remapped in a second pass. `REFUSE` is left to the
+    caller, who compares; so is a capacity of 0 under a policy that needs a row. Under `REFUSE` lanes may be kept in a
+    narrower type.
+    """
+    reader = _Reader(module, code, index, dtype, worth)
+    assert kept is None or index.remap is Remap.REFUSE or kept == reader.lane
+    reader.kept = kept or reader.lane
+    greatest = reader.read(place, rows, cols, lanes)
+    if index.remap is not Remap.REFUSE:
+        capacity = worth(index.capacity)
+        with code.when(greatest.compare("uge", capacity)):
+            remap = REMAPS[index.remap](code, reader.lane, capacity)
+            _walk(code, reader.lane, rows * cols, lanes, remap, 1 if index.remap is Remap.WRAP else 0)
+    return greatest
+
+
+class _Reader:
+    """Reads index values of one type and keeps the greatest."""
+
+    def __init__(self, module: Module, code: Code, index: Index, dtype: DType, worth: Worth) -> None:
+        self.module, self.code, self.index, self.dtype, self.worth = module, code, index, dtype, worth
+        self.lane = self.kept = lane_of(dtype)
+        zero = code.constant(vector(self.lane, AT_ONCE[self.lane]), 0)
+        self.many = code.variable(zero.type, zero)
+        self.one = code.variable(self.lane, code.constant(self.lane, 0))
+
+    def read(self, place: Place, rows: Value, cols: Value, lanes: Value) -> Value:
+        """Walk a region in row-major order."""
+        code, layout = self.code, place.layout
+        if cols.number == 1:
+            self._along(place.base, layout.rows, rows, lanes)
+        elif rows.number == 1 or (cols.number is not None and layout.strides == (cols.number, 1)):
+            self._along(place.base, layout.cols, rows * cols, lanes)
+        else:
+            with code.loop(0, rows) as i:
+                first = code.at(lanes, i * cols * size_of(self.kept))
+                self._along(place.row(code, i, self.worth), layout.cols, cols, first)
+        return self._greatest()
+
+    def _along(self, base: Value, terms: tuple[Term, ...], count: Value, lanes: Value) -> None:
+        """Values along one coordinate: many at a time where they lie side by side, then the rest."""
+        code, wide = self.code, AT_ONCE[self.lane]
+        run = run_length(terms)
+        is_even = run == WHOLE or run % wide == 0
+        whole = count - (count & (wide - 1)) if is_even else code.i64(0)
+        for first, last, step, top in ((code.i64(0), whole, wide, self.many), (whole, count, 1, self.one)):
+            if step == 1 or is_even:
+                with code.loop(first, last, step) as k:
+                    at = code.at(base, coordinate(code, terms, k, self.worth) * self.dtype.size)
+                    value = self._taken(at, step)
+                    short = value.to("trunc", vector(self.kept, step))
+                    code.store(short, code.at(lanes, k * size_of(self.kept)))
+                    top.set(self._larger(top.get(), value))
+
+    def _taken(self, at: Value, count: int) -> Value:
+        """Index values in the type of lanes, cast where the index says so."""
+        bits = self.code.load(vector(f"i{8 * self.dtype.size}", count), at, 1)
+        wide = bits.to("sext" if self.dtype.family == "int" else "zext", vector(self.lane, count))
+        return wide & 0xFFFFFFFF if self.index.cast and self.lane == I64 else wide
+
+    def _larger(self, a: Value, b: Value) -> Value:
+        return self.code.select(b.compare("ugt", a), b, a)
+
+    def _greatest(self) -> Value:
+        code, many = self.code, self.many.get()
+        count = lanes_of(many.type)
+        name = self.module.declare(f"llvm.vector.reduce.umax.v{count}{self.lane}", f"{self.lane} ({many.type})")
+        return self._larger(code.call(self.lane, name, many), self.one.get()).to("zext", I64)
+
+
+def _walk(
+    code: Code, lane: str, count: Value, lanes: Value, change: Callable[[Value], Value], at_once: int = 0
+) -> None:
+    """Change every lane in its place, and a few behind the last one, where there is room for that."""
+    wide = at_once or AT_ONCE[lane]
+    with code.loop(0, count, wide) as k:
+        at = code.at(lanes, k * size_of(lane))
+        code.store(change(code.load(vector(lane, wide), at)), at)
+
+
+def _in_lanes(code: Code, lane: str, capacity: Value) -> Value:
+    """The capacity in the type of a lane. Where it would not fit, no lane is outside."""
+    return capacity.to("trunc", lane)
+
+
+def _spread(code: Code, scalar: Value, like_this: Value) -> Value:
+    return code.splat(scalar, lanes_of(like_this.type))
+
+
+def _clamp(code: Code, lane: str, capacity: Value) -> Callable[[Value], Value]:
+    last = _in_lanes(code, lane, capacity - 1)
+
+    def change(value: Value) -> Value:
+        top = _spread(code, last, value)
+        if lane == I64:  # these have a sign: below 0 is the first row, not the last
+            value = code.select(value.compare("slt", 0), code.constant(value.type, 0), value)
+        return code.select(value.compare("ult", top), value, top)
+
+    return change
+
+
+def _wrap(code: Code, lane: str, capacity: Value) -> Callable[[Value], Value]:
+    there = code.select(capacity.compare("eq", 0), code.i64(1), capacity)
+    by = _in_lanes(code, lane, there)
+
+    def change(value: Value) -> Value:
+        if lane == I32:
+            return value.op("urem", by)
+        left = value.op("srem", by)
+        return code.select(left.compare("slt", 0), left + by, left)
+
+    return change
+
+
+def _mark(code: Code, lane: str, capacity: Value) -> Callable[[Value], Value]:
+    bound = _in_lanes(code, lane, capacity)
+
+    def change(value: Value) -> Value:
+        return code.select(value.compare("ult", _spread(code, bound, value)), value, SENTINEL)
+
+    return change
+
+
+REMAPS: dict[Remap, Callable[[Code, str, Value], Callable[[Value], Value]]] = {
+    Remap.CLAMP: _clamp,
+    Remap.WRAP: _wrap,
+    Remap.ZERO: _mark,
+    Remap.SKIP: _mark,
+}
+"""How lanes are changed, for lanes of a type and a capacity."""

@@ -1,0 +1,60 @@
+"""Numbers at which the instructions of a program are worked out: some that the launch will really meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ptokit.engine.storage import Storage
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
+from ptokit.program.ir import Block, Branch, Instr, LoadScalar, Loop, Program
+
+Values = dict[Var, int]
+Samples = dict[int, list[Values]]
+"""For each instruction, by its identity, the numbers at which it was met."""
+
+
+def sample(program: Program, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int) -> Samples:
+    """Walk the first and the last block, with the first and the last iteration of each loop."""
+    walker = _Walker(program, tensors)
+    for block in dict.fromkeys((0, max(0, grid - 1))):
+        walker.walk(program.body, {**integers, BLOCK_IDX: block, BLOCK_NUM: grid})
+    return walker.found
+
+
+class _Walker:
+    def __init__(self, program: Program, tensors: Mapping[str, Storage]) -> None:
+        self.program, self.tensors = program, tensors
+        self.found: Samples = {}
+
+    def walk(self, block: Block, values: Values) -> None:
+        """Visit a block; what has no value ends the visit, and the run will say so."""
+        try:
+            for stmt in block:
+                if isinstance(stmt, Instr):
+                    self.found.setdefault(id(stmt), []).append(dict(values))
+                elif isinstance(stmt, LoadScalar):
+                    self._load(stmt, values)
+                elif isinstance(stmt, Branch):
+                    self.walk(stmt.then if evaluate(stmt.condition, values) else stmt.otherwise, values)
+                elif isinstance(stmt, Loop):
+                    self._loop(stmt, values)
+        except (ExpressionError, KeyError, IndexError):
+            return
+
+    def _loop(self, loop: Loop, values: Values) -> None:
+        turns = range(evaluate(loop.start, values), evaluate(loop.stop, values), loop.step)
+        for value in dict.fromkeys((turns[0], turns[-1])) if turns else ():
+            self.walk(loop.body, {**values, loop.var: value})
+        if turns:
+            values[loop.var] = turns[-1]
+
+    def _load(self, stmt: LoadScalar, values: Values) -> None:
+        """What memory holds now; the run may find something else there, which its own checks see to."""
+        argument = self.program.tensors[stmt.source.argument]
+        at = evaluate(argument.offset, values)
+        for start, stride in zip(stmt.source.starts, argument.stride, strict=True):
+            at += evaluate(start, values) * evaluate(stride, values)
+        storage = self.tensors[argument.name]
+        if at < 0:
+            raise IndexError(at)
+        values[stmt.result] = int(storage.bits[at : at + 1].view(storage.dtype.numpy)[0])

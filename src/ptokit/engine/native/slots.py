@@ -1,0 +1,166 @@
+"""Where everything of a running block lies: the slots of a thread's state, and the tiles in its arena.
+
+Worked out from the program alone, so that code from the disk cache needs no word about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cached_property
+
+from ptokit.engine.native.move import PADDING
+from ptokit.engine.storage import ADDRESS_SPACE
+from ptokit.isa.policy import TileType
+from ptokit.program.calls import named_operands
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Op, Var, variables
+from ptokit.program.ir import (
+    Argument,
+    Assign,
+    Float,
+    Instr,
+    Integer,
+    LoadScalar,
+    Loop,
+    Number,
+    Program,
+    Stmt,
+    TileUse,
+    View,
+    walk,
+)
+
+STOP, SLOW, ARENA, FAULT, BUDGET, TURN, FIRST, SECOND = range(8)
+"""Slots of every state: the stop flag's address, the way back to Python, the arena, whether a statement failed, blocks
+and iterations until Python listens for signals, the innermost loop's iteration, two numbers that Python computed."""
+FIXED = 8
+BLOCK = (BLOCK_IDX, BLOCK_NUM)
+LOOK = -1
+"""The number of no statement: Python looks for signals."""
+
+ALIGNMENT = 64
+
+MISSED, REMARK, NEGATIVE, PADDED, FULL = range(REASONS := 5)
+"""Why a statement goes to Python: there is no code for its numbers, or something is wrong; something is to be told,
+once (the middle three); a ledger is full."""
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+class Slots:
+    """The state and the arena of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.statements: list[Stmt] = list(walk(program.body))
+        self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
+        self._next = FIXED
+        self.arrays = {argument.name: self._take(2) for argument in program.arguments if _has_memory(argument)}
+        """Two slots for each array: its address, and how many elements it has."""
+        self.variables = {var: self._take() for var in self._variables()}
+        self.told = self._take(3 * len(self.statements))
+        self.addresses = {tile: self._take() for tile in self.placed}
+        self.poisoned = {loc: self._take() for loc in self.memories}
+        """How many bytes of each memory are poison or written, in this block."""
+        self.ledgers = {number: self._take(4) for number, stmt in enumerate(self.statements) if isinstance(stmt, Instr)}
+        """Four slots for each instruction, for what it writes down."""
+        self.count = self._next
+
+    def _take(self, slots: int = 1) -> int:
+        self._next += slots
+        return self._next - slots
+
+    def _variables(self) -> list[Var]:
+        made = [stmt for stmt in self.statements if isinstance(stmt, Loop | LoadScalar)]
+        inside = [stmt.var if isinstance(stmt, Loop) else stmt.result for stmt in made]
+        measures = [e for argument in self.program.tensors.values() for e in (*argument.shape, *argument.stride)]
+        integers = [argument.var for argument in self.program.arguments if isinstance(argument, Integer)]
+        known = all(isinstance(measure, int) for measure in measures)
+        found = integers if known else _mentioned(self.program)  # extents of arrays are numbers of the launch, too
+        self.given = [var for var in dict.fromkeys(found) if var not in (*BLOCK, *inside)]
+        """Numbers that the launch passes in."""
+        return [*BLOCK, *self.given, *dict.fromkeys(inside)]
+
+    def told_slot(self, number: int, reason: int) -> int:
+        """Whether a remark of a statement was told."""
+        return self.told + 3 * number + reason - 1
+
+    @cached_property
+    def placed(self) -> list[str]:
+        """Tiles that lie at addresses of the author's."""
+        moved = {stmt.tile for stmt in self.statements if isinstance(stmt, Assign)}
+        return [name for name, decl in self.program.tiles.items() if decl.addresses or name in moved]
+
+    @cached_property
+    def memories(self) -> list[TileType]:
+        """Memories that have tiles at addresses."""
+        return list(dict.fromkeys(self.program.tiles[name].spec.loc for name in self.placed))
+
+    @cached_property
+    def tiles(self) -> dict[str, int]:
+        """Where in the arena each tile without an address begins."""
+        found: dict[str, int] = {}
+        at = 0
+        for name, decl in self.program.tiles.items():
+            if name not in self.placed:
+                found[name] = at
+                at += _aligned(decl.spec.nbytes)
+        return found
+
+    @cached_property
+    def scratch(self) -> int:
+        """Where the lanes of an index lie, behind the tiles."""
+        return max((at + _aligned(self.program.tiles[name].spec.nbytes) for name, at in self.tiles.items()), default=0)
+
+    @cached_property
+    def spare(self) -> int:
+        """Where a result waits that may not be written yet."""
+        most = max((elements(self.program, stmt) for stmt in self.statements if isinstance(stmt, Instr)), default=0)
+        return self.scratch + _aligned(8 * (most + PADDING))
+
+    @cached_property
+    def memory(self) -> dict[TileType, int]:
+        """Where in the arena each memory with tiles at addresses begins."""
+        most = max((decl.spec.nbytes for decl in self.program.tiles.values()), default=0)
+        begin = self.spare + _aligned(most)
+        return {loc: begin + k * ADDRESS_SPACE for k, loc in enumerate(self.memories)}
+
+    @cached_property
+    def arena(self) -> int:
+        """Bytes of the arena; of those for memories, the system gives only what is used."""
+        most = max((decl.spec.nbytes for decl in self.program.tiles.values()), default=0)
+        return self.spare + _aligned(most) + len(self.memories) * ADDRESS_SPACE
+
+    @cached_property
+    def work(self) -> int:
+        """Bytes of tiles that instructions name, each time one does: what a block costs, roughly."""
+        uses = [use.tile for stmt in self.statements if isinstance(stmt, Instr) for use in stmt.tiles]
+        return sum(self.program.tiles[tile].spec.nbytes for tile in uses)
+
+
+def _mentioned(value: object) -> Iterator[Var]:
+    """Variables of a program, wherever they stand."""
+    if isinstance(value, Var):
+        yield value
+    elif isinstance(value, Integer):
+        yield value.var
+    elif isinstance(value, Op):
+        yield from variables(value)
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _mentioned(each)
+    elif isinstance(value, Program | Argument | View | TileUse | Number | Stmt):
+        for each in fields(value):
+            yield from _mentioned(getattr(value, each.name))
+
+
+def elements(program: Program, instr: Instr) -> int:
+    """Elements of the largest tile that an instruction uses."""
+    tiles = [o for o in named_operands(instr).values() if isinstance(o, TileUse)]
+    return max((program.tiles[use.tile].spec.elements for use in tiles), default=0)
+
+
+def _has_memory(argument: Argument | Integer | Float) -> bool:
+    return isinstance(argument, Float) or (isinstance(argument, Argument) and not argument.view_of)

@@ -1,0 +1,115 @@
+"""What surrounds the instructions of a program, as code sees it: the state's slots, the tiles, the arrays."""
+
+from __future__ import annotations
+
+from ptokit.engine.native.emit import I64, PTR, Module, Value
+from ptokit.engine.native.expressions import Evaluator
+from ptokit.engine.native.numbers import from_integer, is_byte_float
+from ptokit.engine.native.slots import ARENA, Slots
+from ptokit.engine.native.symbolic import Number
+from ptokit.isa.dtype import DType
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, apply
+from ptokit.program.ir import Constant, Given, Operand, Program, TileUse, View
+from ptokit.program.ir import Number as NumberOperand
+
+ENTRY = "run_blocks"
+"""The function: `i64 (state, first block, stop)`, which returns the block it did not finish, or `stop`."""
+MOST_GIVEN = 1 << 40
+"""Whole numbers of a launch that code is made for; greater ones are left to the reference engine."""
+
+
+class Stage:
+    """The function of a program, and the ways to reach what lies around its instructions."""
+
+    def __init__(self, program: Program, slots: Slots) -> None:
+        self.program, self.slots = program, slots
+        self.module = Module()
+        self.code = self.module.function(
+            ENTRY, I64, [(PTR, "state"), (I64, "first"), (I64, "stop")], "optnone noinline"
+        )
+        self.state = self.code.arguments[0]
+        self.arena = self.slot(ARENA).to("inttoptr", PTR)
+        self.bounds: dict[Var, Bounds] = {
+            BLOCK_IDX: (0, MOST_GIVEN),
+            BLOCK_NUM: (0, MOST_GIVEN),
+            **dict.fromkeys(slots.given, (-MOST_GIVEN, MOST_GIVEN)),
+        }
+        """What is certain of the variables."""
+
+    def slot(self, slot: int) -> Value:
+        """What a slot of the state holds."""
+        return self.code.load(I64, self.code.at(self.state, 8 * slot))
+
+    def put(self, slot: int, value: Value) -> None:
+        """Give a slot of the state a value."""
+        self.code.store(value, self.code.at(self.state, 8 * slot))
+
+    def evaluator(self) -> Evaluator:
+        """Computes expressions from here on."""
+        return Evaluator(self.module, self.code, self._variable, self.bounds)
+
+    def _variable(self, var: Var) -> Value:
+        return self.slot(self.slots.variables[var])
+
+    def tile(self, name: str) -> Value:
+        """Where a tile begins."""
+        if name in self.slots.tiles:
+            return self.code.at(self.arena, self.slots.tiles[name])
+        memory = self.slots.memory[self.program.tiles[name].spec.loc]
+        return self.code.at(self.arena, self.slot(self.slots.addresses[name]) + memory)
+
+    def view(self, evaluator: Evaluator, view: View, span: int | Number, slow: str) -> Value:
+        """The address of a block of an argument; elsewhere it is refused."""
+        argument = self.program.tensors[view.argument]
+        offset: Expr = argument.offset
+        conditions: list[Expr] = []
+        for start, size, most, stride in zip(view.starts, view.sizes, argument.shape, argument.stride, strict=True):
+            conditions += [apply("ge", start, 0), apply("ge", size, 0), apply("le", apply("add", start, size), most)]
+            offset = apply("add", offset, apply("mul", start, stride))
+        slot = self.slots.arrays[argument.array]
+        at, count = evaluator.value(offset), evaluator.worth(span)
+        room = self.slot(slot + 1)
+        evaluator.require(
+            [*(c for c in conditions if not isinstance(c, int)), at.compare("sge", 0), at.compare("sle", room - count)],
+            slow,
+        )
+        return self.code.at(self.slot(slot).to("inttoptr", PTR), at * argument.dtype.size)
+
+    def operand(self, evaluator: Evaluator, operand: Operand, span: int | Number, slow: str) -> Value:
+        """The address of an operand; code goes to `slow` where it is not what it should be."""
+        if isinstance(operand, TileUse):
+            decl = self.program.tiles[operand.tile]
+            limits = zip(operand.valid, (decl.spec.rows, decl.spec.cols), strict=True)
+            conditions = [c for e, most in limits for c in (apply("ge", e, 0), apply("le", e, most))]
+            evaluator.require([c for c in conditions if not isinstance(c, int)], slow)
+            return self.tile(operand.tile)
+        if isinstance(operand, View):
+            return self.view(evaluator, operand, span, slow)
+        if isinstance(operand, Given):
+            return self.slot(self.slots.arrays[operand.name]).to("inttoptr", PTR)
+        if isinstance(operand, Constant):
+            return self._constant(operand.dtype, operand.bits)
+        return self._number(evaluator, operand, slow)
+
+    def _constant(self, dtype: DType, bits: int) -> Value:
+        data = bits.to_bytes(dtype.size, "little")
+        return Value(self.code, PTR, f"@{self.module.table(f'bits_{data.hex()}', data)}")
+
+    def _number(self, evaluator: Evaluator, operand: NumberOperand, slow: str) -> Value:
+        """A computed number as an element in memory."""
+        if operand.steers:
+            evaluator.require([apply("ge", operand.value, 0)], slow)
+            return self._constant(operand.dtype, 0)
+        value, dtype = evaluator.value(operand.value), operand.dtype
+        kind = f"i{8 * dtype.size}"
+        spot = self.code.variable(kind, self.code.constant(kind, 0))
+        if dtype.is_float:
+            most = 0 if is_byte_float(dtype) else 1 << 10
+            evaluator.settle(slow, value.compare("sge", -most), value.compare("sle", most))
+            bits = from_integer(self.code, dtype, value) if most else self.code.constant(kind, 0)
+        else:
+            bits = value.to("trunc", kind)
+            back = bits.to("sext" if dtype.family == "int" else "zext", I64)
+            evaluator.settle(slow, back.compare("eq", value))
+        spot.set(bits)
+        return spot.pointer

@@ -1,0 +1,216 @@
+"""Machine code on disk: a file for each key, in the user's cache directory or where `PTOKIT_CACHE` says.
+
+The cache may vanish, fill up, be read-only, or hold rubbish: whatever is wrong with it, there is just nothing in it.
+Code is loaded only from files of the user's own that nobody else can write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import stat
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "PTOKIT_CACHE"
+"""The environment variable that names another folder, or switches the cache off."""
+OFF = ("", "0", "off")
+FORMAT = 1
+"""The version of the files; it grows when they change."""
+LARGEST = 32 << 20
+"""Bytes of the largest file that is written or believed."""
+LIMIT = 256 << 20
+"""Bytes of all files; the oldest go first."""
+
+_MAGIC = b"ptokit\r\n"
+_HEAD = struct.Struct("<8sI32s")
+"""Magic, format, and the SHA-256 of everything behind it."""
+_BODY = struct.Struct("<32sI")
+"""The key, and the length of the facts. Facts as JSON and the code follow."""
+_NAME = re.compile(r"[0-9a-f]{64}\.(?:code|[0-9a-f]{16}\.tmp)")
+"""Files of ours: entries, and what writers that died left behind."""
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
+_room: dict[Path, int] = {}
+"""Bytes that this process may still write to a folder before it looks again how full the folder is."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is kept for a key: machine code, and facts about it that JSON can hold."""
+
+    facts: dict[str, Any]
+    code: bytes
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much there is."""
+
+    entries: int
+    bytes: int
+
+
+def folder() -> Path | None:
+    """Where the files are, or would be; None where the cache is switched off or the user has no place for it."""
+    asked = os.environ.get(VARIABLE)
+    if asked is not None and asked.strip().lower() in OFF:
+        return None
+    base = Path(os.path.expanduser(asked)) if asked is not None else _user_folder()
+    return base / f"v{FORMAT}" if base else None
+
+
+def _user_folder() -> Path | None:
+    variable, usual = {
+        "win32": ("LOCALAPPDATA", "~/AppData/Local"),
+        "darwin": ("", "~/Library/Caches"),
+    }.get(sys.platform, ("XDG_CACHE_HOME", "~/.cache"))
+    for place in (os.environ.get(variable, ""), os.path.expanduser(usual)):
+        if os.path.isabs(place):
+            return Path(place, "ptokit")
+    return None
+
+
+def refusal() -> str:
+    """Why the folder is not used; empty when it is, or will be once there is something to keep."""
+    place = folder()
+    if place is None:
+        return f"it is switched off by {VARIABLE}" if VARIABLE in os.environ else "there is no cache directory"
+    try:
+        about = os.stat(place)
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as problem:
+        return str(getattr(problem, "strerror", None) or problem)
+    return _distrust(about) if stat.S_ISDIR(about.st_mode) else "it is no directory"
+
+
+def _distrust(about: os.stat_result) -> str:
+    """Why code from a file or folder could be somebody else's; empty when it could not."""
+    if sys.platform == "win32":
+        return ""  # the folder is in the user's profile, and modes say nothing
+    if about.st_uid != os.geteuid():
+        return "it belongs to another user"
+    return "others can write to it" if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
+
+
+def _usable() -> Path:
+    """The folder, if it is one to use."""
+    place, why_not = folder(), refusal()
+    if place is None or why_not:
+        raise PermissionError(why_not)
+    return place
+
+
+def load(key: str) -> Entry | None:
+    """What was kept under a key (64 hexadecimal digits); nothing where there is no such entry, whole and our own."""
+    try:
+        return _unpacked(key, _read(_usable() / f"{key}.code"))
+    except (OSError, ValueError, struct.error):
+        return None
+
+
+def _read(path: Path) -> bytes:
+    with open(os.open(path, _READ), "rb") as stream:
+        about = os.fstat(stream.fileno())
+        if not stat.S_ISREG(about.st_mode) or _distrust(about) or about.st_size > LARGEST:
+            raise PermissionError(path)
+        return stream.read(LARGEST)
+
+
+def _packed(key: str, entry: Entry) -> bytes:
+    facts = json.dumps(entry.facts).encode()
+    body = _BODY.pack(bytes.fromhex(key), len(facts)) + facts + entry.code
+    return _HEAD.pack(_MAGIC, FORMAT, sha256(body).digest()) + body
+
+
+def _unpacked(key: str, data: bytes) -> Entry:
+    body = data[_HEAD.size :]
+    if data[: _HEAD.size] != _HEAD.pack(_MAGIC, FORMAT, sha256(body).digest()):
+        raise ValueError("this is not what was written")
+    own_key, length = _BODY.unpack_from(body)
+    if own_key.hex() != key:
+        raise ValueError("this was written under another key")
+    code = _BODY.size + length
+    return Entry(json.loads(body[_BODY.size : code]), body[code:])
+
+
+def save(key: str, entry: Entry) -> None:
+    """Keep an entry, if that can be done. Others may write the same one at the same time."""
+    data = _packed(key, entry)
+    if len(data) > LARGEST:
+        return
+    with suppress(OSError, ValueError):
+        place = folder()
+        if place is None:
+            return
+        os.makedirs(place, 0o700, exist_ok=True)
+        _make_room(_usable(), len(data))
+        _write(place / f"{key}.code", place / f"{key}.{secrets.token_hex(8)}.tmp", data)
+
+
+def _write(path: Path, temporary: Path, data: bytes) -> None:
+    """A file that appears whole or not at all."""
+    try:
+        with open(os.open(temporary, _WRITE, 0o600), "wb") as stream:
+            stream.write(data)
+        os.replace(temporary, path)
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+
+
+def _make_room(place: Path, needed: int) -> None:
+    """Look how full the folder is, once in a while, and remove the oldest files where it is too full."""
+    if _room.get(place, 0) < needed:
+        files = sorted((about.st_mtime_ns, about.st_size, path) for path, about in _files(place))
+        used = sum(size for _, size, _ in files)
+        if used + needed > LIMIT:
+            for _, size, path in files:
+                if used + needed <= LIMIT - LIMIT // 8:
+                    break
+                with suppress(OSError):
+                    path.unlink()
+                    used -= size
+        _room[place] = max(needed, min(LIMIT - used, LIMIT // 16))  # not all that is left: others write, too
+    _room[place] -= needed
+
+
+def _files(place: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The files of ours in a folder."""
+    with os.scandir(place) as found:
+        for file in found:
+            if _NAME.fullmatch(file.name):
+                with suppress(OSError):  # gone meanwhile
+                    about = file.stat(follow_symlinks=False)
+                    if stat.S_ISREG(about.st_mode):
+                        yield Path(file.path), about
+
+
+def size() -> Size:
+    """How many entries there are, and their bytes."""
+    try:
+        sizes = [about.st_size for path, about in _files(_usable()) if path.suffix == ".code"]
+    except (OSError, ValueError):
+        return Size(0, 0)
+    return Size(len(sizes), sum(sizes))
+
+
+def clear() -> int:
+    """Remove every entry, and nothing that is not ours; says how many there were."""
+    removed = 0
+    with suppress(OSError, ValueError):
+        for path, _ in [*_files(_usable())]:
+            with suppress(OSError):
+                path.unlink()
+                removed += path.suffix == ".code"
+    return removed

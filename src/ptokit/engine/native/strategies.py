@@ -1,0 +1,362 @@
+"""How a whole gather or scatter is shared among threads, and which way is taken.
+
+All ways give the bits of taking the lanes one after the other, for any number of threads: what meets in one cell meets
+in the order of the lanes, on one thread.
+
+| way | how the work is shared |
+|---|---|
+| gather | pieces of the lanes, handed out one by one: no two write to the same place |
+| direct | not at all: one thread takes the lanes in order |
+| destinations | a range of rows each; every thread goes through all lanes and keeps those that are its own |
+| columns | a range of columns each, for all lanes; cut where cache lines begin |
+| writers | (stores) the last lane of each row is found first; then pieces of the table take their rows from there |
+| buckets | (single elements) lanes go to buckets of neighbouring cells, with their elements; threads empty them |
+
+The rule, in `choose`: little work, or one thread, is direct. A sample of the lanes says how destinations are spread.
+Rows that are stored go by writers where the lanes name a good part of a table that is beyond the caches. Other rows go
+by destinations, with bounds at the sample's quantiles, unless some row is named so often that no bounds are fair: then
+by columns, where rows are long enough for that. Single elements go by buckets where the table is beyond the caches and
+the sample lies all over it, by destinations where neighbours name neighbours (most blocks of lanes are then passed over
+whole), else directly. Lanes that mostly name the same row as the lane before go directly, and
+blocks of them that name one row only are folded before they meet the table.
+
+A block must hold lanes that were resolved, the greatest value among them as it was read, `PADDING` readable lanes more,
+and memory for each worker (`scratch_bytes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import CFUNCTYPE, c_int64, c_uint8, c_void_p
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.native import phases, workers
+from ptokit.engine.native.block import GREATEST, LANES_AT_ONCE, SCRATCH, UNSIGNED, WORDS, Block
+from ptokit.engine.native.emit import I32, size_of
+from ptokit.engine.native.jit import Source, library
+from ptokit.engine.native.move import LINE
+from ptokit.engine.native.mover import Rows, known_width
+from ptokit.engine.native.workers import Stop
+from ptokit.engine.storage import Array
+from ptokit.isa.move import Combine
+
+Native = Callable[[int, int], None]
+SIGNATURE = CFUNCTYPE(None, c_void_p, c_int64)
+
+NEAR = 1 << 20
+"""Bytes of a table that caches hold well enough: fetching ahead or sorting lanes does not pay."""
+MOST_EXTRA = 48 << 20
+"""Bytes that a way may take for itself."""
+SAMPLE = 1024
+"""Lanes that are looked at to choose."""
+FAIR = 1.25
+"""How much more than its part a thread may get before bounds count as unfair."""
+LEAST_COLUMNS = 2048
+"""Bytes of a row that are worth a thread of their own."""
+BUCKET = 256 << 10
+"""Bytes of the table that one bucket covers, if there may be as many buckets as that takes."""
+MOST_BUCKETS = 1024
+SHORT = 60_000
+"""Nanoseconds of work that are not worth another thread."""
+
+PHASES: dict[str, Callable[..., str]] = {
+    "resolve": phases.resolve,
+    "gather": phases.gather,
+    "scatter": phases.scatter,
+    "mark": phases.mark_writers,
+    "settle writers": phases.settle_writers,
+    "count": phases.count_lanes,
+    "spread": phases.spread_lanes,
+    "settle buckets": phases.settle_buckets,
+    "total": phases.total,
+}
+
+
+@lru_cache(maxsize=4096)
+def native(phase: str, *kinds: Any) -> Native:
+    """The machine code of a phase for kinds of rows or indices."""
+    names = [each.key if hasattr(each, "key") else str(each) for each in kinds]
+    made = library(" / ".join(["whole", phase, *names]), lambda: Source(PHASES[phase](*kinds)))
+    function: Any = SIGNATURE(made.address(phase.partition(" ")[0]))
+    function.library = made  # lives as long as the function
+    return function
+
+
+SHARDS, WHOLE, CAPACITY = map(WORDS.index, ("shards", "whole", "capacity"))
+
+
+class Pool:
+    """Memory that calls borrow, so that not every call asks the system for new pages."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._free: list[Array] = []
+
+    def take(self, nbytes: int) -> Array:
+        """At least so many bytes of anything."""
+        for k in range(len(self._free) - 1, -1, -1):
+            try:
+                found = self._free.pop(k)
+            except IndexError:  # another thread was faster
+                continue
+            if nbytes <= found.size:
+                return found
+            self._free.append(found)
+        return np.empty(nbytes, np.uint8)
+
+    def give(self, memory: Array) -> None:
+        """Hand memory back."""
+        if memory.size + sum(each.size for each in self._free) <= self.most:
+            self._free.append(memory)
+
+
+pool = Pool(32 << 20)
+
+
+def address(memory: Array) -> int:
+    """Where an array begins."""
+    return memory.__array_interface__["data"][0]
+
+
+@dataclass
+class Crew:
+    """The threads of a call: none but the caller's own for little work."""
+
+    threads: int
+    """0 for the caller's own."""
+    stop: Stop
+
+    @property
+    def parts(self) -> int:
+        """How many parts work is shared in."""
+        return max(1, self.threads)
+
+    def do(self, work: Native, block: Block, parts: int = 0) -> None:
+        """Run a phase on all threads, or on the first few."""
+        block.set(counter=0)
+        at = block.address
+        if self.threads:
+            workers.run(lambda part: work(at, part), parts or self.threads, self.stop)
+        else:
+            work(at, 0)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What a sample says of the lanes."""
+
+    bounds: tuple[int, ...]
+    """Where the threads' ranges begin and end, if all are to get the same."""
+    share: float
+    """The greatest part of the lanes that one of those ranges has."""
+    reach: int
+    """Rows from the lowest to the highest."""
+    local: bool
+    """Whether lanes mostly name rows beside those of their neighbours."""
+    same: bool = False
+    """Whether they mostly name the same row as their neighbours."""
+
+
+def sampled(lanes: Array, capacity: int, parts: int) -> Spread:
+    """Look at some lanes."""
+    step = max(1, lanes.size // SAMPLE)
+    found = lanes[::step][:SAMPLE]
+    beside = lanes[1::step][: found.size].astype(np.int64) - found[: lanes[1::step].size].astype(np.int64)
+    found = np.sort(found[found < capacity]).astype(np.int64)
+    if not found.size:
+        return Spread((0,) * parts + (capacity,), 1.0, 1, True)
+    cuts = found[found.size * np.arange(1, parts) // parts]
+    inner = np.searchsorted(found, cuts)
+    shares = np.diff(np.concatenate(([0], inner, [found.size]))) / found.size
+    apart = np.abs(beside) if beside.size else np.array([capacity])
+    local, same = bool(np.mean(apart <= 8) > 0.5), bool(np.mean(apart == 0) > 0.9)
+    return Spread((0, *map(int, cuts), capacity), float(shares.max()), int(found[-1] - found[0]) + 1, local, same)
+
+
+def _sample(block: Block, rows: Rows, parts: int) -> Spread:
+    """Look at some of a block's lanes."""
+    each, count = size_of(rows.lane), block.get("count")
+    memory: Any = (c_uint8 * (count * each)).from_address(block.get("lanes"))
+    return sampled(np.frombuffer(memory, f"u{each}"), block.get("capacity"), parts)
+
+
+def _suited(rows: Rows, width: int, spread: Spread) -> Rows:
+    """Rows as they are to be moved: fetched ahead only where lanes name rows all over a large table, for example."""
+    near = spread.local or spread.reach * rows.size * width <= NEAR
+    return replace(rows, far=rows.far and not near, same=spread.same)
+
+
+def gather(block: Block, rows: Rows, crew: Crew) -> None:
+    """Gather the block's resolved lanes."""
+    if rows.far and crew.threads:
+        rows = replace(_suited(rows, block.get("width"), _sample(block, rows, 1)), same=False)
+    crew.do(native("gather", rows, None), block)
+
+
+def direct(block: Block, write: Native) -> None:
+    """Scatter the block's resolved lanes on the calling thread."""
+    if not block.words[SHARDS]:
+        _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
+    words = block.words
+    words[WHOLE] = words[GREATEST] & UNSIGNED < words[CAPACITY]
+    write(block.address, 0)
+
+
+def scatter(block: Block, rows: Rows, crew: Crew, way: str | None = None) -> str:
+    """Scatter the block's resolved lanes; gives the way that was taken. `way` forces one."""
+    count, capacity, width = block.get("count"), block.get("capacity"), block.get("width")
+    if not crew.threads and way is None:
+        direct(block, native("scatter", rows))
+        return "direct"
+    spread = _sample(block, rows, crew.parts)
+    taken = way or choose(rows, count, capacity, width, crew.parts, spread)
+    rows = _suited(rows, width, spread)
+    WAYS[taken](block, rows, crew, spread)
+    return taken
+
+
+def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread: Spread) -> str:
+    """The way to take; see the head of this file."""
+    nbytes = rows.size * width
+    if spread.same and spread.share > 0.9:
+        return "direct"
+    fair = parts > 1 and spread.share * parts <= FAIR
+    if width == 1 and nbytes <= 8:
+        if spread.local and fair:
+            return "destinations"
+        if parts > 1 and rows.far and spread.reach * nbytes > NEAR and not spread.local and can_bucket(rows, capacity):
+            return "buckets"
+        return "direct"
+    stores = rows.combine is Combine.STORE and rows.far and not spread.local
+    if stores and nbytes >= 256 and 4 * count >= capacity and 4 * capacity <= MOST_EXTRA and spread.share * parts < 1.5:
+        return "writers"
+    if parts == 1:
+        return "direct"
+    wide = nbytes >= parts * LEAST_COLUMNS
+    if fair:
+        return "destinations"
+    return "columns" if wide else "direct"
+
+
+def _shards(block: Block, shards: list[tuple[int, int, int, int]]) -> None:
+    """Give each worker its range of rows, its first column and the number of its columns."""
+    made = np.array(shards, np.int64)
+    block.keep.append(made)
+    block.set(shards=address(made))
+
+
+def _is_whole(block: Block) -> bool:
+    """Whether every lane is inside."""
+    return block.get("greatest") < block.get("capacity")
+
+
+def _direct(block: Block, rows: Rows, crew: Crew, spread: Spread | None) -> None:
+    capacity = block.get("capacity")
+    _shards(block, [(0, capacity, 0, block.get("width"))])
+    block.set(whole=_is_whole(block))
+    crew.do(native("scatter", rows), block, 1)
+
+
+def _destinations(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
+    width = block.get("width")
+    _shards(block, [(a, b, 0, width) for a, b in pairwise(spread.bounds)])
+    block.set(whole=0)
+    crew.do(native("scatter", replace(rows, gaps=width * rows.size > LINE)), block)
+
+
+def _columns(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
+    width, capacity = block.get("width"), block.get("capacity")
+    cuts = column_cuts(block.get("table"), rows.size, width, crew.parts)
+    each = {b - a for a, b in pairwise(cuts)}
+    _shards(block, [(0, capacity, a, b - a) for a, b in pairwise(cuts)])
+    block.set(whole=_is_whole(block))
+    part = known_width(rows.size, each.pop()) if len(each) == 1 else 0
+    crew.do(native("scatter", replace(rows, width=part, gaps=True)), block)
+
+
+def column_cuts(table: int, size: int, width: int, parts: int) -> list[int]:
+    """Where each thread's columns begin: at cache lines, as two threads that write to one line wait for each other."""
+    line, skew = max(1, LINE // size), table % LINE // size
+    cuts = [max(0, (width * part // parts + skew) // line * line - skew) for part in range(1, parts)]
+    return [0, *cuts, width]
+
+
+def _writers(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
+    capacity = block.get("capacity")
+    memory = pool.take(4 * capacity)
+    cuts = [capacity * part // crew.parts for part in range(crew.parts + 1)]
+    _shards(block, [(a, b, 0, 0) for a, b in pairwise(cuts)])
+    block.set(writers=address(memory))
+    crew.do(native("mark", Rows(1, rows.lane)), block)
+    block.set(piece=LANES_AT_ONCE)
+    crew.do(native("settle writers", replace(rows, lane=I32, far=False, gaps=True, same=False)), block)
+    pool.give(memory)
+
+
+def can_bucket(rows: Rows, capacity: int) -> bool:
+    """Whether destinations inside buckets fit beside their elements."""
+    return rows.size in (1, 2, 4, 8) and capacity <= MOST_BUCKETS << phases.local_bits(rows.size)
+
+
+def _buckets(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
+    count, capacity = block.get("count"), block.get("capacity")
+    shift = bucket_shift(rows.size, capacity)
+    buckets = max(1, (capacity - 1 >> shift) + 1)
+    pairs = pool.take(count * phases.pair_of(rows.size) + 4096)
+    counts = np.zeros((crew.parts, buckets + 1), np.int64)
+    block.set(pairs=address(pairs), counts=address(counts), shift=shift, buckets=buckets, workers=crew.parts)
+    marked = not _is_whole(block)
+    crew.do(native("count", Rows(1, rows.lane), marked), block)
+    flat = counts.T.ravel()
+    starts = np.concatenate(([0], np.cumsum(flat)))
+    ends = np.ascontiguousarray(starts[:: crew.parts])
+    counts[:] = starts[:-1].reshape(buckets + 1, crew.parts).T
+    crew.do(native("spread", Rows(rows.size, rows.lane, 1, other_step=rows.other_step), marked), block)
+    block.set(ends=address(ends))
+    crew.do(native("settle buckets", replace(rows, same=False)), block)
+    pool.give(pairs)
+
+
+def bucket_shift(size: int, capacity: int) -> int:
+    """Bits of a destination inside its bucket: a cache's worth of cells, or more where buckets would be too many."""
+    wanted = (BUCKET // size).bit_length() - 1
+    least = max(0, (capacity - 1).bit_length() - MOST_BUCKETS.bit_length() + 1)
+    return min(max(wanted, least), phases.local_bits(size))
+
+
+WAYS: dict[str, Callable[[Block, Rows, Crew, Any], None]] = {
+    "direct": _direct,
+    "destinations": _destinations,
+    "columns": _columns,
+    "writers": _writers,
+    "buckets": _buckets,
+}
+
+
+def sum_up(block: Block, rows: Rows, crew: Crew, indices: phases.Indices | None) -> None:
+    """Add in float32 and round once: ranges of the table, handed out one by one, each with sums of its own."""
+    capacity, width = block.get("capacity"), max(1, block.get("width"))
+    room = max(1, min(capacity, MOST_EXTRA // crew.parts // (4 * width + 1)))
+    sums, marks = np.empty(crew.parts * room * width, np.float32), np.zeros(crew.parts * room, np.uint8)
+    block.set(room=room, buckets=-(-capacity // room), totals=address(sums), marks=address(marks))
+    block.keep += [sums, marks]
+    crew.do(native("total", rows, indices), block)
+
+
+def may(way: str, rows: Rows, capacity: int, width: int) -> bool:
+    """Whether a way is open to rows of a kind."""
+    if way == "writers":
+        return rows.combine is Combine.STORE and capacity < 1 << 32
+    if way == "buckets":
+        return width == 1 and rows.size <= 8 and can_bucket(rows, capacity)
+    return True
+
+
+def scratch_bytes(threads: int) -> int:
+    """Bytes that workers need to themselves."""
+    return SCRATCH * max(1, threads)

@@ -1,0 +1,262 @@
+"""What a thread needs to run blocks: its state, its arena, and a frame for statements that Python runs over them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.frame import Frame
+from ptokit.engine.interpreter import POISON, STEPS, Executable, InstructionStep, Step
+from ptokit.engine.native.ledger import Ledger, Page, WrittenDown
+from ptokit.engine.native.slots import (
+    ALIGNMENT,
+    ARENA,
+    BUDGET,
+    FIRST,
+    LOOK,
+    MISSED,
+    NEGATIVE,
+    PADDED,
+    REASONS,
+    REMARK,
+    SECOND,
+    SLOW,
+    STOP,
+    TURN,
+    Slots,
+)
+from ptokit.engine.native.workers import Stop
+from ptokit.engine.prepared import Tell
+from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
+from ptokit.finding import Finding, VerifyError
+from ptokit.program.expr import BLOCK_IDX, ExpressionError, Var
+from ptokit.program.ir import Block, Branch, Instr, Loop, Stmt, TileDecl
+
+PATIENCE = 1000
+"""Blocks and iterations after which the calling thread listens for Ctrl-C."""
+GREATEST = (1 << 63) - 1
+"""The greatest number that a slot holds."""
+NEVER = Stop()
+"""For launches that are too short to be stopped."""
+
+Tensors = Mapping[str, Storage]
+Slow = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
+"""The way back from native code: the number of a statement and why, in one number."""
+
+
+class Thread:
+    """The state and the arena of one thread."""
+
+    def __init__(self, slots: Slots, steps: Steps, pages: Sequence[Page] = ()) -> None:
+        """`pages` are scatters that Python, too, writes down."""
+        self.slots, self._steps = slots, steps
+        self.state = (ctypes.c_int64 * slots.count)()
+        self.address = ctypes.addressof(self.state)
+        self.arena = _aligned(slots.arena)
+        self.arena[slots.scratch : slots.spare] = 0
+        self.state[ARENA] = self.arena.ctypes.data
+        self.failure: BaseException | None = None
+        self._listen()
+        self.ledgers = [Ledger(page, self.state, slots.ledgers[page.number]) for page in pages]
+        self.frame = Frame()
+        self.frame.tiles = {name: self._storage(name, at) for name, at in slots.tiles.items()}
+        self.end()
+
+    def begin(
+        self,
+        arrays: Iterable[tuple[int, int, int]],
+        numbers: Iterable[tuple[int, int]],
+        tensors: Callable[[], Tensors],
+        report: Tell,
+        stop: Stop = NEVER,
+    ) -> None:
+        """Make ready for a launch: slot, address and size of each array, slots of numbers and what they are."""
+        state = self.state
+        state[STOP] = stop.address
+        state[BUDGET] = PATIENCE if stop is NEVER else GREATEST
+        for slot, address, size in arrays:
+            state[slot] = address
+            state[slot + 1] = size
+        for slot, number in numbers:
+            state[slot] = number
+        ctypes.memset(self.address + 8 * self.slots.told, 0, 24 * len(self.slots.statements))
+        self._tensors, self._report = tensors, report
+
+    def end(self) -> None:
+        """Let go of the user's arrays."""
+        self._tensors: Callable[[], Tensors] = dict
+        self._report: Tell = tuple
+        self.frame.tensors = {}
+        if self.failure is not None:  # a second Ctrl-C right after the first may have ended that
+            self._listen()
+        self.failure = None
+        self.failed_at = 0
+        for ledger in self.ledgers:
+            ledger.clear()
+        self.missed: dict[int, dict[Var, int]] = {}
+        """Numbers at which instructions had no code, by statement."""
+
+    @property
+    def block(self) -> int:
+        """The block that it is at."""
+        return self.state[self.slots.variables[BLOCK_IDX]]
+
+    # --- the way back
+
+    def _answers(self) -> Generator[int, int, None]:
+        """Run what native code asks for, and say whether that failed.
+
+        A generator, because Python raises KeyboardInterrupt as soon as it goes on: here that is within the `try`,
+        while a function would be left on the way in, and nobody would hear of it.
+        """
+        failed = 0
+        while True:
+            try:
+                while True:
+                    asked = yield failed
+                    failed = 1
+                    self._run(*divmod(asked, REASONS))
+                    failed = 0
+            except GeneratorExit:
+                return
+            except BaseException as problem:  # it goes on when native code has returned
+                self.failure, failed = problem, 1
+
+    def _listen(self) -> None:
+        answers = self._answers()
+        next(answers)
+        self._slow = Slow(answers.send)
+        self.state[SLOW] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
+
+    def _run(self, number: int, reason: int) -> None:
+        """Run one statement in Python, over the memory as it is now."""
+        if number == LOOK:  # that Python runs at all lets it hear Ctrl-C
+            self.state[BUDGET] = PATIENCE
+            return
+        frame, state, slots = self._frame(), self.state, self.slots
+        stmt, told = slots.statements[number], [0]
+
+        def tell(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+            told[0] += len(findings)
+            return self._report(findings)
+
+        frame.report = tell
+        try:
+            self._step(number)(frame)
+            if isinstance(stmt, Loop) and not self._fits(stmt, frame):
+                self._run_all((stmt,), frame)
+                frame.computed = 0, 0
+        except ExpressionError as problem:
+            said = Finding("error", "KN-11", f"{problem}, {frame.when}", fix="keep divisors and shifts in range")
+            raise VerifyError([said.at(frame.where)]) from None
+        if isinstance(stmt, Instr):
+            state[slots.told_slot(number, REMARK)] = 1
+            if reason in (NEGATIVE, PADDED) and told[0]:
+                state[slots.told_slot(number, reason)] = 1
+            elif reason == MISSED:
+                self.missed.setdefault(number, dict(frame.values))
+        self._write_back(frame)
+
+    def _fits(self, loop: Loop, frame: Frame) -> bool:
+        """Whether native code can count through a loop."""
+        start, stop = frame.computed
+        numbers = range(start, stop, loop.step)
+        return not numbers or max(abs(numbers[0]), abs(numbers[-1])) <= GREATEST
+
+    def _run_all(self, block: Block, frame: Frame) -> None:
+        """Run statements in Python, those inside of them too: their numbers are too large for native code."""
+        for stmt in block:
+            if isinstance(stmt, Loop):
+                outer = frame.turn
+                for turn, value in enumerate(range(frame.worth(stmt.start), frame.worth(stmt.stop), stmt.step)):
+                    frame.turn, frame.values[stmt.var] = turn, value
+                    self._run_all(stmt.body, frame)
+                    if ctypes.c_int32.from_address(self.state[STOP]).value:
+                        raise KeyboardInterrupt
+                frame.turn = outer
+            elif isinstance(stmt, Branch):
+                self._run_all(stmt.then if frame.worth(stmt.condition) else stmt.otherwise, frame)
+            elif isinstance(stmt, TileDecl) and stmt.name in self.slots.tiles:
+                frame.tiles[stmt.name].bits.view(np.uint8).fill(POISON)
+            else:
+                self._step(self.slots.numbers[id(stmt)])(frame)
+
+    def _step(self, number: int) -> Step:
+        step = self._steps[number]
+        for ledger in self.ledgers:
+            if ledger.page.number == number and isinstance(step, InstructionStep):
+                return WrittenDown(step, ledger)
+        return step
+
+    def _frame(self) -> Frame:
+        frame, state, slots = self.frame, self.state, self.slots
+        if not frame.tensors:
+            frame.tensors = self._tensors()
+        frame.values = {var: state[slot] for var, slot in slots.variables.items()}
+        frame.turn = state[TURN]
+        for name, slot in slots.addresses.items():
+            frame.addresses[name] = state[slot]
+            memory = slots.memory[slots.program.tiles[name].spec.loc]
+            frame.tiles[name] = self._storage(name, memory + state[slot])
+        for loc, slot in slots.poisoned.items():
+            memory = frame.memories.setdefault(loc, _ArenaMemory(self.arena, slots.memory[loc]))
+            memory.poisoned = state[slot]
+        return frame
+
+    def _storage(self, name: str, at: int) -> Storage:
+        spec = self.slots.program.tiles[name].spec
+        return Storage(self.arena[at : at + spec.nbytes].view(spec.dtype.bits), spec.dtype)
+
+    def _write_back(self, frame: Frame) -> None:
+        """What a statement has changed besides memory."""
+        state, slots = self.state, self.slots
+        for var, slot in slots.variables.items():
+            state[slot] = frame.values[var]
+        for name, slot in slots.addresses.items():
+            state[slot] = frame.addresses[name]
+        for loc, slot in slots.poisoned.items():
+            state[slot] = frame.memories[loc].poisoned
+        for slot, value in zip((FIRST, SECOND), frame.computed, strict=False):
+            state[slot] = max(-GREATEST, min(GREATEST, value))
+
+
+class _ArenaMemory(OnChip):
+    """A memory that lies in a thread's arena."""
+
+    def __init__(self, arena: Any, begin: int) -> None:
+        self._bytes, self.poisoned = arena[begin : begin + ADDRESS_SPACE], 0
+
+
+def _aligned(nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    shift = -raw.ctypes.data % ALIGNMENT
+    return raw[shift : shift + nbytes]
+
+
+class Steps:
+    """How Python runs each statement, made ready when one is first asked for."""
+
+    def __init__(self, slots: Slots, reference: Callable[[], Executable]) -> None:
+        self._slots, self._reference = slots, reference
+        self._made: dict[int, Step] = {}
+
+    def __getitem__(self, number: int) -> Step:
+        if number not in self._made:
+            self._made[number] = _step(self._slots.statements[number], self._reference())
+        return self._made[number]
+
+
+def _step(stmt: Stmt, reference: Executable) -> Step:
+    """How Python runs a statement; of loops and branches it only computes the numbers."""
+    if isinstance(stmt, Loop | Branch):
+        exprs = (stmt.start, stmt.stop) if isinstance(stmt, Loop) else (stmt.condition,)
+
+        def compute(frame: Frame) -> None:
+            frame.where = stmt.where
+            frame.computed = tuple(map(frame.worth, exprs))
+
+        return compute
+    return STEPS[type(stmt)](stmt, reference) if type(stmt) in STEPS else lambda frame: None

@@ -1,0 +1,156 @@
+"""Walks over a region, some lanes at a time: inputs as the lanes of the result see them, vectors where they lie so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any
+
+from ptokit.engine.native.address import WHOLE, Place, run_length
+from ptokit.engine.native.emit import Code, Value, vector
+from ptokit.engine.native.move import Writer, each
+from ptokit.isa.layout import Layout
+
+Extents = tuple[Any, Any]
+"""Rows and columns, known or of the run."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of an input or of the result."""
+
+    side: Side
+    start: Value
+    held: dict[int, Value]
+    """What is the same in the whole row, by the number of lanes."""
+
+    def at(self, j: Value) -> Value:
+        """Where element `j` lies."""
+        writer, first = self.side.writer, self.side.shift[1]
+        return self.side.place.col(writer.code, self.start, j + writer.worth(first), writer.worth)
+
+    def load(self, j: Value, lanes: int = 1) -> Value:
+        """Elements `j` and on."""
+        return self.held[lanes] if self.held else self.side.writer.code.load(vector(self.side.kind, lanes), self.at(j))
+
+    def store(self, value: Value, j: Value) -> None:
+        """Write elements `j` and on."""
+        self.side.writer.code.store(value, self.at(j))
+
+
+@dataclass(frozen=True)
+class Side:
+    """A region as lane (i, j) of the result sees it: all of it, one row or column again and again, or one element."""
+
+    writer: Writer
+    place: Place
+    one_row: bool = False
+    one_col: bool = False
+    shift: Extents = (0, 0)
+    """Where in the region the result's first lane finds its element."""
+
+    @property
+    def kind(self) -> str:
+        """The type of an element in registers."""
+        return f"i{8 * self.place.size}"
+
+    @property
+    def run(self) -> int:
+        """How many neighbours in a row can be taken at once, from every multiple of that number on."""
+        length, first = WHOLE if self.one_col else run_length(self.place.layout.cols), self.shift[1]
+        return gcd(length, first) if length != WHOLE and isinstance(first, int) else length
+
+    def turned(self) -> Side:
+        """The same with rows and columns exchanged."""
+        place = replace(self.place, layout=Layout(self.place.layout.cols, self.place.layout.rows))
+        return Side(self.writer, place, self.one_col, self.one_row, self.shift[::-1])
+
+    def row(self, i: Value, lanes: int = 1) -> Row:
+        """Row `i`, to be taken one element or so many lanes at a time."""
+        code, worth = self.writer.code, self.writer.worth
+        start = self.place.base if self.one_row else self.place.row(code, i + worth(self.shift[0]), worth)
+        if not self.one_col:
+            return Row(self, start, {})
+        one = code.load(self.kind, start)
+        return Row(self, start, {1: one, lanes: code.splat(one, lanes)})
+
+
+def side(writer: Writer, place: Place, shape: Extents) -> Side:
+    """An input of this shape, where extents of 1 are repeated."""
+    one_row, one_col = (isinstance(extent, int) and extent == 1 for extent in shape)
+    return Side(writer, place, one_row or not place.layout.rows, one_col or not place.layout.cols)
+
+
+def lanes_at_once(sides: Sequence[Side], extent: Any, most: int) -> int:
+    """How many lanes of a row can be taken at once: a power of two."""
+    lanes = gcd(most, *(side.run for side in sides))
+    while isinstance(extent, int) and lanes > max(1, extent):
+        lanes //= 2
+    return lanes
+
+
+def whole_part(code: Code, sides: Sequence[Side], extent: Value, lanes: int) -> Value:
+    """How much of a row can be taken in vectors: nothing where the first element turns out to lie inside a run."""
+    if extent.number is not None:
+        whole = code.i64(extent.number // lanes * lanes)
+    else:
+        whole = extent - extent.op("urem", lanes) if lanes > 1 else extent
+    for side in sides:
+        first = side.shift[1]
+        if lanes > 1 and not isinstance(first, int) and side.run != WHOLE:
+            fits = side.writer.worth(first).op("urem", lanes).compare("eq", 0)
+            whole = code.select(fits, whole, 0)
+    return whole
+
+
+Body = Callable[[Sequence[Value], Value, int], Value | None]
+"""Takes elements of the inputs, the column of the first one and how many there are; gives the result's."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A region of lanes, what is written there, and what they read."""
+
+    writer: Writer
+    shape: Extents
+    dst: Side | None
+    inputs: tuple[Side, ...]
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Every region that a lane touches."""
+        return self.inputs if self.dst is None else (*self.inputs, self.dst)
+
+    def turned(self) -> Walk:
+        """The same lanes with rows and columns exchanged."""
+        dst = self.dst.turned() if self.dst else None
+        return Walk(self.writer, self.shape[::-1], dst, tuple(side.turned() for side in self.inputs))
+
+    def lanes(self, most: int) -> int:
+        """How many lanes of a row can be taken at once."""
+        return lanes_at_once(self.sides, self.shape[1], most)
+
+    def any_way(self, most: int) -> Walk:
+        """The one of the two ways that takes more lanes at once."""
+        turned = self.turned()
+        return turned if turned.lanes(most) > self.lanes(most) == 1 else self
+
+    def apply(self, most: int, body: Body) -> None:
+        """Apply `body` to every lane, up to `most` at once."""
+        code, lanes = self.writer.code, self.lanes(most)
+        rows, cols = map(self.writer.worth, self.shape)
+        whole = whole_part(code, self.sides, cols, lanes)
+        with each(code, rows) as i:
+            inputs = [side.row(i, lanes) for side in self.inputs]
+            dst = self.dst.row(i) if self.dst else None
+            _columns(code, dst, inputs, (0, whole, lanes), body)
+            if whole.name != cols.name:
+                _columns(code, dst, inputs, (whole, cols, 1), body)
+
+
+def _columns(code: Code, dst: Row | None, inputs: Sequence[Row], span: tuple[Any, Value, int], body: Body) -> None:
+    with code.loop(*span) as j:
+        made = body([row.load(j, span[2]) for row in inputs], j, span[2])
+        if dst is not None and made is not None:
+            dst.store(made, j)

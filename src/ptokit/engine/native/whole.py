@@ -1,0 +1,294 @@
+"""Whole-array gathers and scatters in machine code: the same calls and the same bits as `engine.whole`, only quicker.
+
+A call is prepared once for each `Whole`; what is left for the call itself are three addresses. Under `REFUSE` indices
+are copied and checked before anything moves, while the copy stays small; beyond that a pass that only looks goes first,
+and what another thread changes to a bad index after that is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from struct import Struct
+
+import numpy as np
+
+from ptokit.engine import whole as reference
+from ptokit.engine.native.block import GREATEST, LANES_AT_ONCE, PADDING, UNSIGNED, Block
+from ptokit.engine.native.elements import is_float
+from ptokit.engine.native.emit import I32, size_of
+from ptokit.engine.native.mover import Rows, known_width
+from ptokit.engine.native.numbers import computes
+from ptokit.engine.native.phases import Indices
+from ptokit.engine.native.strategies import (
+    NEAR,
+    SHORT,
+    Crew,
+    address,
+    direct,
+    gather,
+    native,
+    pool,
+    scatter,
+    scratch_bytes,
+    sum_up,
+)
+from ptokit.engine.native.workers import Stop
+from ptokit.engine.storage import Storage
+from ptokit.engine.whole import Unsupported, Whole
+from ptokit.isa.dtype import dtype as element_type
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Combine, Remap, Side
+
+MOST_COPIED = 64 << 20
+"""Bytes of lanes that are copied before anything moves."""
+CHUNK = 4 << 20
+"""Lanes that a scatter takes at a time."""
+PIECE = 1 << 20
+"""Bytes of a gather that are handed out at a time."""
+MOST_PREPARED = 4096
+FLOAT32 = element_type("float32")
+FIRST = Struct("=5q")
+"""The words of a block that change with every call."""
+
+Storages = Mapping[str, Storage]
+_prepared: dict[int, _Gather | _Scatter] = {}
+
+
+def run(whole: Whole, storages: Storages, threads: int) -> None:
+    """Execute a move. Raises `IndexFault` before anything is written, `Unsupported` for what has no machine code."""
+    ready = _prepared.get(id(whole))
+    if ready is None or ready.whole is not whole:
+        ready = _prepare(whole)
+    if ready.count:
+        ready.run(storages, threads)
+
+
+def _prepare(whole: Whole) -> _Gather | _Scatter:
+    if len(_prepared) >= MOST_PREPARED:
+        _prepared.clear()
+    ready = (_Gather if whole.index.side is Side.SRC else _Scatter)(whole)
+    _prepared[id(whole)] = ready
+    return ready
+
+
+class _Ready:
+    """What gathers and scatters share: numbers of the move, its kinds of rows and indices, blocks that wait for use."""
+
+    OTHER = ""
+    """The operand beside the table and the indices."""
+
+    def __init__(self, whole: Whole) -> None:
+        self.whole, self.types = whole, dict(whole.types)
+        index, (self.count, self.width) = whole.index, whole.move.shape
+        self.capacity, self.size = index.capacity, self.types["table"].size
+        table, other = self.layouts(whole)
+        (table_row, table_col), (other_row, other_col) = _strides(table), _strides(other)
+        step = _strides(index.access.layout)[0]
+        kind = self.types["indices"]
+        if kind.size not in (2, 4, 8) or not kind.is_integer:
+            raise Unsupported(f"indices of {kind}")
+        outside = index.remap if kind.size == 8 or self.capacity < 1 << 32 else Remap.REFUSE  # no index is beyond
+        self.indices = Indices(kind, step == 1, outside, index.cast)
+        self.refuses = outside is Remap.REFUSE
+        self.lane = I32 if self.capacity < 1 << 32 else self.indices.lane
+        dense = self.width == 1 or (table_col, other_col) == (1, 1)
+        far = self.capacity * max(1, table_row) * self.size > NEAR
+        width = known_width(self.size, self.width) if dense else 0
+        steps = (_known_step(step * self.size, width * self.size) for step in (table_row, other_row))
+        self.rows = Rows(self.size, self.lane, width, dense, far, False, False, Combine.STORE, None, *steps)
+        self.words = {
+            "count": self.count, "capacity": self.capacity, "width": self.width, "piece": LANES_AT_ONCE,
+            "table_row": table_row * self.size, "table_col": table_col * self.size,
+            "other_row": other_row * self.size, "other_col": other_col * self.size,
+            "index_step": step * kind.size,
+        }  # fmt: skip
+        nbytes = self.width * self.size
+        self.cost = self.count * (5 + nbytes / 6) if far or nbytes > 16 else self.count * 2
+        """Nanoseconds, roughly."""
+        self.spare: list[Block] = []
+
+    def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
+        """Of the table and of the other end."""
+        raise NotImplementedError
+
+    def block(self, storages: Storages, crew: Crew) -> Block:
+        """A block for a call, with room for each worker."""
+        block = self._new(crew.parts, crew.stop)
+        self.aim(block, storages)
+        return block
+
+    def _new(self, parts: int, stop: Stop) -> Block:
+        memory = np.empty(scratch_bytes(parts + 1), np.uint8)
+        block = Block(**self.words, stop=stop.address, scratch=address(memory))
+        block.set(lanes=address(memory) + scratch_bytes(parts))
+        block.keep += [memory, stop]
+        return block
+
+    def aim(self, block: Block, storages: Storages) -> None:
+        """Give a block the addresses of a call."""
+        table, other, indices = storages["table"], storages[self.OTHER], storages["indices"]
+        FIRST.pack_into(block.words, 0, table.span.start, other.span.start, indices.span.start, 0, 0)
+
+    def small(self) -> Block:
+        """A block for little work, one of those that were used before; it goes back to `spare`."""
+        try:
+            return self.spare.pop()
+        except IndexError:
+            return self._new(1, Stop())
+
+    def is_refused(self, block: Block) -> bool:
+        """Whether an index was outside that must not be."""
+        return self.refuses and block.words[GREATEST] & UNSIGNED >= self.capacity
+
+    def refuse(self, storages: Storages) -> None:
+        """Say what is wrong, in the reference's words; nothing was written.
+
+        It reads the indices again. Should another thread have put them right meanwhile, the move is simply done.
+        """
+        reference.run(self.whole, storages, 1)
+
+    def resolve(self, crew: Crew, block: Block, *, keep: bool, indices: Indices) -> None:
+        """Read the block's lanes from the indices."""
+        is_narrow = self.lane == I32 and indices.lane != I32
+        block.set(piece=LANES_AT_ONCE)
+        crew.do(native("resolve", indices, is_narrow, keep), block)
+
+
+def _known_step(step: int, nbytes: int) -> int | None:
+    """The distance of rows, where code is written for it: rows that lie side by side, or one for all lanes."""
+    return step if nbytes and step in (0, nbytes) else None
+
+
+def _strides(layout: Layout) -> tuple[int, int]:
+    found = layout.strides
+    if found is None:
+        raise Unsupported("an array whose dims do not join to even rows")
+    return found
+
+
+class _Gather(_Ready):
+    """A gather, ready for calls."""
+
+    OTHER = "out"
+
+    def __init__(self, whole: Whole) -> None:
+        super().__init__(whole)
+        if whole.move.combine is not Combine.STORE or self.indices.remap is Remap.SKIP:
+            raise Unsupported("a gather that does not store every lane")
+        straight = replace(self.rows, lane=self.indices.lane)
+        self.at_once = native("gather", straight, self.indices)
+        self.piece = max(4, min(LANES_AT_ONCE, PIECE // max(1, self.width * self.size)))
+
+    def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
+        return whole.src.layout, whole.move.dst.layout
+
+    def run(self, storages: Storages, threads: int) -> None:
+        """Gather."""
+        if self.count <= LANES_AT_ONCE and self.cost <= SHORT:
+            block = self.small()
+            self.aim(block, storages)
+            self.at_once(block.address, 0)
+            refused = self.refuses and self.is_refused(block)
+            self.spare.append(block)
+            if refused:
+                self.refuse(storages)
+            return
+        crew = Crew(threads if self.cost > SHORT else 0, Stop())
+        block = self.block(storages, crew)
+        if self.refuses:
+            self._checked(storages, crew, block)
+        else:
+            block.set(piece=self.piece)
+            crew.do(self.at_once, block)
+
+    def _checked(self, storages: Storages, crew: Crew, block: Block) -> None:
+        nbytes = (self.count + PADDING) * size_of(self.lane)
+        keep = nbytes <= MOST_COPIED
+        lanes = pool.take(nbytes if keep else 0)
+        block.set(lanes=address(lanes))
+        self.resolve(crew, block, keep=keep, indices=self.indices)
+        if self.is_refused(block):
+            self.refuse(storages)
+            return
+        block.set(piece=self.piece)
+        if keep:
+            gather(block, self.rows, crew)
+        else:
+            late = replace(self.indices, remap=Remap.ZERO)
+            crew.do(native("gather", replace(self.rows, lane=self.indices.lane), late), block)
+        pool.give(lanes)
+
+
+class _Scatter(_Ready):
+    """A scatter, ready for calls."""
+
+    OTHER = "src"
+
+    def __init__(self, whole: Whole) -> None:
+        super().__init__(whole)
+        dtype, combine = self.types["table"], whole.move.combine
+        if combine is not Combine.STORE:
+            if not computes(dtype):
+                raise Unsupported(f"arithmetic with {dtype}")
+            self.rows = replace(self.rows, combine=combine, dtype=dtype)
+        self.sums = whole.accumulate is not None
+        if self.sums and not (whole.accumulate == FLOAT32 and is_float(dtype) and dtype.size < 4):
+            raise Unsupported(f"sums of {dtype} in {whole.accumulate}")
+        self.write = native("scatter", self.rows)
+        self.read = native("resolve", self.indices, self.lane != self.indices.lane, True)
+
+    def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
+        return whole.move.dst.layout, whole.src.layout
+
+    def run(self, storages: Storages, threads: int, way: str | None = None) -> None:
+        """Scatter; `way` forces a strategy."""
+        if self.count <= LANES_AT_ONCE and self.cost <= SHORT and way is None and not self.sums:
+            block = self.small()
+            self.aim(block, storages)
+            self.read(block.address, 0)
+            refused = self.refuses and self.is_refused(block)
+            if not refused:
+                direct(block, self.write)
+            self.spare.append(block)
+            if refused:
+                self.refuse(storages)
+            return
+        crew = Crew(threads if self.cost > SHORT or way else 0, Stop())
+        self._chunks(storages, crew, self.block(storages, crew), way)
+
+    def _chunks(self, storages: Storages, crew: Crew, block: Block, way: str | None) -> None:
+        """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""
+        each, refuses = size_of(self.lane), self.refuses
+        fits = (self.count + PADDING) * each <= MOST_COPIED
+        at_once = self.count if fits and (refuses or self.sums) else min(CHUNK, self.count)
+        indices = self.indices
+        if refuses and at_once < self.count:
+            self.resolve(crew, block, keep=False, indices=indices)
+            if self.is_refused(block):
+                self.refuse(storages)
+                return
+            indices = replace(indices, remap=Remap.SKIP)
+        if self.sums and at_once < self.count:
+            sum_up(block, replace(self.rows, lane=indices.lane), crew, indices)
+            return
+        memory = pool.take((at_once + PADDING) * each)
+        other = block.get("other")
+        for start in range(0, self.count, at_once):
+            found = min(at_once, self.count - start)
+            block.set(lanes=address(memory), first=start, count=found, greatest=0)
+            self.resolve(crew, block, keep=True, indices=indices)
+            if indices.remap is Remap.REFUSE and self.is_refused(block):
+                self.refuse(storages)
+                return
+            if self.sums:
+                sum_up(block, self.rows, crew, None)
+                found = 0
+            for part in range(0, found, CHUNK):
+                block.set(
+                    lanes=address(memory) + part * each,
+                    other=other + (start + part) * self.words["other_row"],
+                    count=min(CHUNK, found - part),
+                )
+                scatter(block, self.rows, crew, way)
+        pool.give(memory)

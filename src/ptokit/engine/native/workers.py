@@ -1,0 +1,205 @@
+"""Threads that wait for work. Native code runs on them, so that the caller's own thread can hear Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable
+from ctypes import addressof, c_int32
+from operator import index
+from typing import Any
+
+VARIABLE = "PTOKIT_THREADS"
+"""The environment variable that says how many threads to use."""
+MOST = 1024
+"""Threads of one run."""
+DIGITS = re.compile("[0-9]{1,9}")
+_PATIENCE = 0.1
+"""Seconds of a wait before it looks around. Ctrl-C ends a wait at once, but for two cases: Windows, and a signal that
+comes when Python has looked for signals and is about to wait."""
+
+_idle: list[_Worker] = []
+"""Workers without work. Taking one and putting it back are single steps, so no lock is needed."""
+
+
+def thread_count(asked: int | None = None) -> int:
+    """How many threads to use: as many as asked for, else as `PTOKIT_THREADS` says, else one for each usable CPU."""
+    if asked is not None:
+        return _checked("threads", asked)
+    said = os.environ.get(VARIABLE)
+    if said is None or not said.strip():
+        return min(_cpus(), MOST)
+    return _checked(VARIABLE, int(said) if DIGITS.fullmatch(said.strip()) else said)
+
+
+def _checked(name: str, number: Any) -> int:
+    try:
+        found = 0 if isinstance(number, bool) else index(number)
+    except TypeError:
+        found = 0
+    if 1 <= found <= MOST:
+        return found
+    raise ValueError(f"{name} must be a whole number from 1 to {MOST}; found {number!r}")
+
+
+def _cpus() -> int:
+    """CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Stop:
+    """A flag in memory that asks running work to end: a 32-bit number, not 0 once it is set."""
+
+    __slots__ = ("_flag", "address")
+
+    def __init__(self) -> None:
+        self._flag = c_int32(0)
+        self.address = addressof(self._flag)
+        """Where native code finds the number, for as long as this object lives."""
+
+    def set(self) -> None:
+        """Ask for the end."""
+        self._flag.value = 1
+
+    def __bool__(self) -> bool:
+        return self._flag.value != 0
+
+
+def run(work: Callable[[int], None], threads: int, stop: Stop) -> None:
+    """Call `work(0)` … `work(threads - 1)`, each on a thread of its own, and wait until all have ended.
+
+    An exception in any of them sets `stop`; that of the lowest number is raised. An exception here, as by Ctrl-C, sets
+    `stop` too and goes on when all have ended: nothing runs on behind the caller's back.
+    """
+    turn = _Turn(work, threads, stop)
+    crew = _crew(threads)
+    try:
+        while crew:
+            crew[-1].begin(turn)
+            crew.pop()
+        turn.wait()
+    except BaseException:
+        turn.end_early()
+        _idle.extend(crew[:-1])  # whether the last one has begun is not known, and one that has comes back by itself
+        raise
+    del turn.work  # and the arrays it knows: the last worker may still be on its way out
+    if turn.problems:
+        problem = turn.problems[min(turn.problems)]
+        turn.problems.clear()
+        try:
+            raise problem
+        finally:
+            del problem  # it knows this frame and the turn, which must not know it, or both would stay
+
+
+def _crew(threads: int) -> list[_Worker]:
+    """Workers for nobody else: idle ones, and new ones where those are too few."""
+    crew: list[_Worker] = []
+    try:
+        while len(crew) < threads:
+            try:
+                crew.append(_idle.pop())
+            except IndexError:
+                crew.append(_Worker())
+    except BaseException:  # there can be no more threads, or Ctrl-C
+        _idle.extend(crew)
+        raise
+    return crew
+
+
+class _Turn:
+    """One run. All it does with its lists and sets are single steps, so no lock is needed."""
+
+    __slots__ = ("_all_ended", "_busy", "_left", "_stop", "problems", "work")
+
+    def __init__(self, work: Callable[[int], None], threads: int, stop: Stop) -> None:
+        self.work, self._stop = work, stop
+        self._left = [*range(threads - 1, -1, -1)]
+        """Parts that nobody has begun."""
+        self._busy: set[_Worker] = set()
+        """Workers that have a part, or are about to take one."""
+        self._all_ended = threading.Lock()
+        self._all_ended.acquire()
+        self.problems: dict[int, BaseException] = {}
+        """What was raised, by part."""
+
+    def do_part(self, worker: _Worker) -> None:
+        """Do a part, if one is left."""
+        self._busy.add(worker)  # before a part is taken: at no moment does it belong to nobody
+        try:
+            part = self._left.pop()
+        except IndexError:
+            return
+        try:
+            self.work(part)
+        except BaseException as problem:
+            self.problems[part] = problem
+            self._stop.set()
+
+    def leave(self, worker: _Worker) -> None:
+        """Have no part any more; the last one to leave wakes the caller."""
+        self._busy.discard(worker)
+        if not self._left and not self._busy:
+            try:
+                self._all_ended.release()
+            except RuntimeError:  # two that leave together may both be the last
+                return
+
+    def wait(self) -> None:
+        """Wait until every part has ended."""
+        while self._left or self._busy:
+            self._all_ended.acquire(timeout=_PATIENCE)
+
+    def end_early(self, calm: int = 10) -> None:
+        """Begin no more parts, and wait for those that have begun, however often Ctrl-C is pressed.
+
+        Each `try` takes one exception, and none can come up between two of them: Python looks for signals where it
+        calls and where it jumps back. So this is no loop, but a tree of a thousand tries that ends when nobody is busy.
+        """
+        try:
+            self._left.clear()
+            self._stop.set()
+            if calm and self._busy:
+                self.end_early(calm - 1)
+            self.wait()
+        except BaseException:  # noqa: S110
+            pass
+        try:
+            if calm and self._busy:
+                self.end_early(calm - 1)
+            self.wait()
+        except BaseException:  # noqa: S110
+            pass
+
+
+class _Worker:
+    """A thread that sleeps until there is a turn, and then again."""
+
+    __slots__ = ("_go", "_turn")
+
+    def __init__(self) -> None:
+        self._turn: _Turn | None = None
+        self._go = threading.Lock()
+        self._go.acquire()
+        threading.Thread(target=self._live, name="ptokit-worker", daemon=True).start()
+
+    def begin(self, turn: _Turn) -> None:
+        """Wake up for a turn."""
+        self._turn = turn
+        self._go.release()
+
+    def _live(self) -> None:
+        while self._go.acquire():
+            turn, self._turn = self._turn, None
+            assert turn is not None
+            turn.do_part(self)
+            _idle.append(self)  # before the caller wakes up: its next run finds this worker
+            turn.leave(self)
+            del turn
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # the threads stayed behind in the parent

@@ -1,0 +1,39 @@
+"""What every engine gives: a program made ready, to be launched as often as you like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from ptokit.engine.prepared import Tell
+from ptokit.engine.storage import Storage
+from ptokit.program.expr import Var
+
+
+class Unsupported(Exception):
+    """Work that an engine does not take; nothing was written."""
+
+
+class Runnable(Protocol):
+    """A program made ready for a target by some engine."""
+
+    engine: str
+    """The engine's name."""
+
+    def launch(
+        self, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int, report: Tell, threads: int | None
+    ) -> None:
+        """Run every block of the grid; the same bits as one after the other, in ascending order."""
+        ...
+
+    def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> Small | None:
+        """The same launch again, quickly, over other arrays of the same kinds; None where it is none for that."""
+        ...
+
+
+class Small(Protocol):
+    """A launch of a few blocks over arrays that are known but for their addresses."""
+
+    def run(self, addresses: Sequence[int], tensors: Callable[[], Mapping[str, Storage]], report: Tell) -> float:
+        """Run it on the calling thread; the seconds it took."""
+        ...

@@ -1,0 +1,105 @@
+"""Small launches that were made before, over arrays of the same kinds: found again without sorting any arguments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+
+from ptokit.engine.choose import VARIABLE
+from ptokit.engine.runnable import Small
+from ptokit.engine.storage import address_of
+from ptokit.finding import Finding
+from ptokit.lang.context import current
+from ptokit.lang.launch import Collector, Run, blocks_of
+
+MOST_RECALLED = 1024
+PLAIN = (int, str, bool, type(None))
+"""Values besides arrays that a launch is recognised by."""
+NUMPY = np.ndarray
+
+Key = tuple[object, ...]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def key_of(options: Key, args: Sequence[object], keywords: Mapping[str, object]) -> Key | None:
+    """What a launch is recognised by; None where it has something unusual."""
+    here = current()
+    if here.tracer is not None or here.block is not None:
+        return None
+    key: list[object] = [here.mode, os.environ.get(VARIABLE), *options, *keywords]
+    for value in (*args, *keywords.values()) if keywords else args:
+        if type(value) is NUMPY:
+            array = cast("Array", value)
+            key += (array.dtype, array.shape, array.strides)
+        elif type(value) in PLAIN:
+            key += (type(value), value)
+        else:
+            return None
+    return tuple(key)
+
+
+class Recalled:
+    """A launch that needs nothing but the addresses of its arrays."""
+
+    __slots__ = ("collector", "grid", "is_current", "small", "target", "written")
+
+    def __init__(
+        self,
+        small: Small,
+        written: Sequence[bool],
+        target: str,
+        grid: int,
+        is_current: Callable[[], bool],
+        collector: Callable[[], Collector],
+    ) -> None:
+        """`written` says of each array whether the kernel writes it; `is_current`, whether the program still holds."""
+        self.small, self.written, self.target, self.grid = small, tuple(written), target, grid
+        self.is_current, self.collector = is_current, collector
+
+    def run(self, values: Sequence[object], tensors: Callable[[], Mapping[str, Any]]) -> Run | None:
+        """Launch; None where these arrays need a closer look. `tensors` are made only when a statement needs them."""
+        addresses: list[int] = []
+        ends: list[int] = []
+        for array in [cast("Array", value) for value in values if type(value) is NUMPY]:
+            start = address_of(array)
+            addresses.append(start)
+            ends.append(start + array.nbytes)
+            if self.written[len(ends) - 1] and not array.flags.writeable:
+                return None
+        if not _are_apart(addresses, ends) or not self.is_current():
+            return None
+        told = _Told(self.collector)
+        with blocks_of(self.grid):
+            seconds = self.small.run(addresses, tensors, told)
+        return Run(told.found, "native", seconds, self.target, self.grid)
+
+
+class _Told:
+    """Takes findings to the user; there are hardly ever any."""
+
+    __slots__ = ("_collector", "_make")
+
+    def __init__(self, make: Callable[[], Collector]) -> None:
+        self._make, self._collector = make, None
+
+    def __call__(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        if self._collector is None:
+            self._collector = self._make()
+        return self._collector(findings)
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """All findings of the launch."""
+        return () if self._collector is None else tuple(self._collector.found)
+
+
+def _are_apart(starts: list[int], ends: list[int]) -> bool:
+    """Whether no two ranges meet."""
+    if len(starts) < 2:
+        return True
+    order = sorted(zip(starts, ends, strict=True))
+    return all(end <= start for (_, end), (start, _) in pairwise(order))

@@ -1,0 +1,515 @@
+# pyright: strict
+"""Gather and scatter over whole arrays, with the policies of the instruction set (profile `host`)."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Mapping
+from ctypes import addressof, c_char
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from math import prod
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from ptokit.engine import whole as reference
+from ptokit.engine.lanes import IndexFault, IndexReport
+from ptokit.engine.storage import Storage
+from ptokit.engine.whole import Lent, Unsupported, Whole, layout_of, share
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
+from ptokit.isa.common import INDEX_TYPES, REMAPS
+from ptokit.isa.dtype import DType, dtype
+from ptokit.isa.instruction import Instruction
+from ptokit.isa.layout import packed
+from ptokit.isa.mgather import MGATHER
+from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side, Unit
+from ptokit.isa.mscatter import COMBINES, MSCATTER
+from ptokit.isa.policy import Coalesce, E, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
+from ptokit.lang.arguments import is_integer
+from ptokit.lang.arrays import as_array
+from ptokit.lang.cast import exact_cast
+from ptokit.lang.launch import refuse_inside
+from ptokit.lang.where import place, user_frame
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Table = TypeVar("Table")
+Engine = Callable[[Whole, Mapping[str, Storage], int], None]
+
+ENGINES = ("auto", "native", "reference")
+SMALL = 1 << 18
+"""Bytes that are not worth a second thread."""
+ALIGNMENT = 64
+"""Results begin at a cache line: rows that straddle lines are written at a quarter of the speed."""
+BYTE = np.dtype(np.uint8)
+NUMBERS = (bool, int, float, complex, np.generic)
+FLOAT32 = dtype("float32")
+EMPTY_POLICIES = (Remap.REFUSE, Remap.ZERO, Remap.SKIP)
+"""What can be done with an index where there is no row at all."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What the two calls say in words of their own."""
+
+    name: str
+    instruction: Instruction
+    index_type: str
+    same_type: str
+    table_rank: str
+    same_shape: str
+
+    def refused(self, rule: str, message: str, fix: str, operand: str = "", kind: str | None = None) -> VerifyError:
+        """A refusal at the user's line."""
+        return VerifyError([Finding("error", rule, f"{self.name}: {message}", kind, operand, fix=fix, where=_place())])
+
+    def policy(self, enum: type[E], name: str, given: object) -> E:
+        """A policy, from its enum or its name."""
+        try:
+            return enum.parse(given)
+        except (TypeError, ValueError) as problem:
+            rule, kind = ("CO-SEM-01", None) if isinstance(given, str) else ("A-30", "H-39")
+            raise self.refused(rule, f"{name}: {problem}", enum.choices(), name, kind) from None
+
+    def outside(self, report: IndexReport, shape: tuple[int, ...]) -> OutOfBoundsError:
+        """An index that leads nowhere, at its position in the array of indices."""
+        fault = self.instruction.faults["outside"]
+        at = ", ".join(str(int(k)) for k in np.unravel_index(report.lane[0], shape))
+        more = f" (and {report.count - 1} more)" if report.count > 1 else ""
+        name = f"indices[{at}]" if shape else "indices"
+        message = f"{self.name}: {name} = {report.value} is outside the capacity of {report.capacity}{more}"
+        expected, found = f"an index below {report.capacity}", str(report.value)
+        said = Finding("error", fault.rule, message, fault.kind, "indices", expected, found, fault.fix, _place())
+        return OutOfBoundsError([said])
+
+
+GATHER = _Call("gather", MGATHER, "MG-TYPE-05", "MG-TYPE-06", "MG-SHAPE-03", "MG-SHAPE-01")
+SCATTER = _Call("scatter", MSCATTER, "MS-TYPE-05", "MS-TYPE-06", "MS-SHAPE-02", "A-22")
+
+
+def gather(
+    table: object,
+    indices: object,
+    *,
+    coalesce: str | Coalesce = "row",
+    oob: str | GatherOOB = "undefined",
+    out: object = None,
+    engine: str = "auto",
+    threads: int | None = None,
+) -> Any:
+    """Rows (`coalesce="row"`) or elements (`"elem"`, counted in C order) of `table`, by their numbers.
+
+    The result has the shape of `indices`, followed by the shape of a row; it is a torch tensor where the table is one,
+    a NumPy array otherwise, or `out`. Indices are int32, uint32 or int64. `oob` says what an index outside the table
+    does: `undefined` (refused before anything is written), `clamp`, `wrap` or `zero`.
+    """
+    _refuse_inside(GATHER)
+    source = table if type(table) is np.ndarray else _array(GATHER, "table", table)
+    lanes = indices if type(indices) is np.ndarray else _array(GATHER, "indices", indices)
+    given = None if out is None else _array(GATHER, "out", out, written=True)
+    key = (_look(source), _look(lanes), None if given is None else _look(given), coalesce, oob)
+    plan = _known(key) or _keep(key, _plan_gather(source, lanes, given, coalesce, oob))
+    target, out = _result(table, plan) if given is None else (given, out)
+    storages = plan.lend(source, lanes, "out", target)
+    if storages is None or (given is not None and share(storages["out"], storages["table"], storages["indices"])):
+        options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
+        found = gather(_tidy(source), _tidy(lanes), out=target if given is None else None, **options)
+        if given is not None:
+            np.copyto(target, found)
+    else:
+        _run(GATHER, plan, storages, engine, threads)
+    return out
+
+
+def scatter(
+    table: Table,
+    src: object,
+    indices: object,
+    *,
+    coalesce: str | Coalesce = "row",
+    oob: str | ScatterOOB = "undefined",
+    atomic: str | ScatterAtomicOp = "none",
+    conflict: str | ScatterConflict = "last",
+    accumulate: object = None,
+    engine: str = "auto",
+    threads: int | None = None,
+) -> Table:
+    """Write `src` to rows (`coalesce="row"`) or elements (`"elem"`) of `table`, by their numbers; returns `table`.
+
+    `src` has the shape of `indices`, followed by the shape of a row, or broadcasts to it; it may be a number. `atomic`
+    combines with the cell instead (`add`, `max`, `min`), index after index; without it the last writer stays. Sums of
+    floats round at every step, or once with `accumulate="float32"`. `oob` says what an index outside the table does:
+    `undefined` (refused before anything is written), `skip`, `clamp` or `wrap`.
+    """
+    _refuse_inside(SCATTER)
+    target = table if type(table) is np.ndarray else _array(SCATTER, "table", table, written=True)
+    lanes = indices if type(indices) is np.ndarray else _array(SCATTER, "indices", indices)
+    source = src if type(src) is np.ndarray else _source(src, target)
+    policies = (coalesce, oob, atomic, conflict, accumulate)
+    key = (_look(target), _look(source), _look(lanes), *policies)
+    plan = _known(key) or _keep(key, _plan_scatter(target, source, lanes, *policies))
+    storages = plan.lend(target, lanes, "src", source)
+    if storages is None or share(storages["table"], storages["src"], storages["indices"]):
+        options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
+        options |= {"accumulate": accumulate, "engine": engine, "threads": threads}
+        cells = _packed(target) if _is_odd(target) else target
+        scatter(cells, _packed(source), _packed(lanes), **options)
+        if cells is not target:
+            np.copyto(target, cells)
+    else:
+        _run(SCATTER, plan, storages, engine, threads)
+    return table
+
+
+# --- What was given --------------------------------------------------------------------------------------------
+
+
+def _refuse_inside(call: _Call) -> None:
+    try:
+        refuse_inside(call.name)
+    except VerifyError as problem:
+        fix = f"use pto.{call.instruction.name}, or call it between launches"
+        raise VerifyError([replace(said, fix=fix, where=_place()) for said in problem.findings]) from None
+
+
+def _place() -> Where | None:
+    """The user's line: the first frame above this file."""
+    frame = user_frame()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return place(frame)
+
+
+def _array(call: _Call, name: str, given: object, *, written: bool = False) -> Array:
+    """An operand's memory as an array; never a copy."""
+    if written and isinstance(given, np.generic):
+        raise TypeError(f"{call.name}: {name}: a NumPy number has no memory to write to; pass an array")
+    try:
+        return as_array(given)
+    except TypeError as problem:
+        raise TypeError(f"{call.name}: {name}: {problem}") from None
+
+
+def _source(given: object, table: Array) -> Array:
+    """What is scattered: an array, or a number that the table's type represents exactly."""
+    if not isinstance(given, NUMBERS):
+        return _array(SCATTER, "src", given)
+    kind = _type(SCATTER, "table", table)
+    try:
+        if kind.family == "complex":
+            return _complex(given, kind)
+        return exact_cast(cast("object", given), kind, "a table").view(kind.numpy)
+    except (TypeError, ValueError) as problem:
+        raise type(problem)(f"{SCATTER.name}: src: {problem}") from None
+
+
+def _complex(number: Any, kind: DType) -> Array:
+    """A number as one complex element."""
+    with np.errstate(all="ignore"):
+        kept = np.asarray(number).astype(kind.numpy)
+    if kept.item() != number and number == number:
+        raise ValueError(f"{number!r} is not representable in {kind}; round or convert it first")
+    return kept
+
+
+def _type(call: _Call, name: str, array: Array) -> DType:
+    try:
+        return dtype(array.dtype)
+    except TypeError as problem:
+        raise TypeError(f"{call.name}: {name}: {problem}") from None
+
+
+def _index_type(call: _Call, indices: Array) -> DType:
+    kind, allowed = _type(call, "indices", indices), INDEX_TYPES["host"]
+    if kind.name in allowed:
+        return kind
+    is_mask = kind.name == "bool"
+    fix = "pass positions instead: np.flatnonzero(mask)" if is_mask else 'convert them: indices.astype("int64")'
+    said = f"indices are {', '.join(allowed[:-1])} or {allowed[-1]}; found {'a mask of bool' if is_mask else kind}"
+    raise call.refused(call.index_type, said, fix, "indices", "H-08")
+
+
+def _check_written(call: _Call, name: str, array: Array) -> None:
+    if not array.flags.writeable:
+        raise ValueError(f"{call.name}: {name} is read-only; pass a writable array")
+    reach = array.itemsize
+    for step, extent in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if step < reach and array.size:
+            said = f"cells of {name} share memory: shape {array.shape}, strides {array.strides} in bytes"
+            raise call.refused("CO-SEM-01", said, "copy the array first", name)
+        reach += step * (extent - 1)
+
+
+# --- What is to be done ----------------------------------------------------------------------------------------
+
+
+_Operand = tuple[DType, int | None]
+"""An element type, and elements from the first to the last; None where these follow one another in C order."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A call that was checked once, for arrays of the same description."""
+
+    shape: tuple[int, ...]
+    """Of what is gathered or scattered."""
+    lanes: tuple[int, ...]
+    """The shape of the indices."""
+    dtype: np.dtype[Any]
+    nbytes: int
+    whole: Whole | None
+    """None where an array lies in memory as no engine takes it, and is copied first."""
+    table: _Operand
+    indices: _Operand
+    other: _Operand
+    """What is gathered into, or scattered."""
+
+    def lend(self, table: Array, indices: Array, name: str, other: Array) -> dict[str, Storage] | None:
+        """The memories of the operands, by name."""
+        if self.whole is None:
+            return None
+        return {
+            "table": Lent(table, *self.table),
+            "indices": Lent(indices, *self.indices),
+            name: Lent(other, *self.other),
+        }
+
+
+PLANS: dict[Any, _Plan] = {}
+"""Calls by the description of their arrays. Emptied when it grows too large."""
+MOST_PLANS = 1024
+
+
+def _look(array: Array) -> tuple[Any, ...]:
+    return array.dtype, array.shape, array.strides, array.flags.num
+
+
+def _known(key: Any) -> _Plan | None:
+    try:
+        return PLANS.get(key)
+    except TypeError:  # a policy that cannot be one; it will be refused by name
+        return None
+
+
+def _keep(key: Any, plan: _Plan) -> _Plan:
+    if len(PLANS) >= MOST_PLANS:
+        PLANS.clear()
+    PLANS[key] = plan
+    return plan
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What indices name: so many entries of a shape, after the first dims of the table."""
+
+    capacity: int
+    entry: tuple[int, ...]
+    dims: int
+
+
+def _table(call: _Call, table: Array, mode: Coalesce, indices: Array, remap: Remap) -> _Table:
+    if mode is Coalesce.Row and not table.ndim:
+        fix = 'pass an array of one dim or more, or coalesce="elem"'
+        raise call.refused(call.table_rank, "a table of rows has one dim or more; found none", fix, "table", "H-09")
+    named = _Table(len(table), table.shape[1:], 1) if mode is Coalesce.Row else _Table(table.size, (), table.ndim)
+    if not named.capacity and indices.size and remap not in EMPTY_POLICIES:
+        said = f"the table has no entry that an index could be brought to; found shape {table.shape}"
+        raise call.refused("A-13", said, "skip the call when the table is empty", "table", "H-43")
+    return named
+
+
+def _plan_gather(source: Array, lanes: Array, target: Array | None, coalesce: object, oob: object) -> _Plan:
+    mode, remap = GATHER.policy(Coalesce, "coalesce", coalesce), REMAPS[GATHER.policy(GatherOOB, "oob", oob)]
+    kind, index_kind = _type(GATHER, "table", source), _index_type(GATHER, lanes)
+    named = _table(GATHER, source, mode, lanes, remap)
+    shape = lanes.shape + named.entry
+    if target is not None:
+        _check_out(target, kind, shape)
+    steps = packed(shape) if target is None else _steps(target)
+    out = Access("out", layout_of(shape, steps, lanes.ndim))
+    index = _index(lanes, index_kind, named, Side.SRC, remap)
+    move = Move((lanes.size, prod(named.entry)), out, _access("table", source, named.dims), index)
+    whole = Whole(move, (("table", kind), ("indices", index_kind), ("out", kind)))
+    return _plan(whole, shape, source, lanes, target)
+
+
+def _check_out(out: Array, kind: DType, shape: tuple[int, ...]) -> None:
+    _check_written(GATHER, "out", out)
+    if (found := _type(GATHER, "out", out)) is not kind:
+        said = f"out must be of the table's element type, {kind}; found {found}"
+        raise GATHER.refused(GATHER.same_type, said, f"pass np.empty({shape}, table.dtype)", "out", "H-08")
+    if out.shape != shape:
+        said = f"out must have the shape of the indices and of an entry, {shape}; found {out.shape}"
+        raise GATHER.refused(GATHER.same_shape, said, f"pass np.empty({shape}, table.dtype)", "out", "H-09")
+
+
+def _plan_scatter(
+    target: Array,
+    source: Array,
+    lanes: Array,
+    coalesce: object,
+    oob: object,
+    atomic: object,
+    conflict: object,
+    accumulate: object,
+) -> _Plan:
+    mode, remap = SCATTER.policy(Coalesce, "coalesce", coalesce), REMAPS[SCATTER.policy(ScatterOOB, "oob", oob)]
+    combine = COMBINES[SCATTER.policy(ScatterAtomicOp, "atomic", atomic)]
+    SCATTER.policy(ScatterConflict, "conflict", conflict)  # the last writer is a writer that `default` may choose
+    kind, index_kind = _type(SCATTER, "table", target), _index_type(SCATTER, lanes)
+    _check_written(SCATTER, "table", target)
+    _check_arithmetic(kind, combine)
+    wide = _accumulator(accumulate, kind, combine)
+    named = _table(SCATTER, target, mode, lanes, remap)
+    shape = lanes.shape + named.entry
+    spread = _spread(source, kind, shape)
+    index = _index(lanes, index_kind, named, Side.DST, remap)
+    src, cells = _access("src", spread, lanes.ndim), _access("table", target, named.dims)
+    move = Move((lanes.size, prod(named.entry)), cells, src, index, combine)
+    whole = Whole(move, (("table", kind), ("indices", index_kind), ("src", kind)), wide)
+    return _plan(whole, shape, target, lanes, source)
+
+
+def _check_arithmetic(kind: DType, combine: Combine) -> None:
+    is_ordered = kind.is_integer or kind.is_float
+    if combine is Combine.STORE or is_ordered or (combine is Combine.ADD and kind.is_number):
+        return
+    said = f"{kind} cannot be {'added' if combine is Combine.ADD else 'ordered'}"
+    raise SCATTER.refused("A-16", said, "scatter without atomic=", "table")
+
+
+def _accumulator(given: object, kind: DType, combine: Combine) -> DType | None:
+    if given is None:
+        return None
+    if given != FLOAT32:
+        said = f"accumulate takes 'float32' or None; found {given!r}"
+        raise SCATTER.refused("A-16", said, 'pass accumulate="float32"', "accumulate")
+    if combine is Combine.ADD and kind.is_float and kind.size < FLOAT32.size:
+        return FLOAT32
+    said = f"accumulate is for sums of floats narrower than float32; found {combine.name.lower()} of {kind}"
+    raise SCATTER.refused("A-16", said, "leave accumulate out", "accumulate")
+
+
+def _spread(source: Array, kind: DType, shape: tuple[int, ...]) -> Array:
+    """The source in the shape of what is scattered, over its own memory."""
+    if (found := _type(SCATTER, "src", source)) is not kind:
+        said, fix = f"src must be of the table's element type, {kind}; found {found}", "src.astype(table.dtype)"
+        raise SCATTER.refused(SCATTER.same_type, said, f"convert the data: {fix}", "src", "H-08")
+    try:
+        return np.broadcast_to(source, shape)
+    except ValueError:
+        said = f"src must have the shape of the indices and of an entry, {shape}, or broadcast to it"
+        fix = "give src one entry for each index"
+        raise SCATTER.refused(SCATTER.same_shape, f"{said}; found {source.shape}", fix, "src", "H-09") from None
+
+
+def _index(lanes: Array, kind: DType, named: _Table, side: Side, remap: Remap) -> Index:
+    access = _access("indices", lanes, lanes.ndim)
+    return Index(access, side, Unit.ROW, named.capacity, remap, cast=kind.size <= 4)
+
+
+def _access(name: str, array: Array, dims: int) -> Access:
+    return Access(name, layout_of(array.shape, _steps(array), dims))
+
+
+def _steps(array: Array) -> tuple[int, ...]:
+    """Strides in elements."""
+    return tuple(step // array.itemsize for step in array.strides)
+
+
+def _plan(whole: Whole, shape: tuple[int, ...], table: Array, indices: Array, other: Array | None) -> _Plan:
+    arrays = [array for array in (table, indices, other) if array is not None]
+    (_, kind), (_, index_kind), _ = whole.types
+    return _Plan(
+        shape=shape,
+        lanes=indices.shape,
+        dtype=kind.numpy,
+        nbytes=prod(shape) * kind.size,
+        whole=None if any(map(_is_odd, arrays)) else whole,
+        table=(kind, _reach(table)),
+        indices=(index_kind, _reach(indices)),
+        other=(kind, None if other is None else _reach(other)),
+    )
+
+
+def _reach(array: Array) -> int | None:
+    """Elements from the first to the last, where there are gaps or another order than C's."""
+    if array.flags.c_contiguous:
+        return None
+    return 1 + sum((n - 1) * step for n, step in zip(array.shape, _steps(array), strict=True))
+
+
+# --- Arrays that lie in memory as no engine takes them, or share it ----------------------------------------------
+
+
+def _is_odd(array: Array) -> bool:
+    """Whether elements lie backwards, between the places of elements, or across their alignment."""
+    steps = [step for step, extent in zip(array.strides, array.shape, strict=True) if extent > 1]
+    return array.size > 0 and (not array.flags.aligned or any(s < 0 or s % array.itemsize for s in steps))
+
+
+def _tidy(array: Array) -> Array:
+    return _packed(array) if _is_odd(array) else array
+
+
+def _packed(array: Array) -> Array:
+    """A copy in C order; dims that repeat the same elements go on repeating them."""
+    once = tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)
+    copy = array[once].copy()
+    return copy if copy.shape == array.shape else np.broadcast_to(copy, array.shape)
+
+
+# --- Results and engines ---------------------------------------------------------------------------------------
+
+
+def _result(table: object, plan: _Plan) -> tuple[Array, Any]:
+    """New memory for what is gathered, and the object that the caller gets: of the table's own kind."""
+    if type(table) is not np.ndarray and (torch := sys.modules.get("torch")) and isinstance(table, torch.Tensor):
+        tensor = cast("Any", table).new_empty(plan.shape)
+        return as_array(tensor), tensor
+    room: Any = np.empty(plan.nbytes + ALIGNMENT, BYTE)
+    result: Array = np.ndarray(plan.shape, plan.dtype, room, -addressof(c_char.from_buffer(room)) % ALIGNMENT)
+    return result, result
+
+
+def _run(call: _Call, plan: _Plan, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
+    if engine not in ENGINES:
+        raise ValueError(f"engine is one of {', '.join(ENGINES)}; got {engine!r}")
+    if threads is not None and not (is_integer(threads) and operator.index(threads) > 0):
+        raise ValueError(f"threads takes a number from 1 up, got {threads!r}")
+    if 0 in plan.lanes:
+        return
+    assert plan.whole is not None
+    try:
+        _execute(plan, plan.whole, storages, engine, threads)
+    except IndexFault as fault:
+        raise call.outside(fault.report, plan.lanes) from None
+
+
+def _execute(plan: _Plan, whole: Whole, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
+    native = None if engine == "reference" else _native()
+    if native is not None:
+        run, count = native
+        try:
+            return run(whole, storages, 1 if threads is None and plan.nbytes <= SMALL else count(threads))
+        except Unsupported as problem:
+            if engine == "native":
+                raise ValueError(f'engine "native" does not take this call: {problem}; use engine="auto"') from None
+    elif engine == "native":
+        raise ImportError('engine "native" needs llvmlite: pip install llvmlite; engine="auto" does without')
+    return reference.run(whole, storages, 1)
+
+
+@cache
+def _native() -> tuple[Engine, Callable[[int | None], int]] | None:
+    """The native engine, and how it counts threads; None where there is none."""
+    if find_spec("llvmlite") is None:
+        return None
+    try:
+        home = "ptokit.engine.native"
+        return import_module(f"{home}.whole").run, import_module(f"{home}.workers").thread_count
+    except (ImportError, OSError):  # llvmlite is there, but its library cannot be loaded
+        return None

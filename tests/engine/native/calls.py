@@ -1,0 +1,448 @@
+"""Eager calls on both engines: the native one runs a program of one instruction over the very bytes of the call.
+
+A call becomes a program whose tiles are there from the beginning. They are copied into a thread's arena before it runs
+and out of it afterwards; arrays are used where they lie. Extents that are dynamic in the call are numbers of the run,
+so that conditions and symbolic numbers are met as in kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.interpreter import Executable
+from ptokit.engine.native import jit
+from ptokit.engine.native.instruction import is_supported
+from ptokit.engine.native.ledger import Page, candidates, page
+from ptokit.engine.native.program import Emitter
+from ptokit.engine.native.slots import Slots
+from ptokit.engine.native.stage import ENTRY
+from ptokit.engine.native.strategies import Crew
+from ptokit.engine.native.thread import Steps, Thread
+from ptokit.engine.native.variant import Tracer
+from ptokit.engine.native.workers import Stop
+from ptokit.engine.prepared import Instead, Prepared, Tell, parse_modifiers
+from ptokit.engine.storage import ADDRESS_SPACE, Storage
+from ptokit.finding import Finding
+from ptokit.isa.instruction import Instruction
+from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
+from ptokit.lang import dispatch
+from ptokit.program.expr import BLOCK_NUM, Expr, Var
+from ptokit.program.ir import (
+    Argument,
+    Float,
+    Given,
+    Instr,
+    Integer,
+    Number,
+    Operand,
+    Program,
+    TileDecl,
+    TileUse,
+    View,
+)
+from ptokit.program.verify_call import Options
+from ptokit.target import Profile
+
+Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+NEARLY = {"texp", "tlog", "tmatmul", "tmatmul_acc", "tmatmul_bias"}
+"""Instructions whose last bits the decisions leave open."""
+MOST_KEPT = 256
+TURNS = 3
+"""After a turn for each kind of remark all is told, and nothing keeps a call from being quick."""
+AT = ", in block 0"
+"""What a program adds to the words of a finding."""
+
+
+class Inexpressible(Exception):
+    """A call that no program can make, as one whose tile is also its tensor."""
+
+
+# --- A call as a program ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CallProgram(Program):
+    """A program whose tiles exist before it begins."""
+
+    held: tuple[TileDecl, ...] = ()
+
+    @cached_property
+    def tiles(self) -> dict[str, TileDecl]:
+        return {tile.name: tile for tile in self.held}
+
+
+@dataclass
+class Writer:
+    """Writes the program of a call."""
+
+    tiles: dict[str, TileDecl] = field(default_factory=dict)
+    arguments: list[Argument | Integer | Float] = field(default_factory=list)
+    values: dict[Var, int] = field(default_factory=dict)
+
+    def extent(self, number: int, dynamic: bool) -> Expr:
+        """A constant, or a number of the run."""
+        if not dynamic:
+            return number
+        integer = Integer(f"n{len(self.values)}")
+        self.arguments.append(integer)
+        self.values[integer.var] = number
+        return integer.var
+
+    def operand(self, name: str, spec: OperandSpec, memory: str) -> Operand:
+        """An operand; `memory` names the earlier operand whose memory it has."""
+        if isinstance(spec, TileSpec):
+            return self._tile(memory or name, spec)
+        if isinstance(spec, TensorSpec):
+            return self._tensor(name, spec, memory)
+        if spec.value is not None:
+            return Number(spec.dtype, self.extent(spec.value, True), steers=True)
+        self.arguments.append(Float(name, spec.dtype))
+        return Given(name, spec.dtype)
+
+    def _tile(self, name: str, spec: TileSpec) -> TileUse:
+        addresses = () if spec.addr is None else (spec.addr,)
+        self.tiles.setdefault(name, TileDecl(name, replace(spec, addr=None), addresses, fresh=False))
+        rows, cols = (self.extent(n, d) for n, d in zip(spec.valid, spec.dynamic, strict=True))
+        return TileUse(name, (rows, cols))
+
+    def _tensor(self, name: str, spec: TensorSpec, memory: str) -> View:
+        numbers = [self.extent(n, d) for n, d in zip((*spec.shape, *spec.stride), spec.dynamic, strict=True)]
+        shape, stride = tuple(numbers[:5]), tuple(numbers[5:])
+        self.arguments.append(
+            Argument(name, spec.dtype, shape, stride, spec.layout_kind, spec.dynamic, memory if memory != name else "")
+        )
+        return View(name, (0,) * 5, shape)
+
+
+def sharing(specs: Sequence[OperandSpec], storages: Sequence[Storage]) -> tuple[int | None, ...]:
+    """For each operand the earlier one whose memory it has; refused where no program has such operands."""
+    found: list[int | None] = [None] * len(specs)
+    for k, (spec, storage) in enumerate(zip(specs, storages, strict=True)):
+        for j in range(k):
+            if storage.overlaps(storages[j]):
+                found[k] = j if found[k] is None else found[k]
+                _check_sharing((spec, storage), (specs[j], storages[j]))
+    return tuple(found)
+
+
+def _check_sharing(one: tuple[OperandSpec, Storage], other: tuple[OperandSpec, Storage]) -> None:
+    specs, storages = zip(one, other, strict=True)
+    if all(isinstance(spec, TileSpec) for spec in specs):
+        placed = [spec.addr is not None for spec in specs]
+        fine = all(placed) or (not any(placed) and storages[0] is storages[1])
+    else:
+        whole = [isinstance(s, TensorSpec) and s.span == t.bits.size for s, t in (one, other)]
+        fine = all(whole)
+    if not fine:
+        raise Inexpressible
+
+
+class CountingThread(Thread):
+    """A thread that counts the statements which Python ran."""
+
+    in_python = 0
+
+    def _run(self, number: int, reason: int) -> None:
+        self.in_python += 1
+        super()._run(number, reason)
+
+
+class NativeCall:
+    """A call made ready for the native engine."""
+
+    def __init__(
+        self,
+        instruction: Instruction,
+        profile: Profile,
+        options: Options,
+        specs: Sequence[OperandSpec],
+        modifiers: Sequence[object],
+        shared: Sequence[int | None],
+        *,
+        written_down: bool = False,
+    ) -> None:
+        """`shared` as `sharing` gives it; `written_down`: the scatter takes effect afterwards, out of a ledger."""
+        self.names = [param.name for param in instruction.operands][: len(specs)]
+        self.program, self.values = _program(instruction, specs, modifiers, self.names, shared)
+        self.slots = Slots(self.program)
+        (self.instr,) = self.program.body
+        placed = {name: decl.addresses[0] for name, decl in self.program.tiles.items() if decl.addresses}
+        _check_placed(self.program, placed)
+        self.placed = placed
+        variant = Tracer(self.program, profile, options).trace(self.instr, self.values, placed)
+        self.variants = [variant] if variant and is_supported(variant) else []
+        self.pages = self._pages() if written_down else []
+        text = Emitter(self.program, self.slots, {0: self.variants}, self.pages).text()
+        self.library = jit.library(text, lambda: jit.Source(text))
+        self.function = Function(self.library.address(ENTRY))
+        steps = Steps(self.slots, lambda: Executable(self.program, profile, options))
+        self.thread = CountingThread(self.slots, steps, self.pages)
+
+    def _pages(self) -> list[Page]:
+        found = [
+            page(self.program, self.slots, number, self.variants) for number in candidates(self.program, self.slots)
+        ]
+        return [each for each in found if each is not None]
+
+    def run(self, storages: Sequence[Storage], report: Tell, turns: int = 1) -> bool:
+        """Run it over the operands' memories, `turns` times from the same bytes; whether the last turn was quick."""
+        thread, given = self.thread, dict(zip(self.names, storages, strict=True))
+        arrays = [(slot, given[name].span.start, given[name].bits.size) for name, slot in self.slots.arrays.items()]
+        variables = self.slots.variables
+        numbers = [(variables[BLOCK_NUM], 1), *((variables[var], value) for var, value in self.values.items())]
+        numbers += [(self.slots.addresses[name], address) for name, address in self.placed.items()]
+        before = [storage.bits.copy() for storage in storages]
+        try:
+            thread.begin(arrays, numbers, lambda: given, report)
+            for _ in range(turns - 1):
+                self._turn(given)
+                put_back(storages, before)
+            return self._turn(given)
+        finally:
+            thread.end()
+
+    def _turn(self, given: Mapping[str, Storage]) -> bool:
+        thread = self.thread
+        before = thread.in_python
+        for tile, place in self._tiles(given):
+            place[:] = tile
+        self.function(thread.address, 0, 1)
+        for tile, place in self._tiles(given):
+            tile[:] = place
+        if thread.failure is not None:
+            raise thread.failure
+        for ledger in thread.ledgers:
+            if ledger.count:
+                ledger.settle(given[ledger.page.array], Crew(2, Stop()))
+        return thread.in_python == before
+
+    def _tiles(self, given: Mapping[str, Storage]) -> Iterator[tuple[Any, Any]]:
+        """The bytes of each tile, as the caller has them and in the arena."""
+        for name, decl in self.program.tiles.items():
+            at = self.slots.tiles.get(name)
+            if at is None:
+                at = self.slots.memory[decl.spec.loc] + self.placed[name]  # type: ignore[operator]
+            yield given[name].bits.view(np.uint8), self.thread.arena[at : at + decl.spec.nbytes]
+
+
+def _program(
+    instruction: Instruction,
+    specs: Sequence[OperandSpec],
+    modifiers: Sequence[object],
+    names: Sequence[str],
+    shared: Sequence[int | None],
+) -> tuple[CallProgram, dict[Var, int]]:
+    chosen, refused = parse_modifiers(instruction, modifiers)
+    tiles = [spec for spec in specs if isinstance(spec, TileSpec)]
+    if refused or any(tile.valid_rows > tile.rows or tile.valid_cols > tile.cols for tile in tiles):
+        raise Inexpressible
+    writer = Writer()
+    operands: list[Operand] = []
+    for name, spec, earlier in zip(names, specs, shared, strict=True):
+        is_same = earlier is not None and (isinstance(spec, TensorSpec) or spec.addr is None)
+        operands.append(writer.operand(name, spec, names[earlier] if is_same else ""))
+    instr = Instr(instruction.name, tuple(operands), tuple(chosen.values()))
+    program = CallProgram(instruction.name, tuple(writer.arguments), (instr,), held=tuple(writer.tiles.values()))
+    return program, writer.values
+
+
+def _check_placed(program: Program, placed: Mapping[str, Expr]) -> None:
+    spaces = {program.tiles[name].spec.space for name in placed}
+    ends = [address + program.tiles[name].spec.nbytes for name, address in placed.items()]  # type: ignore[operator]
+    if len(spaces) > 1 or any(end > ADDRESS_SPACE for end in ends):
+        raise Inexpressible
+
+
+def put_back(storages: Sequence[Storage], before: Sequence[Any]) -> None:
+    """Give memories the bytes that they had; those that cannot be written have them still."""
+    for storage, bits in zip(storages, before, strict=True):
+        if storage.bits.flags.writeable:
+            storage.bits[...] = bits
+        else:
+            assert storage.bits.tobytes() == bits.tobytes(), "a read-only operand was written"
+
+
+# --- Both engines ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """What a call did: every byte of its operands, what it said, and how it ended."""
+
+    memories: list[bytes]
+    told: list[Finding]
+    problem: BaseException | None
+
+    @property
+    def ending(self) -> tuple[Any, ...]:
+        """The exception, but for its place."""
+        if self.problem is None:
+            return ()
+        findings = getattr(self.problem, "findings", None)
+        said = str(self.problem) if findings is None else tuple(map(plain, findings))
+        return type(self.problem), said
+
+
+def plain(finding: Finding) -> Finding:
+    """A finding without its place and its block."""
+    return replace(finding, message=finding.message.removesuffix(AT), where=None)
+
+
+def outcome(storages: Sequence[Storage], work: Callable[[Tell], object]) -> Outcome:
+    """What work does from the bytes that are there; they are put back afterwards."""
+    before = [storage.bits.copy() for storage in storages]
+    told: list[Finding] = []
+
+    def tell(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        told.extend(map(plain, findings))
+        return tuple(findings)
+
+    problem: BaseException | None = None
+    try:
+        work(tell)
+    except Exception as found:
+        if isinstance(found, AssertionError):
+            raise
+        problem = found
+    memories = [storage.bits.tobytes() for storage in storages]
+    put_back(storages, before)
+    return Outcome(memories, told, problem)
+
+
+@dataclass
+class Ways:
+    """How the calls were run, by instruction and route."""
+
+    quick: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    slow: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    failed: int = 0
+    """Calls that end in an exception."""
+    outside: int = 0
+    """Calls that no program can make."""
+
+    @property
+    def share(self) -> float:
+        """The part of the calls without fault that ran as machine code."""
+        return self.quick.total() / max(1, self.quick.total() + self.slow.total())
+
+    @property
+    def never(self) -> list[tuple[str, str, str]]:
+        """Instructions, targets and routes that never ran as machine code."""
+        return sorted(set(self.slow) - set(self.quick))
+
+
+class Both:
+    """Runs every eager call on both engines, and compares."""
+
+    def __init__(self, ways: Ways) -> None:
+        self.ways = ways
+        self._known: dict[Any, list[NativeCall]] = {}
+
+    def native(self, key: tuple[Any, ...], storages: Sequence[Storage]) -> list[NativeCall]:
+        """The ways to make a call natively; none where there is none."""
+        try:
+            instruction, profile, *rest = key
+            shared = sharing(key[3], storages)
+            name = (instruction.name, profile.name, *rest, shared)
+            known = self._known.get(name)
+            if known is None:
+                if len(self._known) >= MOST_KEPT:
+                    self._known.clear()
+                known = self._known[name] = self._made(key, shared)
+        except Inexpressible:
+            self.ways.outside += 1
+            return []
+        return known
+
+    def _made(self, key: tuple[Any, ...], shared: Sequence[int | None]) -> list[NativeCall]:
+        made = NativeCall(*key, shared)
+        if 0 not in candidates(made.program, made.slots):
+            return [made]
+        deferred = NativeCall(*key, shared, written_down=True)
+        return [made, deferred] if deferred.pages else [made]
+
+    def compare(self, key: tuple[Any, ...], prepared: Prepared, storages: Sequence[Storage]) -> None:
+        """Run a call both ways from the same bytes; memories are as before afterwards."""
+        if any(not storages[slot].writable for slot in (prepared.plan.written if prepared.plan else ())):
+            return  # launches refuse such arrays before any engine sees them
+        ways = self.native(key, storages)
+        if not ways:
+            return
+        expected = outcome(storages, lambda tell: Prepared.run(prepared, storages, tell))
+        self.ways.failed += expected.problem is not None
+        for way in ways:
+            quick: list[bool] = []
+            found = outcome(storages, lambda tell: quick.append(way.run(storages, tell)))  # noqa: B023
+            agree(prepared, found, expected)
+            if expected.problem is None and not quick[0]:
+                found = outcome(storages, lambda tell: quick.append(way.run(storages, tell, TURNS)))  # noqa: B023
+                found.told, expected.told = once(found.told), once(expected.told)
+                agree(prepared, found, expected)
+            if expected.problem is None and way is ways[0]:
+                counter = self.ways.quick if quick[-1] else self.ways.slow
+                counter[prepared.instruction.name, prepared.target, prepared.route] += 1
+
+
+def once(findings: Sequence[Finding]) -> list[Finding]:
+    """Each finding once, as a launch tells them."""
+    return [finding for k, finding in enumerate(findings) if finding not in findings[:k]]
+
+
+def agree(prepared: Prepared, found: Outcome, expected: Outcome) -> None:
+    """Both outcomes are one."""
+    what = f"{prepared.instruction.name} on {prepared.target} ({prepared.route})"
+    assert found.ending == expected.ending, f"{what}: {found.ending} for {expected.ending}"
+    assert found.told == expected.told, f"{what}: {found.told} for {expected.told}"
+    for name, ours, theirs in zip(prepared.names, found.memories, expected.memories, strict=True):
+        if ours != theirs and not (prepared.instruction.name in NEARLY and _near(ours, theirs)):
+            a, b = np.frombuffer(ours, np.uint8), np.frombuffer(theirs, np.uint8)
+            at = int(np.argmax(a != b))
+            raise AssertionError(f"{what}: {name} differs in {(a != b).sum()} bytes of {a.size}, first at {at}")
+
+
+def _near(ours: bytes, theirs: bytes) -> bool:
+    """Whether float32 results differ by as little as another order of summation can make."""
+    if len(ours) % 4:
+        return False
+    a, b = np.frombuffer(ours, "f4").astype("f8"), np.frombuffer(theirs, "f4").astype("f8")
+    most = np.abs(b, where=np.isfinite(b), out=np.zeros_like(b)).max(initial=0)
+    return np.allclose(a, b, 1e-5, 1e-5 * most, equal_nan=True)
+
+
+@contextmanager
+def both_engines(ways: Ways | None = None) -> Iterator[Ways]:
+    """Within, every eager call runs on both engines, which must agree; `ways` counts how."""
+    both = Both(Ways() if ways is None else ways)
+
+    class PreparedForBoth(Prepared):
+        def __init__(
+            self,
+            instruction: Instruction,
+            profile: Profile,
+            options: Options,
+            specs: Sequence[OperandSpec],
+            modifiers: Sequence[object],
+            repeats: frozenset[int] = frozenset(),
+        ) -> None:
+            super().__init__(instruction, profile, options, specs, modifiers, repeats)
+            self.key = instruction, profile, options, tuple(specs), tuple(modifiers)
+
+        def run(self, storages: Sequence[Storage], tell: Tell, instead: Instead | None = None) -> tuple[Finding, ...]:
+            both.compare(self.key, self, storages)
+            return super().run(storages, tell, instead)
+
+    usual, dispatch.Prepared = dispatch.Prepared, PreparedForBoth  # type: ignore[misc]
+    dispatch.PREPARED.clear()
+    try:
+        yield both.ways
+    finally:
+        dispatch.Prepared = usual  # type: ignore[misc]
+        dispatch.PREPARED.clear()

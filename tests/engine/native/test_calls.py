@@ -1,0 +1,75 @@
+"""Every eager call of the conformance examples, and random ones, on both engines: the same bytes, words and endings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.harness import check_example
+from engine.native.calls import Ways, both_engines
+from property import strategies as calls
+from property.runner import run
+from property.strategies import SMALL_FLOATS, TARGETS, fuzz
+from ptokit import spec
+
+CHUNKS = 24
+"""Examples are taken in so many portions, so that processes can share them."""
+NATIVE = 0.8
+"""The least part of the calls without fault that runs as machine code."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Code is kept in a folder of this run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PTOKIT_CACHE", str(tmp_path_factory.getbasetemp() / "code"))
+        yield
+
+
+def judge(ways: Ways) -> None:
+    """The native engine was really at work."""
+    assert ways.quick.total(), "no call ran as machine code"
+    assert ways.share >= NATIVE, f"{ways.share:.0%} of the calls ran as machine code; never: {ways.never}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_examples(chunk: int) -> None:
+    with both_engines() as ways:
+        for name in sorted(spec.examples())[chunk::CHUNKS]:
+            try:
+                check_example(name)
+            except BaseException as problem:
+                problem.add_note(f"in the example of {name}")
+                raise
+    judge(ways)
+
+
+Strategy = Callable[..., st.SearchStrategy[Any]]
+
+ON_TARGETS = (calls.gather_rows, calls.gather_elements, calls.scatter_rows, calls.scatter_elements, calls.loads,
+              calls.stores, calls.moves)  # fmt: skip
+CASES: list[tuple[Strategy, tuple[Any, ...]]] = [
+    *((strategy, (target,)) for strategy in ON_TARGETS for target in TARGETS),
+    *((calls.scatter_in_ub, (target, reading)) for target in TARGETS for reading in ("row", "flat")),
+    *((calls.gather_nz, (mode,)) for mode in ("row", "elem")),
+    *((calls.gather_into_l1, (target, mode)) for target in ("a2a3", "a5") for mode in ("row", "elem")),
+    *((strategy, ("host", SMALL_FLOATS)) for strategy in (calls.scatter_rows, calls.scatter_elements)),
+    *((calls.scatter_in_ub, ("host", reading, True, "int64")) for reading in ("row", "flat")),
+]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"), [pytest.param(s, o, id="-".join((s.__name__, *map(str, o)))) for s, o in CASES]
+)
+@fuzz(0.25)
+@given(data=st.data())
+def test_random_calls(strategy: Strategy, options: tuple[Any, ...], data: st.DataObject) -> None:
+    with both_engines():
+        run(data.draw(strategy(*options)))

@@ -1,0 +1,337 @@
+"""Whole-array moves in machine code: the reference engine's bits, whichever way is taken, by however many threads."""
+
+from __future__ import annotations
+
+import gc
+import resource
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from ptokit.engine import whole as reference
+from ptokit.engine.lanes import IndexFault
+from ptokit.engine.native import strategies
+from ptokit.engine.native import whole as native
+from ptokit.engine.native.numbers import computes
+from ptokit.engine.storage import Storage
+from ptokit.engine.whole import Unsupported, Whole, layout_of
+from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
+from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side, Unit
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+OTHERS = (HIFLOAT8, *map(dtype, (np.complex64, np.complex128, np.clongdouble, np.longdouble)))
+TYPES = (*BASE, *FLOAT8, *HOST_ONLY)
+MOVED = (*TYPES, *OTHERS)
+ARITHMETIC = (Combine.ADD, Combine.MAX, Combine.MIN)
+THREADS = (1, 2, 5)
+WAYS = tuple(strategies.WAYS)
+INDICES = ("int32", "uint32", "int64")
+
+
+SHARED, ALONE = -1, 1 << 60
+"""How long work may last that stays on the calling thread: none of it, all of it."""
+
+
+@pytest.fixture(autouse=True)
+def _shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No work is too short to be shared, unless a test says so."""
+    monkeypatch.setattr(native, "SHORT", SHARED)
+
+
+def values(kind: DType, shape: tuple[int, ...], seed: int = 0) -> Array:
+    """Small numbers mixed with whatever bits may be: NaNs with payloads, infinities, both zeros, the ends."""
+    rng = np.random.default_rng(seed)
+    raw = np.frombuffer(rng.bytes(int(np.prod(shape)) * kind.size), kind.bits).reshape(shape).copy()
+    if kind.name == "bool":
+        return raw & 1
+    if kind.is_number:
+        plain = rng.integers(0, 9, shape).astype(kind.numpy).view(kind.bits)
+        return np.where(rng.random(shape) < 0.7, plain, raw) if kind.size <= 8 else plain
+    return raw
+
+
+def storage(array: Array, kind: DType) -> Storage:
+    """The memory of an array from its first element to its last."""
+    span = 1 + sum((n - 1) * s // array.itemsize for n, s in zip(array.shape, array.strides, strict=True))
+    room = np.lib.stride_tricks.as_strided(array, (span if array.size else 0,), (array.itemsize,))
+    return Storage(room, kind)
+
+
+def elements(array: Array) -> tuple[int, ...]:
+    return tuple(step // array.itemsize for step in array.strides)
+
+
+class Case:
+    """A move on arrays of two dims, and what both engines make of it."""
+
+    def __init__(
+        self, kind: DType, table: Array, other: Array, indices: Array, remap: Remap = Remap.REFUSE, *,
+        side: Side = Side.DST, combine: Combine = Combine.STORE, accumulate: DType | None = None,
+    ) -> None:  # fmt: skip
+        self.kind, self.arrays = kind, {"table": table, "indices": indices}
+        self.name = "src" if side is Side.DST else "out"
+        self.arrays[self.name] = other
+        access = {name: Access(name, layout_of(array.shape, elements(array), 1)) for name, array in self.arrays.items()}
+        types = {name: dtype(array.dtype) if name == "indices" else kind for name, array in self.arrays.items()}
+        self.types = types
+        index = Index(access["indices"], side, Unit.ROW, table.shape[0], remap, cast=indices.itemsize != 8)
+        ends = (access["table"], access["src"]) if side is Side.DST else (access["out"], access["table"])
+        move = Move((indices.shape[0], table.shape[1]), *ends, index, combine)
+        self.whole = Whole(move, tuple(types.items()), accumulate)
+        self.written = "table" if side is Side.DST else "out"
+
+    def run(self, engine: Any, threads: int = 1, **options: Any) -> Array:
+        """What the written array's memory holds afterwards, gaps included."""
+        memories = {name: storage(array, self.types[name]) for name, array in self.arrays.items()}
+        kept = memories[self.written].bits.copy()
+        memories[self.written] = Storage(kept, self.kind)
+        if options:
+            native._Scatter(self.whole).run(memories, threads, **options)
+        else:
+            with np.errstate(all="ignore"):
+                engine.run(self.whole, memories, threads)
+        return kept
+
+    def check(self, threads: tuple[int, ...] = THREADS, ways: tuple[str, ...] = ()) -> None:
+        wanted = self.run(reference).tobytes()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "SHORT", ALONE)
+            assert self.run(native).tobytes() == wanted
+        for count in threads:
+            assert self.run(native, count).tobytes() == wanted, count
+            for way in ways:
+                rows, (_, width) = native._Scatter(self.whole).rows, self.whole.move.shape
+                if strategies.may(way, rows, self.whole.index.capacity, width):
+                    assert self.run(native, count, way=way).tobytes() == wanted, (count, way)
+
+
+def named(count: int, capacity: int, kind: str = "int64", seed: int = 0) -> Array:
+    return np.random.default_rng(seed).integers(0, max(1, capacity), count).astype(kind)
+
+
+# --- element types, combines, policies
+
+
+@pytest.mark.parametrize("kind", MOVED, ids=str)
+@pytest.mark.parametrize("width", [1, 3, 40])
+def test_gathers_and_stores_move_the_bits_of_every_type(kind: DType, width: int) -> None:
+    table, other = values(kind, (300, width)), values(kind, (2500, width), 1)
+    indices = named(2500, 300)
+    Case(kind, table, other, indices, side=Side.SRC).check()
+    Case(kind, table, other, indices).check()
+
+
+@pytest.mark.parametrize("kind", [each for each in TYPES if computes(each)], ids=str)
+@pytest.mark.parametrize("combine", ARITHMETIC)
+def test_arithmetic_is_that_of_the_reference(kind: DType, combine: Combine) -> None:
+    for width in (1, 37, 64):
+        case = Case(kind, values(kind, (90, width)), values(kind, (700, width), 1), named(700, 90), combine=combine)
+        case.check((1, 2), WAYS)
+
+
+HOSTILE = {
+    "int32": [0, 1, -1, 6, 7, 8, 2**31 - 1, -(2**31), -7],
+    "uint32": [0, 1, 6, 7, 8, 2**31, 2**32 - 1, 2**32 - 2],
+    "int64": [0, 1, -1, 6, 7, 8, 2**63 - 1, -(2**63), 2**32, 2**32 - 1, -(2**32), -7, 2**62],
+}
+
+
+@pytest.mark.parametrize("kind", INDICES)
+@pytest.mark.parametrize("remap", [Remap.CLAMP, Remap.WRAP, Remap.ZERO, Remap.SKIP])
+@pytest.mark.parametrize("count", [1, 9, 2100, 5000])
+def test_policies_take_any_index(kind: str, remap: Remap, count: int) -> None:
+    indices = np.resize(np.array(HOSTILE[kind], kind), count)
+    f4 = dtype("float32")
+    for width in (1, 5):
+        table, other = values(f4, (7, width)), values(f4, (count, width), 1)
+        if remap is not Remap.SKIP:
+            Case(f4, table, other, indices, remap, side=Side.SRC).check()
+        for combine in (Combine.STORE, Combine.ADD):
+            Case(f4, table, other, indices, remap, combine=combine).check((1, 2, 5), WAYS)
+
+
+@pytest.mark.parametrize("kind", INDICES)
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("count", [3, 2100, 70000])
+def test_a_bad_index_is_refused_and_nothing_is_written(
+    kind: str, side: Side, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    f4, bad = dtype("float32"), np.array(HOSTILE[kind], kind)
+    bad = bad[(bad.astype(object) < 0) | (bad.astype(object) >= 7)]
+    for width in (1, 4):
+        for where in ([count - 1], [0, count // 2], [count // 3, count - 1]):
+            indices = named(count, 7, kind)
+            indices[where] = bad[: len(where)]
+            case = Case(f4, values(f4, (7, width)), values(f4, (count, width), 1), indices, side=side)
+            memories = {name: storage(array, case.types[name]) for name, array in case.arrays.items()}
+            before = memories[case.written].bits.tobytes()
+            with pytest.raises(IndexFault) as wanted:
+                case.run(reference)
+            for threads in (0, *THREADS):
+                monkeypatch.setattr(native, "SHORT", SHARED if threads else ALONE)
+                with pytest.raises(IndexFault) as found:
+                    native.run(case.whole, memories, threads)
+                assert found.value.report == wanted.value.report
+                assert found.value.report.lane == (where[0],) and found.value.report.count == len(where)
+                assert memories[case.written].bits.tobytes() == before
+
+
+# --- patterns and ways
+
+
+def patterns(count: int, capacity: int) -> dict[str, Array]:
+    rng = np.random.default_rng(3)
+    spread = rng.integers(0, capacity, count)
+    return {
+        "uniform": spread,
+        "sorted": np.sort(spread),
+        "one": np.full(count, capacity // 3),
+        "lower half": spread // 2,
+        "few": rng.zipf(1.2, count) % capacity,
+        "unique": rng.permutation(max(count, capacity))[:count] % capacity,
+    }
+
+
+@pytest.mark.parametrize("pattern", patterns(1, 1))
+@pytest.mark.parametrize(("capacity", "width"), [(40000, 1), (3000, 32), (600, 33)])
+@pytest.mark.parametrize("combine", [Combine.STORE, Combine.ADD])
+def test_every_way_gives_the_same_bits(pattern: str, capacity: int, width: int, combine: Combine) -> None:
+    count, half = 9000, dtype("float16")
+    indices = patterns(count, capacity)[pattern]
+    case = Case(half, values(half, (capacity, width)), values(half, (count, width), 1), indices, combine=combine)
+    case.check(THREADS, WAYS)
+
+
+@pytest.mark.parametrize("kind", [each for each in TYPES if computes(each)], ids=str)
+def test_many_lanes_for_one_cell(kind: DType) -> None:
+    indices = np.repeat(named(3, 50), 2500)
+    for width in (1, 3):
+        for combine in Combine:
+            case = Case(kind, values(kind, (50, width)), values(kind, (7500, width), 1), indices, combine=combine)
+            case.check((2,), ("direct",))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_large_tables_in_buckets(size: int) -> None:
+    kind = dtype(f"uint{8 * size}")
+    capacity = (5 << 20) // size + 3
+    table, other = values(kind, (capacity, 1)), values(kind, (200_000, 1), 1)
+    case = Case(kind, table, other, named(200_000, capacity), combine=Combine.ADD)
+    case.check((2, 3), ("buckets", "destinations"))
+
+
+def test_rows_far_apart_are_fetched_ahead_without_harm() -> None:
+    f4 = dtype("float32")
+    for width in (8, 16, 32, 100, 256, 1024):
+        table = values(f4, ((3 << 20) // (4 * width), width))
+        count = 3000
+        for side in Side:
+            Case(f4, table, values(f4, (count, width), 1), named(count, len(table)), side=side).check((1, 2))
+
+
+def test_lanes_beyond_one_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    half, count = dtype("float16"), 20_000
+    table, other = values(half, (5000, 1)), values(half, (count, 1), 1)
+    hostile = np.resize(np.concatenate([named(500, 5000), np.array(HOSTILE["int64"])]), count)
+    monkeypatch.setattr(native, "CHUNK", 3000)
+    for most in (native.MOST_COPIED, 1000):
+        monkeypatch.setattr(native, "MOST_COPIED", most)
+        for accumulate in (None, dtype("float32")):
+            options: Any = {"combine": Combine.ADD, "accumulate": accumulate}
+            Case(half, table, other, named(count, 5000), **options).check((2,))
+            Case(half, table, other, hostile, Remap.SKIP, **options).check((2,))
+            Case(half, table, other, hostile, Remap.WRAP, **options).check((2,))
+        Case(half, table, other, named(count, 5000), side=Side.SRC).check((2,))
+        Case(half, table, other, hostile, Remap.ZERO, side=Side.SRC).check((2,))
+        for side in Side:
+            with pytest.raises(IndexFault):
+                Case(half, table, other, hostile, side=side).run(native, 2)
+
+
+@pytest.mark.parametrize("kind", [each for each in TYPES if each.is_float and each.size < 4], ids=str)
+@pytest.mark.parametrize("width", [1, 5, 48])
+def test_sums_in_float32_round_once(kind: DType, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, other, indices = values(kind, (900, width)), values(kind, (4000, width), 1), named(4000, 700)
+    case = Case(kind, table, other, indices, combine=Combine.ADD, accumulate=dtype("float32"))
+    case.check()
+    monkeypatch.setattr(strategies, "MOST_EXTRA", 20_000)
+    case.check()
+
+
+# --- layouts and extents
+
+
+def test_strides_of_any_kind() -> None:
+    f4, count = dtype("float32"), 3000
+    tables = values(f4, (200, 40))
+    sources = values(f4, (2 * count, 80), 1)
+    indices = np.repeat(named(count, 50), 3)
+    for table in (tables[:, :20], tables[::2], tables[:, ::2], tables[::3, 1:40:3], tables[:, :1]):
+        width = table.shape[1]
+        spread = np.lib.stride_tricks.as_strided(sources, (count, width), (0, 4))
+        one = np.lib.stride_tricks.as_strided(sources, (count, width), (0, 0))
+        evenly, apart = sources[:count, :width], sources[::2, : 2 * width : 2]
+        for source in (evenly, apart, sources[:count, 80 - width :], spread, one):
+            for combine in (Combine.STORE, Combine.ADD):
+                Case(f4, table, source, indices[::3], combine=combine).check((1, 2), WAYS)
+        for out in (evenly, apart):
+            Case(f4, table, out, indices[::3], side=Side.SRC).check((2,))
+            Case(f4, table, out, indices[: 2 * count : 2], side=Side.SRC).check((2,))
+
+
+@pytest.mark.parametrize("remap", [Remap.REFUSE, Remap.ZERO, Remap.SKIP])
+def test_nothing_to_do(remap: Remap) -> None:
+    f4, none = dtype("float32"), np.empty(0, np.int64)
+    Case(f4, values(f4, (5, 2)), values(f4, (0, 2)), none, remap).check()
+    Case(f4, values(f4, (0, 2)), values(f4, (0, 2)), none, remap).check()
+    indices = np.array([0, 5, -1])
+    if remap is Remap.REFUSE:
+        with pytest.raises(IndexFault):
+            Case(f4, values(f4, (0, 2)), values(f4, (3, 2)), indices).run(native)
+    else:
+        Case(f4, values(f4, (0, 2)), values(f4, (3, 2)), indices, remap).check()
+    if remap is Remap.ZERO:
+        Case(f4, values(f4, (0, 2)), values(f4, (3, 2)), indices, remap, side=Side.SRC).check()
+
+
+def test_rows_without_elements_are_checked_all_the_same() -> None:
+    f4 = dtype("float32")
+    for side in Side:
+        Case(f4, values(f4, (5, 0)), values(f4, (3, 0)), np.arange(3), side=side).check()
+        with pytest.raises(IndexFault):
+            Case(f4, values(f4, (5, 0)), values(f4, (3, 0)), np.array([0, 1, 5]), side=side).run(native)
+
+
+def test_what_has_no_machine_code_is_said_at_once() -> None:
+    kind = dtype(np.complex64)
+    case = Case(kind, values(kind, (5, 2)), values(kind, (3, 2)), np.arange(3), combine=Combine.ADD)
+    with pytest.raises(Unsupported, match="complex64"):
+        case.run(native)
+
+
+# --- calls again and again
+
+
+def test_memory_is_stable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "SHORT", 20_000)
+    f4 = dtype("float32")
+    cases = [
+        Case(f4, values(f4, (500, w)), values(f4, (n, w), 1), named(n, 500), combine=combine, side=side)
+        for w in (1, 16)
+        for n in (100, 3000)
+        for side, combine in ((Side.SRC, Combine.STORE), (Side.DST, Combine.STORE), (Side.DST, Combine.ADD))
+    ]
+
+    def often(times: int) -> int:
+        for _ in range(times):
+            for case in cases:
+                case.run(native, 2)
+        gc.collect()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    first = often(60)
+    assert often(200) - first < 4096  # kilobytes
