@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 I1, I8, I32, I64, PTR = "i1", "i8", "i32", "i64", "ptr"
-LIKELY = '!0 = !{!"branch_weights", i32 2000, i32 1}\n'
-"""The first of two ways is nearly always taken: `!prof !0` after a branch."""
+NOTES = '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{i32 1}\n'
+"""`!prof !0` after a branch: the first of two ways is nearly always taken. `!nontemporal !1` after a store: it goes
+past the caches."""
 FLOATS = {"half": 2, "float": 4, "double": 8}
 
 
@@ -366,5 +367,5 @@ class Module:
     @property
     def text(self) -> str:
         """The whole module."""
-        parts = [*self._parts.values(), "", *(code.text for code in self.functions), LIKELY]
+        parts = [*self._parts.values(), "", *(code.text for code in self.functions), NOTES]
         return "\n".join(parts)

@@ -40,10 +40,11 @@ class Execution:
         evaluator: Evaluator,
         slow: str,
         reason: Variable,
+        nth: int = 0,
     ) -> None:
-        """`slow` is where Python takes over, and `reason` tells it why."""
+        """`slow` is where Python takes over, and `reason` tells it why; `nth` counts the variants."""
         self.stage, self.instr, self.variant, self.evaluator = stage, instr, variant, evaluator
-        self.slow, self.reason = slow, reason
+        self.slow, self.reason, self.nth = slow, reason, nth
         self.code, self.number = stage.code, stage.slots.numbers[id(instr)]
         self.page = pages.get(self.number)
         """What the instruction writes down instead of moving it, if it does."""
@@ -63,7 +64,7 @@ class Execution:
     def prepare(self) -> None:
         """Take the operands, look at the indices; leave where something is odd."""
         if self.variant.remarked:
-            self._leave_unless_told(REMARK)
+            self._leave_unless_remarked()
         for name, operand in self.operands.items():
             span = self.variant.spans.get(name, 1)
             self.bases[name] = self.stage.operand(self.evaluator, operand, span, self.slow)
@@ -77,6 +78,13 @@ class Execution:
                 self._resolve(step, step.index)
                 if self.page is not None:
                     self._find_room(step)
+
+    def _leave_unless_remarked(self) -> None:
+        """Go to Python once for what verification says; each variant has a bit, for they may differ in that."""
+        slot, bit = self.stage.slots.told_slot(self.number, REMARK), 1 << self.nth
+        told = self.stage.slot(slot)
+        self.stage.put(slot, told | bit)
+        self._leave_unless((told & bit).compare("ne", 0), REMARK)
 
     def _leave_unless_told(self, reason: int, *held: Value) -> None:
         """Go to Python for something that is to be told, unless it was."""

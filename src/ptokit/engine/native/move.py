@@ -18,6 +18,8 @@ LINE = 64
 """Bytes of a cache line, and of the vectors that copies use."""
 MOST_UNROLLED = 1024
 """Bytes that are copied without a loop."""
+STREAMED = 256
+"""The same, for bytes that go past the caches."""
 AHEAD = ((64, 32), (128, 20), (256, 12), (512, 8), (1024, 4), (2048, 3))
 """How many rows ahead a row of at most so many bytes is fetched."""
 MOST_LINES = 5
@@ -38,6 +40,21 @@ class Writer:
     def length(self, count: Any, size: int) -> Any:
         """Bytes of so many elements: known, or a value."""
         return count * size if isinstance(count, int) else self.worth(count) * size
+
+    def stream(self, dst: Value, src: Value, nbytes: int) -> None:
+        """Copy bytes past the caches; `dst` and `nbytes` are multiples of 16."""
+        code = self.code
+
+        def go(dst: Value, src: Value, length: int) -> None:
+            for at in range(0, length, 16):
+                piece = code.load(vector(I8, 16), code.at(src, at), 1)
+                code.store(piece, code.at(dst, at), 16, ", !nontemporal !1")
+
+        looped = nbytes // STREAMED * STREAMED if nbytes > STREAMED else 0
+        if looped:
+            with code.loop(0, looped, STREAMED) as at:
+                go(code.at(dst, at), code.at(src, at), STREAMED)
+        go(code.at(dst, looped), code.at(src, looped), nbytes - looped)
 
     def copy(self, dst: Value, src: Value, nbytes: int | Value) -> None:
         """Copy bytes from one place to another."""

@@ -53,6 +53,8 @@ class Rows:
     """Bytes from row to row of the table, where code is worth writing for them: multiplying is slow."""
     other_step: int | None = None
     """The same for the other end."""
+    stream: bool = False
+    """Whether the other end is written past the caches, which it would only fill."""
 
     @property
     def nbytes(self) -> int:
@@ -63,7 +65,7 @@ class Rows:
     def key(self) -> str:
         """All of it, as text."""
         named = self.dtype.name if self.dtype else "bits"
-        numbers = self.size, self.lane, self.width, self.dense, self.far, self.gaps, self.same
+        numbers = self.size, self.lane, self.width, self.dense, self.far, self.gaps, self.same, self.stream
         return f"{numbers} {self.table_step} {self.other_step} {self.combine.name} {named}"
 
     @property
@@ -226,6 +228,9 @@ class Mover:
 
     def _copy(self, dst: Value, src: Value) -> None:
         """Bytes that lie side by side. The C library's own copy is slow where rows come from far away."""
+        if self.rows.stream:
+            self.writer.stream(dst, src, self.rows.nbytes)
+            return
         if self.rows.nbytes:
             self.writer.copy(dst, src, self.rows.nbytes)
             return

@@ -124,6 +124,8 @@ def gather(rows: Rows, indices: Indices | None) -> str:
         outside = greatest.compare("uge", word(code, "capacity"))
         remap = indices.remap if indices else Remap.ZERO
         _gather_piece(code, mover, remap, outside, lanes, first, count)
+    if rows.stream:
+        code.line("  fence seq_cst")  # stores past the caches are not ordered by themselves
     code.give()
     return module.text
 

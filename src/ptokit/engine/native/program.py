@@ -266,11 +266,11 @@ class Emitter:
         code = self.code
         slow, done = code.new_label("slow"), code.new_label("done")
         reason = code.variable(I64, code.i64(MISSED))
-        for variant in self._variants(instr):
+        for nth, variant in enumerate(self._variants(instr)):
             other = code.new_label("other")
             evaluator = self.stage.evaluator()
             evaluator.require(variant.conditions, other)
-            Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason).emit()
+            Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason, nth).emit()
             code.jump(done)
             code.begin(other)
         code.begin(slow)

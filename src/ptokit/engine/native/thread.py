@@ -21,7 +21,6 @@ from ptokit.engine.native.slots import (
     NEGATIVE,
     PADDED,
     REASONS,
-    REMARK,
     SECOND,
     SLOW,
     STOP,
@@ -153,7 +152,6 @@ class Thread:
             said = Finding("error", "KN-11", f"{problem}, {frame.when}", fix="keep divisors and shifts in range")
             raise VerifyError([said.at(frame.where)]) from None
         if isinstance(stmt, Instr):
-            state[slots.told_slot(number, REMARK)] = 1
             if reason in (NEGATIVE, PADDED) and told[0]:
                 state[slots.told_slot(number, reason)] = 1
             elif reason == MISSED:

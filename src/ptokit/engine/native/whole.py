@@ -31,6 +31,7 @@ from ptokit.engine.native.strategies import (
     pool,
     scatter,
     scratch_bytes,
+    streamed,
     sum_up,
 )
 from ptokit.engine.native.workers import Stop
@@ -200,7 +201,8 @@ class _Gather(_Ready):
             self._checked(storages, crew, block)
         else:
             block.set(piece=self.piece)
-            crew.do(self.at_once, block)
+            straight = replace(self.rows, lane=self.indices.lane)
+            crew.do(native("gather", streamed(block, straight), self.indices), block)
 
     def _checked(self, storages: Storages, crew: Crew, block: Block) -> None:
         nbytes = (self.count + PADDING) * size_of(self.lane)
