@@ -94,9 +94,15 @@ def test_every_file_stands_in_the_architecture() -> None:
             assert re.search(rf"`(?:\w+/)?{path.name}`", page), path.name
 
 
-@pytest.mark.parametrize("folder", ["mlir", "ptoas", "lower", "lift", "cpp"])
+@pytest.mark.parametrize(
+    "folder",
+    [
+        *("text/mlir", "text/ptoas", "text/lower", "text/lift", "text/cpp"),
+        *("engine/native", "engine/native/compute", "engine/native/whole", "engine/native/program"),
+    ],
+)
 def test_every_file_of_a_folder_stands_in_its_table(folder: str) -> None:
-    home = ROOT / "src/ptokit/text" / folder
+    home = ROOT / "src/ptokit" / folder
     table = (home / "__init__.py").read_text(encoding="utf-8")
     assert {path.name for path in home.glob("[a-z]*.py")} == set(re.findall(r"`(\w+\.py)`", table))
 

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 from ctypes import addressof, c_char
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from math import prod
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from ptokit.engine import whole as reference
+from ptokit.engine.choose import ENGINES, chosen
 from ptokit.engine.lanes import IndexFault, IndexReport
+from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
-from ptokit.engine.whole import Lent, Unsupported, Whole, layout_of, share
+from ptokit.engine.whole import Lent, Whole, layout_of, share
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
 from ptokit.isa.common import INDEX_TYPES, REMAPS
 from ptokit.isa.dtype import DType, dtype
@@ -39,7 +39,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Table = TypeVar("Table")
 Engine = Callable[[Whole, Mapping[str, Storage], int], None]
 
-ENGINES = ("auto", "native", "reference")
 SMALL = 1 << 18
 """Bytes that are not worth a second thread."""
 ALIGNMENT = 64
@@ -490,26 +489,20 @@ def _run(call: _Call, plan: _Plan, storages: Mapping[str, Storage], engine: str,
 
 
 def _execute(plan: _Plan, whole: Whole, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
-    native = None if engine == "reference" else _native()
-    if native is not None:
-        run, count = native
+    if chosen(engine) == "native":
+        run, count = _native()
         try:
             return run(whole, storages, 1 if threads is None and plan.nbytes <= SMALL else count(threads))
         except Unsupported as problem:
             if engine == "native":
                 raise ValueError(f'engine "native" does not take this call: {problem}; use engine="auto"') from None
-    elif engine == "native":
-        raise ImportError('engine "native" needs llvmlite: pip install llvmlite; engine="auto" does without')
     return reference.run(whole, storages, 1)
 
 
 @cache
-def _native() -> tuple[Engine, Callable[[int | None], int]] | None:
-    """The native engine, and how it counts threads; None where there is none."""
-    if find_spec("llvmlite") is None:
-        return None
-    try:
-        home = "ptokit.engine.native"
-        return import_module(f"{home}.whole").run, import_module(f"{home}.workers").thread_count
-    except (ImportError, OSError):  # llvmlite is there, but its library cannot be loaded
-        return None
+def _native() -> tuple[Engine, Callable[[int | None], int]]:
+    """The native engine, and how it counts threads."""
+    from ptokit.engine.native.whole.calls import run
+    from ptokit.engine.native.workers import thread_count
+
+    return run, thread_count

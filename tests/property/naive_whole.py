@@ -12,7 +12,7 @@ import numpy as np
 
 from property import naive
 
-ENGINES = ["reference"]
+ENGINES = ["reference", "auto"]
 """The engines that every test of whole arrays runs on."""
 
 Array = np.ndarray[Any, np.dtype[Any]]

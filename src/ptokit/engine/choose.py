@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from importlib.util import find_spec
+from importlib import import_module
 
 from ptokit.engine.interpreter import Executable
 from ptokit.engine.runnable import Runnable, Unsupported
@@ -19,8 +19,12 @@ VARIABLE = "PTOKIT_ENGINE"
 
 @cache
 def has_native() -> bool:
-    """Whether llvmlite is installed, which the native engine needs."""
-    return find_spec("llvmlite") is not None
+    """Whether llvmlite is installed, which the native engine needs, and can be loaded."""
+    try:
+        import_module("llvmlite.binding")
+    except (ImportError, OSError):
+        return False
+    return True
 
 
 def chosen(engine: str) -> str:
@@ -29,7 +33,7 @@ def chosen(engine: str) -> str:
     if asked not in ENGINES:
         raise ValueError(f"{VARIABLE} is one of {', '.join(ENGINES)}; found {asked!r}")
     if asked == "native" and not has_native():
-        raise ValueError("engine='native' needs llvmlite: pip install 'ptokit[native]', or use engine='reference'")
+        raise ImportError("engine='native' needs llvmlite: pip install llvmlite; engine='auto' does without")
     return ("native" if has_native() else "reference") if asked == "auto" else asked
 
 
@@ -37,7 +41,7 @@ def executable(engine: str, program: Program, profile: Profile, options: Options
     """A program made ready for an engine; for the reference one where that engine does not take it, unless `firm`."""
     if engine == "reference":
         return Executable(program, profile, options)
-    from ptokit.engine.native.executable import NativeExecutable
+    from ptokit.engine.native.program.executable import NativeExecutable
 
     try:
         return NativeExecutable(program, profile, options)

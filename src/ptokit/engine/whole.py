@@ -76,10 +76,6 @@ def share(written: Storage, *read: Storage) -> bool:
     return False
 
 
-class Unsupported(Exception):
-    """An engine does not take a move; nothing was written."""
-
-
 @dataclass(frozen=True)
 class Whole:
     """One indexed move over whole arrays.

@@ -19,14 +19,14 @@ import numpy as np
 
 from ptokit.engine.interpreter import Executable
 from ptokit.engine.native import jit
-from ptokit.engine.native.instruction import is_supported
-from ptokit.engine.native.ledger import Page, candidates, page
-from ptokit.engine.native.program import Emitter
-from ptokit.engine.native.slots import Slots
-from ptokit.engine.native.stage import ENTRY
-from ptokit.engine.native.strategies import Crew
-from ptokit.engine.native.thread import Steps, Thread
-from ptokit.engine.native.variant import Tracer
+from ptokit.engine.native.program.emitter import Emitter
+from ptokit.engine.native.program.instruction import is_supported
+from ptokit.engine.native.program.ledger import Page, candidates, page
+from ptokit.engine.native.program.slots import Slots
+from ptokit.engine.native.program.stage import ENTRY
+from ptokit.engine.native.program.thread import Steps, Thread
+from ptokit.engine.native.program.variant import Tracer
+from ptokit.engine.native.whole.strategies import Crew
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.prepared import Instead, Prepared, Tell, parse_modifiers
 from ptokit.engine.storage import ADDRESS_SPACE, Storage

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.compute import OPS, ZeroDivisor
-from ptokit.engine.native import compute
 from ptokit.engine.native.address import Place
+from ptokit.engine.native.compute import operations as compute
 from ptokit.engine.native.emit import Module
 from ptokit.engine.native.jit import Source, library
-from ptokit.engine.native.symbolic import Conditions, Number
+from ptokit.engine.native.program.symbolic import Conditions, Number
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Input

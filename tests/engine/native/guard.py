@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 
 import ptokit as pto
-from ptokit.engine.native import executable
+from ptokit.engine.native.program import executable
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

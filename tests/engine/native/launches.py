@@ -12,7 +12,7 @@ import numpy as np
 
 import ptokit as pto
 from ptokit.engine.interpreter import Executable
-from ptokit.engine.native.executable import NativeExecutable
+from ptokit.engine.native.program.executable import NativeExecutable
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding
 from ptokit.program.expr import Var

@@ -15,7 +15,7 @@ pytest.importorskip("llvmlite")
 
 import ptokit as pto
 from engine.native.launches import Array, same
-from ptokit.engine.native import executable
+from ptokit.engine.native.program import executable
 
 GRIDS = (1, 3, 16)
 
@@ -371,7 +371,7 @@ LONG = """
 import os, signal, sys, threading, time
 import numpy as np
 import ptokit as pto
-from ptokit.engine.native import executable
+from ptokit.engine.native.program import executable
 
 executable.SMALL = int(sys.argv[1])
 

@@ -12,7 +12,7 @@ pytest.importorskip("llvmlite")
 
 from engine.native.computing import LAYOUTS, Case, Compiled, Region, check
 from ptokit.engine.compute import OPS
-from ptokit.engine.native import compute
+from ptokit.engine.native.compute import operations as compute
 from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Input

@@ -23,7 +23,7 @@ from lang.random_kernels import random_kernel
 from lang.test_random_kernels import SEEDS, arguments, kernel_of
 from program.random_programs import programs, runs
 from property.strategies import fuzz
-from ptokit.engine.native import executable
+from ptokit.engine.native.program import executable
 from ptokit.engine.storage import Storage
 from ptokit.program.ir import Program
 from ptokit.program.order import order

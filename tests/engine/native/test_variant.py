@@ -1,4 +1,4 @@
-"""What is worked out with symbolic numbers is right for all numbers that meet its conditions, and only asks what it must."""
+"""What is worked out with symbolic numbers is right for all numbers that meet its conditions, and only for those."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import ptokit as pto
 from property.strategies import fuzz
-from ptokit.engine.native.symbolic import Conditions, Number
-from ptokit.engine.native.variant import Tracer
+from ptokit.engine.native.program.symbolic import Conditions, Number
+from ptokit.engine.native.program.variant import Tracer
 from ptokit.lang.launch import mode_of
 from ptokit.program.calls import call_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, evaluate

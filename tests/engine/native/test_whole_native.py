@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ptokit as pto
+
 pytest.importorskip("llvmlite")
 
 from ptokit.engine import whole as reference
 from ptokit.engine.lanes import IndexFault
-from ptokit.engine.native import strategies
-from ptokit.engine.native import whole as native
 from ptokit.engine.native.numbers import computes
+from ptokit.engine.native.whole import calls as native
+from ptokit.engine.native.whole import strategies
+from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
-from ptokit.engine.whole import Unsupported, Whole, layout_of
+from ptokit.engine.whole import Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side, Unit
 
@@ -335,3 +338,22 @@ def test_memory_is_stable(monkeypatch: pytest.MonkeyPatch) -> None:
 
     first = often(60)
     assert often(200) - first < 4096  # kilobytes
+
+
+@pytest.mark.parametrize("width", [4, 32, 100, 256, 1024])
+@pytest.mark.parametrize("remap", [Remap.REFUSE, Remap.CLAMP, Remap.ZERO])
+def test_results_that_go_past_the_caches(width: int, remap: Remap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strategies, "IS_X86", True)
+    monkeypatch.setattr(strategies, "STREAM_FROM", 0)
+    rng = np.random.default_rng(width)
+    table = rng.standard_normal((300, width), dtype="float32")
+    indices = rng.integers(0, 300 if remap is Remap.REFUSE else 400, 5000)
+    for shift in (0, 1, 4):  # elements by which the result misses a multiple of 64 bytes
+        room = np.zeros(5000 * width + 32, "float32")
+        first = -room.ctypes.data % 64 // 4 + shift
+        out = room[first : first + 5000 * width].reshape(5000, width)
+        policy = {Remap.REFUSE: "undefined", Remap.CLAMP: "clamp", Remap.ZERO: "zero"}[remap]
+        pto.gather(table, indices, oob=policy, out=out, engine="native", threads=2)
+        kept = table[np.minimum(indices, 299)]
+        expected = np.where((indices < 300)[:, None], kept, 0) if remap is Remap.ZERO else kept
+        assert (out == expected).all() and not room[:first].any() and not room[first + 5000 * width :].any()

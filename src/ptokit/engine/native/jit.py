@@ -191,12 +191,10 @@ def _maker() -> Any:
 
 
 def _sources() -> list[tuple[str, int, int]]:
-    """The engine's own files as they are now: whoever changes the generator is not served what the old one made."""
-    try:
-        files = sorted(os.scandir(Path(__file__).parent), key=lambda file: file.name)
-    except OSError:  # not installed as files
-        return []
-    abouts = ((file.name, file.stat()) for file in files if file.name.endswith(".py"))
+    """All files that code is made by, as they are now: whoever changes one is not served what the old one made."""
+    home = Path(ptokit.__file__).parent
+    files = [file for room in ("isa", "target", "program", "engine") for file in (home / room).rglob("*.py")]
+    abouts = [(str(file.relative_to(home)), file.stat()) for file in sorted(files)]
     return [(name, about.st_size, about.st_mtime_ns) for name, about in abouts]
 
 

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptokit.engine.native.address import Place
-from ptokit.engine.native.block import (
+from ptokit.engine.native.compute.elements import from_single, single
+from ptokit.engine.native.emit import I1, I32, I64, PTR, Code, Module, Value, size_of, vector
+from ptokit.engine.native.numbers import bits_of
+from ptokit.engine.native.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
+from ptokit.engine.native.whole.block import (
     LANES_AT_ONCE,
     PICKED,
     blocks,
@@ -18,11 +22,7 @@ from ptokit.engine.native.block import (
     scratch,
     word,
 )  # fmt: skip
-from ptokit.engine.native.elements import from_single, single
-from ptokit.engine.native.emit import I1, I32, I64, PTR, Code, Module, Value, size_of, vector
-from ptokit.engine.native.mover import Mover, Rows
-from ptokit.engine.native.numbers import bits_of
-from ptokit.engine.native.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
+from ptokit.engine.native.whole.mover import Mover, Rows
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Index, Remap, Side, Unit

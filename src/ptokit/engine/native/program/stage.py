@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ptokit.engine.native.emit import I64, PTR, Module, Value
-from ptokit.engine.native.expressions import Evaluator
 from ptokit.engine.native.numbers import from_integer, is_byte_float
-from ptokit.engine.native.slots import ARENA, Slots
-from ptokit.engine.native.symbolic import Number
+from ptokit.engine.native.program.expressions import Evaluator
+from ptokit.engine.native.program.slots import ARENA, Slots
+from ptokit.engine.native.program.symbolic import Number
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, apply
 from ptokit.program.ir import Constant, Given, Operand, Program, TileUse, View

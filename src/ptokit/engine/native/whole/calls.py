@@ -14,13 +14,13 @@ from struct import Struct
 import numpy as np
 
 from ptokit.engine import whole as reference
-from ptokit.engine.native.block import GREATEST, LANES_AT_ONCE, PADDING, UNSIGNED, Block
-from ptokit.engine.native.elements import is_float
+from ptokit.engine.native.compute.elements import is_float
 from ptokit.engine.native.emit import I32, size_of
-from ptokit.engine.native.mover import Rows, known_width
 from ptokit.engine.native.numbers import computes
-from ptokit.engine.native.phases import Indices
-from ptokit.engine.native.strategies import (
+from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, PADDING, UNSIGNED, Block
+from ptokit.engine.native.whole.mover import Rows, known_width
+from ptokit.engine.native.whole.phases import Indices
+from ptokit.engine.native.whole.strategies import (
     NEAR,
     SHORT,
     Crew,
@@ -35,8 +35,9 @@ from ptokit.engine.native.strategies import (
     sum_up,
 )
 from ptokit.engine.native.workers import Stop
+from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
-from ptokit.engine.whole import Unsupported, Whole
+from ptokit.engine.whole import Whole
 from ptokit.isa.dtype import dtype as element_type
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Remap, Side
@@ -96,8 +97,8 @@ class _Ready:
         dense = self.width == 1 or (table_col, other_col) == (1, 1)
         far = self.capacity * max(1, table_row) * self.size > NEAR
         width = known_width(self.size, self.width) if dense else 0
-        steps = (_known_step(step * self.size, width * self.size) for step in (table_row, other_row))
-        self.rows = Rows(self.size, self.lane, width, dense, far, False, False, Combine.STORE, None, *steps)
+        near, there = (_known_step(step * self.size, width * self.size) for step in (table_row, other_row))
+        self.rows = Rows(self.size, self.lane, width, dense, far, table_step=near, other_step=there)
         self.words = {
             "count": self.count, "capacity": self.capacity, "width": self.width, "piece": LANES_AT_ONCE,
             "table_row": table_row * self.size, "table_col": table_col * self.size,

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.ledger import from_json
-from ptokit.engine.native.slots import Slots
-from ptokit.engine.native.stage import ENTRY
-from ptokit.engine.native.strategies import Crew
-from ptokit.engine.native.thread import Steps, Tensors, Thread
+from ptokit.engine.native.program.ledger import from_json
+from ptokit.engine.native.program.slots import Slots
+from ptokit.engine.native.program.stage import ENTRY
+from ptokit.engine.native.program.thread import Steps, Tensors, Thread
+from ptokit.engine.native.whole.strategies import Crew
 from ptokit.engine.prepared import Tell
 from ptokit.finding import Finding
 

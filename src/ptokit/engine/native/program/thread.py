@@ -10,8 +10,8 @@ import numpy as np
 
 from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import POISON, STEPS, Executable, InstructionStep, Step
-from ptokit.engine.native.ledger import Ledger, Page, WrittenDown
-from ptokit.engine.native.slots import (
+from ptokit.engine.native.program.ledger import Ledger, Page, WrittenDown
+from ptokit.engine.native.program.slots import (
     ALIGNMENT,
     ARENA,
     BUDGET,

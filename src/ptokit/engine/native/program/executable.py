@@ -12,16 +12,16 @@ from typing import Any
 
 from ptokit.engine.interpreter import Executable
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.independent import are_independent
-from ptokit.engine.native.instruction import is_supported
-from ptokit.engine.native.launching import Code, Parts, Told
-from ptokit.engine.native.ledger import candidates, page, to_json
-from ptokit.engine.native.program import Emitter
-from ptokit.engine.native.sample import sample
-from ptokit.engine.native.slots import Slots
-from ptokit.engine.native.stage import MOST_GIVEN
-from ptokit.engine.native.thread import NEVER, Steps, Tensors
-from ptokit.engine.native.variant import Tracer, Variant
+from ptokit.engine.native.program.emitter import Emitter
+from ptokit.engine.native.program.independent import are_independent
+from ptokit.engine.native.program.instruction import is_supported
+from ptokit.engine.native.program.launching import Code, Parts, Told
+from ptokit.engine.native.program.ledger import candidates, page, to_json
+from ptokit.engine.native.program.sample import sample
+from ptokit.engine.native.program.slots import Slots
+from ptokit.engine.native.program.stage import MOST_GIVEN
+from ptokit.engine.native.program.thread import NEVER, Steps, Tensors
+from ptokit.engine.native.program.variant import Tracer, Variant
 from ptokit.engine.prepared import Tell
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import DType

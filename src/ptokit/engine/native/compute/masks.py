@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ptokit.engine.native.elements import Site, holds
+from ptokit.engine.native.compute.elements import Site, holds
+from ptokit.engine.native.compute.walk import Extents, Row, Side, lanes_at_once
 from ptokit.engine.native.emit import I1, I8, Code, Value, vector
 from ptokit.engine.native.move import each
-from ptokit.engine.native.walk import Extents, Row, Side, lanes_at_once
 from ptokit.isa.policy import CmpMode
 
 COMPARISONS: Mapping[CmpMode, str] = {mode: mode.name.lower() for mode in CmpMode}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ptokit.engine.native.elements import Site, from_single, is_float, single
+from ptokit.engine.native.compute.elements import Site, from_single, is_float, single
+from ptokit.engine.native.compute.walk import Row, Side, lanes_at_once, whole_part
 from ptokit.engine.native.emit import Code, Value, element_of, lanes_of, like, vector
 from ptokit.engine.native.numbers import intrinsic
-from ptokit.engine.native.walk import Row, Side, lanes_at_once, whole_part
 
 ROWS, COLS, DEEP = 4, 2, 8
 """Rows and columns of a block, and how many products of each sum are taken at once: as registers allow."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ptokit.engine.native.emit import I1, I64, Code, Module, Value
-from ptokit.engine.native.symbolic import Number
+from ptokit.engine.native.program.symbolic import Number
 from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval
 
 CHECKED = {"add": "sadd", "sub": "ssub", "mul": "smul"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ptokit.engine.native.symbolic import expr_of
-from ptokit.engine.native.variant import Variant
+from ptokit.engine.native.program.symbolic import expr_of
+from ptokit.engine.native.program.variant import Variant
 from ptokit.isa.move import Combine, Fill, Move, Remap, Side
 from ptokit.program.calls import named_operands
 from ptokit.program.ir import Barrier, Flag, Instr, Operand, Program, Stmt, TileDecl, TileUse, View, walk

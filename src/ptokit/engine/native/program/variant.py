@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptokit.engine.native.symbolic import Conditions, Number, expr_of
+from ptokit.engine.native.program.symbolic import Conditions, Number, expr_of
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Call

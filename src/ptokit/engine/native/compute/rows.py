@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.elements import PICKS, Site, from_single, is_float, operations, single
+from ptokit.engine.native.compute.elements import PICKS, Site, from_single, is_float, operations, single
+from ptokit.engine.native.compute.walk import Side
 from ptokit.engine.native.emit import Value
 from ptokit.engine.native.move import each
-from ptokit.engine.native.walk import Side
 
 TOGETHER = 4
 """Rows whose sums grow side by side, as one addition waits for the one before."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ptokit.engine.native.compute.transcendental import exponential, logarithm
 from ptokit.engine.native.emit import Code, Module, Value, like
 from ptokit.engine.native.numbers import NATIVE, intrinsic, narrow, real, widen
-from ptokit.engine.native.transcendental import exponential, logarithm
 from ptokit.isa.dtype import DType
 
 FLOATS = frozenset((*NATIVE, "bfloat16", "float8_e4m3", "float8_e5m2"))

@@ -16,13 +16,13 @@ import numpy as np
 from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import InstructionStep
 from ptokit.engine.lanes import Lanes
-from ptokit.engine.native.block import PADDING, Block
 from ptokit.engine.native.emit import I32, I64
-from ptokit.engine.native.independent import memory_of, views_of
-from ptokit.engine.native.mover import Rows, known_width
-from ptokit.engine.native.slots import Slots
-from ptokit.engine.native.strategies import NEAR, Crew, scatter, scratch_bytes
-from ptokit.engine.native.variant import Variant
+from ptokit.engine.native.program.independent import memory_of, views_of
+from ptokit.engine.native.program.slots import Slots
+from ptokit.engine.native.program.variant import Variant
+from ptokit.engine.native.whole.block import PADDING, Block
+from ptokit.engine.native.whole.mover import Rows, known_width
+from ptokit.engine.native.whole.strategies import NEAR, Crew, scatter, scratch_bytes
 from ptokit.engine.reference import Plan
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import ml_dtypes
 import numpy as np
 
-from ptokit.engine.native.elements import (
+from ptokit.engine.native.compute.elements import (
     double,
     from_double,
     from_single,

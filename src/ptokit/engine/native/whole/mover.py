@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ptokit.engine.native.block import word
 from ptokit.engine.native.emit import I64, PTR, Code, Module, Value, size_of, vector
 from ptokit.engine.native.move import LINE, Writer
 from ptokit.engine.native.numbers import NATIVE, bits_of, combined, lanes_at_once, narrow, widen
+from ptokit.engine.native.whole.block import word
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native import convert, cube, masks
 from ptokit.engine.native.address import Place, Worth
-from ptokit.engine.native.elements import (
+from ptokit.engine.native.compute import convert, cube, masks
+from ptokit.engine.native.compute.elements import (
     FLOAT_OPS,
     WHOLE_OPS,
     Site,
@@ -20,11 +20,11 @@ from ptokit.engine.native.elements import (
     operations,
     single,
 )
+from ptokit.engine.native.compute.rows import FOLDS, reduce_rows
+from ptokit.engine.native.compute.walk import Side, Walk, side
 from ptokit.engine.native.emit import Code, Module, Value
 from ptokit.engine.native.move import Writer
 from ptokit.engine.native.numbers import BYTE_FORMATS
-from ptokit.engine.native.rows import FOLDS, reduce_rows
-from ptokit.engine.native.walk import Side, Walk, side
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Compute
 from ptokit.isa.policy import IotaOrder

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.native.emit import I8, I32, I64, PTR, Value
-from ptokit.engine.native.expressions import Evaluator
-from ptokit.engine.native.forward import Forwarded, forwarded
-from ptokit.engine.native.instruction import Execution
-from ptokit.engine.native.ledger import Page
 from ptokit.engine.native.move import Writer
-from ptokit.engine.native.poison import needs_poison
-from ptokit.engine.native.slots import (
+from ptokit.engine.native.program.expressions import Evaluator
+from ptokit.engine.native.program.forward import Forwarded, forwarded
+from ptokit.engine.native.program.instruction import Execution
+from ptokit.engine.native.program.ledger import Page
+from ptokit.engine.native.program.poison import needs_poison
+from ptokit.engine.native.program.slots import (
     BUDGET,
     FAULT,
     FIRST,
@@ -33,8 +33,8 @@ from ptokit.engine.native.slots import (
     TURN,
     Slots,
 )
-from ptokit.engine.native.stage import Stage
-from ptokit.engine.native.variant import Variant
+from ptokit.engine.native.program.stage import Stage
+from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
 from ptokit.program.expr import BLOCK_IDX, Expr, Var, apply, interval

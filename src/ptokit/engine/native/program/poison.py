@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ptokit.engine.native.forward import Variants
-from ptokit.engine.native.symbolic import expr_of
-from ptokit.engine.native.variant import Variant
+from ptokit.engine.native.program.forward import Variants
+from ptokit.engine.native.program.symbolic import expr_of
+from ptokit.engine.native.program.variant import Variant
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
 from ptokit.program.calls import named_operands

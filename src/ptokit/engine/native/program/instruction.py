@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ptokit.engine.native import compute
 from ptokit.engine.native.address import Place
+from ptokit.engine.native.compute import operations as compute
 from ptokit.engine.native.emit import I32, I64, PTR, Code, Value, Variable, size_of
-from ptokit.engine.native.expressions import Evaluator
-from ptokit.engine.native.ledger import COUNT, LANES, ROOM, ROWS, Page
 from ptokit.engine.native.move import Ends, Writer, emit_move, is_by_row
 from ptokit.engine.native.numbers import computes
+from ptokit.engine.native.program.expressions import Evaluator
+from ptokit.engine.native.program.ledger import COUNT, LANES, ROOM, ROWS, Page
+from ptokit.engine.native.program.slots import FULL, NEGATIVE, PADDED, REMARK
+from ptokit.engine.native.program.stage import Stage
+from ptokit.engine.native.program.symbolic import Number, expr_of
+from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.native.resolve import emit_resolve, lane_of
-from ptokit.engine.native.slots import FULL, NEGATIVE, PADDED, REMARK
-from ptokit.engine.native.stage import Stage
-from ptokit.engine.native.symbolic import Number, expr_of
-from ptokit.engine.native.variant import Variant
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit

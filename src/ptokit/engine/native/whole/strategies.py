@@ -36,12 +36,13 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.native import phases, workers
-from ptokit.engine.native.block import GREATEST, LANES_AT_ONCE, SCRATCH, UNSIGNED, WORDS, Block
+from ptokit.engine.native import workers
 from ptokit.engine.native.emit import I32, size_of
 from ptokit.engine.native.jit import Source, library
 from ptokit.engine.native.move import LINE
-from ptokit.engine.native.mover import Rows, known_width
+from ptokit.engine.native.whole import phases
+from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, SCRATCH, UNSIGNED, WORDS, Block
+from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import Array
 from ptokit.isa.move import Combine

@@ -1,0 +1,9 @@
+"""Computing operations as machine code, one loop nest each.
+
+| file | what it knows |
+|---|---|
+| `operations.py` | each operation by name: for which types there is code, whether it works in place, the code |
+| `walk.py` | regions lane by lane, or in vectors where they lie so |
+| `elements.py`, `transcendental.py`, `convert.py` | arithmetic on elements, `exp` and `log`, conversions |
+| `rows.py`, `masks.py`, `cube.py` | rows reduced, comparisons and selections, matrix products |
+"""
