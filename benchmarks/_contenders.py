@@ -7,6 +7,7 @@ type where only bits move). A library that has no form for a move gives none.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from _machine import empty
 from _measure import LIMIT, OURS, Call, Who, interleaved, median
 
 import ptokit as pto
+
+# Before any of them is loaded: threads that spin while they wait would take the cores of the next contender.
+os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "0"}
 
 Forms = dict[str, Call]
 MOVED = ("gather", "store")

@@ -34,8 +34,10 @@ HERE = Path(__file__).parent
 TIMED = ("gather", "add")
 OPS = ("gather", "store", "add", "max")
 CHUNK = 1 << 20
-"""Indices that a call may keep a copy of at a time, for the bound on its memory."""
-BOUND = (64 << 20) + 8 * CHUNK
+"""Indices that are made at a time."""
+LANES = 4 << 20
+"""Indices that the engine takes at a time, for the bound on its memory."""
+BOUND = (64 << 20) + 8 * LANES
 SETTLED = 1_000_000
 STRAIGHT = 1.25
 """How many times as long an index of the largest call may take as one of a call of a million."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ptokit.engine.interpreter import Executable
@@ -381,11 +382,11 @@ class Both:
         for way in ways:
             quick: list[bool] = []
             found = outcome(storages, lambda tell: quick.append(way.run(storages, tell)))  # noqa: B023
-            agree(prepared, found, expected)
+            agree(prepared, storages, found, expected)
             if expected.problem is None and not quick[0]:
                 found = outcome(storages, lambda tell: quick.append(way.run(storages, tell, TURNS)))  # noqa: B023
                 found.told, expected.told = once(found.told), once(expected.told)
-                agree(prepared, found, expected)
+                agree(prepared, storages, found, expected)
             if expected.problem is None and way is ways[0]:
                 counter = self.ways.quick if quick[-1] else self.ways.slow
                 counter[prepared.instruction.name, prepared.target, prepared.route] += 1
@@ -396,25 +397,40 @@ def once(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for k, finding in enumerate(findings) if finding not in findings[:k]]
 
 
-def agree(prepared: Prepared, found: Outcome, expected: Outcome) -> None:
+def agree(prepared: Prepared, storages: Sequence[Storage], found: Outcome, expected: Outcome) -> None:
     """Both outcomes are one."""
     what = f"{prepared.instruction.name} on {prepared.target} ({prepared.route})"
     assert found.ending == expected.ending, f"{what}: {found.ending} for {expected.ending}"
     assert found.told == expected.told, f"{what}: {found.told} for {expected.told}"
     for name, ours, theirs in zip(prepared.names, found.memories, expected.memories, strict=True):
-        if ours != theirs and not (prepared.instruction.name in NEARLY and _near(ours, theirs)):
+        if ours != theirs and not (prepared.instruction.name in NEARLY and _near(prepared, storages, ours, theirs)):
             a, b = np.frombuffer(ours, np.uint8), np.frombuffer(theirs, np.uint8)
             at = int(np.argmax(a != b))
             raise AssertionError(f"{what}: {name} differs in {(a != b).sum()} bytes of {a.size}, first at {at}")
 
 
-def _near(ours: bytes, theirs: bytes) -> bool:
-    """Whether float32 results differ by as little as another order of summation can make."""
-    if len(ours) % 4:
-        return False
-    a, b = np.frombuffer(ours, "f4").astype("f8"), np.frombuffer(theirs, "f4").astype("f8")
-    most = np.abs(b, where=np.isfinite(b), out=np.zeros_like(b)).max(initial=0)
-    return np.allclose(a, b, 1e-5, 1e-5 * most, equal_nan=True)
+def _near(prepared: Prepared, storages: Sequence[Storage], ours: bytes, theirs: bytes) -> bool:
+    """Whether results differ by no more than two engines may, and nothing differs beside the results."""
+    assert prepared.plan is not None
+    step: Any = prepared.plan.steps[0]
+    a, b = (np.frombuffer(memory, step.dtype.numpy) for memory in (ours, theirs))
+    written = np.zeros(a.size, bool)
+    written[step.offsets(step.target)] = True
+    beside = [np.where(written, 0, memory.view(step.dtype.bits)) for memory in (a, b)]
+    found, wanted = (memory[step.offsets(step.target)].astype("f8") for memory in (a, b))
+    with np.errstate(all="ignore"):
+        close = (np.abs(found - wanted) <= _room(step, storages, wanted)) | (found == wanted)
+    return bool((beside[0] == beside[1]).all() and (close | (np.isnan(found) & np.isnan(wanted))).all())
+
+
+def _room(step: Any, storages: Sequence[Storage], wanted: Any) -> Any:
+    """How far two results may lie apart, where each may be half of that from the exact one."""
+    limits = ml_dtypes.finfo(step.dtype.numpy)
+    ulp = float(limits.eps) * 2.0 ** np.floor(np.log2(np.maximum(np.abs(wanted), float(limits.smallest_normal))))
+    if len(step.inputs) == 1:
+        return 2 * 2 * ulp
+    left, right = (np.abs(step.load(storages[slot], at).view(kind).astype("f8")) for slot, kind, at in step.inputs[:2])
+    return 2 * (left.shape[1] * 2.0**-23 * (left @ right) + ulp)  # the last for what is added to the product
 
 
 @contextmanager

@@ -20,10 +20,12 @@ MOST_UNROLLED = 1024
 """Bytes that are copied without a loop."""
 STREAMED = 256
 """The same, for bytes that go past the caches."""
-AHEAD = ((64, 32), (128, 20), (256, 12), (512, 8), (1024, 4), (2048, 3))
-"""How many rows ahead a row of at most so many bytes is fetched."""
-MOST_LINES = 5
-"""Lines of a row that are fetched ahead; the machine fetches the rest by itself."""
+AHEAD = ((16, 32, 1), (64, 24, 2), (128, 20, 3), (256, 12, 5), (512, 8, 5), (1024, 3, 5), (2048, 2, 5))
+"""How far ahead rows are fetched: of at most so many bytes, so many rows, so many lines of each."""
+FURTHEST = (2, 5)
+"""The same for rows longer than these."""
+UNKNOWN = (8, 3)
+"""And for rows whose length is known at run time only."""
 ELEMENTS_AHEAD = 32
 PADDING = 64
 """Lanes that may be read beyond the last one, to fetch what they name; what they hold does not matter."""
@@ -103,16 +105,11 @@ def pieces(nbytes: int) -> list[tuple[int, int]]:
     return found
 
 
-def rows_ahead(nbytes: int | Value) -> int:
-    """How many rows ahead rows of this size are fetched."""
-    if isinstance(nbytes, Value):
-        return 8
-    return next((ahead for most, ahead in AHEAD if nbytes <= most), 1)
-
-
-def lines_ahead(nbytes: int | Value) -> int:
-    """How many lines of each."""
-    return 2 if isinstance(nbytes, Value) else min(MOST_LINES, nbytes // LINE + 1)
+def ahead(nbytes: int | Value) -> tuple[int, int]:
+    """How many rows ahead to fetch rows of this size, and how many lines of each."""
+    if isinstance(nbytes, Value) or not nbytes:
+        return UNKNOWN
+    return next(((rows, lines) for most, rows, lines in AHEAD if nbytes <= most), FURTHEST)
 
 
 @dataclass(frozen=True)
@@ -263,7 +260,7 @@ def _steered_rows(writer: Writer, move: Move, index: Index, dtype: DType, ends: 
     nbytes = writer.length(move.cols, dtype.size)
     with code.loop(0, worth(move.rows)) as i:
         if ends.far:
-            _fetch_row(writer, ends, steered, i + rows_ahead(nbytes), nbytes, to_write=index.side is Side.DST)
+            _fetch_row(writer, ends, steered, i + ahead(nbytes)[0], nbytes, to_write=index.side is Side.DST)
         lane = _lane(writer, ends, i)
 
         def go(lane: Value = lane, i: Value = i) -> None:
@@ -296,7 +293,7 @@ def _zero_row(writer: Writer, dst: Place, i: Value, cols: Any) -> None:
 def _fetch_row(writer: Writer, ends: Ends, steered: Place, i: Value, nbytes: int | Value, *, to_write: bool) -> None:
     lane = _lane(writer, ends, i).to("zext", I64)
     head = steered.row(writer.code, lane, writer.worth)
-    for line in range(lines_ahead(nbytes)):
+    for line in range(ahead(nbytes)[1]):
         writer.prefetch(writer.code.at(head, line * LINE), to_write=to_write)
 
 

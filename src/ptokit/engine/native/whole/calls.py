@@ -48,7 +48,7 @@ CHUNK = 4 << 20
 """Lanes that a scatter takes at a time."""
 PIECE = 1 << 20
 """Bytes of a gather that are handed out at a time."""
-MOST_PREPARED = 4096
+MOST_PREPARED = 512
 FLOAT32 = element_type("float32")
 FIRST = Struct("=5q")
 """The words of a block that change with every call."""

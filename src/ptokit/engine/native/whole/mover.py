@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptokit.engine.native.emit import I64, PTR, Code, Module, Value, size_of, vector
-from ptokit.engine.native.move import LINE, Writer
+from ptokit.engine.native.move import LINE, Writer, ahead
 from ptokit.engine.native.numbers import NATIVE, bits_of, combined, lanes_at_once, narrow, widen
 from ptokit.engine.native.whole.block import word
 from ptokit.isa.dtype import DType
@@ -14,12 +14,6 @@ from ptokit.isa.move import Combine
 
 UNROLLED = 16
 """Rows of at most so many bytes are taken eight at a time."""
-AHEAD = ((16, 32, 1), (64, 24, 2), (128, 20, 3), (256, 12, 5), (512, 8, 5), (1024, 4, 5), (2048, 3, 5))
-"""How far ahead rows are fetched: of at most so many bytes, so many rows, so many lines of each."""
-FURTHEST = (2, 5)
-"""The same for rows longer than these."""
-UNKNOWN = (8, 3)
-"""And for rows whose length is known at run time only."""
 LOCALITY = 2
 """Where rows are fetched to, as LLVM counts: 2 is the second cache."""
 TOGETHER = 16
@@ -71,9 +65,7 @@ class Rows:
     @property
     def ahead(self) -> tuple[int, int]:
         """How many rows ahead to fetch, and how many lines of each."""
-        if not self.nbytes:
-            return UNKNOWN
-        return next(((rows, lines) for most, rows, lines in AHEAD if self.nbytes <= most), FURTHEST)
+        return ahead(self.nbytes)
 
 
 def known_width(size: int, width: int) -> int:
@@ -144,13 +136,13 @@ class Mover:
 
     def each(self, count: Value, fetch: Callable[[Value], None], go: Callable[[Value], None]) -> None:
         """`go(k)` for every k below a count, and `fetch(k)` for those a good way ahead."""
-        code, (ahead, _) = self.code, self.rows.ahead
+        code, (distance, _) = self.code, self.rows.ahead
         at_once = 8 if 0 < self.rows.nbytes <= UNROLLED else 1
         whole = count - (count & (at_once - 1)) if at_once > 1 else count
         with code.loop(0, whole, at_once) as k:
             for step in range(at_once):
                 if self.rows.far or self.rows.gaps:
-                    fetch(k + (step + ahead))
+                    fetch(k + (step + distance))
             for step in range(at_once):
                 go(k + step)
         if at_once > 1:
