@@ -29,7 +29,7 @@ types: $(READY)
 
 fuzz: $(READY)
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py
-	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard.py
+	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py
 	PYTHONPATH=tests $(BIN)/pytest -n auto -p engine.native.both tests/property tests/compute
 
 # The last two hold figures against what was asked: both run, and either can fail.

@@ -153,7 +153,10 @@ def test_every_arithmetic_type_can_be_added(name: str, engine: str) -> None:
     for row in (3, 0, 3):
         expected[row] = expected[row] + src[0]
     pto.scatter(cells, src, np.array([3, 0, 3], "uint32"), atomic="add", engine=engine)
-    assert as_bytes(cells) == as_bytes(expected)
+    if "longdouble" in name:  # some of its bytes belong to no number on x86-64
+        assert (cells == expected).all()
+    else:
+        assert as_bytes(cells) == as_bytes(expected)
 
 
 # --- Policies --------------------------------------------------------------------------------------------------
