@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable, Mapping
 from ctypes import addressof, c_char
@@ -15,7 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ptokit.engine import whole as reference
-from ptokit.engine.choose import ENGINES, chosen
+from ptokit.engine.choose import chosen
 from ptokit.engine.lanes import IndexFault, IndexReport
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
@@ -29,10 +28,9 @@ from ptokit.isa.mgather import MGATHER
 from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side, Unit
 from ptokit.isa.mscatter import COMBINES, MSCATTER
 from ptokit.isa.policy import Coalesce, E, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
-from ptokit.lang.arguments import is_integer
 from ptokit.lang.arrays import as_array
 from ptokit.lang.cast import exact_cast
-from ptokit.lang.launch import refuse_inside
+from ptokit.lang.launch import check_options, refuse_inside
 from ptokit.lang.where import place, user_frame
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -475,10 +473,7 @@ def _result(table: object, plan: _Plan) -> tuple[Array, Any]:
 
 
 def _run(call: _Call, plan: _Plan, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
-    if engine not in ENGINES:
-        raise ValueError(f"engine is one of {', '.join(ENGINES)}; got {engine!r}")
-    if threads is not None and not (is_integer(threads) and operator.index(threads) > 0):
-        raise ValueError(f"threads takes a number from 1 up, got {threads!r}")
+    check_options(engine, threads)
     if 0 in plan.lanes:
         return
     assert plan.whole is not None

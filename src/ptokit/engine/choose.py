@@ -33,7 +33,7 @@ def chosen(engine: str) -> str:
     if asked not in ENGINES:
         raise ValueError(f"{VARIABLE} is one of {', '.join(ENGINES)}; found {asked!r}")
     if asked == "native" and not has_native():
-        raise ImportError("engine='native' needs llvmlite: pip install llvmlite; engine='auto' does without")
+        raise ImportError("the native engine needs llvmlite: pip install llvmlite; the reference engine does without")
     return ("native" if has_native() else "reference") if asked == "auto" else asked
 
 

@@ -59,8 +59,8 @@ class Executable:
         grid: int,
         report: Tell,
         threads: int | None = None,
-    ) -> None:
-        """Run every block of the grid, in ascending order, on the calling thread."""
+    ) -> str:
+        """Run every block of the grid, in ascending order, on the calling thread; the engine's name."""
         try:
             frame = self._idle.pop()
         except IndexError:
@@ -77,6 +77,7 @@ class Executable:
         finally:
             frame.tensors = {}
             self._idle.append(frame)
+        return self.engine
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> None:
         """No launch is quicker for being known."""

@@ -17,13 +17,10 @@ class Unsupported(Exception):
 class Runnable(Protocol):
     """A program made ready for a target by some engine."""
 
-    engine: str
-    """The engine's name."""
-
     def launch(
         self, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int, report: Tell, threads: int | None
-    ) -> None:
-        """Run every block of the grid; the same bits as one after the other, in ascending order."""
+    ) -> str:
+        """Run every block of the grid; the same bits as one after the other. Gives the name of the engine that ran."""
         ...
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> Small | None:
@@ -36,4 +33,9 @@ class Small(Protocol):
 
     def run(self, addresses: Sequence[int], tensors: Callable[[], Mapping[str, Storage]], report: Tell) -> float:
         """Run it on the calling thread; the seconds it took."""
+        ...
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing better would come of the long way."""
         ...

@@ -97,13 +97,6 @@ class Whole:
     """The element type of each operand."""
     accumulate: DType | None = None
     """For `Combine.ADD`: the cell and what is added to it are taken to this type, and the sum is rounded once."""
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.move, self.types, self.accumulate)))
-
-    def __hash__(self) -> int:  # once: engines look moves up on every call
-        return self._hash
 
     @property
     def index(self) -> Index:
@@ -245,8 +238,8 @@ def _sum(whole: Whole, storages: Mapping[str, Storage], indices: _Indices, wide:
     named = np.empty(0, np.int64)
     for _, found in indices:
         named = np.union1d(named, found.values if found.outside is None else found.values[~found.outside])
-    totals = table.get(named).view(narrow.numpy).astype(wide.numpy)
     with np.errstate(all="ignore"):
+        totals = table.get(named).view(narrow.numpy).astype(wide.numpy)
         for piece, found in indices:
             where, values = _landed(found, src.get(piece))
             addends = np.ascontiguousarray(values).view(narrow.numpy).astype(wide.numpy)

@@ -17,6 +17,7 @@ from ptokit.lang.where import refuse, warn_at
 
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
 """Keywords of launches and checks; no parameter of a kernel has one of these names."""
+MOST_THREADS = 1024
 LAUNCHES = ("standard", "function_pointer")
 
 
@@ -105,8 +106,8 @@ def check_options(
     """Refuse options of a launch that mean nothing."""
     if engine not in ENGINES:
         raise ValueError(f"engine is one of {', '.join(ENGINES)}; got {engine!r}")
-    if threads is not None and not (is_integer(threads) and operator.index(cast("int", threads)) > 0):
-        raise ValueError(f"threads takes a number from 1 up, got {threads!r}")
+    if threads is not None and not (is_integer(threads) and 0 < operator.index(cast("int", threads)) <= MOST_THREADS):
+        raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {threads!r}")
     if launch not in LAUNCHES:
         raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; got {launch!r}")
     if options is not None:

@@ -144,8 +144,8 @@ class Launcher:
         runnable = traced.executable(mode, chosen(engine), engine != "auto")
         began = time.perf_counter()
         with blocks_of(self.grid):
-            runnable.launch(storages, integers, self.grid, collector, threads)
-        return runnable.engine, time.perf_counter() - began
+            ran = runnable.launch(storages, integers, self.grid, collector, threads)
+        return ran, time.perf_counter() - began
 
     def _remember(self, key: Key, values: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
         """Let the next such launch find its way quickly, where it can."""
@@ -163,9 +163,8 @@ class Launcher:
         if small is not None:
             if len(kernel.recalled) >= MOST_RECALLED:
                 kernel.recalled.clear()
-            written = [name in traced.writes for name in tensors]
             is_current = partial(kernel.is_current, traced)
-            kernel.recalled[key] = Recalled(small, written, mode.profile.name, self.grid, is_current, kernel.collector)
+            kernel.recalled[key] = Recalled(small, mode.profile.name, self.grid, is_current, kernel.collector)
 
     def _run_untraced(self, arguments: Arguments, mode: Mode, collector: Collector) -> float:
         began = time.perf_counter()

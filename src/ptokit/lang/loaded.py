@@ -198,7 +198,7 @@ def _integer(name: str, value: object) -> int:
 
 
 def _float(name: str, value: object, dtype: DType) -> Storage:
-    if isinstance(value, bool | str) or np.ndim(cast("Any", value)) != 0:
+    if value is None or isinstance(value, bool | str) or np.ndim(cast("Any", value)) != 0:
         raise refuse("KN-17", f"`{name}` takes one number; found {value!r}", "pass a float", name)
     return Storage(float_bits(np.asarray(value), dtype, f"`{name}`").reshape(1), dtype)
 

@@ -34,7 +34,7 @@ def key_of(options: Key, args: Sequence[object], keywords: Mapping[str, object])
     for value in (*args, *keywords.values()) if keywords else args:
         if type(value) is NUMPY:
             array = cast("Array", value)
-            key += (array.dtype, array.shape, array.strides)
+            key += (array.dtype, array.shape, array.strides, array.flags.num)
         elif type(value) in PLAIN:
             key += (type(value), value)
         else:
@@ -45,19 +45,18 @@ def key_of(options: Key, args: Sequence[object], keywords: Mapping[str, object])
 class Recalled:
     """A launch that needs nothing but the addresses of its arrays."""
 
-    __slots__ = ("collector", "grid", "is_current", "small", "target", "written")
+    __slots__ = ("collector", "grid", "is_current", "small", "target")
 
     def __init__(
         self,
         small: Small,
-        written: Sequence[bool],
         target: str,
         grid: int,
         is_current: Callable[[], bool],
         collector: Callable[[], Collector],
     ) -> None:
-        """`written` says of each array whether the kernel writes it; `is_current`, whether the program still holds."""
-        self.small, self.written, self.target, self.grid = small, tuple(written), target, grid
+        """`is_current` says whether the program still holds."""
+        self.small, self.target, self.grid = small, target, grid
         self.is_current, self.collector = is_current, collector
 
     def run(self, values: Sequence[object], tensors: Callable[[], Mapping[str, Any]]) -> Run | None:
@@ -68,9 +67,7 @@ class Recalled:
             start = address_of(array)
             addresses.append(start)
             ends.append(start + array.nbytes)
-            if self.written[len(ends) - 1] and not array.flags.writeable:
-                return None
-        if not _are_apart(addresses, ends) or not self.is_current():
+        if not (self.small.is_current and _are_apart(addresses, ends) and self.is_current()):
             return None
         told = _Told(self.collector)
         with blocks_of(self.grid):

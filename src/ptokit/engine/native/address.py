@@ -28,11 +28,6 @@ def coordinate(code: Code, terms: tuple[Term, ...], at: Value, worth: Worth) -> 
     return total
 
 
-def offset(code: Code, layout: Layout, i: Value, j: Value, worth: Worth) -> Value:
-    """The element offset of (i, j)."""
-    return coordinate(code, layout.rows, i, worth) + coordinate(code, layout.cols, j, worth)
-
-
 def _is(number: Any, wanted: int) -> bool:
     """Whether a number is known to be a certain one; nothing is asked of numbers of the run."""
     return isinstance(number, int) and number == wanted

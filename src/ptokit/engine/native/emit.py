@@ -251,9 +251,9 @@ class Code:
         step = nbytes if isinstance(nbytes, Value) else self.i64(nbytes)
         return pointer if step.number == 0 else self.write(PTR, f"getelementptr i8, {pointer!r}, {step!r}")
 
-    def load(self, kind: str, pointer: Value, align: int = 0, flags: str = "") -> Value:
+    def load(self, kind: str, pointer: Value, align: int = 0) -> Value:
         """Read memory, aligned to one element unless told."""
-        return self.write(kind, f"load {kind}, {pointer!r}, align {align or size_of(element_of(kind))}{flags}")
+        return self.write(kind, f"load {kind}, {pointer!r}, align {align or size_of(element_of(kind))}")
 
     def store(self, value: Value, pointer: Value, align: int = 0, flags: str = "") -> None:
         """Write memory, aligned to one element unless told."""
@@ -299,11 +299,9 @@ class Code:
 
     def choose(self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """One piece of code or the other."""
-        labels = first, second, done = tuple(self.new_label(hint) for hint in ("then", "else", "done"))
-        assert len(labels) == 3
+        first, second, done = (self.new_label(hint) for hint in ("then", "else", "done"))
         self.split(condition, first, second)
         for label, write in ((first, then), (second, otherwise)):
-            self.is_open = False
             self.begin(label)
             write()
             self.jump(done)

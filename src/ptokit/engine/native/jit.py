@@ -33,7 +33,7 @@ LINES = 12
 
 _libraries: OrderedDict[str, Library] = OrderedDict()
 _remembering = threading.Lock()
-_building = threading.RLock()
+BUILDING = threading.RLock()
 """Held while LLVM works, which does one thing at a time anyway. Two threads that ask for one key build it once."""
 _numbers = count()
 
@@ -66,7 +66,7 @@ class Library:
     def address(self, symbol: str) -> int:
         """Where a function or global of the library begins."""
         if symbol not in self._addresses:
-            with _building, _explained(symbol):
+            with BUILDING, _explained(symbol):
                 found = _linker().lookup(self._name, symbol)
                 self._trackers.append(found)
                 self._addresses[symbol] = found[symbol]
@@ -78,7 +78,7 @@ def library(key: str, build: Callable[[], Source]) -> Library:
     digest = _digest(key)
     found = _remembered(digest)
     if found is None:
-        with _building:
+        with BUILDING:
             found = _remembered(digest) or _remember(digest, _loaded(digest) or _built(digest, build()))
     return found
 
@@ -185,7 +185,7 @@ def _digest(key: str) -> str:
 @cache
 def _maker() -> Any:
     """The hash of all that makes code what it is, but for what it is made from."""
-    with _building:
+    with BUILDING:
         versions = ptokit.__version__, llvmlite.__version__, binding.llvm_version_info
         return sha256(repr((versions, _host(), _sources())).encode())
 
@@ -202,13 +202,13 @@ def _sources() -> list[tuple[str, int, int]]:
 
 
 def _hold() -> None:
-    _building.acquire()
+    BUILDING.acquire()
     _remembering.acquire()
 
 
 def _let_go() -> None:
     _remembering.release()
-    _building.release()
+    BUILDING.release()
 
 
 if hasattr(os, "register_at_fork"):  # a child must not begin while LLVM is at work: it would wait for ever

@@ -9,8 +9,9 @@ from math import gcd
 from typing import Any
 
 from ptokit.engine.native.address import WHOLE, Place, Worth, coordinate, run_length
-from ptokit.engine.native.emit import I8, I32, I64, Code, Module, Value, vector
+from ptokit.engine.native.emit import I8, I32, I64, Code, Module, Value, size_of, vector
 from ptokit.engine.native.numbers import bits_of, combined, lanes_at_once
+from ptokit.engine.native.resolve import SENTINEL
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine, Fill, Index, Move, Remap, Side, Unit
 
@@ -27,8 +28,6 @@ FURTHEST = (2, 5)
 UNKNOWN = (8, 3)
 """And for rows whose length is known at run time only."""
 ELEMENTS_AHEAD = 32
-PADDING = 64
-"""Lanes that may be read beyond the last one, to fetch what they name; what they hold does not matter."""
 
 
 @dataclass(frozen=True)
@@ -208,8 +207,7 @@ def _move_row(
     if run == WHOLE:
         _run(writer, combine, dtype, *heads, cols)
         return
-    code, size = writer.code, dtype.size
-    count = writer.worth(cols)
+    code, count = writer.code, writer.worth(cols)
     whole = count - count.op("urem", run) if run > 1 else code.i64(0)
     if run > 1:
         with code.loop(0, whole, run) as j:
@@ -218,7 +216,6 @@ def _move_row(
     with code.loop(whole, count) as j:
         into, out = dst.col(code, heads[0], j, writer.worth), src.col(code, heads[1], j, writer.worth)
         _combine_elements(writer, combine, dtype, into, out, 1)
-    assert size
 
 
 def _run(writer: Writer, combine: Combine, dtype: DType, dst: Value, src: Value, count: Any) -> None:
@@ -247,8 +244,7 @@ def _combine_elements(writer: Writer, combine: Combine, dtype: DType, dst: Value
 def _lane(writer: Writer, ends: Ends, at: Value) -> Value:
     """A resolved lane, as a 64-bit number; the sentinel stays recognisable."""
     assert ends.lanes is not None
-    width = 4 if ends.lane == I32 else 8
-    return writer.code.load(ends.lane, writer.code.at(ends.lanes, at * width))
+    return writer.code.load(ends.lane, writer.code.at(ends.lanes, at * size_of(ends.lane)))
 
 
 def _steered_rows(writer: Writer, move: Move, index: Index, dtype: DType, ends: Ends) -> None:
@@ -274,7 +270,7 @@ def _steered_rows(writer: Writer, move: Move, index: Index, dtype: DType, ends: 
                 _zero_row(writer, dst, i, move.cols)
 
         if index.remap in (Remap.ZERO, Remap.SKIP):
-            code.choose(lane.compare("eq", -1), blank, go)
+            code.choose(lane.compare("eq", SENTINEL), blank, go)
         else:
             go()
 
@@ -329,7 +325,7 @@ def _steer_element(
         writer.prefetch(ahead, to_write=index.side is Side.DST)
     lane = _lane(writer, ends, at)
     if index.side is Side.SRC and index.remap is Remap.ZERO:
-        outside = lane.compare("eq", -1)
+        outside = lane.compare("eq", SENTINEL)
         there = _aim(writer, index, steered, code.select(outside, code.constant(lane.type, 0), lane), j)
         found = code.load(bits_of(dtype), there, dtype.size)
         code.store(code.select(outside, code.constant(found.type, 0), found), here, dtype.size)
@@ -341,7 +337,7 @@ def _steer_element(
         _combine_elements(writer, move.combine, dtype, *pair, 1)
 
     if index.remap is Remap.SKIP:
-        with code.when(lane.compare("ne", -1)):
+        with code.when(lane.compare("ne", SENTINEL)):
             go()
     else:
         go()

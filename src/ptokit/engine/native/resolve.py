@@ -14,6 +14,8 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Term
 from ptokit.isa.move import Index, Remap
 
+PADDING = 64
+"""Lanes that may be read and changed beyond the last one; what they hold does not matter."""
 SENTINEL = -1
 """A lane that is outside and stays there."""
 AT_ONCE = {I32: 16, I64: 8}

@@ -21,8 +21,8 @@ from ptokit.engine.native.program.instruction import Execution
 from ptokit.engine.native.program.ledger import Page
 from ptokit.engine.native.program.poison import needs_poison
 from ptokit.engine.native.program.slots import (
+    AFTER,
     BUDGET,
-    FAULT,
     FIRST,
     LOOK,
     MISSED,
@@ -37,7 +37,7 @@ from ptokit.engine.native.program.stage import Stage
 from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
-from ptokit.program.expr import BLOCK_IDX, Expr, Var, apply, interval
+from ptokit.program.expr import BLOCK_IDX, Expr, apply, interval
 from ptokit.program.ir import (
     Assign,
     Block,
@@ -109,7 +109,6 @@ class Emitter:
         target = self.stage.slot(SLOW).to("inttoptr", PTR)
         failed = code.write(I32, f"call i32 {target.name}({asked!r})")
         with code.when(failed.compare("ne", 0)):
-            self.stage.put(FAULT, code.i64(1))
             code.give(self.block)
 
     # --- statements
@@ -118,7 +117,7 @@ class Emitter:
         pending = list(block)
         while pending:
             stmt = pending.pop(0)
-            pair = forwarded(stmt, pending, self.program, self._variants) if self.apart else None
+            pair = forwarded(stmt, pending, self.program, self.slots.placed, self._variants) if self.apart else None
             if pair is not None:
                 pending.remove(pair.store)
                 self._forward(pair)
@@ -227,10 +226,9 @@ class Emitter:
     def _place(self, stmt: TileDecl | Assign, tile: TileDecl, addresses: tuple[Expr, ...]) -> None:
         """A tile shows what its memory holds at an address."""
         spec = tile.spec
-        address: Expr = addresses[0] if len(addresses) == 1 else Var(f"{tile.name} address")
 
         def quick(evaluator: Evaluator) -> None:
-            at = evaluator.value(address) if len(addresses) == 1 else self._turned(evaluator, addresses)
+            at = evaluator.value(addresses[0]) if len(addresses) == 1 else self._turned(evaluator, addresses)
             evaluator.settle(
                 self._slow_label,
                 at.compare("sge", 0),
@@ -295,7 +293,7 @@ class Emitter:
         code.jump(done)
         code.begin(slow)
         self._slow(pair.load, reason.get())
-        self._slow(pair.store)
+        self._slow(pair.store, AFTER)
         code.begin(done)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -17,8 +17,8 @@ from ptokit.engine.native.program.independent import are_independent
 from ptokit.engine.native.program.instruction import is_supported
 from ptokit.engine.native.program.launching import Code, Parts, Told
 from ptokit.engine.native.program.ledger import candidates, page, to_json
-from ptokit.engine.native.program.sample import sample
-from ptokit.engine.native.program.slots import Slots
+from ptokit.engine.native.program.sample import cost, sample
+from ptokit.engine.native.program.slots import Slots, address_of
 from ptokit.engine.native.program.stage import MOST_GIVEN
 from ptokit.engine.native.program.thread import NEVER, Steps, Tensors
 from ptokit.engine.native.program.variant import Tracer, Variant
@@ -32,7 +32,11 @@ from ptokit.target import Profile
 
 MOST_VARIANTS = 4
 """Ways of one instruction that are compiled."""
+MOST_TRIES = 3
+"""How often code is looked for in vain."""
 MOST_KEPT = 256
+Values = dict[Var, int]
+Items = tuple[tuple[Var, int], ...]
 PLAIN = frozenset((int, str, bool, float, type(None), Var))
 SMALL = 1 << 20
 """Bytes of tiles that a launch may name and stay on the calling thread; more is left to workers."""
@@ -51,10 +55,12 @@ class NativeExecutable:
         self.code: Code | None = None
         """The machine code, from the first launch on."""
         self._writing_down: Code | None = None
-        self._samples: dict[int, list[dict[Var, int]]] = {}
-        self._missed: dict[int, dict[Var, int]] = {}
-        self._compiling = threading.Lock()
-        self._independent: dict[tuple[Any, ...], bool] = {}
+        self._samples: dict[int, list[Values]] = {}
+        self._missed: dict[int, Values] = {}
+        self._fruitless: Counter[int] = Counter()
+        """How often an instruction had no code, and looking closer gave none."""
+        self._are_independent = lru_cache(MOST_KEPT)(self._find_independent)
+        self._cost = lru_cache(MOST_KEPT)(self._find_cost)
 
     @cached_property
     def reference(self) -> Executable:
@@ -71,27 +77,34 @@ class NativeExecutable:
         """Compile, and compile again when a launch has met numbers that there was no code for."""
         if self.code is not None and not self._missed:
             return
-        with self._compiling:
+        with jit.BUILDING:
             if self.code is None:
                 found = sample(self.program, tensors, integers, grid)
                 self._samples = {self.slots.numbers[stmt]: values[:MOST_VARIANTS] for stmt, values in found.items()}
             missed, self._missed = self._missed, {}
-            if self._add(missed) or self.code is None:
+            learnt = [self._learn(number, values) for number, values in missed.items()]
+            if any(learnt) or self.code is None:
                 self.code, self._writing_down = self._compiled(()), None
 
-    def _add(self, missed: Mapping[int, dict[Var, int]]) -> bool:
-        """Take numbers that had no code among the samples; whether there is room for any."""
-        added = False
-        for number, values in missed.items():
-            known = self._samples.setdefault(number, [])
-            if len(known) < 2 * MOST_VARIANTS and values not in known:
-                known.append(values)
-                added = True
-        return added
+    def _learn(self, number: int, values: Values) -> bool:
+        """Take numbers among the samples that had no code; whether there will be code for them."""
+        samples, known = self._samples.setdefault(number, []), self._variants(number)
+        covered = len(known) == MOST_VARIANTS or any(variant.holds(values) for variant in known)
+        if not covered and self._trace(number, values) is not None:
+            samples.append(values)
+            return True
+        self._fruitless[number] += 1
+        return False
+
+    def miss(self, missed: Mapping[int, Values]) -> None:
+        """Remember numbers that had no code, for the next launch; not where that has led to nothing before."""
+        fresh = {number: values for number, values in missed.items() if self._fruitless[number] < MOST_TRIES}
+        if fresh:
+            self._missed = {**fresh, **self._missed}
 
     def _deferring(self) -> Code:
         """Code that writes scatters down."""
-        with self._compiling:
+        with jit.BUILDING:
             if self._writing_down is None:
                 self._writing_down = self._compiled(tuple(self._candidates))
             return self._writing_down
@@ -103,36 +116,37 @@ class NativeExecutable:
 
     def source(self, written_down: Iterable[int] = ()) -> jit.Source:
         """The LLVM text, for the numbers that were met; scatters `written_down` take effect later, where they can."""
-        variants = self._variants()
+        variants = {number: self._variants(number) for number in self._samples}
         pages = [page(self.program, self.slots, number, variants.get(number, ())) for number in written_down]
         known = [each for each in pages if each is not None]
         return jit.Source(Emitter(self.program, self.slots, variants, known).text(), {"pages": to_json(known)})
 
-    def _variants(self) -> dict[int, list[Variant]]:
-        """What each instruction does at the numbers that were met."""
-        tracer = Tracer(self.program, self.profile, self.options)
-        placed = {name: Var(f"{name} address") for name in self.slots.placed}
-        variants: dict[int, list[Variant]] = {}
-        for number, samples in self._samples.items():
-            instr, known = self.slots.statements[number], variants.setdefault(number, [])
-            assert isinstance(instr, Instr)
-            for values in samples:
-                if len(known) < MOST_VARIANTS and not any(variant.holds(values) for variant in known):
-                    variant = tracer.trace(instr, values, placed)
-                    known += [variant] if variant and is_supported(variant) else []
-        return variants
+    def _variants(self, number: int) -> list[Variant]:
+        """What an instruction does at the numbers that were met."""
+        known: list[Variant] = []
+        for values in self._samples.get(number, ()):
+            if len(known) < MOST_VARIANTS and not any(variant.holds(values) for variant in known):
+                variant = self._trace(number, values)
+                known += [variant] if variant else []
+        return known
+
+    def _trace(self, number: int, values: Values) -> Variant | None:
+        instr = self.slots.statements[number]
+        assert isinstance(instr, Instr)
+        placed = {name: address_of(name) for name in self.slots.placed}
+        variant = Tracer(self.program, self.profile, self.options).trace(instr, values, placed)
+        return variant if variant is not None and is_supported(variant) else None
 
     # --- launching
 
     def launch(
         self, tensors: Tensors, integers: Mapping[Var, int], grid: int, report: Tell, threads: int | None = None
-    ) -> None:
+    ) -> str:
         """Run every block of the grid; the same bits as in ascending order, whatever the number of threads."""
         if not grid:
-            return
+            return self.engine
         if grid > MOST_GIVEN or any(abs(value) > MOST_GIVEN for value in integers.values()):
-            self.reference.launch(tensors, integers, grid, report)
-            return
+            return self.reference.launch(tensors, integers, grid, report)
         self._make_ready(tensors, integers, grid)
         count, code = self._shared_out(threads, integers, grid)
         crew = [code.take() for _ in range(count)]
@@ -141,7 +155,7 @@ class NativeExecutable:
         arrays = [(slot, tensors[name].span.start, tensors[name].bits.size) for name, slot in self.slots.arrays.items()]
         numbers = self.numbers(integers, grid)
         try:
-            small = self._is_small(grid)
+            small = self._is_small(integers, grid)
             for thread in crew:
                 tell = report if told is None else told.of(thread)
                 thread.begin(arrays, numbers, lambda: tensors, tell, NEVER if small else stop)
@@ -149,14 +163,15 @@ class NativeExecutable:
                 code.work(crew[0], Parts(grid, 1))
             else:
                 code.run(crew, tensors, grid, stop)
+            failed = min((thread for thread in crew if thread.failure), key=lambda each: each.failed_at, default=None)
             if told is not None:
-                told.flush()
-            failed = [thread for thread in crew if thread.failure is not None]
-            if failed:
-                raise min(failed, key=lambda thread: thread.failed_at).failure  # type: ignore[misc]
+                told.flush(grid if failed is None else failed.failed_at)
+            if failed is not None and failed.failure is not None:
+                raise failed.failure
+            return self.engine
         finally:
             for thread in crew:
-                self._missed = {**thread.missed, **self._missed} if thread.missed else self._missed
+                self.miss(thread.missed)
                 code.give_back(thread)
 
     def numbers(self, integers: Mapping[Var, int], grid: int) -> list[tuple[int, int]]:
@@ -165,8 +180,11 @@ class NativeExecutable:
         given = [(variables[var], integers[var]) for var in self.slots.given]
         return [(variables[BLOCK_NUM], grid), *given]
 
-    def _is_small(self, grid: int) -> bool:
-        return grid * self.slots.work <= SMALL
+    def _is_small(self, integers: Mapping[Var, int], grid: int) -> bool:
+        return self._cost(grid, tuple(integers.items())) <= SMALL
+
+    def _find_cost(self, grid: int, integers: Items) -> int:
+        return cost(self.program, dict(integers), grid)
 
     def _shared_out(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, Code]:
         """How many threads run the blocks, and what code.
@@ -175,28 +193,32 @@ class NativeExecutable:
         """
         assert self.code is not None
         count = min(workers.thread_count(asked), grid)
-        if count == 1 or self._is_small(grid):
+        if count == 1 or self._is_small(integers, grid):
             return 1, self.code
-        if self._are_independent(grid, integers, ()):
+        given = tuple(integers.items())
+        if self._are_independent(grid, given, frozenset()):
             return count, self.code
-        if self._candidates and self._are_independent(grid, integers, self._candidates.values()):
+        besides = frozenset(self._candidates.values())
+        if besides and self._are_independent(grid, given, besides):
             deferring = self._deferring()
             if len(deferring.pages) == len(self._candidates):
                 return count, deferring
         return 1, self.code
 
-    def _are_independent(self, grid: int, integers: Mapping[Var, int], besides: Iterable[str]) -> bool:
-        key = (grid, *integers.items(), *besides)
-        if key not in self._independent:
-            if len(self._independent) >= MOST_KEPT:
-                self._independent.clear()
-            self._independent[key] = are_independent(self.program, grid, integers, set(besides))
-        return self._independent[key]
+    def _find_independent(self, grid: int, integers: Items, besides: frozenset[str]) -> bool:
+        return are_independent(self.program, grid, dict(integers), besides)
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> SmallLaunch | None:
         """The same launch again, on the calling thread, where it is small and all of its numbers have code."""
         is_known = self.code is not None and not self._missed
-        return SmallLaunch(self, arrays, integers, grid) if grid and is_known and self._is_small(grid) else None
+        return (
+            SmallLaunch(self, arrays, integers, grid) if grid and is_known and self._is_small(integers, grid) else None
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no launch waits for code for the numbers of the last one."""
+        return not self._missed
 
 
 class SmallLaunch:
@@ -224,7 +246,14 @@ class SmallLaunch:
                 raise thread.failure
             return perf_counter() - began
         finally:
+            if thread.missed:
+                self._executable.miss(thread.missed)
             code.give_back(thread)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all numbers that were met have code."""
+        return self._executable.is_settled
 
 
 def _check(program: Program, slots: Slots) -> None:

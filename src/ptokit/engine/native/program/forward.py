@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ptokit.engine.native.program.symbolic import expr_of
@@ -37,7 +37,9 @@ class Forwarded:
         return replace(second, src=first.src, index=first.index or second.index)
 
 
-def forwarded(stmt: Stmt, rest: Sequence[Stmt], program: Program, variants: Variants) -> Forwarded | None:
+def forwarded(
+    stmt: Stmt, rest: Sequence[Stmt], program: Program, placed: Collection[str], variants: Variants
+) -> Forwarded | None:
     """The statement together with the one that empties its tile, if they are such a pair."""
     if not isinstance(stmt, Instr):
         return None
@@ -45,10 +47,10 @@ def forwarded(stmt: Stmt, rest: Sequence[Stmt], program: Program, variants: Vari
     if not isinstance(store, Instr) or len(variants(stmt)) != 1 or len(variants(store)) != 1:
         return None
     pair = Forwarded(stmt, store, variants(stmt)[0], variants(store)[0])
-    return pair if _passes_on(pair, program) else None
+    return pair if _passes_on(pair, program, placed) else None
 
 
-def _passes_on(pair: Forwarded, program: Program) -> bool:
+def _passes_on(pair: Forwarded, program: Program, placed: Collection[str]) -> bool:
     if not all(len(v.steps) == 1 and isinstance(v.steps[0], Move) for v in (pair.first, pair.second)):
         return False
     first, second = pair.moves
@@ -64,7 +66,7 @@ def _passes_on(pair: Forwarded, program: Program) -> bool:
         and _lie_apart(*ends)
         and _is_steered_once(first, second)
         and _same(first, second)
-        and not program.tiles[through.tile].addresses
+        and through.tile not in placed
         and _uses(program, through.tile) == 2
     )
 

@@ -135,7 +135,8 @@ class Told:
 
         return tell
 
-    def flush(self) -> None:
-        """Tell them."""
-        for _, findings in sorted(self._waiting, key=lambda each: each[0]):
-            self._report(findings)
+    def flush(self, last: int) -> None:
+        """Tell those of the blocks up to one."""
+        for block, findings in sorted(self._waiting, key=lambda each: each[0]):
+            if block <= last:
+                self._report(findings)

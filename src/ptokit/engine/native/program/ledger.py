@@ -16,11 +16,13 @@ import numpy as np
 from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import InstructionStep
 from ptokit.engine.lanes import Lanes
-from ptokit.engine.native.emit import I32, I64
+from ptokit.engine.native.emit import I32
+from ptokit.engine.native.move import is_by_row
 from ptokit.engine.native.program.independent import memory_of, views_of
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.variant import Variant
-from ptokit.engine.native.whole.block import PADDING, Block
+from ptokit.engine.native.resolve import PADDING, SENTINEL, lane_of
+from ptokit.engine.native.whole.block import Block
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.whole.strategies import NEAR, Crew, scatter, scratch_bytes
 from ptokit.engine.reference import Plan
@@ -33,6 +35,8 @@ LANES, ROWS, COUNT, ROOM = range(4)
 """The slots of a ledger: two addresses, how many lanes it has, and how many it has room for."""
 FIRST_ROOM = 1 << 12
 """Lanes that a new ledger has room for."""
+MOST_ROOM = 1 << 16
+"""Lanes that there is room for from one launch to the next."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +95,14 @@ def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page
     if index.side is not Side.DST or layout.strides is None or not all(isinstance(n, int) for n in numbers):
         return None
     row, col = layout.strides
-    by_row = index.unit is Unit.ROW and not index.access.layout.cols
+    by_row = is_by_row(index)
     if col != 1 or (not by_row and (index.unit is Unit.ROW or index.width)):
         return None
     view = next(view for view, writes in views_of(instr) if writes)
     argument = program.tensors[view.argument]
     starts = zip(view.starts, argument.stride, strict=True)
     offset = argument.offset + sum(start * stride for start, stride in starts)  # type: ignore[operator]
-    lane = I64 if variant.types[index.access.operand].size == 8 else I32
+    lane = lane_of(variant.types[index.access.operand])
     kind = variant.types[move.dst.operand]
     width = move.cols if by_row else 1
     step = row if by_row else 1
@@ -145,14 +149,16 @@ class Ledger:
         return self.count * (self.page.nbytes + self._lane.itemsize)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Forget them, and give back room that was needed only once."""
+        if self._state[self._slot + ROOM] > MOST_ROOM:
+            self._room(FIRST_ROOM)
         self._set(COUNT, 0)
 
     def append(self, lanes: Lanes, rows: Any) -> None:
         """Write lanes and their rows down, making room where there is none."""
         values = lanes.values.ravel().astype(self._lane)
         if lanes.outside is not None:
-            values[lanes.outside.ravel()] = np.array(-1).astype(self._lane)
+            values[lanes.outside.ravel()] = np.array(SENTINEL).astype(self._lane)
         done, each = self.count, self.page.nbytes
         self._grow(done + values.size)
         self.lanes[done : done + values.size] = values

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ptokit.engine.native.program.slots import address_of
 from ptokit.engine.storage import Storage
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
-from ptokit.program.ir import Block, Branch, Instr, LoadScalar, Loop, Program
+from ptokit.program.ir import Assign, Block, Branch, Instr, LoadScalar, Loop, Program, TileDecl
 
 Values = dict[Var, int]
 Samples = dict[int, list[Values]]
@@ -19,6 +20,33 @@ def sample(program: Program, tensors: Mapping[str, Storage], integers: Mapping[V
     for block in dict.fromkeys((0, max(0, grid - 1))):
         walker.walk(program.body, {**integers, BLOCK_IDX: block, BLOCK_NUM: grid})
     return walker.found
+
+
+UNKNOWN_TURNS = 64
+"""How often a loop is thought to run whose end is read from memory."""
+
+
+def cost(program: Program, integers: Mapping[Var, int], grid: int) -> int:
+    """Bytes of tiles that the instructions of a launch name, roughly: what it costs."""
+    first, last = ({**integers, BLOCK_IDX: block, BLOCK_NUM: grid} for block in (0, grid - 1))
+    return grid * max(_cost(program, program.body, first), _cost(program, program.body, last))
+
+
+def _cost(program: Program, block: Block, values: Values) -> int:
+    total = 0
+    for stmt in block:
+        if isinstance(stmt, Instr):
+            total += sum(program.tiles[use.tile].spec.nbytes for use in stmt.tiles)
+        elif isinstance(stmt, Branch):
+            total += max(_cost(program, each, values) for each in (stmt.then, stmt.otherwise))
+        elif isinstance(stmt, Loop):
+            try:
+                start, stop = evaluate(stmt.start, values), evaluate(stmt.stop, values)
+            except (ExpressionError, KeyError):
+                start, stop = 0, UNKNOWN_TURNS * stmt.step
+            turns = max(0, -((start - stop) // stmt.step))
+            total += turns * _cost(program, stmt.body, {**values, stmt.var: start}) if turns else 0
+    return total
 
 
 class _Walker:
@@ -34,6 +62,10 @@ class _Walker:
                     self.found.setdefault(id(stmt), []).append(dict(values))
                 elif isinstance(stmt, LoadScalar):
                     self._load(stmt, values)
+                elif isinstance(stmt, TileDecl) and stmt.addresses:
+                    values[address_of(stmt.name)] = evaluate(stmt.addresses[0], values)
+                elif isinstance(stmt, Assign):
+                    values[address_of(stmt.tile)] = evaluate(stmt.address, values)
                 elif isinstance(stmt, Branch):
                     self.walk(stmt.then if evaluate(stmt.condition, values) else stmt.otherwise, values)
                 elif isinstance(stmt, Loop):

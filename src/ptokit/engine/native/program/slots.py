@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
 
-from ptokit.engine.native.move import PADDING
+from ptokit.engine.native.resolve import PADDING
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.policy import TileType
 from ptokit.program.calls import named_operands
@@ -30,19 +30,24 @@ from ptokit.program.ir import (
     walk,
 )
 
-STOP, SLOW, ARENA, FAULT, BUDGET, TURN, FIRST, SECOND = range(8)
-"""Slots of every state: the stop flag's address, the way back to Python, the arena, whether a statement failed, blocks
-and iterations until Python listens for signals, the innermost loop's iteration, two numbers that Python computed."""
-FIXED = 8
+STOP, SLOW, ARENA, BUDGET, TURN, FIRST, SECOND = range(7)
+"""Slots of every state: the stop flag's address, the way back to Python, the arena, blocks and
+iterations until Python listens for signals, the innermost loop's iteration, two numbers that Python computed."""
+FIXED = 7
 BLOCK = (BLOCK_IDX, BLOCK_NUM)
 LOOK = -1
 """The number of no statement: Python looks for signals."""
 
 ALIGNMENT = 64
 
-MISSED, REMARK, NEGATIVE, PADDED, FULL = range(REASONS := 5)
+MISSED, REMARK, NEGATIVE, PADDED, FULL, AFTER = range(REASONS := 6)
 """Why a statement goes to Python: there is no code for its numbers, or something is wrong; something is to be told,
-once (the middle three); a ledger is full."""
+once (the next three); a ledger is full; the statement that it was joined with went there."""
+
+
+def address_of(tile: str) -> Var:
+    """The variable that stands for the address of a tile."""
+    return Var(f"{tile} address")
 
 
 def _aligned(nbytes: int) -> int:
@@ -94,6 +99,11 @@ class Slots:
         return [name for name, decl in self.program.tiles.items() if decl.addresses or name in moved]
 
     @cached_property
+    def addressed(self) -> dict[Var, int]:
+        """Variables that stand for the addresses of tiles, and their slots."""
+        return {address_of(name): slot for name, slot in self.addresses.items()}
+
+    @cached_property
     def memories(self) -> list[TileType]:
         """Memories that have tiles at addresses."""
         return list(dict.fromkeys(self.program.tiles[name].spec.loc for name in self.placed))
@@ -132,12 +142,6 @@ class Slots:
         """Bytes of the arena; of those for memories, the system gives only what is used."""
         most = max((decl.spec.nbytes for decl in self.program.tiles.values()), default=0)
         return self.spare + _aligned(most) + len(self.memories) * ADDRESS_SPACE
-
-    @cached_property
-    def work(self) -> int:
-        """Bytes of tiles that instructions name, each time one does: what a block costs, roughly."""
-        uses = [use.tile for stmt in self.statements if isinstance(stmt, Instr) for use in stmt.tiles]
-        return sum(self.program.tiles[tile].spec.nbytes for tile in uses)
 
 
 def _mentioned(value: object) -> Iterator[Var]:

@@ -7,6 +7,7 @@ from ptokit.engine.native.numbers import from_integer, is_byte_float
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.slots import ARENA, Slots
 from ptokit.engine.native.program.symbolic import Number
+from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, apply
 from ptokit.program.ir import Constant, Given, Operand, Program, TileUse, View
@@ -33,6 +34,7 @@ class Stage:
             BLOCK_IDX: (0, MOST_GIVEN),
             BLOCK_NUM: (0, MOST_GIVEN),
             **dict.fromkeys(slots.given, (-MOST_GIVEN, MOST_GIVEN)),
+            **dict.fromkeys(slots.addressed, (0, ADDRESS_SPACE)),
         }
         """What is certain of the variables."""
 
@@ -49,7 +51,8 @@ class Stage:
         return Evaluator(self.module, self.code, self._variable, self.bounds)
 
     def _variable(self, var: Var) -> Value:
-        return self.slot(self.slots.variables[var])
+        known = self.slots.variables
+        return self.slot(known[var] if var in known else self.slots.addressed[var])
 
     def tile(self, name: str) -> Value:
         """Where a tile begins."""

@@ -155,7 +155,7 @@ class Thread:
             if reason in (NEGATIVE, PADDED) and told[0]:
                 state[slots.told_slot(number, reason)] = 1
             elif reason == MISSED:
-                self.missed.setdefault(number, dict(frame.values))
+                self.missed.setdefault(number, {**frame.values, **self._addresses()})
         self._write_back(frame)
 
     def _fits(self, loop: Loop, frame: Frame) -> bool:
@@ -181,6 +181,9 @@ class Thread:
                 frame.tiles[stmt.name].bits.view(np.uint8).fill(POISON)
             else:
                 self._step(self.slots.numbers[id(stmt)])(frame)
+
+    def _addresses(self) -> dict[Var, int]:
+        return {var: self.state[slot] for var, slot in self.slots.addressed.items()}
 
     def _step(self, number: int) -> Step:
         step = self._steps[number]

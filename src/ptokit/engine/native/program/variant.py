@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptokit.engine.native.program.symbolic import Conditions, Number, expr_of
+from ptokit.engine.native.program.symbolic import Conditions, Number
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Call
-from ptokit.isa.move import Compute, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Compute, Fill, Index, Move, Side, Unit
 from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec
 from ptokit.program.calls import named_operands, repeated, tensor_spec, tile_spec
-from ptokit.program.expr import Expr, ExpressionError, Op, Var, evaluate
+from ptokit.program.expr import Expr, ExpressionError, Var, evaluate
 from ptokit.program.ir import Instr, Operand, Program, TileUse, View
 from ptokit.program.ir import Number as NumberOperand
 from ptokit.program.verify_call import Options, verify_call
@@ -133,6 +133,3 @@ def _reach(index: Index, layout, cols: int) -> int:
     if not (isinstance(index.width, int) and index.width == 0):
         return layout.span(-(-index.capacity // index.width), index.width)
     return layout.span(1, index.capacity)
-
-
-__all__ = ["Op", "Remap", "Tracer", "Variant", "expr_of"]

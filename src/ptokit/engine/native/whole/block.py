@@ -12,6 +12,7 @@ from ctypes import addressof, c_int64
 from typing import Any
 
 from ptokit.engine.native.emit import I32, I64, PTR, Code, Module, Value
+from ptokit.engine.native.resolve import PADDING
 
 WORDS = (
     "table", "other", "index", "counter", "greatest",
@@ -30,8 +31,6 @@ PARAMETERS = ((PTR, "args"), (I64, "worker"))
 
 LANES_AT_ONCE = 2048
 """Lanes that a worker resolves or sorts out at a time: they stay in the first cache."""
-PADDING = 64
-"""Lanes that may be read beyond the last one, to fetch what they name; what they hold does not matter."""
 PICKED = 8 * (LANES_AT_ONCE + PADDING)
 """Where in a worker's own memory numbers of lanes begin; before them is room for the lanes themselves."""
 SCRATCH = PICKED + 4 * (LANES_AT_ONCE + PADDING)

@@ -42,7 +42,7 @@ from ptokit.isa.dtype import dtype as element_type
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Remap, Side
 
-MOST_COPIED = 64 << 20
+MOST_COPIED = 32 << 20
 """Bytes of lanes that are copied before anything moves."""
 CHUNK = 4 << 20
 """Lanes that a scatter takes at a time."""

@@ -358,7 +358,8 @@ class _Cursors:
         """The place that a lane takes, which the next one of its bucket takes no more."""
         bucket = lane >> self.shift
         if self.marked:
-            bucket = self.code.select(bucket.compare("ult", self.buckets), bucket, self.buckets)
+            inside = lane.compare("ult", word(self.code, "capacity"))
+            bucket = self.code.select(inside, bucket, self.buckets)
         cursor = self.code.at(self.base, bucket * 8)
         found = self.code.load(I64, cursor)
         self.code.store(found + 1, cursor)

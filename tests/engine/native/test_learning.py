@@ -1,0 +1,136 @@
+"""Code for numbers that had none, once; launches that are found again; tiles at addresses as machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import ptokit as pto
+from ptokit.engine.native.program.executable import NativeExecutable
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[NativeExecutable]]:
+    """Every compilation of a program."""
+    made: list[NativeExecutable] = []
+    compile_it = NativeExecutable._compiled
+
+    def noted(self: NativeExecutable, written_down: tuple[int, ...]) -> object:
+        made.append(self)
+        return compile_it(self, written_down)
+
+    monkeypatch.setattr(NativeExecutable, "_compiled", noted)
+    return made
+
+
+@pto.kernel
+def shifted(table, ids, out, n):
+    """Rows by index, the first `n` of them."""
+    idx = pto.Tile("vec", "int32", 1, 32, valid=(1, n))
+    rows = pto.Tile("vec", "float32", 32, 16, valid=(n, 16))
+    pto.tload(idx, ids[0:n])
+    pto.mgather(rows, table, idx, oob="clamp")
+    pto.tstore(out[0:n], rows)
+
+
+@pytest.mark.filterwarnings("ignore::ptokit.HazardWarning")
+def test_what_is_only_odd_is_not_compiled_again(compiled: list[NativeExecutable]) -> None:
+    table, ids, out = np.ones((9, 16), "f4"), np.full(32, -1, "i4"), np.zeros((32, 16), "f4")
+    for _ in range(2):
+        for n in range(10, 24):  # rules that look at blocks of 32 bytes tell a few of these apart
+            shifted[1](table, ids, out, n, engine="native")
+        assert len(compiled) <= 3
+
+
+@pto.kernel
+def by_flag(flags, x, out):
+    """One of two ways, as memory says."""
+    flag = pto.load_scalar(flags, 0)
+    tile = pto.Tile("vec", "float32", 4, 16)
+    pto.tload(tile, x)
+    with pto.when(flag > 0):
+        pto.tadds(tile, tile, 1)
+    with pto.otherwise():
+        pto.tmuls(tile, tile, 3)
+    pto.tstore(out, tile)
+
+
+def test_a_launch_that_is_found_again_learns_too(compiled: list[NativeExecutable]) -> None:
+    flags, x, out = np.ones(1, "i4"), np.full((4, 16), 2, "f4"), np.zeros((4, 16), "f4")
+    for flag, wanted in ((1, 3), (1, 3), (0, 6), (0, 6), (1, 3), (0, 6)):
+        flags[0] = flag
+        by_flag[1](flags, x, out, engine="native")
+        assert (out == wanted).all()
+    assert len(compiled) == 2
+
+
+def test_an_array_that_lies_badly_is_refused_every_time() -> None:
+    flags, x, out = np.ones(1, "i4"), np.ones((4, 16), "f4"), np.zeros((4, 16), "f4")
+    by_flag[1](flags, x, out, engine="native")
+    badly = np.zeros(4 * 64 + 1, "u1")[1:].view("f4").reshape(4, 16)
+    with pytest.raises(ValueError, match="not aligned"):
+        by_flag[1](flags, x, badly, engine="native")
+
+
+@pto.kernel(mode="manual")
+def at_addresses(x, out):
+    """Tiles of the author's own placing, one of them moved on the way."""
+    a = pto.Tile("vec", "float32", 8, 16, addr=0)
+    b = pto.Tile("vec", "float32", 8, 16, addr=1024)
+    pto.tload(a, x)
+    pto.set_flag("MTE2", "V", 0)
+    pto.wait_flag("MTE2", "V", 0)
+    pto.tadds(b, a, 1)
+    pto.tassign(b, 2048)
+    pto.tmuls(b, a, 5)
+    pto.tassign(b, 1024)
+    pto.set_flag("V", "MTE3", 0)
+    pto.wait_flag("V", "MTE3", 0)
+    pto.tstore(out, b)
+
+
+def test_tiles_at_addresses_run_as_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, out = np.arange(128, dtype="f4").reshape(8, 16), np.zeros((8, 16), "f4")
+    at_addresses[1](x, out, target="a5", engine="native")
+    assert (out == x + 1).all()
+    monkeypatch.setattr("ptokit.engine.native.program.thread.Thread._run", None)  # nothing goes to Python
+    out[:] = 0
+    at_addresses[1](x, out, target="a5", engine="native")
+    assert (out == x + 1).all()
+
+
+@pto.kernel
+def many_turns(x, out, turns: pto.const):
+    """A small tile, again and again."""
+    for turn in pto.range(turns):
+        tile = pto.Tile("vec", "float32", 1, 16)
+        pto.tload(tile, x[pto.block_idx() : pto.block_idx() + 1])
+        pto.tadds(tile, tile, 1)
+        with pto.when(turn == turns - 1):
+            pto.tstore(out[pto.block_idx() : pto.block_idx() + 1], tile)
+
+
+def test_turns_count_as_work() -> None:
+    x, out = np.ones((4, 16), "f4"), np.zeros((4, 16), "f4")
+    used: list[int] = []
+    from ptokit.engine.native import workers
+
+    run = workers.run
+    try:
+        workers.run = lambda work, threads, stop: (used.append(threads), run(work, threads, stop))[1]
+        many_turns[4](x, out, 2, threads=2, engine="native")
+        many_turns[4](x, out, 5000, threads=2, engine="native")
+    finally:
+        workers.run = run
+    assert used == [2] and (out == 2).all()
+
+
+def test_lanes_that_are_skipped_stay_out_of_the_last_bucket() -> None:
+    room = np.zeros(2**32, "i1")
+    table, beyond = room[: 2**32 - 100], room[2**32 - 100 :]
+    indices = np.random.default_rng(0).integers(0, table.size, 60_000)
+    indices[7] = -5
+    pto.scatter(table, np.int8(1), indices, oob="skip", atomic="add", engine="native", threads=2)
+    assert not beyond.any() and table[indices[indices >= 0][::1000]].all()
