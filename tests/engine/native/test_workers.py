@@ -361,11 +361,11 @@ def test_an_interruption_while_workers_are_woken(after: int, monkeypatch: pytest
     run(lambda part: None, 3, Stop())
     begin, woken, done = workers._Worker.begin, [0], []
 
-    def interrupted(worker: workers._Worker, turn: workers._Turn) -> None:
+    def interrupted(worker: workers._Worker, turn: workers._Turn, places: workers._Places | None) -> None:
         if woken[0] == after:
             raise KeyboardInterrupt
         woken[0] += 1
-        begin(worker, turn)
+        begin(worker, turn, places)
 
     stop = Stop()
     with monkeypatch.context() as patch:
@@ -379,3 +379,14 @@ def test_an_interruption_while_workers_are_woken(after: int, monkeypatch: pytest
         run(again.append, 3, Stop())
         assert sorted(again) == [0, 1, 2]
     assert own_threads() <= before + 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not say where threads may run")
+def test_threads_may_go_anywhere_once_they_run() -> None:
+    """They wake up on processors of their own, and are free from then on."""
+    allowed = os.sched_getaffinity(0)
+    threads = max(2, len(allowed))
+    found: dict[int, set[int]] = {}
+    for _ in range(3):
+        run(lambda k: found.update({k: os.sched_getaffinity(0)}), threads, Stop())
+        assert found == dict.fromkeys(range(threads), allowed)

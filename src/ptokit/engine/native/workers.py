@@ -6,7 +6,9 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from ctypes import addressof, c_int32
+from itertools import count
 from operator import index
 from typing import Any
 
@@ -19,6 +21,7 @@ _PATIENCE = 0.1
 """Seconds of a wait before it looks around. Ctrl-C ends a wait at once, but for two cases: Windows, and a signal that
 comes when Python has looked for signals and is about to wait."""
 
+_turns = count()
 _idle: list[_Worker] = []
 """Workers without work. Taking one and putting it back are single steps, so no lock is needed."""
 
@@ -77,8 +80,9 @@ def run(work: Callable[[int], None], threads: int, stop: Stop) -> None:
     turn = _Turn(work, threads, stop)
     crew = _crew(threads)
     try:
+        places = _places(threads)
         while crew:
-            crew[-1].begin(turn)
+            crew[-1].begin(turn, places)
             crew.pop()
         turn.wait()
     except BaseException:
@@ -93,6 +97,28 @@ def run(work: Callable[[int], None], threads: int, stop: Stop) -> None:
             raise problem
         finally:
             del problem  # it knows this frame and the turn, which must not know it, or both would stay
+
+
+class _Places:
+    """Processors for the threads of a run: the system often wakes two threads on one, and lets the other wait."""
+
+    def __init__(self, allowed: set[int], threads: int) -> None:
+        self.allowed = allowed
+        first, order = next(_turns), sorted(allowed)
+        self._order = [order[(first + k) % len(order)] for k in range(threads)]
+
+    def send(self, thread: int) -> None:
+        """Let a thread that sleeps wake up on the next processor; from there on the system may move it."""
+        with suppress(OSError):
+            os.sched_setaffinity(thread, {self._order.pop()})
+
+
+def _places(threads: int) -> _Places | None:
+    """Processors for so many threads; None for one thread, for too many, and where threads cannot be sent."""
+    if threads == 1 or not hasattr(os, "sched_setaffinity"):
+        return None
+    allowed = os.sched_getaffinity(0)
+    return _Places(allowed, threads) if threads <= len(allowed) else None
 
 
 def _crew(threads: int) -> list[_Worker]:
@@ -178,27 +204,40 @@ class _Turn:
 class _Worker:
     """A thread that sleeps until there is a turn, and then again."""
 
-    __slots__ = ("_go", "_turn")
+    __slots__ = ("_go", "_places", "_thread", "_turn")
 
     def __init__(self) -> None:
         self._turn: _Turn | None = None
+        self._places: _Places | None = None
+        self._thread = 0
         self._go = threading.Lock()
         self._go.acquire()
         threading.Thread(target=self._live, name="ptokit-worker", daemon=True).start()
 
-    def begin(self, turn: _Turn) -> None:
-        """Wake up for a turn."""
+    def begin(self, turn: _Turn, places: _Places | None) -> None:
+        """Wake up for a turn, on a processor of its own if there are such."""
         self._turn = turn
+        if places is not None and self._thread:
+            self._places = places
+            places.send(self._thread)
         self._go.release()
 
     def _live(self) -> None:
+        self._thread = threading.get_native_id()
         while self._go.acquire():
             turn, self._turn = self._turn, None
             assert turn is not None
+            self._go_anywhere()
             turn.do_part(self)
             _idle.append(self)  # before the caller wakes up: its next run finds this worker
             turn.leave(self)
             del turn
+
+    def _go_anywhere(self) -> None:
+        places, self._places = self._places, None
+        if places is not None:
+            with suppress(OSError):
+                os.sched_setaffinity(0, places.allowed)
 
 
 if hasattr(os, "register_at_fork"):

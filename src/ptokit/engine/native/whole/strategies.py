@@ -248,7 +248,8 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
             return "buckets"
         return "direct"
     stores = rows.combine is Combine.STORE and rows.far and not spread.local
-    if stores and nbytes >= 256 and 4 * count >= capacity and 4 * capacity <= MOST_EXTRA and spread.share * parts < 1.5:
+    dense = 4 * count >= 3 * capacity and 4 * capacity <= MOST_EXTRA
+    if stores and nbytes >= 256 and dense and spread.share * parts < 1.5:
         return "writers"
     if parts == 1:
         return "direct"
