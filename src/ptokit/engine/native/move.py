@@ -21,9 +21,9 @@ MOST_UNROLLED = 1024
 """Bytes that are copied without a loop."""
 STREAMED = 256
 """The same, for bytes that go past the caches."""
-AHEAD = ((16, 24, 1), (64, 24, 2), (128, 20, 3), (256, 12, 5), (512, 8, 5), (1024, 3, 5), (2048, 2, 5))
+AHEAD = ((16, 24, 1), (64, 24, 2), (128, 16, 3), (256, 6, 5), (512, 5, 5), (1024, 3, 8), (2048, 3, 8))
 """How far ahead rows are fetched: of at most so many bytes, so many rows, so many lines of each."""
-FURTHEST = (2, 5)
+FURTHEST = (1, 8)
 """The same for rows longer than these."""
 UNKNOWN = (8, 3)
 """And for rows whose length is known at run time only."""

@@ -196,6 +196,12 @@ def _suited(rows: Rows, width: int, spread: Spread) -> Rows:
     return replace(rows, far=rows.far and not near, same=spread.same)
 
 
+def _fills_lines(block: Block, rows: Rows) -> bool:
+    """Whether stores fill whole lines of the table, which then need not be fetched at all."""
+    measures = block.get("table"), block.get("table_row"), rows.nbytes
+    return rows.combine is Combine.STORE and rows.nbytes > 0 and all(measure % LINE == 0 for measure in measures)
+
+
 def streamed(block: Block, rows: Rows) -> Rows:
     """The rows of a gather, written past the caches where its result is too large for them and lies well.
 
@@ -231,6 +237,8 @@ def scatter(block: Block, rows: Rows, crew: Crew, way: str | None = None) -> str
     spread = _sample(block, rows, crew.parts)
     taken = way or choose(rows, count, capacity, width, crew.parts, spread)
     rows = _suited(rows, width, spread)
+    if _fills_lines(block, rows):
+        rows = replace(rows, far=False)
     WAYS[taken](block, rows, crew, spread)
     return taken
 
