@@ -27,8 +27,12 @@ def has_native() -> bool:
     return True
 
 
+@cache
 def chosen(engine: str) -> str:
-    """The engine that a name stands for: `auto` means `PTOKIT_ENGINE`, else native where there is one."""
+    """The engine that a name stands for: `auto` means `PTOKIT_ENGINE`, else native where there is one.
+
+    The environment is read when an engine is first chosen: that takes longer than the rest of a small call.
+    """
     asked = engine if engine != "auto" else os.environ.get(VARIABLE) or "auto"
     if asked not in ENGINES:
         raise ValueError(f"{VARIABLE} is one of {', '.join(ENGINES)}; found {asked!r}")

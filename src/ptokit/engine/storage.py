@@ -92,6 +92,11 @@ class Storage:
         return self._span
 
     @property
+    def address(self) -> int:
+        """Where the bytes begin."""
+        return self.span.start
+
+    @property
     def writable(self) -> bool:
         """Whether the user lets us write, now."""
         return self.bits.flags.writeable and self.owner.flags.writeable

@@ -41,10 +41,15 @@ class Lent(Storage):
         return value
 
     @property
+    def address(self) -> int:
+        """Where the bytes begin."""
+        return address_of(self.owner)
+
+    @property
     def span(self) -> range:
         """The addresses of the bytes."""
         if self._span is None:
-            start = address_of(self.owner if self.dtype.numpy.kind != "V" else self.bits)
+            start = self.address
             count = self.owner.size if self.elements is None else self.elements
             self._span = range(start, start + count * self.dtype.size)
         return self._span

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -58,15 +57,11 @@ class Collector:
         return True
 
 
-@contextmanager
-def blocks_of(grid: int) -> Generator[None]:
-    """Blocks that run: an error in one of several says that others may have written."""
-    try:
-        yield
-    except (VerifyError, OutOfBoundsError) as problem:
-        if grid > 1:
-            problem.args = (f"{problem}\n    of the {grid} blocks of this launch, others may have written",)
-        raise
+def in_one_of(grid: int, problem: VerifyError | OutOfBoundsError) -> VerifyError | OutOfBoundsError:
+    """What was raised in a block; where there are several, it says that others may have written."""
+    if grid > 1:
+        problem.args = (f"{problem}\n    of the {grid} blocks of this launch, others may have written",)
+    return problem
 
 
 def grid_of(grid: object) -> int:

@@ -10,10 +10,10 @@ from typing import Any
 
 from ptokit.engine.choose import chosen
 from ptokit.engine.storage import Storage
-from ptokit.finding import VerifyError
+from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.context import Mode
-from ptokit.lang.launch import Collector, Run, blocks_of, check_options, grid_of, mode_of, refuse_inside
+from ptokit.lang.launch import Collector, Run, check_options, grid_of, in_one_of, mode_of, refuse_inside
 from ptokit.lang.recall import MOST_RECALLED, NUMPY, Key, Recalled, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
@@ -143,8 +143,10 @@ class Launcher:
         integers = {Var(name): value for name, value in arguments.integers.items()}
         runnable = traced.executable(mode, chosen(engine), engine != "auto")
         began = time.perf_counter()
-        with blocks_of(self.grid):
+        try:
             ran = runnable.launch(storages, integers, self.grid, collector, threads)
+        except (VerifyError, OutOfBoundsError) as problem:
+            raise in_one_of(self.grid, problem) from None
         return ran, time.perf_counter() - began
 
     def _remember(self, key: Key, values: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 
-from ptokit.engine.choose import VARIABLE
 from ptokit.engine.runnable import Small
 from ptokit.engine.storage import address_of
-from ptokit.finding import Finding
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.context import current
-from ptokit.lang.launch import Collector, Run, blocks_of
+from ptokit.lang.launch import Collector, Run, in_one_of
 
 MOST_RECALLED = 1024
 PLAIN = (int, str, bool, type(None))
@@ -30,7 +27,7 @@ def key_of(options: Key, args: Sequence[object], keywords: Mapping[str, object])
     here = current()
     if here.tracer is not None or here.block is not None:
         return None
-    key: list[object] = [here.mode, os.environ.get(VARIABLE), *options, *keywords]
+    key: list[object] = [here.mode, *options, *keywords]
     for value in (*args, *keywords.values()) if keywords else args:
         if type(value) is NUMPY:
             array = cast("Array", value)
@@ -70,8 +67,10 @@ class Recalled:
         if not (self.small.is_current and _are_apart(addresses, ends) and self.is_current()):
             return None
         told = _Told(self.collector)
-        with blocks_of(self.grid):
+        try:
             seconds = self.small.run(addresses, tensors, told)
+        except (VerifyError, OutOfBoundsError) as problem:
+            raise in_one_of(self.grid, problem) from None
         return Run(told.found, "native", seconds, self.target, self.grid)
 
 
@@ -96,7 +95,9 @@ class _Told:
 
 def _are_apart(starts: list[int], ends: list[int]) -> bool:
     """Whether no two ranges meet."""
-    if len(starts) < 2:
-        return True
-    order = sorted(zip(starts, ends, strict=True))
-    return all(end <= start for (_, end), (start, _) in pairwise(order))
+    last = 0
+    for start, end in sorted(zip(starts, ends, strict=True)):
+        if start < last:
+            return False
+        last = end
+    return True

@@ -130,7 +130,7 @@ class _Ready:
     def aim(self, block: Block, storages: Storages) -> None:
         """Give a block the addresses of a call."""
         table, other, indices = storages["table"], storages[self.OTHER], storages["indices"]
-        FIRST.pack_into(block.words, 0, table.span.start, other.span.start, indices.span.start, 0, 0)
+        FIRST.pack_into(block.words, 0, table.address, other.address, indices.address, 0, 0)
 
     def small(self) -> Block:
         """A block for little work, one of those that were used before; it goes back to `spare`."""
