@@ -7,6 +7,7 @@ and what another thread changes to a bad index after that is passed over.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from struct import Struct
@@ -74,7 +75,7 @@ def _prepare(whole: Whole) -> _Gather | _Scatter:
     return ready
 
 
-class _Ready:
+class _Ready(ABC):
     """What gathers and scatters share: numbers of the move, its kinds of rows and indices, blocks that wait for use."""
 
     OTHER = ""
@@ -110,9 +111,9 @@ class _Ready:
         """Nanoseconds, roughly."""
         self.spare: list[Block] = []
 
+    @abstractmethod
     def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
         """Of the table and of the other end."""
-        raise NotImplementedError
 
     def block(self, storages: Storages, crew: Crew) -> Block:
         """A block for a call, with room for each worker."""
@@ -191,7 +192,7 @@ class _Gather(_Ready):
             block = self.small()
             self.aim(block, storages)
             self.at_once(block.address, 0)
-            refused = self.refuses and self.is_refused(block)
+            refused = self.is_refused(block)
             self.spare.append(block)
             if refused:
                 self.refuse(storages)
@@ -250,7 +251,7 @@ class _Scatter(_Ready):
             block = self.small()
             self.aim(block, storages)
             self.read(block.address, 0)
-            refused = self.refuses and self.is_refused(block)
+            refused = self.is_refused(block)
             if not refused:
                 direct(block, self.write)
             self.spare.append(block)

@@ -181,7 +181,6 @@ class Mover:
         kind, old = bits_of(dtype, wide), code.load(bits_of(dtype), cell, 1)
         start = code.constant(kind, 0) if combine is Combine.ADD else code.splat(old, wide)
         many = code.variable(kind, start)
-        many.set(start)
         with code.loop(0, count, wide) as k:
             new = code.load(kind, code.at(items, k * self.rows.size), 1)
             many.set(combined(self.module, code, combine, dtype, many.get(), new))

@@ -372,15 +372,6 @@ def sum_up(block: Block, rows: Rows, crew: Crew, indices: phases.Indices | None)
     crew.do(native("total", rows, indices), block)
 
 
-def may(way: str, rows: Rows, capacity: int, width: int) -> bool:
-    """Whether a way is open to rows of a kind."""
-    if way == "writers":
-        return rows.combine is Combine.STORE and capacity < 1 << 32
-    if way == "buckets":
-        return width == 1 and rows.size <= 8 and can_bucket(rows, capacity)
-    return True
-
-
 def scratch_bytes(threads: int) -> int:
     """Bytes that workers need to themselves."""
     return SCRATCH * max(1, threads)
