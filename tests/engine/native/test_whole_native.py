@@ -70,7 +70,7 @@ def elements(array: Array) -> tuple[int, ...]:
 
 def is_open(way: str, rows: strategies.Rows, capacity: int, width: int) -> bool:
     """Whether a way can be forced on rows of a kind."""
-    if way == "writers":
+    if way == "winners":
         return rows.combine is Combine.STORE and capacity < 1 << 32
     if way == "buckets":
         return width == 1 and rows.size <= 8 and strategies.can_bucket(rows, capacity)

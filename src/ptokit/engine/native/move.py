@@ -21,7 +21,7 @@ MOST_UNROLLED = 1024
 """Bytes that are copied without a loop."""
 STREAMED = 256
 """The same, for bytes that go past the caches."""
-AHEAD = ((16, 24, 1), (64, 24, 2), (128, 16, 3), (256, 6, 5), (512, 5, 5), (1024, 3, 8), (2048, 3, 8))
+AHEAD = ((16, 24, 1), (64, 24, 2), (128, 16, 3), (256, 6, 5), (512, 5, 5), (1024, 3, 12), (2048, 3, 12))
 """How far ahead rows are fetched: of at most so many bytes, so many rows, so many lines of each."""
 FURTHEST = (1, 8)
 """The same for rows longer than these."""
@@ -57,23 +57,27 @@ class Writer:
                 go(code.at(dst, at), code.at(src, at), STREAMED)
         go(code.at(dst, looped), code.at(src, looped), nbytes - looped)
 
-    def copy(self, dst: Value, src: Value, nbytes: int | Value) -> None:
-        """Copy bytes from one place to another."""
+    def copy(self, dst: Value, src: Value, nbytes: int | Value, coming: Sequence[Coming] = ()) -> None:
+        """Copy bytes from one place to another, and fetch what is coming between them."""
         code = self.code
         if isinstance(nbytes, Value):
             name = self.module.declare("llvm.memmove.p0.p0.i64", "void (ptr, ptr, i64, i1)")
             code.call("void", name, dst, src, nbytes, "i1 false")
             return
-        looped = nbytes // MOST_UNROLLED * MOST_UNROLLED if nbytes > MOST_UNROLLED else 0
-        if looped:  # the C library's own copy is slow where bytes come from far away
-            with code.loop(0, looped, MOST_UNROLLED) as at:
-                self._copy_pieces(code.at(dst, at), code.at(src, at), pieces(MOST_UNROLLED))
-        self._copy_pieces(dst, src, [(looped + at, size) for at, size in pieces(nbytes - looped)])
+        first = nbytes % MOST_UNROLLED or min(nbytes, MOST_UNROLLED)
+        self._copy_pieces(dst, src, first, coming)
+        if first < nbytes:  # the C library's own copy is slow where bytes come from far away
+            with code.loop(first, nbytes, MOST_UNROLLED) as at:
+                self._copy_pieces(code.at(dst, at), code.at(src, at), MOST_UNROLLED)
 
-    def _copy_pieces(self, dst: Value, src: Value, pieces: Sequence[tuple[int, int]]) -> None:
+    def _copy_pieces(self, dst: Value, src: Value, nbytes: int, coming: Sequence[Coming] = ()) -> None:
         code = self.code
-        for at, size in pieces:
+        for at, size in pieces(nbytes):
+            for row in coming:
+                row.fetch_next()
             code.store(code.load(vector(I8, size), code.at(src, at), 1), code.at(dst, at), 1)
+        for row in coming:
+            row.fetch_rest()
 
     def fill(self, dst: Value, bits: Value, count: Any) -> None:
         """The same element again and again."""
@@ -90,6 +94,29 @@ class Writer:
         """Fetch a line that will be needed soon."""
         name = self.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
         self.code.call("void", name, address, f"i32 {int(to_write)}", "i32 2", "i32 1")
+
+
+class Coming:
+    """A row that is needed soon. Its lines are fetched one by one between the steps of what is done until then: all at
+    once they would hold up what waits for memory already."""
+
+    def __init__(self, writer: Writer, address: Value, lines: int, *, to_write: bool = False) -> None:
+        self.writer, self.address, self.to_write = writer, address, to_write
+        self._left = list(range(0, lines * LINE, LINE))
+
+    def fetch_next(self) -> None:
+        """Fetch the next line, if one is left."""
+        if self._left:
+            self.fetch(self._left.pop(0))
+
+    def fetch_rest(self) -> None:
+        """Fetch all lines that are left."""
+        while self._left:
+            self.fetch_next()
+
+    def fetch(self, at: int | Value) -> None:
+        """Fetch the line so many bytes into the row."""
+        self.writer.prefetch(self.writer.code.at(self.address, at), to_write=self.to_write)
 
 
 def pieces(nbytes: int) -> list[tuple[int, int]]:

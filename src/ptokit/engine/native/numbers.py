@@ -83,10 +83,23 @@ def narrow(code: Code, dtype: DType, value: Value) -> Value:
         return _narrow_byte(code, BYTE_FORMATS[dtype.name], value)
     if dtype.name != "bfloat16":
         return canonical(code, value).bits(like(value.type, f"i{8 * dtype.size}"))
+    short = rounded(code, dtype, value)
+    return code.select(value.compare("uno", value), code.constant(short.type, 0x7FC0), short)
+
+
+def rounded(code: Code, dtype: DType, value: Value) -> Value:
+    """The same without a look at NaNs, which need not be canonical then; those of sums of two elements stay NaNs."""
+    if dtype.name != "bfloat16":
+        return value.bits(like(value.type, f"i{8 * dtype.size}"))
     raw = value.bits(like(value.type, "i32"))
-    rounded = (raw + 0x7FFF + ((raw >> 16) & 1)) >> 16
-    short = code.select(value.compare("uno", value), code.constant(raw.type, 0x7FC0), rounded)
-    return short.to("trunc", like(value.type, "i16"))
+    odd = (raw << 15) >> 31  # in this form one instruction adds it, and one adds the rest and takes the upper half
+    return ((raw + odd + 0x7FFF) >> 16).to("trunc", like(value.type, "i16"))
+
+
+def any_of(module: Module, code: Code, truths: Value) -> Value:
+    """Whether one of many holds."""
+    name = module.declare(f"llvm.vector.reduce.or.v{lanes_of(truths.type)}i1", f"i1 ({truths.type})")
+    return code.call("i1", name, truths)
 
 
 def from_integer(code: Code, dtype: DType, value: Value) -> Value:

@@ -49,6 +49,8 @@ CHUNK = 4 << 20
 """Lanes that a scatter takes at a time."""
 PIECE = 1 << 20
 """Bytes of a gather that are handed out at a time."""
+READ_AT_ONCE = 1 << 17
+"""Indices that are handed out at a time: processors foresee long runs only."""
 MOST_PREPARED = 512
 FLOAT32 = element_type("float32")
 FIRST = Struct("=5q")
@@ -110,19 +112,34 @@ class _Ready(ABC):
         self.cost = self.count * (5 + nbytes / 6) if far or nbytes > 16 else self.count * 2
         """Nanoseconds, roughly."""
         self.spare: list[Block] = []
+        """Blocks for little work, to be used again."""
+        self.idle: list[tuple[int, Block]] = []
+        """The same for much work, each with the number of workers it has room for."""
 
     @abstractmethod
     def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
         """Of the table and of the other end."""
 
     def block(self, storages: Storages, crew: Crew) -> Block:
-        """A block for a call, with room for each worker."""
-        block = self._new(crew.parts, crew.stop)
+        """A block for a call, with room for each worker; it goes back with `put_back`."""
+        try:
+            room, block = self.idle.pop()
+        except IndexError:
+            room, block = 0, None
+        if block is None or room < crew.parts:
+            block = self._new(crew.parts)
+        block.set(**self.words, stop=crew.stop.address, first=0)
+        block.keep[1:] = [crew.stop]
         self.aim(block, storages)
         return block
 
-    def _new(self, parts: int, stop: Stop) -> Block:
-        memory = np.empty(scratch_bytes(parts + 1), np.uint8)
+    def put_back(self, block: Block, crew: Crew) -> None:
+        """Keep a block for the next call."""
+        del block.keep[2:]
+        self.idle.append((crew.parts, block))
+
+    def _new(self, parts: int) -> Block:
+        memory, stop = np.empty(scratch_bytes(parts + 1), np.uint8), Stop()
         block = Block(**self.words, stop=stop.address, scratch=address(memory))
         block.set(lanes=address(memory) + scratch_bytes(parts))
         block.keep += [memory, stop]
@@ -138,7 +155,7 @@ class _Ready(ABC):
         try:
             return self.spare.pop()
         except IndexError:
-            return self._new(1, Stop())
+            return self._new(1)
 
     def is_refused(self, block: Block) -> bool:
         """Whether an index was outside that must not be."""
@@ -154,8 +171,9 @@ class _Ready(ABC):
     def resolve(self, crew: Crew, block: Block, *, keep: bool, indices: Indices) -> None:
         """Read the block's lanes from the indices."""
         is_narrow = self.lane == I32 and indices.lane != I32
-        block.set(piece=LANES_AT_ONCE)
-        crew.do(native("resolve", indices, is_narrow, keep), block)
+        block.set(piece=READ_AT_ONCE)
+        is_short = block.get("count") <= READ_AT_ONCE
+        crew.do(native("resolve", indices, is_narrow, keep), block, is_short=is_short)
 
 
 def _known_step(step: int, nbytes: int) -> int | None:
@@ -181,7 +199,7 @@ class _Gather(_Ready):
             raise Unsupported("a gather that does not store every lane")
         straight = replace(self.rows, lane=self.indices.lane)
         self.at_once = native("gather", straight, self.indices)
-        self.piece = max(4, min(LANES_AT_ONCE, PIECE // max(1, self.width * self.size)))
+        self.piece = max(4, PIECE // max(1, self.width * self.size))
 
     def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
         return whole.src.layout, whole.move.dst.layout
@@ -205,6 +223,7 @@ class _Gather(_Ready):
             block.set(piece=self.piece)
             straight = replace(self.rows, lane=self.indices.lane)
             crew.do(native("gather", streamed(block, straight), self.indices), block)
+        self.put_back(block, crew)
 
     def _checked(self, storages: Storages, crew: Crew, block: Block) -> None:
         nbytes = (self.count + PADDING) * size_of(self.lane)
@@ -259,7 +278,9 @@ class _Scatter(_Ready):
                 self.refuse(storages)
             return
         crew = Crew(threads if self.cost > SHORT or way else 0, Stop())
-        self._chunks(storages, crew, self.block(storages, crew), way)
+        block = self.block(storages, crew)
+        self._chunks(storages, crew, block, way)
+        self.put_back(block, crew)
 
     def _chunks(self, storages: Storages, crew: Crew, block: Block, way: str | None) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ptokit.engine.native.emit import I64, PTR, Code, Module, Value, size_of, vector
-from ptokit.engine.native.move import LINE, Writer, ahead
-from ptokit.engine.native.numbers import NATIVE, bits_of, combined, lanes_at_once, narrow, widen
+from ptokit.engine.native.emit import I64, PTR, Code, Module, Value, Variable, size_of, vector
+from ptokit.engine.native.move import LINE, Coming, Writer, ahead
+from ptokit.engine.native.numbers import NATIVE, any_of, bits_of, combined, lanes_at_once, narrow, rounded, widen
 from ptokit.engine.native.whole.block import word
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
+Ends = Callable[[Value], tuple[Value, Value]]
+"""The row of the table and that of the other end which belong to the lane of a number."""
 UNROLLED = 16
-"""Rows of at most so many bytes are taken eight at a time."""
-LOCALITY = 2
-"""Where rows are fetched to, as LLVM counts: 2 is the second cache."""
+"""Rows of at most so many bytes are taken some at a time."""
+AT_ONCE = 8
 TOGETHER = 16
 """Elements for the same place in the table that are taken together."""
 COMMON = frozenset((16, 32, 64, 128, 256, 512, 1024, 2048, 4096))
@@ -100,13 +102,13 @@ class Mover:
         """The row of the other end."""
         return self.code.at(self.other, k * self.other_row)
 
-    def load(self, item: Value, cell: Value) -> None:
+    def load(self, cell: Value, item: Value, coming: Sequence[Coming] = ()) -> None:
         """From the table to the other end."""
-        self._move(item, cell, self.other_col, self.table_col)
+        self._move(item, cell, self.other_col, self.table_col, coming)
 
-    def store(self, cell: Value, item: Value) -> None:
+    def store(self, cell: Value, item: Value, coming: Sequence[Coming] = ()) -> None:
         """From the other end to the table, combined with what is there."""
-        self._move(cell, item, self.table_col, self.other_col)
+        self._move(cell, item, self.table_col, self.other_col, coming)
 
     def zero(self, item: Value) -> None:
         """A row of zeros at the other end."""
@@ -118,36 +120,42 @@ class Mover:
         with code.loop(0, self.width) as j:
             code.store(code.constant(kind, 0), code.at(item, j * self.other_col), 1)
 
-    def fetch(self, cell: Value, *, to_write: bool = False) -> None:
-        """Fetch the first lines of a row of the table that will be needed soon, where that pays."""
-        if self.rows.far:
-            self._fetch(cell, to_write)
+    def load_each(self, count: Value, ends: Ends) -> None:
+        """Rows of the table to the other end, from and to where `ends` says."""
+        self._each(count, ends, self.load, to_write=False)
 
-    def fetch_item(self, item: Value) -> None:
-        """The same for a row of the other end."""
-        if self.rows.gaps:
-            self._fetch(item, False)
+    def store_each(self, count: Value, ends: Ends) -> None:
+        """Rows of the other end to the table."""
+        self._each(count, ends, self.store, to_write=True)
 
-    def _fetch(self, address: Value, to_write: bool) -> None:
-        name = self.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
-        for line in range(self.rows.ahead[1]):
-            at = self.code.at(address, line * LINE)
-            self.code.call("void", name, at, f"i32 {int(to_write)}", f"i32 {LOCALITY}", "i32 1")
-
-    def each(self, count: Value, fetch: Callable[[Value], None], go: Callable[[Value], None]) -> None:
-        """`go(k)` for every k below a count, and `fetch(k)` for those a good way ahead."""
+    def _each(self, count: Value, ends: Ends, go: Callable[..., None], *, to_write: bool) -> None:
         code, (distance, _) = self.code, self.rows.ahead
-        at_once = 8 if 0 < self.rows.nbytes <= UNROLLED else 1
-        whole = count - (count & (at_once - 1)) if at_once > 1 else count
-        with code.loop(0, whole, at_once) as k:
-            for step in range(at_once):
-                if self.rows.far or self.rows.gaps:
-                    fetch(k + (step + distance))
-            for step in range(at_once):
-                go(k + step)
-        if at_once > 1:
-            with code.loop(whole, count) as k:
-                go(k)
+        if not 0 < self.rows.nbytes <= UNROLLED:
+            with code.loop(0, count) as k:
+                coming = self._coming([ends(k + distance)], to_write) if self._fetches else []
+                go(*ends(k), coming)
+            return
+        whole = count - (count & (AT_ONCE - 1))
+        with code.loop(0, whole, AT_ONCE) as k:
+            later = [ends(k + (step + distance)) for step in range(AT_ONCE)] if self._fetches else []
+            for row in self._coming(later, to_write):
+                row.fetch_rest()
+            for here in [ends(k + step) for step in range(AT_ONCE)]:  # all lanes first: they are read in pairs
+                go(*here)
+        with code.loop(whole, count) as k:
+            go(*ends(k))
+
+    @property
+    def _fetches(self) -> bool:
+        return self.rows.far or self.rows.gaps
+
+    def _coming(self, rows: Sequence[tuple[Value, Value]], to_write: bool) -> list[Coming]:
+        """What to fetch of rows that are needed soon, where that pays."""
+        lines, found = self.rows.ahead[1], list[Coming]()
+        for cell, item in rows:
+            found += [Coming(self.writer, cell, lines, to_write=to_write)] * self.rows.far
+            found += [Coming(self.writer, item, lines)] * self.rows.gaps
+        return found
 
     def store_all(self, cell: Value, items: Value, count: Value) -> None:
         """So many rows of the other end, one after the other, to one row of the table."""
@@ -205,13 +213,23 @@ class Mover:
             total = combined(self.module, code, combine, dtype, total, new)
         code.store(total, cell, 1)
 
-    def _move(self, dst: Value, src: Value, dst_col: Value, src_col: Value) -> None:
+    def _move(self, dst: Value, src: Value, dst_col: Value, src_col: Value, coming: Sequence[Coming]) -> None:
         rows, code = self.rows, self.code
+        if rows.dense and rows.width > 1 and not rows.stream:
+            if rows.combine is Combine.STORE:
+                self.writer.copy(dst, src, rows.nbytes, coming)
+            else:
+                self._runs(dst, src, coming)
+            return
+        for row in coming:
+            row.fetch_rest()
         if not rows.dense:
             with code.loop(0, self.width) as j:
                 self._elements(code.at(dst, j * dst_col), code.at(src, j * src_col), 1)
         elif rows.width == 1:
             self._elements(dst, src, 1)
+        elif rows.stream:
+            self.writer.stream(dst, src, rows.nbytes)
         elif rows.combine is Combine.STORE:
             self._copy(dst, src)
         else:
@@ -219,12 +237,6 @@ class Mover:
 
     def _copy(self, dst: Value, src: Value) -> None:
         """Bytes that lie side by side. The C library's own copy is slow where rows come from far away."""
-        if self.rows.stream:
-            self.writer.stream(dst, src, self.rows.nbytes)
-            return
-        if self.rows.nbytes:
-            self.writer.copy(dst, src, self.rows.nbytes)
-            return
         code, nbytes, kind = self.code, self.width * self.rows.size, vector("i8", LINE)
         with code.loop(0, nbytes - (LINE - 1), LINE) as at:
             code.store(code.load(kind, code.at(src, at), 1), code.at(dst, at), 1)
@@ -240,18 +252,56 @@ class Mover:
         with code.when((nbytes & (LINE - 1)).compare("ne", 0)):
             code.choose(nbytes.compare("ult", LINE), short, last_line)
 
-    def _runs(self, dst: Value, src: Value) -> None:
-        """Elements that lie side by side, as many at a time as arithmetic takes."""
-        code, rows = self.code, self.rows
-        assert rows.dtype is not None
-        wide = lanes_at_once(rows.dtype)
-        whole = self.width - self.width.op("urem", wide) if rows.width % wide or not rows.width else self.width
-        for first, last, step in ((code.i64(0), whole, wide), (whole, self.width, 1)):
-            if first is not last:
-                with code.loop(first, last, step) as k:
-                    self._elements(code.at(dst, k * rows.size), code.at(src, k * rows.size), step)
+    def _runs(self, dst: Value, src: Value, coming: Sequence[Coming] = ()) -> None:
+        """Elements that lie side by side, as many at a time as arithmetic takes: a line of them."""
+        code, rows, wide, whole = self.code, self.rows, self._wide, self._whole
+        for row in coming:
+            if wide == 1:
+                row.fetch_rest()
+            else:
+                row.fetch(rows.nbytes - 1)
+        with self._tidying(dst) as seen, code.loop(0, whole, wide) as k:
+            for row in coming if wide > 1 else ():
+                row.fetch(k * rows.size)
+            self._elements(code.at(dst, k * rows.size), code.at(src, k * rows.size), wide, seen)
+        if whole is not self.width:
+            with code.loop(whole, self.width) as k:
+                self._elements(code.at(dst, k * rows.size), code.at(src, k * rows.size), 1)
 
-    def _elements(self, dst: Value, src: Value, count: int) -> None:
+    @property
+    def _wide(self) -> int:
+        assert self.rows.dtype is not None
+        return lanes_at_once(self.rows.dtype)
+
+    @property
+    def _whole(self) -> Value:
+        """The elements of a row that are taken many at a time."""
+        wide = self._wide
+        return self.width - self.width.op("urem", wide) if self.rows.width % wide or not self.rows.width else self.width
+
+    @contextmanager
+    def _tidying(self, row: Value) -> Iterator[Variable | None]:
+        """Sums for a row of the table whose NaNs become canonical afterwards.
+
+        Gives what to add all results to, which is a NaN in the end if one of them is: so they are looked at once, not
+        each. None where there are no such sums.
+        """
+        code, dtype, wide = self.code, self.rows.dtype, self._wide
+        assert dtype is not None
+        if self._is_free or wide == 1:
+            yield None
+            return
+        zero = widen(code, dtype, code.constant(bits_of(dtype, wide), 0))
+        seen = code.variable(zero.type, zero)
+        yield seen
+        with (
+            code.when(any_of(self.module, code, seen.get().compare("uno", seen.get()))),
+            code.loop(0, self._whole, wide) as k,
+        ):
+            at = code.at(row, k * self.rows.size)
+            code.store(narrow(code, dtype, widen(code, dtype, code.load(bits_of(dtype, wide), at, 1))), at, 1)
+
+    def _elements(self, dst: Value, src: Value, count: int, seen: Variable | None = None) -> None:
         code, rows = self.code, self.rows
         kind = bits_of(rows.dtype, count) if rows.dtype else f"i{8 * rows.size}"
         new = code.load(kind, src, 1)
@@ -259,7 +309,11 @@ class Mover:
             code.store(new, dst, 1)
             return
         old = code.load(kind, dst, 1)
-        if count > 1 or rows.dtype.name not in NATIVE:
+        if seen:
+            total = widen(code, rows.dtype, old) + widen(code, rows.dtype, new)
+            seen.set(seen.get() + total)
+            code.store(rounded(code, rows.dtype, total), dst, 1)
+        elif count > 1 or rows.dtype.name not in NATIVE:
             code.store(combined(self.module, code, rows.combine, rows.dtype, old, new), dst, 1)
         elif rows.combine is Combine.ADD:
             self._add(rows.dtype, dst, old, new)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ptokit.engine.native.address import Place
-from ptokit.engine.native.compute.elements import from_single, single
 from ptokit.engine.native.emit import I1, I32, I64, PTR, Code, Module, Value, size_of, vector
-from ptokit.engine.native.numbers import bits_of
 from ptokit.engine.native.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
 from ptokit.engine.native.whole.block import (
     LANES_AT_ONCE,
-    PICKED,
     blocks,
     function,
     note,
     pieces,
-    place,
-    poll,
     scratch,
     word,
 )  # fmt: skip
@@ -26,9 +22,6 @@ from ptokit.engine.native.whole.mover import Mover, Rows
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Index, Remap, Side, Unit
-
-ENOUGH = 1 << 48
-"""A number of a piece that is past all of them, and whose first lane is still a number."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +68,7 @@ def resolve(indices: Indices, narrow: bool, keep: bool) -> str:
     code = function(module, "resolve")
     lane = I32 if narrow else indices.lane
     own = scratch(code)
-    with pieces(code) as number:
-        first, count = _extent(code, number)
+    with _shared(code) as (first, count):
         there = code.at(word(code, "lanes", PTR), first * size_of(lane))
         straight = keep and (lane == indices.lane or indices.remap is Remap.REFUSE)
         kept = lane if straight else None
@@ -87,7 +79,16 @@ def resolve(indices: Indices, narrow: bool, keep: bool) -> str:
     return module.text
 
 
-def _extent(code: Code, number: Value, total: str = "count", each: str = "piece") -> tuple[Value, Value]:
+@contextmanager
+def _shared(code: Code) -> Iterator[tuple[Value, Value]]:
+    """All lanes: pieces of them for each worker, in blocks; gives where a block begins and its length."""
+    with pieces(code) as number:
+        first, count = extent(code, number)
+        with blocks(code, first, first + count, LANES_AT_ONCE) as block:
+            yield block
+
+
+def extent(code: Code, number: Value, total: str = "count", each: str = "piece") -> tuple[Value, Value]:
     """Where a piece begins, and its length."""
     piece = word(code, each)
     first = number * piece
@@ -106,15 +107,14 @@ def _narrowed(code: Code, wide: Value, lanes: Value, count: Value) -> None:
 
 
 def gather(rows: Rows, indices: Indices | None) -> str:
-    """Pieces of a gather: resolved just before they are moved, or from lanes that were (where `indices` is None).
+    """Blocks of a gather: resolved just before they are moved, or from lanes that were (where `indices` is None).
 
-    A piece with a value outside that is refused is not moved, and ends the work.
+    A block with a value outside that is refused is not moved. (Only calls of one block are refused so late.)
     """
     module = Module()
     code = function(module, "gather")
     mover, own = Mover(module, code, rows), scratch(code)
-    with pieces(code) as number:
-        first, count = _extent(code, number)
+    with _shared(code) as (first, count):
         if indices is None:
             lanes = code.at(word(code, "lanes", PTR), first * size_of(rows.lane))
             greatest = word(code, "greatest")
@@ -123,43 +123,36 @@ def gather(rows: Rows, indices: Indices | None) -> str:
             greatest = indices.resolve(module, code, first, count, lanes)
         outside = greatest.compare("uge", word(code, "capacity"))
         remap = indices.remap if indices else Remap.ZERO
-        _gather_piece(code, mover, remap, outside, lanes, first, count)
+        _gather_block(code, mover, remap, outside, lanes, first, count)
     if rows.stream:
         code.line("  fence seq_cst")  # stores past the caches are not ordered by themselves
     code.give()
     return module.text
 
 
-def _gather_piece(
+def _gather_block(
     code: Code, mover: Mover, remap: Remap, outside: Value, lanes: Value, first: Value, count: Value
 ) -> None:
     base = mover.item(first)
 
-    def fetch(k: Value) -> None:
-        mover.fetch(mover.cell(mover.lane(lanes, k)))
-
-    def item(k: Value) -> Value:
-        return code.at(base, k * mover.other_row)
+    def ends(k: Value) -> tuple[Value, Value]:
+        return mover.cell(mover.lane(lanes, k)), code.at(base, k * mover.other_row)
 
     def plain() -> None:
-        mover.each(count, fetch, lambda k: mover.load(item(k), mover.cell(mover.lane(lanes, k))))
+        mover.load_each(count, ends)
 
     def checked() -> None:
         with code.loop(0, count) as k:
-            lane, here = mover.lane(lanes, k), item(k)
-            code.choose(
-                lane.compare("eq", SENTINEL),
-                lambda: mover.zero(here),
-                lambda: mover.load(here, mover.cell(lane)),
-            )
-
-    def end() -> None:
-        code.store(code.i64(ENOUGH), place(code, "counter"))
+            is_outside, (cell, item) = mover.lane(lanes, k).compare("eq", SENTINEL), ends(k)
+            code.choose(is_outside, lambda: mover.zero(item), lambda: mover.load(cell, item))
 
     if remap in (Remap.CLAMP, Remap.WRAP):
         plain()
+    elif remap is Remap.REFUSE:
+        with code.when(outside ^ 1):
+            plain()
     else:
-        code.choose(outside, end if remap is Remap.REFUSE else checked, plain)
+        code.choose(outside, checked, plain)
 
 
 def scatter(rows: Rows) -> str:
@@ -180,7 +173,7 @@ def scatter(rows: Rows) -> str:
         def ends(k: Value) -> tuple[Value, Value]:
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
-        _store_each(mover, count, ends)
+        mover.store_each(count, ends)
 
     def take_some(first: Value, count: Value) -> None:
         here, base = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
@@ -190,7 +183,7 @@ def scatter(rows: Rows) -> str:
             k = picked(code, own, q)
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
-        _store_each(mover, kept, ends)
+        mover.store_each(kept, ends)
 
     def take_one(first: Value, count: Value) -> None:
         here = code.at(lanes, first * size_of(rows.lane))
@@ -223,17 +216,6 @@ def scatter(rows: Rows) -> str:
         code.choose(is_mine | whole, all_mine, not_all)
     code.give()
     return module.text
-
-
-def _store_each(mover: Mover, count: Value, ends: Callable[[Value], tuple[Value, Value]]) -> None:
-    """Rows to the table, from and to where `ends` says."""
-
-    def fetch(k: Value) -> None:
-        cell, item = ends(k)
-        mover.fetch(cell, to_write=True)
-        mover.fetch_item(item)
-
-    mover.each(count, fetch, lambda k: mover.store(*ends(k)))
 
 
 def _extremes(module: Module, code: Code, lane: str, lanes: Value, count: Value) -> tuple[Value, Value]:
@@ -306,242 +288,26 @@ def mark_writers(rows: Rows) -> str:
     return module.text
 
 
-def settle_writers(rows: Rows) -> str:
-    """Pieces of the table: each row that has a last writer takes its value from there."""
+def store_winners(rows: Rows) -> str:
+    """Blocks of lanes: each that is the last writer of its row stores it."""
     module = Module()
-    code = function(module, "settle")
+    code = function(module, "store")
     mover, own, writers = Mover(module, code, rows), scratch(code), word(code, "writers", PTR)
-    with pieces(code, "capacity") as number:
-        first, count = _extent(code, number, "capacity")
-        here = code.at(writers, first * 4)
-        base = code.at(mover.table, first * mover.table_row)
-        kept = compacted(code, own, count, lambda k: code.load(I32, code.at(here, k * 4)).compare("ne", 0))
+    lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
+    with _shared(code) as (first, count):
+        here, base = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
 
-        def ends(q: Value) -> tuple[Value, Value]:
+        def wins(k: Value, first: Value = first, here: Value = here) -> Value:
+            lane = mover.lane(here, k).to("zext", I64)
+            inside = code.select(lane.compare("ult", capacity), lane, 0)  # whose last writer it is not
+            return code.load(I32, code.at(writers, inside * 4)).compare("eq", (first + k + 1).to("trunc", I32))
+
+        kept = compacted(code, own, count, wins)
+
+        def ends(q: Value, here: Value = here, base: Value = base) -> tuple[Value, Value]:
             k = picked(code, own, q)
-            writer = code.load(I32, code.at(here, k * 4)).to("zext", I64) - 1
-            return code.at(base, k * mover.table_row), mover.item(writer)
+            return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
-        mover.each(kept, lambda q: mover.fetch_item(ends(q)[1]), lambda q: mover.store(*ends(q)))
+        mover.store_each(kept, ends)
     code.give()
     return module.text
-
-
-# --- stable partition of single elements
-
-
-def pair_of(size: int) -> int:
-    """Bytes that a destination inside its bucket and an element take together."""
-    return {1: 4, 2: 4, 4: 8, 8: 16}[size]
-
-
-def local_bits(size: int) -> int:
-    """Bits that there are for a destination inside its bucket."""
-    return {1: 24, 2: 16, 4: 31, 8: 62}[size]
-
-
-def _slice(code: Code) -> tuple[Value, Value]:
-    """The worker's share of the lanes."""
-    worker, workers, total = code.arguments[1], word(code, "workers"), word(code, "count")
-    return (worker * total).op("udiv", workers), ((worker + 1) * total).op("udiv", workers)
-
-
-class _Cursors:
-    """The worker's place in each bucket; lanes that are outside have a bucket of their own behind the others."""
-
-    def __init__(self, code: Code, marked: bool) -> None:
-        self.code, self.marked = code, marked
-        self.shift, self.buckets = word(code, "shift"), word(code, "buckets")
-        self.base = code.at(word(code, "counts", PTR), code.arguments[1] * (self.buckets + 1) * 8)
-
-    def next(self, lane: Value) -> Value:
-        """The place that a lane takes, which the next one of its bucket takes no more."""
-        bucket = lane >> self.shift
-        if self.marked:
-            inside = lane.compare("ult", word(self.code, "capacity"))
-            bucket = self.code.select(inside, bucket, self.buckets)
-        cursor = self.code.at(self.base, bucket * 8)
-        found = self.code.load(I64, cursor)
-        self.code.store(found + 1, cursor)
-        return found
-
-
-def _over_slice(code: Code, go: Callable[[Value], None]) -> None:
-    """`go(k)` for every lane of the worker's slice."""
-    start, stop = _slice(code)
-    with blocks(code, start, stop, LANES_AT_ONCE) as (first, count):
-        whole = first + (count - (count & 3))
-        with code.loop(first, whole, 4) as k:
-            for step in range(4):
-                go(k + step)
-        with code.loop(whole, first + count) as k:
-            go(k)
-
-
-def count_lanes(rows: Rows, marked: bool) -> str:
-    """How many lanes of the worker's slice go to each bucket; `marked` where some may be outside."""
-    module = Module()
-    code = function(module, "count")
-    lanes, cursors = word(code, "lanes", PTR), _Cursors(code, marked)
-    _over_slice(code, lambda k: cursors.next(_lane(code, rows, lanes, k)) and None)
-    code.give()
-    return module.text
-
-
-def _lane(code: Code, rows: Rows, lanes: Value, k: Value) -> Value:
-    return code.load(rows.lane, code.at(lanes, k * size_of(rows.lane))).to("zext", I64)
-
-
-def spread_lanes(rows: Rows, marked: bool) -> str:
-    """The lanes of the worker's slice to their buckets, each with its element."""
-    module = Module()
-    code = function(module, "spread")
-    mover, lanes, pairs = Mover(module, code, rows), word(code, "lanes", PTR), word(code, "pairs", PTR)
-    cursors, size = _Cursors(code, marked), rows.size
-    mask = (code.i64(1) << word(code, "shift")) - 1
-
-    def go(k: Value) -> None:
-        lane = _lane(code, rows, lanes, k)
-        value = code.load(f"i{8 * size}", mover.item(k), 1)
-        _pack(code, lane & mask, value, code.at(pairs, cursors.next(lane) * pair_of(size)))
-
-    _over_slice(code, go)
-    code.give()
-    return module.text
-
-
-def _pack(code: Code, local: Value, value: Value, there: Value) -> None:
-    size = size_of(value.type)
-    if size == 8:
-        code.store(local, there)
-        code.store(value, code.at(there, 8))
-        return
-    kind = f"i{8 * pair_of(size)}"
-    code.store((local.to("trunc", kind) << 8 * size) | value.to("zext", kind), there)
-
-
-def settle_buckets(rows: Rows) -> str:
-    """Buckets, each in the order of its lanes, into the table."""
-    module = Module()
-    code = function(module, "settle")
-    mover, pairs, size = Mover(module, code, rows), word(code, "pairs", PTR), rows.size
-    pair, ends = pair_of(size), word(code, "ends", PTR)
-    with pieces(code, "buckets", single=True) as bucket:
-        base = code.at(mover.table, (bucket << word(code, "shift")) * mover.table_row)
-        begin, end = (code.load(I64, code.at(ends, (bucket + k) * 8)) for k in range(2))
-        done = code.new_label("stopped")
-        with code.loop(begin, end, LANES_AT_ONCE) as first:
-            poll(code, done)
-            here, left = code.at(pairs, first * pair), end - first
-            count = code.select(left.compare("slt", LANES_AT_ONCE), left, LANES_AT_ONCE)
-
-            def cell(k: Value, here: Value = here) -> Value:
-                local = code.load(I64 if size == 8 else f"i{8 * pair}", code.at(here, k * pair))
-                local = local if size == 8 else (local >> 8 * size).to("zext", I64)
-                return code.at(base, local * mover.table_row)
-
-            mover.each(
-                count,
-                lambda k: mover.fetch(cell(k), to_write=True),
-                lambda k, here=here: mover.store(cell(k), code.at(here, k * pair + (8 if size == 8 else 0))),
-            )
-        code.begin(done)
-    code.give()
-    return module.text
-
-
-# --- sums in float32
-
-
-def total(rows: Rows, indices: Indices | None) -> str:
-    """Ranges of the table, each with sums in float32 that are rounded when all its lanes have been added.
-
-    The lanes are walked twice: to add, and to round what was added to. A mark for each row says that it has a sum.
-    """
-    module = Module()
-    code = function(module, "total")
-    sums = _Sums(module, code, rows)
-    with pieces(code, "buckets", single=True) as number:
-        low, count = _extent(code, number, "capacity", "room")
-        for act in (sums.add, sums.finish):
-            with blocks(code, code.i64(0), word(code, "count"), LANES_AT_ONCE) as (first, length):
-                if indices is None:
-                    lanes = code.at(word(code, "lanes", PTR), first * size_of(rows.lane))
-                else:
-                    lanes = sums.own
-                    indices.resolve(module, code, first, length, lanes)
-                sums.each(lanes, length, low, count, first, act)
-    code.give()
-    return module.text
-
-
-Act = Callable[[Value, Value, Value], None]
-"""Takes a row's number inside its range, its place in the table and the place of what comes to it."""
-
-
-class _Sums:
-    """A worker's sums for a range of rows."""
-
-    def __init__(self, module: Module, code: Code, rows: Rows) -> None:
-        assert rows.dtype is not None
-        self.code, self.rows, self.dtype = code, rows, rows.dtype
-        self.mover, self.own = Mover(module, code, rows), scratch(code)
-        room, worker = word(code, "room"), code.arguments[1]
-        self.marks = code.at(word(code, "marks", PTR), worker * room)
-        self.sums = code.at(word(code, "totals", PTR), worker * room * self.mover.width * 4)
-
-    def lane(self, lanes: Value, k: Value) -> Value:
-        """A lane, as a 64-bit number."""
-        return self.mover.lane(lanes, k).to("zext", I64)
-
-    def each(self, lanes: Value, length: Value, low: Value, rows: Value, first: Value, act: Act) -> None:
-        """Act on every lane of a block that names a row of the range."""
-        code, picks = self.code, self.code.at(self.own, PICKED)
-        kept = compacted(code, picks, length, lambda k: (self.lane(lanes, k) - low).compare("ult", rows))
-        with code.loop(0, kept) as q:
-            k = picked(code, picks, q)
-            lane = self.lane(lanes, k)
-            act(lane - low, self.mover.cell(lane), self.mover.item(first + k))
-
-    def add(self, row: Value, cell: Value, item: Value) -> None:
-        """Add a row to its sum, which begins with what the table holds."""
-        code, mark, mover = self.code, self.code.at(self.marks, row), self.mover
-        is_new = code.load("i8", mark).compare("eq", 0)
-        code.store(code.constant("i8", 1), mark)
-
-        def write(j: Value, count: int, at: Value) -> None:
-            new = self._wide(code.at(item, j * mover.other_col), count)
-            code.store(code.load(new.type, at, 4) + new, at, 4)
-
-        with code.when(is_new):
-            self._each(
-                row, lambda j, count, at: code.store(self._wide(code.at(cell, j * mover.table_col), count), at, 4)
-            )
-        self._each(row, write)
-
-    def finish(self, row: Value, cell: Value, item: Value) -> None:
-        """Round a sum into the table, once."""
-        code, mark, mover = self.code, self.code.at(self.marks, row), self.mover
-
-        def write(j: Value, count: int, at: Value) -> None:
-            found = from_single(code, self.dtype, code.load(vector("float", count), at, 4))
-            code.store(found, code.at(cell, j * mover.table_col), 1)
-
-        with code.when(code.load("i8", mark).compare("ne", 0)):
-            code.store(code.constant("i8", 0), mark)
-            self._each(row, write)
-
-    def _wide(self, at: Value, count: int) -> Value:
-        return single(self.code, self.dtype, self.code.load(bits_of(self.dtype, count), at, 1))
-
-    def _each(self, row: Value, write: Callable[[Value, int, Value], None]) -> None:
-        """Columns of a row, sixteen at a time where they lie side by side, with the places of their sums."""
-        code, width = self.code, self.mover.width
-        base, wide = row * width, 16 if self.rows.dense and self.rows.width != 1 else 1
-        whole = width - (width & (wide - 1)) if wide > 1 else width
-        for first, last, step in ((code.i64(0), whole, wide), (whole, width, 1)):
-            if step == wide or wide > 1:
-                with code.loop(first, last, step) as j:
-                    write(j, step, code.at(self.sums, (base + j) * 4))
-            if wide == 1:
-                return

@@ -1,24 +1,7 @@
 """How a whole gather or scatter is shared among threads, and which way is taken.
 
 All ways give the bits of taking the lanes one after the other, for any number of threads: what meets in one cell meets
-in the order of the lanes, on one thread.
-
-| way | how the work is shared |
-|---|---|
-| gather | pieces of the lanes, handed out one by one: no two write to the same place |
-| direct | not at all: one thread takes the lanes in order |
-| destinations | a range of rows each; every thread goes through all lanes and keeps those that are its own |
-| columns | a range of columns each, for all lanes; cut where cache lines begin |
-| writers | (stores) the last lane of each row is found first; then pieces of the table take their rows from there |
-| buckets | (single elements) lanes go to buckets of neighbouring cells, with their elements; threads empty them |
-
-The rule, in `choose`: little work, or one thread, is direct. A sample of the lanes says how destinations are spread.
-Rows that are stored go by writers where the lanes name a good part of a table that is beyond the caches. Other rows go
-by destinations, with bounds at the sample's quantiles, unless some row is named so often that no bounds are fair: then
-by columns, where rows are long enough for that. Single elements go by buckets where the table is beyond the caches and
-the sample lies all over it, by destinations where neighbours name neighbours (most blocks of lanes are then passed over
-whole), else directly. Lanes that mostly name the same row as the lane before go directly, and
-blocks of them that name one row only are folded before they meet the table.
+in the order of the lanes, on one thread. `docs/engines.md` has the list of them, and the rule that `choose` follows.
 
 A block must hold lanes that were resolved, the greatest value among them as it was read, `PADDING` readable lanes more,
 and memory for each worker (`scratch_bytes`).
@@ -37,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.native import workers
-from ptokit.engine.native.emit import I32, size_of
+from ptokit.engine.native.emit import size_of
 from ptokit.engine.native.jit import Source, library
 from ptokit.engine.native.move import LINE
-from ptokit.engine.native.whole import phases
+from ptokit.engine.native.whole import partition, phases, sums
 from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, SCRATCH, UNSIGNED, WORDS, Block
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
@@ -56,13 +39,19 @@ MOST_EXTRA = 48 << 20
 """Bytes that a way may take for itself."""
 SAMPLE = 1024
 """Lanes that are looked at to choose."""
+GLANCE = 64
+"""The same for a gather, which has less to choose."""
 FAIR = 1.25
 """How much more than its part a thread may get before bounds count as unfair."""
 LEAST_COLUMNS = 2048
 """Bytes of a row that are worth a thread of their own."""
-BUCKET = 256 << 10
-"""Bytes of the table that one bucket covers, if there may be as many buckets as that takes."""
-MOST_BUCKETS = 1024
+LEAST_BUCKET, MOST_BUCKET = 128 << 10, 512 << 10
+"""Bytes of the table that one bucket covers, unless there would be more buckets than `MOST_BUCKETS`."""
+FEW_BUCKETS, MOST_BUCKETS = 256, 1024
+APART = 192
+"""Bytes between what belongs to one bucket and what belongs to the next: else all might meet in one set of a cache."""
+MOST_MARKED = 1 << 17
+"""Lanes whose last writers are found sooner than another thread wakes up."""
 STREAM_FROM = 16 << 20
 """Bytes of a result from which on it goes past the caches."""
 IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -74,11 +63,11 @@ PHASES: dict[str, Callable[..., str]] = {
     "gather": phases.gather,
     "scatter": phases.scatter,
     "mark": phases.mark_writers,
-    "settle writers": phases.settle_writers,
-    "count": phases.count_lanes,
-    "spread": phases.spread_lanes,
-    "settle buckets": phases.settle_buckets,
-    "total": phases.total,
+    "store": phases.store_winners,
+    "count": partition.count_lanes,
+    "spread": partition.spread_lanes,
+    "settle": partition.settle_buckets,
+    "total": sums.total,
 }
 
 
@@ -120,7 +109,7 @@ class Pool:
             self._free.append(memory)
 
 
-pool = Pool(32 << 20)
+pool = Pool(56 << 20)
 
 
 def address(memory: Array) -> int:
@@ -141,11 +130,11 @@ class Crew:
         """How many parts work is shared in."""
         return max(1, self.threads)
 
-    def do(self, work: Native, block: Block, parts: int = 0) -> None:
-        """Run a phase on all threads, or on the first few."""
+    def do(self, work: Native, block: Block, parts: int = 0, *, is_short: bool = False) -> None:
+        """Run a phase on all threads, or on the first few; on the caller's own if it is short."""
         block.set(counter=0)
         at = block.address
-        if self.threads:
+        if self.threads and not is_short:
             workers.run(lambda part: work(at, part), parts or self.threads, self.stop)
         else:
             work(at, 0)
@@ -169,25 +158,35 @@ class Spread:
 
 def sampled(lanes: Array, capacity: int, parts: int) -> Spread:
     """Look at some lanes."""
-    step = max(1, lanes.size // SAMPLE)
-    found = lanes[::step][:SAMPLE]
-    beside = lanes[1::step][: found.size].astype(np.int64) - found[: lanes[1::step].size].astype(np.int64)
-    found = np.sort(found[found < capacity]).astype(np.int64)
+    step = max(2, lanes.size // SAMPLE)
+    whole = lanes[: lanes.size // step * step]
+    pairs = whole.reshape(-1, step)[:SAMPLE, :2].astype(np.float64)  # which has room for every lane
+    found = np.sort(pairs[:, 0])
+    found = found[: np.searchsorted(found, capacity)]
     if not found.size:
         return Spread((0,) * parts + (capacity,), 1.0, 1, True)
-    cuts = found[found.size * np.arange(1, parts) // parts]
-    inner = np.searchsorted(found, cuts)
-    shares = np.diff(np.concatenate(([0], inner, [found.size]))) / found.size
-    apart = np.abs(beside) if beside.size else np.array([capacity])
-    local, same = bool(np.mean(apart <= 8) > 0.5), bool(np.mean(apart == 0) > 0.9)
-    return Spread((0, *map(int, cuts), capacity), float(shares.max()), int(found[-1] - found[0]) + 1, local, same)
+    cuts = found[[found.size * part // parts for part in range(1, parts)]]
+    inner = [0, *np.searchsorted(found, cuts).tolist(), found.size]
+    share = max(b - a for a, b in pairwise(inner)) / found.size
+    apart = np.abs(pairs[:, 1] - pairs[:, 0])
+    near, equal = (np.count_nonzero(apart <= most) / apart.size for most in (8, 0))
+    bounds = (0, *map(int, cuts), capacity)
+    return Spread(bounds, share, int(found[-1] - found[0]) + 1, near > 0.5, equal > 0.9)
 
 
-def _sample(block: Block, rows: Rows, parts: int) -> Spread:
-    """Look at some of a block's lanes."""
+def _lanes(block: Block, rows: Rows) -> Array:
+    """The block's lanes, as an array."""
     each, count = size_of(rows.lane), block.get("count")
     memory: Any = (c_uint8 * (count * each)).from_address(block.get("lanes"))
-    return sampled(np.frombuffer(memory, f"u{each}"), block.get("capacity"), parts)
+    return np.frombuffer(memory, f"u{each}")
+
+
+def _is_near(lanes: Array, nbytes: int) -> bool:
+    """Whether lanes seem to name rows close to each other: a short look, as a gather is not worth a long one."""
+    step = max(1, lanes.size // GLANCE)
+    found, beside = (lanes[k::step][:GLANCE].astype(np.int64) for k in range(2))
+    apart = np.abs(beside - found[: beside.size])
+    return int(found.max() - found.min()) * nbytes <= NEAR or (nbytes <= LINE // 8 and 2 * np.sum(apart <= 8) > GLANCE)
 
 
 def _suited(rows: Rows, width: int, spread: Spread) -> Rows:
@@ -214,8 +213,8 @@ def streamed(block: Block, rows: Rows) -> Rows:
 
 def gather(block: Block, rows: Rows, crew: Crew) -> None:
     """Gather the block's resolved lanes."""
-    if rows.far and crew.threads:
-        rows = replace(_suited(rows, block.get("width"), _sample(block, rows, 1)), same=False)
+    if rows.far and crew.threads and _is_near(_lanes(block, rows), rows.size * block.get("width")):
+        rows = replace(rows, far=False)
     crew.do(native("gather", streamed(block, rows), None), block)
 
 
@@ -234,7 +233,7 @@ def scatter(block: Block, rows: Rows, crew: Crew, way: str | None = None) -> str
     if not crew.threads and way is None:
         direct(block, native("scatter", rows))
         return "direct"
-    spread = _sample(block, rows, crew.parts)
+    spread = sampled(_lanes(block, rows), capacity, crew.parts)
     taken = way or choose(rows, count, capacity, width, crew.parts, spread)
     rows = _suited(rows, width, spread)
     if _fills_lines(block, rows):
@@ -256,9 +255,8 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
             return "buckets"
         return "direct"
     stores = rows.combine is Combine.STORE and rows.far and not spread.local
-    dense = 4 * count >= 3 * capacity and 4 * capacity <= MOST_EXTRA
-    if stores and nbytes >= 256 and dense and spread.share * parts < 1.5:
-        return "writers"
+    if stores and parts > 1 and capacity <= min(8 * count, MOST_EXTRA // 4):
+        return "winners"
     if parts == 1:
         return "direct"
     wide = nbytes >= parts * LEAST_COLUMNS
@@ -310,54 +308,63 @@ def column_cuts(table: int, size: int, width: int, parts: int) -> list[int]:
     return [0, *cuts, width]
 
 
-def _writers(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
+def _winners(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
     capacity = block.get("capacity")
-    memory = pool.take(4 * capacity)
-    cuts = [capacity * part // crew.parts for part in range(crew.parts + 1)]
+    memory = pool.take(4 * max(1, capacity))
+    is_short = block.get("count") + capacity // 8 <= MOST_MARKED
+    parts = 1 if is_short else crew.parts
+    cuts = [capacity * part // parts for part in range(parts + 1)]
     _shards(block, [(a, b, 0, 0) for a, b in pairwise(cuts)])
-    block.set(writers=address(memory))
-    crew.do(native("mark", Rows(1, rows.lane)), block)
-    block.set(piece=LANES_AT_ONCE)
-    crew.do(native("settle writers", replace(rows, lane=I32, far=False, gaps=True, same=False)), block)
+    block.set(writers=address(memory), piece=LANES_AT_ONCE)
+    crew.do(native("mark", Rows(1, rows.lane)), block, is_short=is_short)
+    crew.do(native("store", replace(rows, same=False)), block)
     pool.give(memory)
 
 
 def can_bucket(rows: Rows, capacity: int) -> bool:
     """Whether destinations inside buckets fit beside their elements."""
-    return rows.size in (1, 2, 4, 8) and capacity <= MOST_BUCKETS << phases.local_bits(rows.size)
+    return rows.size in (1, 2, 4, 8) and capacity <= MOST_BUCKETS << partition.local_bits(rows.size)
 
 
 def _buckets(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
     count, capacity = block.get("count"), block.get("capacity")
     shift = bucket_shift(rows.size, capacity)
     buckets = max(1, (capacity - 1 >> shift) + 1)
-    pairs = pool.take(count * phases.pair_of(rows.size) + 4096)
-    counts = np.zeros((crew.parts, buckets + 1), np.int64)
-    block.set(pairs=address(pairs), counts=address(counts), shift=shift, buckets=buckets, workers=crew.parts)
+    pair, parts = partition.pair_of(rows.size), crew.parts
+    pairs = pool.take(count * pair + parts * (buckets + 1) * APART + 4096)
+    counts = np.zeros((parts, partition.TABLES, buckets + 1), np.int64)
+    block.set(pairs=address(pairs), counts=address(counts), shift=shift, buckets=buckets, workers=parts)
     marked = not _is_whole(block)
     crew.do(native("count", Rows(1, rows.lane), marked), block)
-    flat = counts.T.ravel()
-    starts = np.concatenate(([0], np.cumsum(flat)))
-    ends = np.ascontiguousarray(starts[:: crew.parts])
-    counts[:] = starts[:-1].reshape(buckets + 1, crew.parts).T
+    segments = _segments(counts.sum(axis=1), APART // pair)
+    counts[:, 0] = segments[..., 0].T
     crew.do(native("spread", Rows(rows.size, rows.lane, 1, other_step=rows.other_step), marked), block)
-    block.set(ends=address(ends))
-    crew.do(native("settle buckets", replace(rows, same=False)), block)
+    block.set(segments=address(segments))
+    crew.do(native("settle", replace(rows, same=False)), block)
     pool.give(pairs)
 
 
+def _segments(counts: Array, apart: int) -> Array:
+    """Where each worker's part of each bucket begins and ends, for what each has for each; so many places apart."""
+    each = np.ascontiguousarray(counts.T)
+    begins = np.cumsum(each) - each.ravel() + apart * np.arange(each.size)
+    begins = begins.reshape(each.shape)
+    return np.stack((begins, begins + each), axis=-1)
+
+
 def bucket_shift(size: int, capacity: int) -> int:
-    """Bits of a destination inside its bucket: a cache's worth of cells, or more where buckets would be too many."""
-    wanted = (BUCKET // size).bit_length() - 1
+    """Bits of a destination inside its bucket: a cache's worth of cells, in neither too many nor too few buckets."""
+    nbytes = min(max(size * capacity // FEW_BUCKETS, LEAST_BUCKET), MOST_BUCKET)
+    wanted = (nbytes // size).bit_length() - 1
     least = max(0, (capacity - 1).bit_length() - MOST_BUCKETS.bit_length() + 1)
-    return min(max(wanted, least), phases.local_bits(size))
+    return min(max(wanted, least), partition.local_bits(size))
 
 
 WAYS: dict[str, Callable[[Block, Rows, Crew, Any], None]] = {
     "direct": _direct,
     "destinations": _destinations,
     "columns": _columns,
-    "writers": _writers,
+    "winners": _winners,
     "buckets": _buckets,
 }
 

@@ -1,0 +1,106 @@
+"""Adding in float32 to tables of shorter floats, rounded once: ranges of the table, each with sums of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ptokit.engine.native.compute.elements import from_single, single
+from ptokit.engine.native.emit import I64, PTR, Code, Module, Value, size_of, vector
+from ptokit.engine.native.numbers import bits_of
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, PICKED, blocks, function, pieces, scratch, word
+from ptokit.engine.native.whole.mover import Mover, Rows
+from ptokit.engine.native.whole.phases import Indices, compacted, extent, picked
+
+
+def total(rows: Rows, indices: Indices | None) -> str:
+    """Ranges of the table, each with sums in float32 that are rounded when all its lanes have been added.
+
+    The lanes are walked twice: to add, and to round what was added to. A mark for each row says that it has a sum.
+    """
+    module = Module()
+    code = function(module, "total")
+    sums = _Sums(module, code, rows)
+    with pieces(code, "buckets", single=True) as number:
+        low, count = extent(code, number, "capacity", "room")
+        for act in (sums.add, sums.finish):
+            with blocks(code, code.i64(0), word(code, "count"), LANES_AT_ONCE) as (first, length):
+                if indices is None:
+                    lanes = code.at(word(code, "lanes", PTR), first * size_of(rows.lane))
+                else:
+                    lanes = sums.own
+                    indices.resolve(module, code, first, length, lanes)
+                sums.each(lanes, length, low, count, first, act)
+    code.give()
+    return module.text
+
+
+Act = Callable[[Value, Value, Value], None]
+"""Takes a row's number inside its range, its place in the table and the place of what comes to it."""
+
+
+class _Sums:
+    """A worker's sums for a range of rows."""
+
+    def __init__(self, module: Module, code: Code, rows: Rows) -> None:
+        assert rows.dtype is not None
+        self.code, self.rows, self.dtype = code, rows, rows.dtype
+        self.mover, self.own = Mover(module, code, rows), scratch(code)
+        room, worker = word(code, "room"), code.arguments[1]
+        self.marks = code.at(word(code, "marks", PTR), worker * room)
+        self.sums = code.at(word(code, "totals", PTR), worker * room * self.mover.width * 4)
+
+    def lane(self, lanes: Value, k: Value) -> Value:
+        """A lane, as a 64-bit number."""
+        return self.mover.lane(lanes, k).to("zext", I64)
+
+    def each(self, lanes: Value, length: Value, low: Value, rows: Value, first: Value, act: Act) -> None:
+        """Act on every lane of a block that names a row of the range."""
+        code, picks = self.code, self.code.at(self.own, PICKED)
+        kept = compacted(code, picks, length, lambda k: (self.lane(lanes, k) - low).compare("ult", rows))
+        with code.loop(0, kept) as q:
+            k = picked(code, picks, q)
+            lane = self.lane(lanes, k)
+            act(lane - low, self.mover.cell(lane), self.mover.item(first + k))
+
+    def add(self, row: Value, cell: Value, item: Value) -> None:
+        """Add a row to its sum, which begins with what the table holds."""
+        code, mark, mover = self.code, self.code.at(self.marks, row), self.mover
+        is_new = code.load("i8", mark).compare("eq", 0)
+        code.store(code.constant("i8", 1), mark)
+
+        def write(j: Value, count: int, at: Value) -> None:
+            new = self._wide(code.at(item, j * mover.other_col), count)
+            code.store(code.load(new.type, at, 4) + new, at, 4)
+
+        with code.when(is_new):
+            self._each(
+                row, lambda j, count, at: code.store(self._wide(code.at(cell, j * mover.table_col), count), at, 4)
+            )
+        self._each(row, write)
+
+    def finish(self, row: Value, cell: Value, item: Value) -> None:
+        """Round a sum into the table, once."""
+        code, mark, mover = self.code, self.code.at(self.marks, row), self.mover
+
+        def write(j: Value, count: int, at: Value) -> None:
+            found = from_single(code, self.dtype, code.load(vector("float", count), at, 4))
+            code.store(found, code.at(cell, j * mover.table_col), 1)
+
+        with code.when(code.load("i8", mark).compare("ne", 0)):
+            code.store(code.constant("i8", 0), mark)
+            self._each(row, write)
+
+    def _wide(self, at: Value, count: int) -> Value:
+        return single(self.code, self.dtype, self.code.load(bits_of(self.dtype, count), at, 1))
+
+    def _each(self, row: Value, write: Callable[[Value, int, Value], None]) -> None:
+        """Columns of a row, sixteen at a time where they lie side by side, with the places of their sums."""
+        code, width = self.code, self.mover.width
+        base, wide = row * width, 16 if self.rows.dense and self.rows.width != 1 else 1
+        whole = width - (width & (wide - 1)) if wide > 1 else width
+        for first, last, step in ((code.i64(0), whole, wide), (whole, width, 1)):
+            if step == wide or wide > 1:
+                with code.loop(first, last, step) as j:
+                    write(j, step, code.at(self.sums, (base + j) * 4))
+            if wide == 1:
+                return
