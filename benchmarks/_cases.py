@@ -29,11 +29,13 @@ class Sizes:
 
     @cached_property
     def tables(self) -> dict[str, int]:
-        """Bytes of a table that no cache holds (a power of two), and of one that every core's own cache holds."""
+        """Bytes of a table that no cache holds (a power of two), of one that only a large last cache holds, and of one
+        that every core's own cache holds."""
         levels = caches()
         wanted = min(max(4 * levels[max(levels)], LEAST_TABLE), MOST_TABLE)
         beyond = 1 << (wanted - 1).bit_length()
-        return {"beyond": beyond if beyond <= MOST_TABLE else beyond // 2, "in cache": levels.get(2, 1 << 20) // 2}
+        largest = beyond if beyond <= MOST_TABLE else beyond // 2
+        return {"beyond": largest, "16 MB table": 16 << 20, "in cache": levels.get(2, 1 << 20) // 2}
 
 
 FULL, QUICK = Sizes(), Sizes(payload=16 << 20, lanes=1 << 20)
@@ -176,7 +178,7 @@ class Case:
         """What tells the case from all others."""
         said = [f"{self.op} {size(self.row)} rows" if self.row else f"{self.op} elements"]
         said += [self.dtype] * (self.dtype != "float32") + [self.pattern] * (self.pattern != "uniform")
-        said += ["in cache"] * (self.table == "in cache") + ["aligned"] * self.aligned
+        said += [self.table] * (self.table != "beyond") + ["aligned"] * self.aligned
         return ", ".join(said + [f"{self.index} indices"] * (self.index != "int64"))
 
     def work(self, sizes: Sizes) -> Work:
@@ -235,9 +237,11 @@ def _listed() -> Iterator[Case]:
     yield Case("row gather", "gather", 128, index="int32")
     yield from (Case("element gather", "gather", 0, dtype) for dtype in DTYPES)
     yield Case("element gather", "gather", index="int32")
+    yield Case("element gather", "gather", table="16 MB table")
     yield from (Case("row scatter", op, 1024, pattern=pattern) for op in ("store", "add") for pattern in WHOLE)
     yield from (Case("row scatter", "add", 1024, dtype) for dtype in DTYPES[1:])
     yield from (Case("element scatter", op, 0, dtype) for op in ("store", "add", "max") for dtype in DTYPES)
+    yield Case("element scatter", "add", table="16 MB table")
     for op, row in MOVES:
         yield from (Case("floor", op, row, pattern=pattern, single=False) for pattern in SKEWED)
         if (op, row > 0) != ("gather", True):

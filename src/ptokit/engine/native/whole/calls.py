@@ -19,9 +19,10 @@ from ptokit.engine.native.compute.elements import is_float
 from ptokit.engine.native.emit import I32, size_of
 from ptokit.engine.native.numbers import computes
 from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, PADDING, UNSIGNED, Block
-from ptokit.engine.native.whole.mover import Rows, known_width
+from ptokit.engine.native.whole.mover import UNROLLED, Rows, known_width
 from ptokit.engine.native.whole.phases import Indices
 from ptokit.engine.native.whole.strategies import (
+    IS_X86,
     NEAR,
     SHORT,
     Crew,
@@ -197,6 +198,8 @@ class _Gather(_Ready):
         super().__init__(whole)
         if whole.move.combine is not Combine.STORE or self.indices.remap is Remap.SKIP:
             raise Unsupported("a gather that does not store every lane")
+        if IS_X86 and 0 < self.rows.nbytes <= UNROLLED:  # which foresees by itself as much as it can hold
+            self.rows = replace(self.rows, far=False)
         straight = replace(self.rows, lane=self.indices.lane)
         self.at_once = native("gather", straight, self.indices)
         self.piece = max(4, PIECE // max(1, self.width * self.size))
