@@ -169,7 +169,7 @@ def sampled(lanes: Array, capacity: int, parts: int) -> Spread:
     inner = [0, *np.searchsorted(found, cuts).tolist(), found.size]
     share = max(b - a for a, b in pairwise(inner)) / found.size
     apart = np.abs(pairs[:, 1] - pairs[:, 0])
-    near, equal = (np.count_nonzero(apart <= most) / apart.size for most in (8, 0))
+    near, equal = (int(np.count_nonzero(apart <= most)) / apart.size for most in (8, 0))
     bounds = (0, *map(int, cuts), capacity)
     return Spread(bounds, share, int(found[-1] - found[0]) + 1, near > 0.5, equal > 0.9)
 
@@ -186,7 +186,8 @@ def _is_near(lanes: Array, nbytes: int) -> bool:
     step = max(1, lanes.size // GLANCE)
     found, beside = (lanes[k::step][:GLANCE].astype(np.int64) for k in range(2))
     apart = np.abs(beside - found[: beside.size])
-    return int(found.max() - found.min()) * nbytes <= NEAR or (nbytes <= LINE // 8 and 2 * np.sum(apart <= 8) > GLANCE)
+    is_local = nbytes <= LINE // 8 and 2 * int(np.count_nonzero(apart <= 8)) > GLANCE
+    return is_local or int(found.max() - found.min()) * nbytes <= NEAR
 
 
 def _suited(rows: Rows, width: int, spread: Spread) -> Rows:
