@@ -366,3 +366,32 @@ def test_results_that_go_past_the_caches(width: int, remap: Remap, monkeypatch: 
         kept = table[np.minimum(indices, 299)]
         expected = np.where((indices < 300)[:, None], kept, 0) if remap is Remap.ZERO else kept
         assert (out == expected).all() and not room[:first].any() and not room[first + 5000 * width :].any()
+
+
+@pytest.mark.parametrize(("width", "oob"), [(3, "undefined"), (1, "skip")])
+def test_calls_of_one_kind_do_not_live_on_each_others_memory(width: int, oob: str) -> None:
+    indices = np.arange(3000) % 500 - (7 if oob == "skip" else 0)
+    shape = (500, width) if width > 1 else (500,)
+    source = np.ones((3000, *shape[1:]), np.int64)
+    mode = "row" if width > 1 else "elem"
+    options: dict[str, Any] = {"coalesce": mode, "atomic": "add", "oob": oob}
+    wanted, first, second = (np.zeros(shape, np.int64) for _ in range(3))
+    pto.scatter(wanted, source, indices, engine="reference", **options)
+    pto.scatter(first, source, indices, engine="native", **options)
+    held = [np.full(4, 1, np.int64) for _ in range(200)]  # takes the place of what the call has let go
+    pto.scatter(second, source, indices, engine="native", **options)
+    assert np.array_equal(first, wanted) and np.array_equal(second, wanted) and len(held) == 200
+    waiting = [block for ready in native._prepared.values() for block in ready.idle]
+    assert waiting and not any(block.keep or block.get("shards") for block in waiting)
+
+
+def test_a_call_with_more_threads_than_the_last_one_has_room_for_all() -> None:
+    rng = np.random.default_rng(8)
+    table, indices = rng.random((300, 40), np.float32), rng.integers(0, 300, 20_000)
+    wanted = np.zeros((300, 40), np.float32)
+    pto.scatter(wanted, table[indices], indices, atomic="add", engine="reference")
+    for threads in (8, 2, 8, 17, 3):
+        found, sums = pto.gather(table, indices, engine="native", threads=threads), np.zeros((300, 40), np.float32)
+        pto.scatter(sums, found, indices, atomic="add", engine="native", threads=threads)
+        assert np.array_equal(found, table[indices])
+        assert np.array_equal(sums.view(np.int32), wanted.view(np.int32))

@@ -24,7 +24,7 @@ WORDS = (
 """The words of a block. The first five change with every call; strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}
 """Where in the block a word lies."""
-GREATEST = WORDS.index("greatest")
+GREATEST, SHARDS = WORDS.index("greatest"), WORDS.index("shards")
 UNSIGNED = (1 << 64) - 1
 """What makes a word unsigned."""
 PARAMETERS = ((PTR, "args"), (I64, "worker"))
@@ -42,14 +42,21 @@ Words = c_int64 * len(WORDS)
 class Block:
     """A block, as Python fills it in."""
 
-    __slots__ = ("address", "keep", "words")
+    __slots__ = ("address", "keep", "own", "room", "words")
 
-    def __init__(self, **words: int) -> None:
+    def __init__(self, room: int = 1, own: object = None, **words: int) -> None:
+        """With room for so many workers, in memory of its `own`, which lives as long as the block."""
         self.words = Words()
         self.address = addressof(self.words)
+        self.room, self.own = room, own
         self.keep: list[Any] = []
-        """Memory that must live as long as the block."""
+        """Memory that must live as long as the call, and that words point to."""
         self.set(**words)
+
+    def clear(self) -> None:
+        """Let go of the memory of a call."""
+        self.keep.clear()
+        self.words[SHARDS] = 0
 
     def set(self, **words: int) -> None:
         """Give words new values."""

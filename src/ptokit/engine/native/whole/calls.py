@@ -48,11 +48,13 @@ MOST_COPIED = 32 << 20
 """Bytes of lanes that are copied before anything moves."""
 CHUNK = 4 << 20
 """Lanes that a scatter takes at a time."""
-PIECE = 1 << 20
-"""Bytes of a gather that are handed out at a time."""
+PIECE, LEAST_PIECE = 1 << 20, 1 << 14
+"""Bytes of a gather that are handed out at a time, at most and at least."""
 READ_AT_ONCE = 1 << 17
 """Indices that are handed out at a time: processors foresee long runs only."""
 MOST_PREPARED = 512
+MOST_IDLE, MOST_ROOM = 2, 16
+"""Blocks of one kind that wait for use, and the workers that such a block has room for."""
 FLOAT32 = element_type("float32")
 FIRST = Struct("=5q")
 """The words of a block that change with every call."""
@@ -114,8 +116,8 @@ class _Ready(ABC):
         """Nanoseconds, roughly."""
         self.spare: list[Block] = []
         """Blocks for little work, to be used again."""
-        self.idle: list[tuple[int, Block]] = []
-        """The same for much work, each with the number of workers it has room for."""
+        self.idle: list[Block] = []
+        """The same for much work."""
 
     @abstractmethod
     def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
@@ -123,28 +125,27 @@ class _Ready(ABC):
 
     def block(self, storages: Storages, crew: Crew) -> Block:
         """A block for a call, with room for each worker; it goes back with `put_back`."""
-        try:
-            room, block = self.idle.pop()
-        except IndexError:
-            room, block = 0, None
-        if block is None or room < crew.parts:
+        block = self.idle.pop() if self.idle else None
+        if block is None or block.room < crew.parts:
             block = self._new(crew.parts)
         block.set(**self.words, stop=crew.stop.address, first=0)
-        block.keep[1:] = [crew.stop]
+        block.keep.append(crew.stop)
         self.aim(block, storages)
         return block
 
-    def put_back(self, block: Block, crew: Crew) -> None:
-        """Keep a block for the next call."""
-        del block.keep[2:]
-        self.idle.append((crew.parts, block))
+    def put_back(self, block: Block) -> None:
+        """Keep a block for the next call, unless it is a large one or there are enough."""
+        block.clear()
+        if block.room <= MOST_ROOM and len(self.idle) < MOST_IDLE:
+            self.idle.append(block)
 
     def _new(self, parts: int) -> Block:
         memory, stop = np.empty(scratch_bytes(parts + 1), np.uint8), Stop()
-        block = Block(**self.words, stop=stop.address, scratch=address(memory))
-        block.set(lanes=address(memory) + scratch_bytes(parts))
-        block.keep += [memory, stop]
-        return block
+        scratch = address(memory)
+        return Block(
+            parts, (memory, stop), **self.words,
+            stop=stop.address, scratch=scratch, lanes=scratch + scratch_bytes(parts),
+        )  # fmt: skip
 
     def aim(self, block: Block, storages: Storages) -> None:
         """Give a block the addresses of a call."""
@@ -202,7 +203,6 @@ class _Gather(_Ready):
             self.rows = replace(self.rows, far=False)
         straight = replace(self.rows, lane=self.indices.lane)
         self.at_once = native("gather", straight, self.indices)
-        self.piece = max(4, PIECE // max(1, self.width * self.size))
 
     def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
         return whole.src.layout, whole.move.dst.layout
@@ -223,10 +223,15 @@ class _Gather(_Ready):
         if self.refuses:
             self._checked(storages, crew, block)
         else:
-            block.set(piece=self.piece)
+            block.set(piece=self._piece(crew))
             straight = replace(self.rows, lane=self.indices.lane)
             crew.do(native("gather", streamed(block, straight), self.indices), block)
-        self.put_back(block, crew)
+        self.put_back(block)
+
+    def _piece(self, crew: Crew) -> int:
+        """Lanes that are handed out at a time: some for every thread, but not too few."""
+        nbytes = max(1, self.width * self.size)
+        return max(4, min(PIECE // nbytes, max(self.count // (4 * crew.parts), LEAST_PIECE // nbytes)))
 
     def _checked(self, storages: Storages, crew: Crew, block: Block) -> None:
         nbytes = (self.count + PADDING) * size_of(self.lane)
@@ -237,7 +242,7 @@ class _Gather(_Ready):
         if self.is_refused(block):
             self.refuse(storages)
             return
-        block.set(piece=self.piece)
+        block.set(piece=self._piece(crew))
         if keep:
             gather(block, self.rows, crew)
         else:
@@ -283,7 +288,7 @@ class _Scatter(_Ready):
         crew = Crew(threads if self.cost > SHORT or way else 0, Stop())
         block = self.block(storages, crew)
         self._chunks(storages, crew, block, way)
-        self.put_back(block, crew)
+        self.put_back(block)
 
     def _chunks(self, storages: Storages, crew: Crew, block: Block, way: str | None) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""

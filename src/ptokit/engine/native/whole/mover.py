@@ -254,12 +254,12 @@ class Mover:
 
     def _runs(self, dst: Value, src: Value, coming: Sequence[Coming] = ()) -> None:
         """Elements that lie side by side, as many at a time as arithmetic takes: a line of them."""
-        code, rows, wide, whole = self.code, self.rows, self._wide, self._whole
+        code, rows, wide, whole = self.code, self.rows, self._wide, self._whole()
         for row in coming:
             if wide == 1:
                 row.fetch_rest()
             else:
-                row.fetch(rows.nbytes - 1)
+                row.fetch(rows.nbytes - 1)  # the loop below fetches a line where each begins, if rows begin at one
         with self._tidying(dst) as seen, code.loop(0, whole, wide) as k:
             for row in coming if wide > 1 else ():
                 row.fetch(k * rows.size)
@@ -273,7 +273,6 @@ class Mover:
         assert self.rows.dtype is not None
         return lanes_at_once(self.rows.dtype)
 
-    @property
     def _whole(self) -> Value:
         """The elements of a row that are taken many at a time."""
         wide = self._wide
@@ -296,7 +295,7 @@ class Mover:
         yield seen
         with (
             code.when(any_of(self.module, code, seen.get().compare("uno", seen.get()))),
-            code.loop(0, self._whole, wide) as k,
+            code.loop(0, self._whole(), wide) as k,
         ):
             at = code.at(row, k * self.rows.size)
             code.store(narrow(code, dtype, widen(code, dtype, code.load(bits_of(dtype, wide), at, 1))), at, 1)

@@ -32,7 +32,11 @@ def count_lanes(rows: Rows, marked: bool) -> str:
     module = Module()
     code = function(module, "count")
     lanes, tables = word(code, "lanes", PTR), [_Cursors(code, marked, number) for number in range(TABLES)]
-    _over_slice(code, lambda k, step: tables[step].next(_lane(code, rows, lanes, k)) and None)
+
+    def go(k: Value, turn: int) -> None:
+        tables[turn].next(_lane(code, rows, lanes, k))
+
+    _over_slice(code, go)
     code.give()
     return module.text
 

@@ -24,7 +24,7 @@ from ptokit.engine.native.emit import size_of
 from ptokit.engine.native.jit import Source, library
 from ptokit.engine.native.move import LINE
 from ptokit.engine.native.whole import partition, phases, sums
-from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, SCRATCH, UNSIGNED, WORDS, Block
+from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, SCRATCH, SHARDS, UNSIGNED, WORDS, Block
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import Array
@@ -51,7 +51,7 @@ FEW_BUCKETS, MOST_BUCKETS = 256, 1024
 APART = 192
 """Bytes between what belongs to one bucket and what belongs to the next: else all might meet in one set of a cache."""
 MOST_MARKED = 1 << 17
-"""Lanes whose last writers are found sooner than another thread wakes up."""
+"""Lanes, and eighths of rows, whose last writers are found sooner than another thread wakes up."""
 STREAM_FROM = 16 << 20
 """Bytes of a result from which on it goes past the caches."""
 IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -81,7 +81,7 @@ def native(phase: str, *kinds: Any) -> Native:
     return function
 
 
-SHARDS, WHOLE, CAPACITY = map(WORDS.index, ("shards", "whole", "capacity"))
+WHOLE, CAPACITY = map(WORDS.index, ("whole", "capacity"))
 
 
 class Pool:
@@ -220,7 +220,7 @@ def gather(block: Block, rows: Rows, crew: Crew) -> None:
 
 
 def direct(block: Block, write: Native) -> None:
-    """Scatter the block's resolved lanes on the calling thread."""
+    """Scatter the block's resolved lanes on the calling thread; a block for little work keeps its one shard."""
     if not block.words[SHARDS]:
         _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
     words = block.words
@@ -255,11 +255,11 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
         if parts > 1 and rows.far and spread.reach * nbytes > NEAR and not spread.local and can_bucket(rows, capacity):
             return "buckets"
         return "direct"
-    stores = rows.combine is Combine.STORE and rows.far and not spread.local
-    if stores and parts > 1 and capacity <= min(8 * count, MOST_EXTRA // 4):
-        return "winners"
     if parts == 1:
         return "direct"
+    stores = rows.combine is Combine.STORE and rows.far and not spread.local
+    if stores and capacity <= min(8 * count, MOST_EXTRA // 4):
+        return "winners"
     wide = nbytes >= parts * LEAST_COLUMNS
     if fair:
         return "destinations"
@@ -311,7 +311,9 @@ def column_cuts(table: int, size: int, width: int, parts: int) -> list[int]:
 
 def _winners(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
     capacity = block.get("capacity")
-    memory = pool.take(4 * max(1, capacity))
+    if not capacity:  # no lane has a row
+        return
+    memory = pool.take(4 * capacity)
     is_short = block.get("count") + capacity // 8 <= MOST_MARKED
     parts = 1 if is_short else crew.parts
     cuts = [capacity * part // parts for part in range(parts + 1)]
