@@ -17,7 +17,15 @@ import ptokit as pto
 from ptokit.spec import clauses
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/kernels.md", "docs/arrays.md", "docs/ordering.md", "docs/text.md", "docs/cpp.md")
+PAGES = (
+    "README.md",
+    "docs/kernels.md",
+    "docs/arrays.md",
+    "docs/ordering.md",
+    "docs/machine.md",
+    "docs/text.md",
+    "docs/cpp.md",
+)
 """The pages whose Python blocks are run; a `text` block right after one is what it prints or raises."""
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n+```text\n(?P<shown>.*?)```)?", re.DOTALL)
 

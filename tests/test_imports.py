@@ -11,8 +11,8 @@ import ptokit
 
 SOURCE = Path(ptokit.__file__).parent
 ROOMS = {
-    "finding": 0, "spec": 0, "isa": 1, "target": 2, "program": 3, "engine": 4, "text": 4, "lang": 5, "ops": 6,
-    "render": 7, "demo": 8, "cli": 9,
+    "finding": 0, "spec": 0, "isa": 1, "target": 2, "program": 3, "engine": 4, "text": 4, "machine": 5, "lang": 6,
+    "ops": 7, "render": 8, "demo": 9, "testing": 9, "cli": 10,
 }  # fmt: skip
 """Each room and its height: a room imports from its own height and below."""
 FACE = ("__init__", "__main__")

@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from ptokit.lang.kernel import Kernel, kernel
     from ptokit.lang.launch import Run
     from ptokit.lang.loaded import TextKernel, load
+    from ptokit.machine.options import MachineOptions
     from ptokit.ops import gather, scatter
 
 __version__ = "0.1.0"
@@ -120,6 +121,7 @@ __all__ = [
     "HazardWarning",
     "Kernel",
     "Layout",
+    "MachineOptions",
     "OutOfBoundsError",
     "Pad",
     "Report",
@@ -221,6 +223,7 @@ LATER = {
     "lang.expr": ("cdiv", "max", "min"),
     "lang.kernel": ("Kernel", "kernel"),
     "lang.launch": ("Run",),
+    "machine.options": ("MachineOptions",),
     "lang.loaded": ("TextKernel", "load"),
     "lang.check": ("Report", "TargetReport", "check", "show"),
     "ops": ("gather", "scatter"),

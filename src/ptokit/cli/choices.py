@@ -27,7 +27,7 @@ def engines(incomplete: str) -> Iterator[str]:
     """Names of engines."""
     from ptokit.lang.launch import ENGINES
 
-    return _starting(incomplete, ENGINES)
+    return _starting(incomplete, (*ENGINES, "machine"))
 
 
 def explained(incomplete: str) -> Iterator[str]:

@@ -48,6 +48,13 @@ class Form(StrEnum):
     cpp = "cpp"
 
 
+class Launch(StrEnum):
+    """Ways to start a kernel."""
+
+    standard = "standard"
+    function_pointer = "function_pointer"
+
+
 class PtoVersion(StrEnum):
     """Versions of the MLIR grammar."""
 
@@ -118,12 +125,13 @@ def check(
     strict: Strict = False,
     header: Header = False,
     dyn_ub: DynUb = None,
+    run: Annotated[bool, typer.Option("--run", help="Also run it on the machine; needs the arrays.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Say what targets would refuse in a program, and why. Nothing is run."""
+    """Say what targets would refuse in a program, and why. Nothing is run, unless --run is given."""
     from ptokit.cli.programs import Asked, check_program
 
-    return check_program(Asked(word, arg or (), target, grid, function, strict, header, dyn_ub), as_json)
+    return check_program(Asked(word, arg or (), target, grid, function, strict, header, dyn_ub), as_json, run)
 
 
 @_command
@@ -142,13 +150,21 @@ def run(
     strict: Strict = False,
     header: Header = False,
     dyn_ub: DynUb = None,
+    launch: Annotated[Launch, typer.Option(help="How the kernel is started.")] = Launch.standard,
+    seed: Annotated[int | None, typer.Option(min=0, help="Machine: another legal schedule.")] = None,
+    lanes: Annotated[bool, typer.Option("--lanes", help="Machine: what became of every lane.")] = False,
+    timeline: Annotated[
+        str | None, typer.Option(metavar="FILE.json", help="Machine: write the timeline, for Perfetto.")
+    ] = None,
+    notes: Annotated[bool, typer.Option("--notes", help="Machine: show notes, too.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Run a program on NumPy files. Files are written only when it succeeds; inputs are never changed."""
+    """Run a program on NumPy files. Files are written only when it runs to the end; inputs are never changed."""
+    from ptokit.cli.machine import Wanted
     from ptokit.cli.programs import Asked, run_program
 
-    asked = Asked(word, arg or (), target, grid, function, strict, header, dyn_ub)
-    return run_program(asked, out or (), engine, threads, as_json)
+    asked = Asked(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value)
+    return run_program(asked, out or (), engine, threads, Wanted(seed, lanes, timeline, notes), as_json)
 
 
 @_command

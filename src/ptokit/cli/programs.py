@@ -8,21 +8,23 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import ptokit
 from ptokit.cli.arguments import pairs, passed, values_of, write_array
 from ptokit.cli.files import check_destination, print_text, write_all
+from ptokit.cli.machine import ENGINE, Wanted, joined, machine_data, show_machine
 from ptokit.cli.problems import FINE, FOUND, KernelFault, Misuse, described, printable, tell
 from ptokit.cli.report import place_of, print_check, print_run, show_findings, show_report, show_run
 from ptokit.cli.subject import find
-from ptokit.finding import HazardWarning, OutOfBoundsError, VerifyError
+from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError
 from ptokit.lang.check import check, show
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.where import raised_at
+from ptokit.machine.report import Report as MachineReport
 from ptokit.program.ir import Program
 from ptokit.text.errors import TextError
 
@@ -42,20 +44,24 @@ class Asked:
     strict: bool = False
     header: bool = False
     dyn_ub: int | None = None
+    launch: str = "standard"
 
     @property
     def judgement(self) -> dict[str, Any]:
         """The options of a check or a launch."""
-        return {"target": self.target, "strict": self.strict, "header": self.header, "dyn_ub": self.dyn_ub}
+        return {name: getattr(self, name) for name in ("target", "strict", "header", "dyn_ub", "launch")}
 
 
-def check_program(asked: Asked, as_json: bool) -> int:
-    """What is certain of a program before it runs, on standard output."""
+def check_program(asked: Asked, as_json: bool, run: bool = False) -> int:
+    """What is certain of a program before it runs, and on request what the machine finds, on standard output."""
     try:
         kernel = find(asked.word, asked.function)
-        args, keywords = passed(kernel, _values(kernel, asked))
+        args, keywords = passed(kernel, _values(kernel, asked, () if run else None))
         with asking(kernel):
             report = check(kernel, *args, grid=asked.grid, **asked.judgement, **keywords)
+        if run:
+            targets = {name: joined(found, _tried(kernel, asked, name)) for name, found in report.targets.items()}
+            report = replace(report, targets=targets)
     except TextError as error:
         if as_json:
             print_check(asked.grid, error=error)
@@ -69,16 +75,30 @@ def check_program(asked: Asked, as_json: bool) -> int:
     return FINE if len(report.accepted) == len(report.targets) else FOUND
 
 
-def run_program(asked: Asked, out: Sequence[str], engine: str, threads: int | None, as_json: bool) -> int:
+def _tried(kernel: Launchable, asked: Asked, target: str) -> tuple[Finding, ...]:
+    """What the machine finds in a run on a target, over arrays of its own."""
+    args, keywords = passed(kernel, _values(kernel, asked, ()))
+    try:
+        with asking(kernel):
+            options = {**asked.judgement, "target": target, "engine": ENGINE}
+            return kernel[asked.grid](*args, **options, **keywords).findings
+    except (VerifyError, OutOfBoundsError) as refusal:
+        return refusal.findings
+
+
+def run_program(
+    asked: Asked, out: Sequence[str], engine: str, threads: int | None, wanted: Wanted, as_json: bool
+) -> int:
     """Run a program on arrays, and write some of them. What goes wrong goes to standard error, as JSON too if asked."""
-    outs = _destinations(out)
+    outs, options = _destinations(out, wanted.timeline), wanted.options(engine)
     kernel: Launchable | None = None
     try:
         kernel = find(asked.word, asked.function)
         values = _values(kernel, asked, outs)
         args, keywords = passed(kernel, values)
         with asking(kernel):
-            result = kernel[asked.grid](*args, engine=engine, threads=threads, **asked.judgement, **keywords)
+            how = {"engine": engine, "threads": threads, "options": options, **asked.judgement}
+            result = kernel[asked.grid](*args, **how, **keywords)
     except (TextError, VerifyError, OutOfBoundsError) as error:
         if as_json:
             print_run(kernel, mode_of(asked.target).profile.name, asked.grid, error=error)
@@ -88,13 +108,18 @@ def run_program(asked: Asked, out: Sequence[str], engine: str, threads: int | No
             show_findings(error.findings)
         return FOUND
     written = {name: (file, values[name]) for name, file in outs.items()}
-    write_all({file: partial(write_array, array) for file, array in written.values()})
-    show_findings(result.findings)
+    arrays = {file: partial(write_array, array) for file, array in written.values()}
+    write_all({**arrays, **wanted.files(result)})
+    is_report = isinstance(result, MachineReport)
+    if as_json or not is_report:
+        show_findings(result.findings)
     if as_json:
-        print_run(kernel, result.target, result.grid, result, written)
+        print_run(kernel, result.target, result.grid, result, written, **machine_data(result))
     else:
         show_run(kernel, result, written)
-    return FINE
+        if is_report:
+            show_machine(result, notes=wanted.notes)
+    return FOUND if is_report and not result.ok else FINE
 
 
 def show_program(asked: Asked) -> int:
@@ -129,13 +154,16 @@ def _values(kernel: Launchable, asked: Asked, outs: Iterable[str] | None = None)
     return values
 
 
-def _destinations(out: Iterable[str]) -> dict[str, str]:
+def _destinations(out: Iterable[str], timeline: str | None = None) -> dict[str, str]:
     """What is written where; refused before any work when it cannot be."""
     outs = pairs(out, "--out")
     for file in outs.values():
         check_destination(file)
-    if len({os.path.realpath(file) for file in outs.values()}) < len(outs):
+    files = {os.path.realpath(file) for file in outs.values()}
+    if len(files) < len(outs):
         raise Misuse("--out: two arrays cannot go into the same file")
+    if timeline is not None and os.path.realpath(timeline) in files:
+        raise Misuse("--timeline: an array goes into the same file")
     return outs
 
 

@@ -44,9 +44,14 @@ def show_findings(findings: Iterable[Finding], console: Console | None = None) -
     """Findings with their places and, for text, the line with a caret; on standard error unless told otherwise."""
     console = console or Console(stderr=True, soft_wrap=True, highlight=False)
     for finding in findings:
-        text = Text(printable(_shown(finding)))
-        text.highlight_regex(rf"\b{finding.level}(?= \[)", STYLES[finding.level])
-        console.print(text)
+        console.print(finding_text(finding))
+
+
+def finding_text(finding: Finding) -> Text:
+    """A finding with its place first, as compilers have it."""
+    text = Text(printable(_shown(finding)))
+    text.highlight_regex(rf"\b{finding.level}(?= \[)", STYLES[finding.level])
+    return text
 
 
 def _shown(finding: Finding) -> str:
@@ -118,8 +123,9 @@ def print_run(
     run: Run | None = None,
     written: Written | None = None,
     error: TextError | VerifyError | OutOfBoundsError | None = None,
+    **more: Any,
 ) -> None:
-    """A run as JSON: what it did, or why there was none."""
+    """A run as JSON: what it did, or why there was none; and what else its engine tells."""
     refused = error.findings if isinstance(error, VerifyError | OutOfBoundsError) else ()
     findings = run.findings if run else refused
     print_json(
@@ -136,6 +142,7 @@ def print_run(
             for name, (file, array) in (written or {}).items()
         },
         error=_error_data(error) if isinstance(error, TextError) else None,
+        **more,
     )
 
 

@@ -10,6 +10,7 @@ from ptokit.engine.reference import Plan
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError
 from ptokit.isa.instruction import Call, Instruction
+from ptokit.isa.move import Compute, Move, Remap
 from ptokit.isa.operand import OperandSpec, TensorSpec
 from ptokit.isa.policy import PtoEnum
 from ptokit.program.verify_call import Options, verify_call
@@ -40,6 +41,8 @@ class Prepared:
         self.names = tuple(param.name for param in instruction.operands)[: len(specs)]
         self.plan: Plan | None = None
         self.route = ""
+        self.call: Call | None = None
+        """What was verified; None where a modifier is none."""
         chosen, self.refused = parse_modifiers(instruction, modifiers)
         self.remarks: tuple[Finding, ...] = ()
         if not self.refused:
@@ -55,6 +58,7 @@ class Prepared:
         return described
 
     def _prepare(self, call: Call, profile: Profile, options: Options) -> None:
+        self.call = call
         findings = tuple(verify_call(call, profile, options))
         self.refused = tuple(f for f in findings if f.level == "error")
         self.remarks = tuple(f for f in findings if f.level != "error")
@@ -62,7 +66,7 @@ class Prepared:
             return
         self.route = call.route
         try:
-            self.plan = _plan(call)
+            self.plan = plan_of(call)
         except SpanFault as fault:
             upheld = tuple(replace(f, level="error") for f in self.remarks if f.level == "hazard")
             self.refused = upheld or (_span_finding(self.instruction, fault),)
@@ -86,11 +90,11 @@ class Prepared:
             if instead is not None:
                 instead(plan, lanes)
             elif plan.run(storages, lanes) == "in order":
-                told += tell(_shared_memory(self.instruction))
+                told += tell(shared_memory(self.instruction))
         except IndexFault as fault:
-            raise OutOfBoundsError(tell((self._index_finding(fault.report, "error"),))) from None
+            raise OutOfBoundsError(tell((self.index_finding(fault.report, "error"),))) from None
         except ZeroFault as fault:
-            raise VerifyError(tell((_zero_finding(self.instruction, fault),))) from None
+            raise VerifyError(tell((zero_finding(self.instruction, fault),))) from None
         except SpanFault as fault:
             raise OutOfBoundsError(tell((_span_finding(self.instruction, fault),))) from None
         return told
@@ -98,12 +102,13 @@ class Prepared:
     def _judge(self, reports: Sequence[IndexReport], tell: Tell) -> tuple[Finding, ...]:
         """Report odd index values; under `strict` they refuse the call."""
         level: Level = "error" if self.strict else "hazard"
-        placed = tell([self._index_finding(report, level) for report in reports])
+        placed = tell([self.index_finding(report, level) for report in reports])
         if self.strict:
             raise VerifyError(placed)
         return placed
 
-    def _index_finding(self, report: IndexReport, level: Level) -> Finding:
+    def index_finding(self, report: IndexReport, level: Level) -> Finding:
+        """What is said of an odd index value."""
         faults = self.instruction.faults
         below = report.kind == "outside" and report.value < 0 and faults.get("below")
         fault = below or faults[report.kind]
@@ -117,10 +122,20 @@ class Prepared:
         return Finding(level, fault.rule, message, fault.kind, report.operand, expected, found, fault.fix)
 
 
-def _plan(call: Call) -> Plan:
+def plan_of(call: Call, *, tolerant: bool = False) -> Plan:
+    """The moves and computations of a call; a `tolerant` one passes over indices that it would have to refuse."""
+    moves = call.instruction.lower(call)
+    if tolerant:
+        moves = tuple(map(_tolerant, moves))
     present = {name: spec for name, spec in call.operands.items() if spec is not None}
     sizes = {name: s.span if isinstance(s, TensorSpec) else s.elements for name, s in present.items()}
-    return Plan(call.instruction.lower(call), {name: s.dtype for name, s in present.items()}, sizes)
+    return Plan(moves, {name: s.dtype for name, s in present.items()}, sizes)
+
+
+def _tolerant(move: Move | Compute) -> Move | Compute:
+    if isinstance(move, Compute) or move.index is None or move.index.remap is not Remap.REFUSE:
+        return move
+    return replace(move, index=replace(move.index, remap=Remap.SKIP))
 
 
 def parse_modifiers(
@@ -149,7 +164,7 @@ SAYINGS = {
 }
 
 
-def _shared_memory(instruction: Instruction) -> tuple[Finding, ...]:
+def shared_memory(instruction: Instruction) -> tuple[Finding, ...]:
     """A remark on operands that share memory, where a decision speaks of it."""
     fault = instruction.faults.get("shared")
     message = f"{instruction.name}: operands share memory; lanes took effect one after the other, in row-major order"
@@ -161,7 +176,8 @@ def _span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
     return Finding("error", "CO-SEM-01", message, None, fault.operand, fix=f"pass a larger or packed {fault.operand}")
 
 
-def _zero_finding(instruction: Instruction, fault: ZeroFault) -> Finding:
+def zero_finding(instruction: Instruction, fault: ZeroFault) -> Finding:
+    """What is said of an integer divisor that is zero."""
     said = instruction.faults["zero"]
     message = f"{instruction.name}: integer division by zero: {fault}"
     return Finding("error", said.rule, message, said.kind, fault.operand, "a divisor without zeroes", "0", said.fix)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -39,6 +40,18 @@ class Operands:
             raise SpanFault(operand, needed, self.sizes[operand])
 
 
+@dataclass(frozen=True)
+class Touched:
+    """Elements of an operand that a move or a computation touches: those of a region, or those that an index names."""
+
+    slot: int
+    how: str
+    """`read`, `write`, or the name of an atomic."""
+    region: Region | None
+    offsets: Callable[[], Array] | None = None
+    is_index: bool = False
+
+
 class Plan:
     """Moves made ready for operands of given types and sizes; run as often as you like."""
 
@@ -69,6 +82,11 @@ class Plan:
             step.run(storages, lanes)
         return "at once"
 
+    def touches(self, resolved: Sequence[Lanes | None]) -> Iterator[Touched]:
+        """What is read and written, with the indices that `resolve` has read."""
+        for step, lanes in zip(self.steps, resolved, strict=True):
+            yield from step.touches(lanes)
+
     def _run_in_order(self, storages: Storages) -> None:
         before = [(storages[slot].bits, storages[slot].bits.copy()) for slot in self.written]
         try:
@@ -80,13 +98,13 @@ class Plan:
             raise
 
 
-def _step(move: Move | Compute, operands: Operands) -> _Step:
+def _step(move: Move | Compute, operands: Operands) -> PlanStep:
     if isinstance(move, Compute):
         return _Compute(move, operands)
     if isinstance(move.src, Fill):
         return _Fill(move, operands, move.src)
     if move.index is None:
-        return _Copy(move, operands, move.src)
+        return CopyStep(move, operands, move.src)
     kind = _Gather if move.index.side is Side.SRC else _Scatter
     return kind(move, operands, move.src, move.index)
 
@@ -111,7 +129,7 @@ class _Run:
     """Row and column of each lane."""
 
 
-class _Step(ABC):
+class PlanStep(ABC):
     """One move or computation, with all that can be worked out before any data is seen."""
 
     def __init__(self, move: Move | Compute, operands: Operands) -> None:
@@ -130,6 +148,10 @@ class _Step(ABC):
     def resolve(self, storages: Storages, reports: list[IndexReport]) -> Lanes | None:
         """Read the index, if there is one."""
         return None
+
+    def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
+        """What is read, then what is written."""
+        yield Touched(self.dst, "write", self.target)
 
     def values(self, storages: Storages) -> Array:
         """The bits that a move takes to its destination, row by row."""
@@ -161,7 +183,7 @@ class _Step(ABC):
             window[...] = values
 
 
-class _Compute(_Step):
+class _Compute(PlanStep):
     """An operation on whole inputs. They are read before anything is written, so sharing memory does no harm."""
 
     def __init__(self, work: Compute, operands: Operands) -> None:
@@ -175,6 +197,11 @@ class _Compute(_Step):
         for name, (_, _, source) in zip(self.names, self.inputs, strict=True):
             operands.require(name, source.span)
         self.op, self.options = OPS[work.op], dict(work.options)
+
+    def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
+        for slot, _, source in self.inputs:
+            yield Touched(slot, "read", source)
+        yield from super().touches(lanes)
 
     def is_aliased(self, storages: Storages) -> bool:
         return False
@@ -192,12 +219,13 @@ class _Compute(_Step):
         self.run(storages, None)
 
 
-class _Move(_Step):
+class _Move(PlanStep):
     """What all moves share."""
 
     def __init__(self, move: Move, operands: Operands) -> None:
         super().__init__(move, operands)
         self.move = move
+        self.how = "write" if move.combine is Combine.STORE else move.combine.name.lower()
 
     def store(self, storages: Storages, values: Array) -> None:
         """Combine values into the destination's region."""
@@ -226,7 +254,7 @@ class _Fill(_Move):
         self.run(storages, None)
 
 
-class _Copy(_Move):
+class CopyStep(_Move):
     """A source to a destination, both known beforehand."""
 
     def __init__(self, move: Move, operands: Operands, src: Access) -> None:
@@ -239,6 +267,10 @@ class _Copy(_Move):
     def fixed(self, src: Access) -> Sequence[Access]:
         """The ends whose addresses are known before any index is."""
         return self.move.dst, src
+
+    def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
+        yield Touched(self.src, "read", self.source)
+        yield Touched(self.dst, self.how, self.target)
 
     def is_aliased(self, storages: Storages) -> bool:
         return storages[self.dst].overlaps(storages[self.src])
@@ -281,7 +313,7 @@ class _Copy(_Move):
         """Refuse the first `end` lanes of a run where they may not go; fixed addresses were checked before."""
 
 
-class _Indexed(_Copy):
+class IndexedStep(CopyStep):
     """What gathers and scatters share: reading the index and forming the addresses it names."""
 
     def __init__(self, move: Move, operands: Operands, src: Access, index: Index) -> None:
@@ -295,6 +327,7 @@ class _Indexed(_Copy):
         operands.require(index.access.operand, self.lanes.span)
         self.steered = src if index.side is Side.SRC else move.dst
         """The end that the index addresses."""
+        self._steered = self.source if index.side is Side.SRC else self.target
         self.reach = _reach(index, self.steered.layout, move.cols)
         self.room = operands.sizes[self.steered.operand]
         if self.reach.span > MOST_ADDRESSED:
@@ -326,6 +359,18 @@ class _Indexed(_Copy):
         if self.index.unit is Unit.ROW:
             return layout.offset(values, j)
         return layout.offset(*divmod(values, self.index.width)) if self.index.width else layout.col(values)
+
+    def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
+        assert lanes is not None
+        yield Touched(self.idx, "read", self.lanes, is_index=True)
+        for end in super().touches(lanes):
+            names = end.slot == (self.src if self.index.side is Side.SRC else self.dst) and end.region is self._steered
+            yield replace(end, region=None, offsets=partial(self._named, lanes)) if names else end
+
+    def _named(self, lanes: Lanes) -> Array:
+        """Offsets of the elements that indices name; lanes that are outside name none."""
+        aimed = self.aimed(lanes)
+        return aimed if lanes.outside is None else aimed[~self.spread(lanes.outside)]
 
     def spread(self, lanes: Array) -> Array:
         """A mark of every lane, from one of every index."""
@@ -360,7 +405,7 @@ class _Indexed(_Copy):
             self._watch((run.src if self.index.side is Side.SRC else run.dst)[:end])
 
 
-class _Gather(_Indexed):
+class _Gather(IndexedStep):
     """The index names the source."""
 
     def fixed(self, src: Access) -> Sequence[Access]:
@@ -397,7 +442,7 @@ class _Gather(_Indexed):
             storages[self.dst].bits[self.offsets(self.target)[kept]] = found[kept]
 
 
-class _Scatter(_Indexed):
+class _Scatter(IndexedStep):
     """The index names the destination."""
 
     def fixed(self, src: Access) -> Sequence[Access]:

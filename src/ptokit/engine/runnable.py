@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from ptokit.engine.prepared import Tell
 from ptokit.engine.storage import Storage
+from ptokit.finding import Finding
 from ptokit.program.expr import Var
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a launch did."""
+
+    findings: tuple[Finding, ...]
+    """Hazards and notes, each once."""
+    engine: str
+    seconds: float
+    target: str
+    grid: int
 
 
 class Unsupported(Exception):

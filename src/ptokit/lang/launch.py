@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ptokit.engine.choose import ENGINES
+from ptokit.engine.runnable import Run as Run
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.context import Mode, current, target
 from ptokit.lang.where import refuse, warn_at
 
+if TYPE_CHECKING:
+    from ptokit.machine.options import MachineOptions
+
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
 """Keywords of launches and checks; no parameter of a kernel has one of these names."""
 MOST_THREADS = 1024
+Observer = Callable[[Any, int, tuple[object, ...], Mapping[str, Any], Mapping[str, Any]], None]
+observers: list[Observer] = []
+"""Told of every launch before it runs: the kernel, its grid, its arguments by position and by name, and the options."""
 LAUNCHES = ("standard", "function_pointer")
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a launch did."""
-
-    findings: tuple[Finding, ...]
-    """Hazards and notes, each once."""
-    engine: str
-    seconds: float
-    target: str
-    grid: int
 
 
 class Collector:
@@ -99,14 +94,26 @@ def check_options(
     engine: object = "auto", threads: object = None, launch: object = "standard", options: object = None
 ) -> None:
     """Refuse options of a launch that mean nothing."""
-    if engine not in ENGINES:
-        raise ValueError(f"engine is one of {', '.join(ENGINES)}; got {engine!r}")
+    known = (*ENGINES, "machine")
+    if engine not in known:
+        raise ValueError(f"engine is one of {', '.join(known)}; got {engine!r}")
     if threads is not None and not (is_integer(threads) and 0 < operator.index(cast("int", threads)) <= MOST_THREADS):
         raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {threads!r}")
     if launch not in LAUNCHES:
         raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; got {launch!r}")
-    if options is not None:
-        raise ValueError("options= is for engines that have any; this one has none")
+    if options is not None and engine != "machine":
+        raise ValueError("options= is for engine='machine'; the others have none")
+
+
+def machine_options(options: object, launch: str, dyn_ub: int | None) -> MachineOptions:
+    """What the machine is told: its options, with those of the launch where it has any."""
+    from ptokit.machine.options import MachineOptions
+
+    chosen = MachineOptions() if options is None else options
+    if not isinstance(chosen, MachineOptions):
+        raise TypeError(f"options= takes a pto.MachineOptions, got {type(chosen).__name__}")
+    asked = chosen.dyn_ub if dyn_ub is None else dyn_ub
+    return replace(chosen, launch=chosen.launch if launch == "standard" else launch, dyn_ub=asked)
 
 
 def refuse_inside(what: str) -> None:

@@ -5,19 +5,35 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptokit.engine.choose import chosen
 from ptokit.engine.storage import Storage
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.context import Mode
-from ptokit.lang.launch import Collector, Run, check_options, grid_of, in_one_of, mode_of, refuse_inside
+from ptokit.lang.launch import (
+    Collector,
+    Run,
+    check_options,
+    grid_of,
+    in_one_of,
+    machine_options,
+    mode_of,
+    observers,
+    refuse_inside,
+)
 from ptokit.lang.recall import MOST_RECALLED, NUMPY, Key, Recalled, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
 from ptokit.program.expr import Var
+from ptokit.program.verify import MISPLACED
+
+if TYPE_CHECKING:
+    from ptokit.machine.options import MachineOptions
+    from ptokit.machine.report import Report
 
 
 class Launchable(ABC):
@@ -97,6 +113,19 @@ class Launcher:
         `target`, `strict`, `header` and `dyn_ub` are those of the current target unless given. `debug=True` runs the
         function untraced, with real values.
         """
+        if observers:
+            self._announce(
+                args,
+                keywords,
+                target=target,
+                engine=engine,
+                strict=strict,
+                header=header,
+                dyn_ub=dyn_ub,
+                launch=launch,
+                options=options,
+                debug=debug,
+            )
         asked = (self.grid, target, engine, threads, strict, header, dyn_ub, launch, options, debug)
         key = key_of(asked, args, keywords)
         again = self._recall(key, args, keywords)
@@ -104,6 +133,12 @@ class Launcher:
             return again
         refuse_inside("a launch")
         check_options(engine, threads, launch, options)
+        if engine == "machine":
+            if debug:
+                raise ValueError("debug=True runs the function itself; the machine runs the program that was traced")
+            asked = machine_options(options, launch, dyn_ub)
+            mode = mode_of(target, header, strict, asked.dyn_ub)
+            return self._run_on_machine(args, keywords, mode, replace(asked, dyn_ub=mode.options.dyn_ub))
         mode = mode_of(target, header, strict, dyn_ub)
         arguments = self.kernel.bind(args, keywords)
         collector = self.kernel.collector()
@@ -114,6 +149,10 @@ class Launcher:
             if key is not None:
                 self._remember(key, (*args, *keywords.values()), arguments, mode, engine)
         return Run(tuple(collector.found), name, seconds, mode.profile.name, self.grid)
+
+    def _announce(self, args: tuple[object, ...], keywords: Mapping[str, Any], **options: Any) -> None:
+        for observer in observers:
+            observer(self.kernel, self.grid, args, keywords, options)
 
     def _recall(self, key: Key | None, args: Sequence[object], keywords: Mapping[str, object]) -> Run | None:
         """The launch over again, where one like it was made before."""
@@ -134,10 +173,7 @@ class Launcher:
         verdict = traced.verdict(mode, self.grid)
         if verdict.errors:
             raise VerifyError(verdict.errors)
-        storages = kernel.storages(arguments)
-        for name in traced.writes:
-            if not storages[name].writable:
-                raise ValueError(f"{kernel.name}: {name} is read-only; pass a writable array")
+        storages = self._storages(arguments, traced)
         if verdict.remarks:
             collector(verdict.remarks)
         integers = {Var(name): value for name, value in arguments.integers.items()}
@@ -148,6 +184,34 @@ class Launcher:
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
         return ran, time.perf_counter() - began
+
+    def _run_on_machine(
+        self, args: tuple[object, ...], keywords: dict[str, Any], mode: Mode, options: MachineOptions
+    ) -> Report:
+        """Run on the model of the target. Errors that have a hazard's number go into the report; others are raised."""
+        arguments = self.kernel.bind(args, keywords)
+        traced = self.kernel.trace(arguments, mode)
+        verdict = traced.verdict(mode, self.grid)
+        if refused := [finding for finding in verdict.errors if finding.kind is None]:
+            raise VerifyError(refused)
+        integers = {Var(name): value for name, value in arguments.integers.items()}
+        storages, said = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
+        if any(finding.kind == MISPLACED for finding in verdict.errors):  # such a call takes no route: nothing can run
+            from ptokit.machine.report import Report
+
+            return Report(said, "machine", 0.0, mode.profile.name, self.grid)
+        try:
+            return traced.machine(mode).run(storages, integers, self.grid, options, said)
+        except (VerifyError, OutOfBoundsError) as problem:
+            raise in_one_of(self.grid, problem) from None
+
+    def _storages(self, arguments: Arguments, traced: Traced) -> dict[str, Storage]:
+        """The memory of the arguments; what the program writes must be writable."""
+        storages = self.kernel.storages(arguments)
+        for name in traced.writes:
+            if not storages[name].writable:
+                raise ValueError(f"{self.kernel.name}: {name} is read-only; pass a writable array")
+        return storages
 
     def _remember(self, key: Key, values: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
         """Let the next such launch find its way quickly, where it can."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ptokit.engine.choose import executable
 from ptokit.engine.runnable import Runnable
@@ -10,7 +11,12 @@ from ptokit.finding import Finding
 from ptokit.lang.context import Mode
 from ptokit.program.calls import written_arguments
 from ptokit.program.ir import Program
+from ptokit.program.order import order
+from ptokit.program.place import place
 from ptokit.program.verify import verify
+
+if TYPE_CHECKING:
+    from ptokit.machine.executable import Machine
 
 MOST_KEPT = 256
 """Targets and grids that are remembered for one program."""
@@ -34,11 +40,20 @@ class Traced:
         self.writes = written_arguments(program)
         self.verdict = lru_cache(MOST_KEPT)(self._verify)
         """The verdict for a target and a grid."""
+        self.machine = lru_cache(MOST_KEPT)(self._on_machine)
+        """The program on the model of a target, with the addresses and flags that auto mode adds."""
         self.executable = lru_cache(MOST_KEPT)(self._prepare)
         """What runs the program on a target, by the name of an engine."""
 
     def _verify(self, mode: Mode, grid: int) -> Verdict:
         return Verdict(verify(self.program, mode.profile, mode.options, grid))
+
+    def _on_machine(self, mode: Mode) -> Machine:
+        from ptokit.machine.executable import Machine
+
+        profile, options = mode.profile, mode.options
+        placed = order(place(self.program, profile, options.dyn_ub).program, profile) if profile.pipes else self.program
+        return Machine(placed, profile, options)
 
     def _prepare(self, mode: Mode, engine: str, firm: bool) -> Runnable:
         return executable(engine, self.program, mode.profile, mode.options, firm=firm)

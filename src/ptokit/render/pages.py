@@ -67,7 +67,7 @@ def gap_page(name: str) -> Group:
 SEEN_BY = {
     "verify": "the verifier, before anything runs",
     "launch": "the call, from the values it is given",
-    "machine": "the machine model, which this version does not have; eager calls cannot see it",
+    "machine": 'the machine model (engine="machine"); eager calls cannot see it',
 }
 
 

@@ -3,7 +3,19 @@
 from dataclasses import replace
 
 from ptokit.isa.policy import TileType
-from ptokit.target.profile import EVENT_IDS, KB, PIPES, Handshake, Memory, Profile, UnifiedBuffer, Work
+from ptokit.target.profile import (
+    EVENT_IDS,
+    KB,
+    PIPES,
+    Handshake,
+    Memory,
+    Profile,
+    Stated,
+    UnifiedBuffer,
+    Work,
+    numbers,
+    sources,
+)
 
 ROW_GATHER = Handshake(  # MG-SYNC-04, MG-SYNC-10
     before=(("V", "S"), ("MTE3", "S")),
@@ -15,6 +27,36 @@ ELEM_GATHER = Handshake(  # MG-SYNC-05, MG-SYNC-11
     body=("S",),
     after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
 )
+
+PUBLIC = "public figure of the family"
+MAGNITUDE = "assumption: order of magnitude"
+COSTS: Stated = {
+    "clock GHz": (1.85, PUBLIC),
+    "GM to UB GB/s": (100.9, f"{PUBLIC}, a core"),
+    "GM to L1 GB/s": (135.0, f"{PUBLIC}, a core"),
+    "UB to GM GB/s": (188.5, f"{PUBLIC}, a core"),
+    "L0C to GM GB/s": (188.5, "assumption: as UB to GM"),
+    "on-chip bytes/cycle": (128, "assumption: a quarter of a fractal; L1 to L0, L0C to L1, UB to L1"),
+    "GM latency cycles": (500, f"{MAGNITUDE} of off-chip memory, about 270 ns"),
+    "GM posted write cycles": (20, "assumption: a scalar store does not wait for memory"),
+    "DMA start cycles": (30, "assumption: to set up a transfer"),
+    "DMA burst cycles": (2, "assumption: to go on to the next burst of a transfer"),
+    "outstanding transfers": (16, "assumption: MG-COST-05 names the bound and gives no number"),
+    "cache line bytes": (64, PUBLIC),
+    "cache flush cycles": (10, "assumption: a line (MG-L1-14)"),
+    "scalar UB cycles": (8, "assumption: a load or store of up to 8 bytes"),
+    "scalar step cycles": (1, "assumption: an addition, comparison or branch"),
+    "issue cycles": (4, "assumption: the scalar pipe hands an instruction to another pipe"),
+    "flag cycles": (20, f"{MAGNITUDE}: from a set to the wait that it ends"),
+    "vector start cycles": (14, f"{MAGNITUDE}: the depth of the pipe"),
+    "vector repeat cycles": (1, "assumption: 256 bytes, simple arithmetic"),
+    "vector reduce repeat cycles": (2, "assumption: 256 bytes, sums and extremes of rows"),
+    "vector slow repeat cycles": (4, "assumption: 256 bytes, division, roots, exponentials, logarithms"),
+    "vector indexed repeat cycles": (8, "assumption: 256 bytes, a 32-byte block a cycle"),
+    "cube start cycles": (14, "assumption: as the vector pipe"),
+    "cube block cycles": (1, "assumption: 16 x 16 x 32 bytes"),
+}
+"""The cost model's numbers."""
 
 A2A3 = Profile(
     name="a2a3",
@@ -59,13 +101,8 @@ A2A3 = Profile(
         "mgather.l1.row": lambda rows, cols, batches: Work(dma=rows),
         "mgather.l1.elem": lambda rows, cols, batches: Work(dma=1, scalar=rows * cols),
     },
-    costs={
-        "clock GHz": 1.85,
-        "GM to UB GB/s": 100.9,
-        "GM to L1 GB/s": 135.0,
-        "UB to GM GB/s": 188.5,
-        "cache line bytes": 64,
-    },
+    costs=numbers(COSTS),
+    sources=sources(COSTS),
     statements=(
         "MG-COST-02",
         "MG-COST-03",
@@ -76,6 +113,7 @@ A2A3 = Profile(
         "MG-PERF-01",
         "MG-PERF-02",
     ),
+    burst=32,  # MG-ALIGN-06
     left_form="zz",
     mixed_cores="hazard",
 )

@@ -1,6 +1,8 @@
 """A5: SIMT launches on the vector pipe, separate cube and vector cores, a UB shared with the data cache."""
 
 from ptokit.isa.policy import TileType
+from ptokit.target.a2a3 import COSTS as A2A3_COSTS
+from ptokit.target.a2a3 import PUBLIC
 from ptokit.target.profile import (
     EVENT_IDS,
     KB,
@@ -8,16 +10,36 @@ from ptokit.target.profile import (
     Handshake,
     Memory,
     Profile,
+    Stated,
     UnifiedBuffer,
     Work,
     elem_launch,
     full_launch,
+    numbers,
     padded_launch,
     row_launch,
+    sources,
 )
 
 SIMT = Handshake(body=("V",))
 """The launch hides its accesses and counts as a vector-pipe producer (MG-SYNC-13, MG-SYNC-15)."""
+
+ALIKE = {
+    name: (number, f"assumption: as A2/A3 ({source.removeprefix('assumption: ')})")
+    for name, (number, source) in A2A3_COSTS.items()
+}
+COSTS: Stated = {
+    **ALIKE,
+    "cache line bytes": (64, PUBLIC),
+    "GM burst bytes": (128, "MG-COST-07"),
+    "registers a thread": (32, "MG-SIMT-24; no cost depends on it"),
+    "SIMT launch cycles": (200, "assumption: to start a grid and to see its end"),
+    "SIMT warp start cycles": (4, "assumption: for every warp of the launch (MG-COST-09)"),
+    "SIMT instruction cycles": (1, "assumption: an instruction of one warp"),
+    "SIMT transaction cycles": (2.35, "assumption: 128 bytes at the bandwidth of GM to UB"),
+    "SIMT atomic cycles": (4, "assumption: a lane, on top of its transaction (MS-PERF-02)"),
+}
+"""The cost model's numbers."""
 
 A5 = Profile(
     name="a5",
@@ -59,7 +81,8 @@ A5 = Profile(
         "mgather.l1.row": lambda rows, cols, batches: Work(dma=rows),
         "mgather.l1.elem": lambda rows, cols, batches: Work(dma=1, scalar=rows * cols),
     },
-    costs={"cache line bytes": 64, "GM burst bytes": 128, "registers a thread": 32},
+    costs=numbers(COSTS),
+    sources=sources(COSTS),
     statements=(
         "MG-COST-06", "MG-COST-07", "MG-COST-08", "MG-COST-09", "MG-COST-10", "MG-PERF-01",
         "MS-PERF-01", "MS-PERF-02", "MS-PERF-03",

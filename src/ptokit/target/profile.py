@@ -122,6 +122,19 @@ class Work:
 
 WorkOf = Callable[[int, int, int], Work]
 
+Stated = Mapping[str, tuple[float, str]]
+"""Numbers of the cost model, each with where it comes from. A name ends in its unit; cycles are those of the clock."""
+
+
+def numbers(stated: Stated) -> dict[str, float]:
+    """The numbers alone."""
+    return {name: number for name, (number, _) in stated.items()}
+
+
+def sources(stated: Stated) -> dict[str, str]:
+    """Where they come from."""
+    return {name: source for name, (_, source) in stated.items()}
+
 
 @cache
 def routes() -> frozenset[str]:
@@ -155,9 +168,14 @@ class Profile:
     work: Mapping[str, WorkOf] = field(default_factory=dict)
     """By route: operations issued for (rows, cols, batches)."""
     costs: Mapping[str, float] = field(default_factory=dict)
-    """Anchors of the cost model."""
+    """Numbers of the cost model, by names that end in their unit. Cycles are those of the clock."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each number comes from. What no document gives is an assumption, chosen to keep the documents' order of
+    what is fast and what is slow; none was measured on a board."""
     statements: tuple[str, ...] = ()
     """The clauses that speak of cost and performance here."""
+    burst: int = 0
+    """What the UB address of a burst must be a multiple of, in bytes; 0 where the documents ask for nothing."""
     left_form: str = "nz"
     """The layout of a Left tile."""
     mixed_cores: Level | None = None

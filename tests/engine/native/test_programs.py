@@ -135,7 +135,7 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 def texts() -> dict[str, Any]:
     """The kernels of the corpus that can be read."""
     found = {}
-    for path in sorted(CORPUS.iterdir()):
+    for path in sorted(path for path in CORPUS.iterdir() if path.is_file()):
         try:
             found[path.name] = pto.load(path)
         except (TextError, pto.VerifyError):

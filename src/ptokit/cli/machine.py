@@ -1,0 +1,80 @@
+"""What the machine is asked on the command line, and its report on standard output."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from rich.console import Console
+
+from ptokit.cli.files import Write, check_destination
+from ptokit.cli.problems import Misuse, printable
+from ptokit.cli.report import finding_text
+from ptokit.finding import Finding
+from ptokit.lang.check import TargetReport
+from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import Report
+from ptokit.render.machine import report_lines
+
+ENGINE = "machine"
+PARTS = ("memory", "timeline", "traffic", "lanes")
+"""What the JSON of a run has more when it ran on the machine."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What only the machine gives: each field is an option of `ptokit run`."""
+
+    seed: int | None = None
+    lanes: bool = False
+    timeline: str | None = None
+    """The file for it."""
+    notes: bool = False
+
+    def options(self, engine: str) -> MachineOptions | None:
+        """The options of a launch; refused for engines that have none of them."""
+        if engine == ENGINE:
+            if self.timeline is not None:
+                check_destination(self.timeline)
+            return MachineOptions(seed=self.seed, lanes=self.lanes)
+        given = [f"--{field.name}" for field in fields(self) if getattr(self, field.name) != field.default]
+        if given:
+            raise Misuse(f"{', '.join(given)}: for --engine {ENGINE} only")
+        return None
+
+    def files(self, result: object) -> dict[str, Write]:
+        """What is written beside the arrays."""
+        if self.timeline is None or not isinstance(result, Report):
+            return {}
+        if result.timeline is None:
+            raise Misuse(f"--timeline: {result.target} has no pipes, and so no timeline")
+        trace = json.dumps(result.timeline.to_perfetto()).encode("utf-8")
+        return {self.timeline: lambda stream: stream.write(trace)}
+
+
+def show_machine(report: Report, *, notes: bool) -> None:
+    """A report for eyes."""
+    console = Console(soft_wrap=True, highlight=False)
+    for line in report_lines(report, notes=notes, shown=finding_text):
+        line.plain = printable(line.plain)
+        console.print(line)
+
+
+def machine_data(result: object) -> dict[str, Any]:
+    """What a report adds to the JSON of a run."""
+    if not isinstance(result, Report):
+        return {}
+    data = result.as_dict()
+    return {part: data[part] for part in PARTS}
+
+
+def joined(report: TargetReport, more: tuple[Finding, ...]) -> TargetReport:
+    """What a target says of a program, with what a run has found; nothing is said twice."""
+    known = {_point(finding) for finding in report.findings}
+    new = tuple(finding for finding in more if _point(finding) not in known)
+    return replace(report, findings=(*report.findings, *new))
+
+
+def _point(finding: Finding) -> tuple[object, ...]:
+    return finding.rule, finding.kind, finding.operand, finding.where

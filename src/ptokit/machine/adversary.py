@@ -1,0 +1,111 @@
+"""Other legal schedules: pipes take turns by lot, as far as their own order, flags and the scalar pipe allow.
+
+What pipes do for the instructions of a block is written down while the block's control flow runs, and then done in an
+order that is drawn. A program whose works are all ordered gives the same bits whatever is drawn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from ptokit.machine.clocks import core_of
+from ptokit.machine.site import PIPES
+from ptokit.program.steps import ISSUE
+
+
+@dataclass
+class _Item:
+    run: Callable[[], None]
+    is_ready: Callable[[], bool]
+    after: int
+    """How far the scalar pipe must have come: everything is issued after what it has waited for."""
+
+
+class Adversary:
+    """The pipes of a block, and the lot."""
+
+    def __init__(self, seed: int) -> None:
+        self._lot = Random(seed)  # noqa: S311  (schedules are no secret)
+        self._queues: dict[str, deque[_Item]] = {pipe: deque() for pipe in PIPES}
+        self._given = dict.fromkeys(PIPES, 0)
+        self._done = dict.fromkeys(PIPES, 0)
+        self._gates = dict.fromkeys(PIPES, 0)
+        self._flags: dict[Hashable, bool] = {}
+        self._events: dict[Hashable, object] = {}
+        """The last signal of each event: one that is given again in a loop is another."""
+
+    def blocks(self, grid: int) -> list[int]:
+        """The blocks of a grid, in an order that is drawn."""
+        order = list(range(grid))
+        self._lot.shuffle(order)
+        return order
+
+    def work(self, pipe: str, do: Callable[[], None]) -> None:
+        """A pipe does something."""
+        self._give(pipe, do)
+
+    def set(self, src: str, flag: Hashable) -> None:
+        """A pipe sets a flag."""
+        self._give(src, lambda: self._flags.__setitem__(flag, True))
+
+    def wait(self, dst: str, flag: Hashable) -> None:
+        """A pipe waits for a flag."""
+        self._give(dst, lambda: self._flags.__setitem__(flag, False), lambda: self._flags.get(flag, False))
+        if dst.endswith(f".{ISSUE}"):
+            self._gates[dst] = self._given[dst]
+
+    def sync(self, src: str, dst: str) -> None:
+        """A pipe waits for another."""
+        token = object()
+        self.set(src, token)
+        self.wait(dst, token)
+
+    def hear(self, event: Hashable, sources: Sequence[str], pipes: Sequence[str]) -> None:
+        """An instruction on `pipes` starts after one on `sources` has ended."""
+        for dst in pipes:
+            for src in sources:
+                token = self._events.get((event, src))
+                self._give(dst, lambda: None, lambda token=token: self._flags.get(token, False))
+
+    def signal(self, event: Hashable, pipes: Sequence[str]) -> None:
+        """An instruction on these pipes has ended."""
+        for pipe in pipes:
+            self._events[event, pipe] = token = object()
+            self.set(pipe, token)
+
+    def barrier(self, core: str) -> None:
+        """Everything that a core was given so far comes before all that follows."""
+        for pipe in PIPES:
+            if core_of(pipe) == core and not pipe.endswith(f".{ISSUE}"):
+                self.sync(pipe, f"{core}.{ISSUE}")
+
+    def settle(self, pipe: str) -> None:
+        """Go on until a pipe has done all that it was given."""
+        while self._queues[pipe]:
+            self._step()
+
+    def end(self) -> None:
+        """End a block."""
+        while any(self._queues.values()):
+            self._step()
+        self._flags.clear()
+
+    def _give(self, pipe: str, run: Callable[[], None], is_ready: Callable[[], bool] = lambda: True) -> None:
+        scalar = f"{core_of(pipe)}.{ISSUE}"
+        self._queues[pipe].append(_Item(run, is_ready, 0 if pipe == scalar else self._gates[scalar]))
+        self._given[pipe] += 1
+
+    def _step(self) -> None:
+        """Let one pipe go on; where all are stuck, one that is drawn goes on nevertheless."""
+        waiting = [pipe for pipe in PIPES if self._queues[pipe]]
+        ready = [pipe for pipe in waiting if self._may(pipe)]
+        pipe = self._lot.choice(ready or waiting)
+        self._queues[pipe].popleft().run()
+        self._done[pipe] += 1
+
+    def _may(self, pipe: str) -> bool:
+        item = self._queues[pipe][0]
+        return item.is_ready() and self._done[f"{core_of(pipe)}.{ISSUE}"] >= item.after

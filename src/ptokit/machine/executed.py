@@ -1,0 +1,50 @@
+"""An instruction that was executed in a block, for all who look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptokit.engine.lanes import Lanes
+from ptokit.engine.reference import Plan
+from ptokit.engine.storage import Array, Storage
+from ptokit.finding import Where
+from ptokit.isa.instruction import Call
+from ptokit.program.ir import Instr
+from ptokit.program.steps import Step
+
+
+@dataclass(eq=False)
+class Executed:
+    """One instruction in one block, with the numbers of the moment."""
+
+    number: int
+    """Of the statement in the program, counted in the order of the text."""
+    instr: Instr
+    call: Call
+    """Operands and modifiers, all extents known."""
+    core: str
+    """`AIV` or `AIC`."""
+    steps: tuple[Step, ...]
+    """What pipes do for it, its own handshakes included."""
+    plan: Plan
+    storages: Sequence[Storage]
+    lanes: Sequence[Lanes | None]
+    """Index values after the remap, for each step of the plan that has an index."""
+    indices: Sequence[Array | None]
+    """The same before the remap, as they were read: int64, a negative int32 as a negative number. Of gathers only where
+    somebody asks what became of every lane."""
+    block: int
+    transactions: int | None = None
+    """Of a launch of threads: how many segments of global memory its warps touch, once somebody has counted them."""
+
+    @property
+    def where(self) -> Where | None:
+        """The user's line."""
+        return self.instr.where
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Operands in the order of the storages."""
+        return tuple(name for name, spec in self.call.operands.items() if spec is not None)

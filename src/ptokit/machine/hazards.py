@@ -1,0 +1,140 @@
+"""Which number of the list (section B) something has that is out of order, and how it is said.
+
+A row of a table names what came first and what came then; the first row that fits counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptokit.finding import Finding, Level
+
+INDEXED = ("mgather", "mscatter", "tscatter")
+CACHED = frozenset(("S", "V"))
+"""Pipes whose accesses to global memory go through a cache; the others move data past it."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """One side of a conflict: an instruction's pipe on one of its operands."""
+
+    instruction: str
+    operand: str
+    pipe: str
+    """Without its core: `MTE2`."""
+    how: str
+    memory: str
+    where: str
+
+    def __str__(self) -> str:
+        verb = {"read": "reads", "write": "writes"}.get(self.how, f"{self.how}s to")
+        return f"{self.instruction} {verb} {self.operand}" + f" on {self.pipe}" * bool(self.pipe) + self._place
+
+    @property
+    def _place(self) -> str:
+        return f" ({self.where})" if self.where else ""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A kind of conflict; what is empty fits everything."""
+
+    kind: str
+    rule: str
+    memories: frozenset[str] = frozenset()
+    first: tuple[str, str] = ("", "")
+    """Instruction and pipe of what came first."""
+    then: tuple[str, str] = ("", "")
+    first_how: str = ""
+    then_operand: str = ""
+    then_how: str = ""
+
+    def fits(self, first: Act, then: Act) -> bool:
+        """Whether this row speaks of two acts."""
+        return (
+            (not self.memories or then.memory in self.memories)
+            and _fits(self.first, (first.instruction, first.pipe))
+            and _fits(self.then, (then.instruction, then.pipe))
+            and self.first_how in ("", first.how)
+            and self.then_how in ("", then.how)
+            and self.then_operand in ("", then.operand)
+        )
+
+
+def _fits(pattern: tuple[str, str], found: tuple[str, str]) -> bool:
+    return all(want in ("", have) for want, have in zip(pattern, found, strict=True))
+
+
+UB, CUBE = frozenset(("UB",)), frozenset(("L1", "L0A", "L0B", "L0C"))
+UNORDERED = (
+    _Row("H-24", "MG-SYNC-01", UB, ("", "MTE2"), ("mgather", ""), "write", "idx", "read"),
+    _Row("H-24", "MG-SYNC-01", UB, ("", "MTE2"), ("mscatter", ""), "write", "idx", "read"),
+    _Row("H-25", "MG-SYNC-15", UB, ("mgather", ""), ("", "MTE3"), "write", "", "read"),
+    _Row("H-26", "MG-SYNC-04", UB, ("", "MTE3"), ("mgather", ""), "read", "dst", "write"),
+    _Row("H-35", "A-45", CUBE, ("", "MTE2")),
+    _Row("H-16", "MS-CONF-04", frozenset(("GM",)), ("mscatter", ""), ("mscatter", "")),
+)
+"""Accesses of one block that nothing orders."""
+OTHER = _Row("", "KN-13")
+
+
+def unordered(first: Act, then: Act, entry: str, when: str) -> Finding:
+    """Two accesses that nothing orders; `entry` is the pipe by which the second can be made to wait."""
+    row = next((row for row in UNORDERED if row.fits(first, then)), OTHER)
+    said = f"{then}, which is not certain to come after: {first}, {when}"
+    fix = _flag_fix(first.pipe, entry)
+    return Finding("error", row.rule, said, row.kind or None, then.operand, f"{first.pipe} before {then.pipe}", fix=fix)
+
+
+def untold_index() -> Finding:
+    """The load of an index without the flag that the documents ask for, where the kernel waits for the load itself."""
+    said = "mgather: idx: nothing makes V wait for its load; this kernel waits by itself, others do not"
+    return Finding("note", "MG-SYNC-01", said, "H-24", "idx", fix=_flag_fix("MTE2", "V"))
+
+
+def _flag_fix(src: str, dst: str) -> str:
+    if src == dst:
+        return "hand the data over between the cores"
+    pair = f'"{src}", "{dst}", event'
+    return f"pto.set_flag({pair}) after the first, pto.wait_flag({pair}) before the second"
+
+
+def between_blocks(first: Act, then: Act, block: int, other: int) -> Finding:
+    """Two blocks that touch one place of global memory, at least one of them writing."""
+    is_scratch = "scratch" in (first.operand, then.operand)
+    scatters = {"mscatter"} == {first.instruction, then.instruction}
+    rule, kind = ("A-65", "H-32") if is_scratch else ("MS-CONF-04", "H-16") if scatters else ("CO-SEM-02", None)
+    said = f"block {block}: {then}; block {other}: {first}; nothing orders blocks"
+    fix = "give every block a scratch of its own" if is_scratch else "let blocks write apart, or use an atomic"
+    return Finding("error", rule, said, kind, then.operand, "blocks that touch different elements", fix=fix)
+
+
+STALE: tuple[tuple[str, Level, str, str], ...] = (
+    (
+        "H-47",
+        "error",
+        "which DMA wrote before: the cache may hold what was there",
+        "read it with tload, or in a later kernel",
+    ),
+    ("H-48", "hazard", "which went through the cache before: DMA may read what was there", "read it in a later kernel"),
+)
+
+
+def stale(first: Act, then: Act, when: str) -> Finding:
+    """A read of global memory by another path than the write before it in the same kernel."""
+    kind, level, why, fix = STALE[then.pipe not in CACHED]
+    return Finding(level, "A-70", f"{then}, {why}: {first}, {when}", kind, then.operand, fix=fix)
+
+
+def overwritten(name: str, operand: str, tile: str, other: str, when: str) -> Finding:
+    """A tile that another one was put over while both were in use."""
+    said = f"{name} reads {operand} from {tile}, parts of which {other} has written over, {when}"
+    return Finding("error", "A-38", said, "H-38", operand, f"{tile} apart from {other}", fix="move one of the tiles")
+
+
+def unwritten(act: Act, count: int, total: int, when: str, *, is_index: bool) -> Finding:
+    """A read of bytes that nothing has written."""
+    rule, kind = ("A-54", "H-42") if is_index else ("CO-ALIGN-05", "H-36")
+    said = f"{act}, of which nothing has written {count} of {total} bytes, {when}"
+    fix = "load or compute all of it first, or shrink valid="
+    return Finding("error", rule, said, kind, act.operand, "bytes that were written", f"{count} that were not", fix)

@@ -1,0 +1,151 @@
+"""The memories of a launch: on the chip by their own addresses, and the arrays in global memory that are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+
+from ptokit.engine.reference import Touched
+from ptokit.engine.storage import ADDRESS_SPACE, Array, Storage
+from ptokit.isa.policy import TileType
+from ptokit.machine.extent import Extent, extent_of, listed
+from ptokit.machine.shadow import Shadow
+from ptokit.program.ir import Assign, Program, walk
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an operand lies: in which memory, from which of its units on."""
+
+    shadow: Shadow
+    start: int
+    name: str
+    """Of the memory: `UB`, `GM`."""
+
+    def extent(self, touched: Touched, size: int) -> Extent:
+        """The units that an access touches, for elements of so many bytes."""
+        each = size // self.shadow.unit
+        if touched.region is not None:
+            return extent_of(touched.region, each)
+        assert touched.offsets is not None
+        return listed(touched.offsets(), each)
+
+
+class Chip:
+    """The on-chip memories of the block that runs; poison until written."""
+
+    def __init__(self, names: Mapping[TileType, str], program: Program, *, poison: bool) -> None:
+        self.names, self._poison = names, poison
+        self._units, self._sizes = _measures(program)
+        self._shadows: dict[TileType, Shadow] = {}
+        self._apart: dict[int, Shadow] = {}
+
+    def at(self, loc: TileType, address: int | None, storage: Storage) -> Place:
+        """A tile at an address, or one that has none and lies apart from all others."""
+        if address is None:
+            return Place(self._own(storage), 0, self.names[loc])
+        shadow = self._shadows.get(loc)
+        if shadow is None:
+            shadow = self._shadows[loc] = self._new(self._sizes[loc], self._units[loc])
+        return Place(shadow, address // shadow.unit, self.names[loc])
+
+    def _own(self, storage: Storage) -> Shadow:
+        shadow = self._apart.get(storage.address)
+        if shadow is None or shadow.size < storage.bits.nbytes:
+            shadow = self._apart[storage.address] = self._new(storage.bits.nbytes)
+        return shadow
+
+    def _new(self, nbytes: int, unit: int = 1) -> Shadow:
+        shadow = Shadow(nbytes // unit, unit)
+        if self._poison:
+            shadow.written = np.zeros(shadow.size, np.uint8)
+        return shadow
+
+    def forget(self) -> None:
+        """A block begins: nothing is written."""
+        for shadow in self._shadows.values():
+            if shadow.written is not None:
+                shadow.written[: shadow.used] = 0
+
+
+def _measures(program: Program) -> tuple[dict[TileType, int], dict[TileType, int]]:
+    """For each memory, in bytes: a common measure of the elements and addresses of its tiles, and its highest end."""
+    units: dict[TileType, int] = {}
+    sizes: dict[TileType, int] = {}
+    moved = [(program.tiles[stmt.tile], (stmt.address,)) for stmt in walk(program.body) if isinstance(stmt, Assign)]
+    for tile, addresses in (*((tile, tile.addresses) for tile in program.tiles.values()), *moved):
+        spec = tile.spec
+        for address in addresses:
+            known = isinstance(address, int)
+            end = address + spec.nbytes if known else ADDRESS_SPACE
+            units[spec.loc] = gcd(units.get(spec.loc, 0), spec.dtype.size, address if known else 1)
+            sizes[spec.loc] = max(sizes.get(spec.loc, 0), end)
+    return units, sizes
+
+
+class Owners:
+    """Which tile has written every unit last, for programs that choose addresses as they run: where addresses are
+    known, the verifier sees tiles that lie over one another."""
+
+    def __init__(self, program: Program) -> None:
+        moved = [stmt.address for stmt in walk(program.body) if isinstance(stmt, Assign)]
+        given = [address for tile in program.tiles.values() for address in tile.addresses]
+        self.is_needed = program.mode == "manual" and not all(isinstance(each, int) for each in (*moved, *given))
+        self._names = ("", *program.tiles)
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+        self._entries: dict[Shadow, Array] = {}
+        self._writers: set[str] = set()
+
+    def forget(self, tile: str = "") -> None:
+        """A tile has moved; or a block begins, and all have."""
+        self._writers -= {tile} if tile else set(self._writers)
+
+    def write(self, tile: str, place: Place, extent: Extent) -> None:
+        """A tile is written."""
+        entries = self._entries.get(place.shadow)
+        if entries is None:
+            entries = self._entries[place.shadow] = np.zeros(place.shadow.size, np.int16)
+        extent.put(entries, place.start, self._numbers[tile])
+        self._writers.add(tile)
+
+    def read(self, tile: str, place: Place, extent: Extent) -> str:
+        """Who has written over a tile that was written itself; nobody, mostly."""
+        entries = self._entries.get(place.shadow)
+        if entries is None or tile not in self._writers:
+            return ""
+        found = extent.get(entries, place.start)
+        others = found[(found != self._numbers[tile]) & (found > 0)]
+        return self._names[int(others.max())] if others.size else ""
+
+
+class Global:
+    """The arrays of a launch that something writes; arrays that share memory are one. Others need no watching."""
+
+    def __init__(self, tensors: Mapping[str, Storage], written: Iterable[str]) -> None:
+        stored = [tensors[name].span for name in written]
+        self.spans: list[tuple[range, Shadow]] = []
+        for span, unit in _groups(list(tensors.values())):
+            if any(each.start < span.stop and span.start < each.stop for each in stored):
+                self.spans.append((span, Shadow(len(span) // unit, unit)))
+
+    def at(self, storage: Storage) -> Place | None:
+        """Where some elements lie; None where nobody writes."""
+        for span, shadow in self.spans:
+            if span.start <= storage.address < span.stop:
+                return Place(shadow, (storage.address - span.start) // shadow.unit, "GM")
+        return None
+
+
+def _groups(storages: list[Storage]) -> list[tuple[range, int]]:
+    """Spans of memory, joined where they overlap, each with a common measure of all that lies in it."""
+    joined: list[tuple[range, int]] = []
+    for storage in sorted((each for each in storages if len(each.span)), key=lambda each: each.address):
+        span, size = storage.span, storage.dtype.size
+        if joined and span.start < joined[-1][0].stop:
+            around, unit = joined.pop()
+            span, size = range(around.start, max(around.stop, span.stop)), gcd(unit, size, span.start - around.start)
+        joined.append((span, size))
+    return joined

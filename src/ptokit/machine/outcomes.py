@@ -1,0 +1,192 @@
+"""What became of every lane of a gather or scatter: how its index landed, and what came of its store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.lanes import Lanes
+from ptokit.engine.reference import IndexedStep
+from ptokit.engine.storage import Array
+from ptokit.finding import Where
+from ptokit.isa.instruction import Call
+from ptokit.isa.move import Combine, Remap, Side, Unit
+from ptokit.isa.policy import GatherOOB
+from ptokit.machine.executed import Executed
+from ptokit.machine.repeats import destinations, indexed, last_writers
+
+FIRST, WORST = 8, 12
+"""Rows of the table: the first lanes, and the worst of the others."""
+
+
+class Outcome(IntEnum):
+    """How an index landed."""
+
+    IN_BOUNDS = 0
+    CLAMPED = 1
+    WRAPPED = 2
+    ZEROED = 3
+    """Outside: the lane gives zero."""
+    SKIPPED = 4
+    """Outside: the lane does nothing."""
+
+    @property
+    def text(self) -> str:
+        """The word for it."""
+        return self.name.lower().replace("_", " ")
+
+
+class Fate(IntEnum):
+    """What came of a scattered element."""
+
+    NONE = 0
+    """Nothing was scattered: a gather, or a lane that was skipped."""
+    STORED = 1
+    ACCUMULATED = 2
+    OVERWRITTEN = 3
+    """A later lane of the same call wrote the same cell."""
+
+    @property
+    def text(self) -> str:
+        """The word for it."""
+        return self.name.lower()
+
+
+MOVED = {Remap.CLAMP: Outcome.CLAMPED, Remap.WRAP: Outcome.WRAPPED}
+"""How a policy brings an index inside."""
+
+
+@dataclass(frozen=True, eq=False)
+class LaneOutcomes:
+    """One gather or scatter in one block. The arrays are shaped like the lanes: a lane is a row where an index names
+    whole rows, else an element."""
+
+    number: int
+    """Of the statement in the program."""
+    block: int
+    instruction: str
+    where: Where | None
+    code: Array
+    """`Outcome` of every lane, as uint8."""
+    fate: Array
+    """`Fate` of every lane, as uint8."""
+    index: Array
+    """Index values as they were read."""
+    cell: Array
+    """The row of the table, or the element, that the lane met; -1 for none."""
+    overwritten_by: Array
+    """The flat number of the lane that wrote the cell last, where that is another one; else -1."""
+
+    def counts(self) -> dict[str, int]:
+        """How many lanes had each outcome and each fate, by name; those that there are."""
+        found: dict[str, int] = {}
+        for kinds, lanes in ((Outcome, self.code), (Fate, self.fate)):
+            numbers = np.bincount(lanes.ravel(), minlength=len(kinds)).tolist()
+            named = {kind.text: numbers[kind] for kind in kinds if numbers[kind] and kind is not Fate.NONE}
+            found.update(named)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain data; outcomes and fates by name."""
+        return {
+            "number": self.number,
+            "block": self.block,
+            "instruction": self.instruction,
+            "where": None if self.where is None else str(self.where),
+            "counts": self.counts(),
+            "code": np.array([kind.text for kind in Outcome])[self.code].tolist(),
+            "fate": np.array([kind.text for kind in Fate])[self.fate].tolist(),
+            "index": self.index.tolist(),
+            "cell": self.cell.tolist(),
+            "overwritten_by": self.overwritten_by.tolist(),
+        }
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        counts = ", ".join(f"{count:,} {name}" for name, count in self.counts().items())
+        title = f"{self.instruction}{place}, block {self.block}, {self.code.size:,} lanes: {counts}"
+        first = range(min(FIRST, self.code.size))
+        worst = self._worst()
+        rows = [HEAD, *map(self._row, first), *map(self._row, worst)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        if worst:
+            lines.insert(1 + len(first), "  the worst of the others:")
+        return "\n".join([title, *lines])
+
+    def _worst(self) -> list[int]:
+        """Lanes beyond the first that did not simply land, the gravest kinds first."""
+        grave = np.maximum(GRAVITY[self.code.ravel()], (self.fate.ravel() == Fate.OVERWRITTEN) * len(Outcome))
+        grave[:FIRST] = 0
+        odd = np.flatnonzero(grave)
+        return odd[np.argsort(-grave[odd], kind="stable")][:WORST].tolist()
+
+    def _row(self, lane: int) -> tuple[str, ...]:
+        code, fate, by = self.code.flat[lane], self.fate.flat[lane], self.overwritten_by.flat[lane]
+        text = Fate(fate).text + (f" by {self._name(by)}" if by >= 0 else "") if fate else ""
+        cell = str(self.cell.flat[lane]) if self.cell.flat[lane] >= 0 else "-"
+        return self._name(lane), str(self.index.flat[lane]), Outcome(code).text, cell, text
+
+    def _name(self, lane: int) -> str:
+        return str([int(k) for k in np.unravel_index(lane, self.code.shape)])
+
+
+HEAD = ("lane", "index", "outcome", "cell", "fate")
+GRAVITY = np.array([0, 2, 1, 3, 4])
+"""How odd each `Outcome` is; overwritten is worse than all of them."""
+
+
+def outcomes(executed: Executed) -> Iterator[LaneOutcomes]:
+    """What became of the lanes of every step that follows an index."""
+    for step, lanes, indices in indexed(executed):
+        cell = _cells(step, lanes)
+        fate, overwritten_by = _fates(step, lanes)
+        yield LaneOutcomes(
+            executed.number,
+            executed.block,
+            executed.call.instruction.name,
+            executed.where,
+            _codes(step, lanes, indices, executed.call),
+            fate,
+            indices,
+            cell,
+            overwritten_by,
+        )
+
+
+def _codes(step: IndexedStep, lanes: Lanes, indices: Array, call: Call) -> Array:
+    code = np.zeros(indices.shape, np.uint8)
+    if step.index.remap in MOVED:
+        taken = indices & 0xFFFFFFFF if step.index.cast else indices
+        code[taken != lanes.values] = MOVED[step.index.remap]
+    if lanes.outside is not None:
+        # some kernels zero the whole tile first and then skip what is outside
+        zeroes = step.index.remap is Remap.ZERO or call.values.get("oob") is GatherOOB.Zero
+        code[lanes.outside] = Outcome.ZEROED if zeroes else Outcome.SKIPPED
+    return code
+
+
+def _cells(step: IndexedStep, lanes: Lanes) -> Array:
+    is_number = step.by_row or step.index.unit is Unit.ELEMENT
+    cell = (lanes.values if is_number else step.aimed(lanes)).copy()
+    if lanes.outside is not None:
+        cell[lanes.outside] = -1
+    return cell
+
+
+def _fates(step: IndexedStep, lanes: Lanes) -> tuple[Array, Array]:
+    """The fate of every lane, and who overwrote it."""
+    fate, by = np.zeros(lanes.values.size, np.uint8), np.full(lanes.values.size, -1)
+    if step.index.side is Side.DST:
+        kept = np.arange(fate.size) if lanes.outside is None else np.flatnonzero(~lanes.outside)
+        if step.move.combine is Combine.STORE:
+            last = kept[last_writers(destinations(step, lanes)[kept])]
+            fate[kept] = np.where(last == kept, Fate.STORED, Fate.OVERWRITTEN)
+            by[kept] = np.where(last == kept, -1, last)
+        else:
+            fate[kept] = Fate.ACCUMULATED
+    return fate.reshape(lanes.values.shape), by.reshape(lanes.values.shape)

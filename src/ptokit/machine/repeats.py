@@ -1,0 +1,186 @@
+"""Destinations that are named twice within one call, after the remap: H-14, H-15 and H-17."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptokit.engine.lanes import Lanes
+from ptokit.engine.reference import IndexedStep
+from ptokit.engine.storage import Array
+from ptokit.finding import Finding, Level
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, error, hazard
+from ptokit.isa.move import Combine, Side, Unit
+from ptokit.isa.mscatter import ADD_TYPES
+from ptokit.isa.policy import ScatterConflict
+from ptokit.machine.executed import Executed
+from ptokit.target import Profile
+
+DENSE = 8
+"""Cells for each lane up to which an entry for every cell is cheaper than sorting the lanes."""
+
+
+@dataclass(frozen=True)
+class _Ruling:
+    """What is said of the repeats of an instruction."""
+
+    levels: Mapping[str, Level]
+    """By target; no word where there is none."""
+    same: tuple[str, str]
+    """The clause and the hazard, where both lanes had the same index."""
+    folded: tuple[str, str]
+    """The same where a policy brought different indices to one place."""
+    targets: str
+    """What each target makes of it."""
+
+
+RULINGS = {
+    "mscatter": _Ruling(
+        levels=error(*NPU),
+        same=("MS-CONF-01", "H-14"),
+        folded=("MS-HAZ-02", "H-15"),
+        targets="cpu keeps the last writer in row-major order; on a2a3 and a5 the final value is undefined",
+    ),
+    "tscatter": _Ruling(
+        levels=hazard(*EVERYWHERE),
+        same=("TS-CONF-01", "H-17"),
+        folded=("TS-CONF-01", "H-17"),
+        targets="cpu, a2a3 and a5 keep the last writer today, but the result is implementation-defined",
+    ),
+}
+
+
+def repeats(executed: Executed, profile: Profile) -> Iterator[Finding]:
+    """The first destination of a call that two of its lanes name, where the target gives that no meaning."""
+    ruling = RULINGS.get(executed.call.instruction.name)
+    if ruling is None or executed.call.values.get("conflict") is ScatterConflict.Last:
+        return
+    level = ruling.levels.get(profile.name) or ruling.levels.get(profile.family)
+    if level is None:
+        return
+    for step, lanes, indices in indexed(executed):
+        if step.index.side is Side.DST and step.move.combine is Combine.STORE:
+            repeat = _first_repeat(step, lanes, indices)
+            if repeat is not None:
+                yield _finding(executed, step, ruling, level, repeat)
+
+
+def indexed(executed: Executed) -> Iterator[tuple[IndexedStep, Lanes, Array]]:
+    """The moves of a call that follow an index, with their index values after the remap and before it."""
+    for step, lanes, indices in zip(executed.plan.steps, executed.lanes, executed.indices, strict=True):
+        if isinstance(step, IndexedStep) and lanes is not None and indices is not None:
+            yield step, lanes, indices
+
+
+def destinations(step: IndexedStep, lanes: Lanes) -> Array:
+    """What each lane of a scatter names, lane after lane: a row of the table, or an element of storage."""
+    return lanes.values if step.by_row else step.aimed(lanes).ravel()
+
+
+def last_writers(cells: Array) -> Array:
+    """For every lane, the last one that names the same cell."""
+    lanes = np.arange(cells.size)
+    if not cells.size:
+        return lanes
+    if _is_dense(cells):
+        writer = np.empty(int(cells.max()) + 1, np.int64)
+        writer[cells] = lanes  # NumPy assigns in order
+        return writer[cells]
+    order = np.argsort(cells, kind="stable")
+    ends = np.append(cells[order[1:]] != cells[order[:-1]], True)
+    lanes[order] = np.repeat(order[ends], np.diff(np.flatnonzero(ends), prepend=-1))
+    return lanes
+
+
+def first_writers(cells: Array) -> Array:
+    """For every lane, the first one that names the same cell."""
+    return (cells.size - 1 - last_writers(cells[::-1]))[::-1]
+
+
+def _is_dense(cells: Array) -> bool:
+    return int(cells.max(initial=0)) < DENSE * cells.size
+
+
+def _is_unique(cells: Array) -> bool:
+    """Whether no cell is named twice."""
+    if _is_dense(cells):
+        return bool(np.bincount(cells).max(initial=0) <= 1)
+    small = int(cells.max(initial=0)) < 1 << 31
+    ordered = np.sort(cells.astype(np.int32) if small else cells)  # half the width sorts in a fraction of the time
+    return not (ordered[1:] == ordered[:-1]).any()
+
+
+@dataclass(frozen=True)
+class _Repeat:
+    """A cell that is named more than once: lanes by their flat numbers."""
+
+    cell: int
+    first: int
+    again: int
+    last: int
+    """The lane that writes it last."""
+    values: tuple[int, int]
+    """The indices of the first two, before the remap."""
+    count: int
+    """Lanes of the call that name what an earlier one has named."""
+
+
+def _first_repeat(step: IndexedStep, lanes: Lanes, indices: Array) -> _Repeat | None:
+    cells, kept = destinations(step, lanes), None
+    if lanes.outside is not None:
+        kept = np.flatnonzero(~lanes.outside)
+        cells = cells[kept]
+    if _is_unique(cells):
+        return None
+    first = first_writers(cells)
+    again = np.flatnonzero(first != np.arange(cells.size))
+    last = np.flatnonzero(cells == cells[again[0]])[-1]
+    named = np.array([first[again[0]], again[0], last])
+    one, two, winner = (named if kept is None else kept[named]).tolist()
+    values = indices.ravel()[[one, two]].tolist()
+    return _Repeat(int(cells[last]), one, two, winner, (values[0], values[1]), again.size)
+
+
+def _finding(executed: Executed, step: IndexedStep, ruling: _Ruling, level: Level, repeat: _Repeat) -> Finding:
+    call = executed.call
+    first, again, last = (lane_name(step, lane) for lane in (repeat.first, repeat.again, repeat.last))
+    is_folded = repeat.values[0] != repeat.values[1]
+    rule, kind = ruling.folded if is_folded else ruling.same
+    policy = f", folded by oob={call.oob.text!r}" if is_folded else ""
+    found = f"idx{first} = {repeat.values[0]} and idx{again} = {repeat.values[1]}{policy}"
+    place = _place(step, repeat)
+    more = f"{repeat.count} lanes repeat" if repeat.count > 1 else "1 lane repeats"
+    message = (
+        f"{call.instruction.name} on {call.target}: lanes {first} and {again} both write {place} ({found}); "
+        f"the last writer, lane {last}, wins here ({ruling.targets}); {more} a destination of this call"
+    )
+    expected = "a destination of its own for every lane"
+    return Finding(level, rule, message, kind, "idx", expected, found, _fix(call, is_folded), executed.where)
+
+
+def lane_name(step: IndexedStep, lane: int) -> str:
+    """`[3]` for a row, `[1, 4]` for an element."""
+    return f"[{lane}]" if step.by_row else str(list(divmod(lane, step.move.cols)))
+
+
+def _place(step: IndexedStep, repeat: _Repeat) -> str:
+    operand = step.steered.operand
+    if step.by_row:
+        return f"row {repeat.cell} of {operand}"
+    if step.index.unit is Unit.ROW:
+        return f"{operand}[{repeat.values[0]}, {repeat.first % step.move.cols}]"
+    return f"element {repeat.cell} of {operand}"
+
+
+def _fix(call: Call, is_folded: bool) -> str:
+    """What mends it: indices always, modifiers where the instruction has them."""
+    ways = ["give every lane a destination of its own"]
+    if is_folded:
+        ways.append('pass over what is outside with oob="skip"')
+    if "atomic" in call.values and call.src.dtype.name in ADD_TYPES:
+        ways.append('combine with atomic="add"')
+    if "conflict" in call.values:
+        ways.append('ask for the last writer with conflict="last"')
+    return ", or ".join(ways)

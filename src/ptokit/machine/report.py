@@ -1,0 +1,78 @@
+"""What a run on the machine gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ptokit.engine.runnable import Run
+from ptokit.finding import Finding
+from ptokit.machine.outcomes import LaneOutcomes
+from ptokit.machine.text import report_text
+from ptokit.machine.timeline import Timeline
+from ptokit.machine.traffic import Traffic
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """One on-chip memory: what tiles use of it, by their highest end, and where they lie."""
+
+    name: str
+    size: int | None
+    """Bytes that the launch makes available; None for no limit."""
+    used: int
+    tiles: tuple[tuple[str, int, int], ...] = ()
+    """Name, first byte and the byte after the last, of every place where a tile was."""
+
+
+@dataclass(frozen=True)
+class Report(Run):
+    """A launch on the machine: a `Run` whose findings are all of them, and what hardware would have made of it."""
+
+    memory: Mapping[str, MemoryUse] = field(default_factory=dict)
+    """By the name of the memory (`UB`, `L1`, ...)."""
+    timeline: Timeline | None = None
+    traffic: tuple[Traffic, ...] = ()
+    """One for each gather, scatter, load and store of the program, all blocks together."""
+    lanes: tuple[LaneOutcomes, ...] = ()
+    """What became of every lane, where that was asked for."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong: no error and no hazard."""
+        return all(finding.level == "note" for finding in self.findings)
+
+    @property
+    def hazards(self) -> tuple[Finding, ...]:
+        """What is wrong: errors and hazards."""
+        return tuple(finding for finding in self.findings if finding.level != "note")
+
+    def __str__(self) -> str:
+        return report_text(self)
+
+    def to_json(self) -> str:
+        """All of it as JSON; arrays of lanes as lists."""
+        return json.dumps(self.as_dict(), indent=2)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "engine": self.engine,
+            "target": self.target,
+            "grid": self.grid,
+            "seconds": self.seconds,
+            "ok": self.ok,
+            "findings": [_finding(finding) for finding in self.findings],
+            "memory": {name: asdict(use) for name, use in self.memory.items()},
+            "timeline": None if self.timeline is None else self.timeline.as_dict(),
+            "traffic": [each.as_dict() for each in self.traffic],
+            "lanes": [each.as_dict() for each in self.lanes],
+        }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    plain = asdict(finding)
+    plain["where"] = None if finding.where is None else str(finding.where)
+    return plain

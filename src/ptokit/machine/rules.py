@@ -1,0 +1,52 @@
+"""What launch and addresses of one instruction show: how it was started, where bursts go, what scratch touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ptokit.engine.storage import Storage
+from ptokit.finding import Finding
+from ptokit.isa.operand import TileSpec
+from ptokit.machine.extent import Extent
+from ptokit.machine.memories import Place
+from ptokit.machine.site import Site
+from ptokit.target import Profile
+
+
+def dispatch(site: Site, profile: Profile) -> Iterator[Finding]:
+    """A kernel that starts threads is launched in a way that sets them up: not through a function pointer (H-23)."""
+    call = site.call
+    tile = call.values.get("src") if call.instruction.name == "mscatter" else call.values.get("dst")
+    if not isinstance(tile, TileSpec):
+        return
+    shape = profile.launch_shape(call.route, max(1, tile.valid_rows), max(1, tile.valid_cols))
+    if shape is not None:
+        said = f"{call.instruction.name} on {call.target} starts {shape.threads} threads, and the kernel was dispatched"
+        fix = 'launch the standard way (launch="standard")'
+        yield Finding("error", "MG-SIMT-10", f"{said} through a function pointer: it hangs", "H-23", "launch", fix=fix)
+
+
+def burst(name: str, operand: str, place: Place, extent: Extent, alignment: int) -> Iterator[Finding]:
+    """Every burst into UB begins at a multiple of the alignment (H-01)."""
+    if extent.listed is not None or not alignment or not extent.count:
+        return
+    start, pitch = place.start * place.shadow.unit, extent.pitch * place.shadow.unit
+    if start % alignment or (extent.rows > 1 and pitch % alignment):
+        bad = start if start % alignment else start + pitch
+        said = f"{name}: a burst to {operand} begins at {bad:#x}, which is no multiple of {alignment}: it is dropped"
+        fix = f"put rows of {operand} at multiples of {alignment} bytes"
+        yield Finding("error", "MG-HAZ-01", said, "H-01", operand, f"a multiple of {alignment}", hex(bad), fix)
+
+
+def scratch(site: Site, storages: Sequence[Storage]) -> Iterator[Finding]:
+    """A scratch in global memory shares none with the table or the index (H-32)."""
+    by_name = dict(zip(site.prepared.names, storages, strict=False))
+    own = by_name.get("scratch")
+    if own is None or "scratch" in site.tiles:
+        return
+    for name in ("table", "idx"):
+        other = by_name.get(name)
+        if other is not None and name not in site.tiles and own.overlaps(other):
+            said = f"{site.call.instruction.name}: scratch shares memory with {name}"
+            fix = "give the scratch memory of its own"
+            yield Finding("error", "A-65", said, "H-32", "scratch", f"memory apart from {name}", fix=fix)

@@ -1,0 +1,378 @@
+"""One launch on the machine: the state of pipes and memories while blocks run, and all that is found."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import NamedTuple
+
+from ptokit.engine.reference import Touched
+from ptokit.engine.storage import Storage
+from ptokit.finding import Finding, Where
+from ptokit.isa.policy import TileType
+from ptokit.machine import hazards, rules
+from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of
+from ptokit.machine.costs import Costs
+from ptokit.machine.executed import Executed
+from ptokit.machine.extent import Extent
+from ptokit.machine.hazards import CACHED, Act
+from ptokit.machine.memories import Chip, Global, Owners, Place
+from ptokit.machine.options import MachineOptions
+from ptokit.machine.outcomes import LaneOutcomes, outcomes
+from ptokit.machine.repeats import repeats
+from ptokit.machine.report import MemoryUse
+from ptokit.machine.shadow import READ, Earlier, meets
+from ptokit.machine.site import CORES, PIPES, Site
+from ptokit.machine.timeline import Timer
+from ptokit.machine.traffic import TrafficMeter
+from ptokit.program.calls import access_of, call_of, effects, named_operands
+from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
+from ptokit.program.steps import Sync
+from ptokit.target import Profile
+
+LEVELS = ("note", "hazard", "error")
+
+
+class Findings:
+    """What was found, each once; of what is said twice of one place under one number, the graver."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, Finding] = {}
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Take findings."""
+        for finding in findings:
+            key = (finding.kind or (finding.rule, finding.level), finding.operand, finding.where, finding.expected)
+            known = self._found.get(key)
+            if known is None or LEVELS.index(known.level) < LEVELS.index(finding.level):
+                self._found[key] = finding
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """All of them, in the order in which their places were first spoken of."""
+        return tuple(self._found.values())
+
+
+class Spot(NamedTuple):
+    """A part of a memory that an instruction touches."""
+
+    operand: str
+    how: str
+    place: Place
+    extent: Extent
+    is_index: bool = False
+    tile: str = ""
+    """The tile, where it is one."""
+
+
+class Session:
+    """The machine during one launch."""
+
+    def __init__(
+        self,
+        program: Program,
+        profile: Profile,
+        options: MachineOptions,
+        tensors: Mapping[str, Storage],
+        written: Iterable[str],
+    ) -> None:
+        self.program, self.profile, self.options = program, profile, options
+        self.findings = Findings()
+        self.block = 0
+        self.statements: list[Stmt] = list(walk(program.body))
+        self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
+        pipes = tuple(pipe for pipe in PIPES if core_of(pipe) in self.cores)
+        self.clocks = Clocks(pipes, self._set_twice, self._stuck)
+        names = {loc: memory.name for loc, memory in profile.memories.items()}
+        self.chip = Chip(names, program, poison=options.poison)
+        self.owners = Owners(program)
+        is_watched = options.wants("blocks") or options.wants("order")
+        self.gm = Global(tensors, written) if is_watched else Global({}, ())
+        self.orders = bool(profile.pipes) and options.wants("order")
+        self.costs = Costs(profile, options.costs)
+        self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.wants("time") else None
+        self.traffic = TrafficMeter(profile) if options.wants("traffic") else None
+        self.lanes: list[LaneOutcomes] = []
+        self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
+        self._starts: list[Clock] = []
+        self._events: dict[int, tuple[str, ...]] = {}
+        self._ends: dict[int, list[tuple[str, str]]] = {}
+
+    # --- blocks
+
+    def begin(self, block: int) -> None:
+        """A block begins."""
+        self.block = block
+        self.clocks.begin()
+        self._starts.append(self.clocks.started)
+        self.chip.forget()
+        self.owners.forget()
+        if self.timer:
+            self.timer.begin_block(block)
+
+    def end(self) -> None:
+        """A block has ended."""
+        for flag, setter in self.clocks.end():
+            if isinstance(setter, Flag) and self.orders:
+                said = f"the flag {_named(flag)} is still set when block {self.block} ends"
+                fix = "wait for it: the next kernel would find it set"
+                self.tell([Finding("hazard", "KN-13", said, None, "flag", fix=fix)], setter.where)
+        if self.timer:
+            self.timer.end_block()
+
+    @property
+    def when(self) -> str:
+        """The time, in words."""
+        return f"in block {self.block}"
+
+    def tell(self, findings: Iterable[Finding], where: Where | None) -> None:
+        """Take findings, which are at a place unless they say another."""
+        self.findings.add(finding if finding.where else finding.at(where) for finding in findings)
+
+    # --- flags
+
+    def flag(self, stmt: Flag, event: int) -> None:
+        """One end of a flag, on every core that has it."""
+        for src, dst in self.ends(stmt):
+            key = (src, dst, event)
+            if stmt.action == "set":
+                self.clocks.set(src, key, stmt)
+            else:
+                self.clocks.wait(dst, key, stmt)
+            if self.timer:
+                (self.timer.set(src, key) if stmt.action == "set" else self.timer.wait(dst, key))
+
+    def barrier(self, pipe: str) -> None:
+        """Everything so far ends before all that follows."""
+        if pipe == "ALL":
+            for core in self.cores:
+                self.clocks.barrier(core)
+                if self.timer:
+                    self.timer.barrier(core)
+
+    def ends(self, stmt: Flag) -> list[tuple[str, str]]:
+        """The pipes of a flag with their cores."""
+        known = self._ends.get(id(stmt))
+        if known is None:
+            known = self._ends[id(stmt)] = _ends(stmt, self.cores)
+        return known
+
+    @cached_property
+    def cores(self) -> tuple[str, ...]:
+        """The cores that the program uses, by its tiles and by its pipes."""
+        instrs = [stmt for stmt in self.statements if isinstance(stmt, Instr)]
+        found = {_core(self.program, instr) for instr in instrs}
+        for instr in instrs:
+            with suppress(AttributeError):  # what has no route runs on no pipe
+                touched = effects(call_of(self.program, instr, self.profile))
+                found |= {CORES[effect.pipe] for effect in touched if effect.pipe in CORES}
+        return tuple(sorted(found)) or ("AIV",)
+
+    def _set_twice(self, flag: Hashable, what: object, before: object) -> None:
+        if isinstance(what, Flag) and self.orders:
+            said = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over, {self.when}"
+            fix = "use another event, or make the setting pipe wait for the waiting one first"
+            self.tell([Finding("error", "KN-13", said, None, "flag", fix=fix)], what.where)
+
+    def _stuck(self, stuck: Stuck) -> None:
+        if isinstance(stuck.what, Flag) and self.orders:
+            said = f"{_short(stuck.pipe)} waits for ever for the flag {_named(stuck.flag)}, {self.when}"
+            fix = "set the flag on every way that leads to the wait, by a pipe that gets there"
+            self.tell([Finding("error", "KN-13", said, None, "flag", fix=fix)], stuck.what.where)
+        elif isinstance(stuck.what, Instr) and self.orders:
+            said = f"{stuck.what.name} waits for an event that nothing signals, {self.when}"
+            self.tell([Finding("error", "KN-13", said, None, "event", fix="record the event first")], stuck.what.where)
+
+    # --- instructions
+
+    def look(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
+        """Take an instruction that was executed."""
+        options = self.options
+        if options.wants("repeats") and any(raw is not None for raw in executed.indices):
+            self.tell(_in_block(repeats(executed, self.profile), self.when), executed.where)
+        if options.lanes:
+            self.lanes += outcomes(executed)
+        if self.traffic:
+            self.traffic.look(executed)
+        if options.launch != "standard":
+            self.tell(rules.dispatch(site, self.profile), executed.where)
+        if "scratch" in site.prepared.names:
+            self.tell(rules.scratch(site, executed.storages), executed.where)
+        if self.profile.pipes:
+            self._issue(executed, site, touches)
+
+    def _issue(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
+        """Give the pipes what they do for an instruction."""
+        instr, number = executed.instr, executed.number
+        pipes = site.pipes
+        for event in instr.waits:
+            self.clocks.hear(("event", event), self.signallers(event), pipes, instr)
+        self._remark_on_index(executed, site, touches)
+        for step in site.steps:
+            if isinstance(step, Sync):
+                self.clocks.sync(step.src, step.dst)
+                continue
+            mine = [t for t in touches if t.operand in (step.reads if t.how == READ else step.writes)]
+            if step.pipe == "AIV.MTE2":
+                for t in mine:
+                    if t.how != READ and t.place.name == "UB":
+                        found = rules.burst(instr.name, t.operand, t.place, t.extent, self.profile.burst)
+                        self.tell(found, executed.where)
+            self.clocks.work(step.pipe, partial(self._work, number, step.pipe, mine, site.gates[step.pipe]))
+        if self.timer:
+            self._time(executed, pipes)
+        if instr.event is not None:
+            self._events[instr.event] = pipes
+            self.clocks.signal(("event", instr.event), pipes, instr)
+
+    def _time(self, executed: Executed, pipes: tuple[str, ...]) -> None:
+        assert self.timer is not None
+        for event in executed.instr.waits:
+            self.timer.hear(("event", event), self.signallers(event), pipes)
+        self.timer.execute(executed)
+        if executed.instr.event is not None:
+            self.timer.signal(("event", executed.instr.event), pipes)
+
+    def _remark_on_index(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
+        """The caller's duty after the load of an index, where the instruction waits for the load by itself (H-24)."""
+        if not self.orders or not site.waits_for_load:
+            return
+        known = list(map(max, self.clocks.peek("AIV.V"), self.clocks.peek("AIV.S")))
+        scalar, load = self.clocks.number["AIV.S"], self.clocks.number["AIV.MTE2"]
+        for touch in touches:
+            if touch.operand == "idx" and touch.how == READ:
+                earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
+                if any(each.pipe == load for each in earlier):
+                    self.tell([hazards.untold_index()], executed.where)
+
+    def signallers(self, event: int) -> tuple[str, ...]:
+        """The pipes whose end signals an event."""
+        return self._events.get(event, ("AIV.S",))
+
+    def leave_out(self, instr: Instr) -> None:
+        """Nothing was done for an instruction; who waits for its event need not wait for ever."""
+        if instr.event is not None and self.profile.pipes:
+            self._events[instr.event] = pipes = (f"{self.cores[0]}.S",)
+            self.clocks.signal(("event", instr.event), pipes, instr)
+            if self.timer:
+                self.timer.signal(("event", instr.event), pipes)
+
+    def load_scalar(self, stmt: LoadScalar, storage: Storage, touched: Touched) -> None:
+        """The scalar pipe reads an element."""
+        if not self.profile.pipes:
+            return
+        place = self.gm.at(storage)
+        touches = [] if place is None else [Spot("source", READ, place, place.extent(touched, storage.dtype.size))]
+        pipe = f"{self.cores[0]}.S"
+        self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], pipe, touches, pipe))
+        if self.timer:
+            self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
+
+    def _work(self, number: int, pipe: str, touches: list[Spot], entry: str, clock: Clock, time: int) -> None:
+        """A pipe does its part: look at who was there before, then leave a mark. `entry` is the pipe to make wait."""
+        me = self.clocks.number[pipe]
+        for touch in touches:
+            place, extent = touch.place, touch.extent
+            if self.orders:
+                for earlier in place.shadow.unordered(touch.how, me, clock, extent, place.start):
+                    self._race(number, pipe, touch, earlier, entry)
+            if place.name == "GM":
+                self._across(number, pipe, touch)
+        for touch in touches:
+            touch.place.shadow.record(touch.how, me, time, number, touch.extent, touch.place.start)
+
+    def _race(self, number: int, pipe: str, touch: Spot, earlier: Earlier, entry: str) -> None:
+        then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
+        said = hazards.unordered(first, then, _short(entry), self.when)
+        self.tell([said], self.statements[number].where)
+
+    def _across(self, number: int, pipe: str, touch: Spot) -> None:
+        """Global memory: what earlier blocks did there, and what came by another path."""
+        shadow, started, where = touch.place.shadow, self.clocks.started, self.statements[number].where
+        then = self._act(number, pipe, touch)
+        for layer in shadow.layers.values():
+            if not meets(touch.how, layer.how):
+                continue
+            other = shadow.until(layer, started[layer.pipe], touch.extent, touch.place.start)
+            if other and self.options.wants("blocks"):
+                first = self._act_of(other, touch)
+                self.tell([hazards.between_blocks(first, then, self.block, self._block_of(other))], where)
+            paths = {_short(self.clocks.pipes[layer.pipe]) in CACHED, then.pipe in CACHED}
+            if self.orders and touch.how == READ and len(paths) > 1:
+                stale = shadow.since(layer, started[layer.pipe], touch.extent, touch.place.start)
+                if stale and stale.statement != number:  # within an instruction its kernel sees to that
+                    self.tell([hazards.stale(self._act_of(stale, touch), then, self.when)], where)
+
+    def _block_of(self, earlier: Earlier) -> int:
+        """The block that an access of an earlier one belongs to."""
+        return max(0, bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe]) - 1)
+
+    def _act(self, number: int, pipe: str, touch: Spot) -> Act:
+        return Act(_name(self.statements[number]), touch.operand, _short(pipe), touch.how, touch.place.name, "")
+
+    def _act_of(self, earlier: Earlier, touch: Spot) -> Act:
+        stmt = self.statements[earlier.statement]
+        operand = _operand(stmt, earlier.how, touch.place.name, touch.operand)
+        line = f"line {stmt.where.line}" if stmt.where else ""
+        pipe = _short(self.clocks.pipes[earlier.pipe])
+        return Act(_name(stmt), operand, pipe, earlier.how, touch.place.name, line)
+
+    # --- memory
+
+    def placed(self, tile: str, loc: TileType, address: int, nbytes: int) -> None:
+        """A tile lies at an address."""
+        self.used.setdefault(loc, {})[tile, address, address + nbytes] = None
+
+    def memory(self) -> dict[str, MemoryUse]:
+        """What tiles used of each memory."""
+        found: dict[str, MemoryUse] = {}
+        for loc, tiles in self.used.items():
+            memory = self.profile.memories[loc]
+            budget = self.profile.budget(dyn_ub=self.options.dyn_ub or 0) if loc is TileType.Vec else None
+            size = budget.available if budget else memory.size
+            found[memory.name] = MemoryUse(memory.name, size, max(end for _, _, end in tiles), tuple(tiles))
+        return found
+
+
+def _in_block(findings: Iterable[Finding], when: str) -> Iterable[Finding]:
+    return (replace(finding, message=f"{finding.message}, {when}") for finding in findings)
+
+
+def _short(pipe: str) -> str:
+    """A pipe without its core."""
+    return pipe.partition(".")[2]
+
+
+def _name(stmt: Stmt) -> str:
+    return stmt.name if isinstance(stmt, Instr) else "load_scalar"
+
+
+def _operand(stmt: Stmt, how: str, memory: str, otherwise: str) -> str:
+    """The operand that an earlier statement touched like that, in that kind of memory."""
+    if not isinstance(stmt, Instr):
+        return otherwise
+    wanted, kind = ("read", "update") if how == READ else ("write", "update"), View if memory == "GM" else TileUse
+    access = access_of(stmt.name)
+    return next((n for n, o in named_operands(stmt).items() if access[n] in wanted and isinstance(o, kind)), "")
+
+
+def _named(flag: object) -> str:
+    """A flag for the user."""
+    src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
+    return f"{_short(src)}→{_short(dst)} {event}"
+
+
+def _core(program: Program, instr: Instr) -> str:
+    return "AIV" if all(program.tiles[use.tile].spec.loc is TileType.Vec for use in instr.tiles) else "AIC"
+
+
+def _ends(flag: Flag, cores: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The pipes of a flag with their cores: those that the pipes say, else every core that is in use."""
+    fixed = [CORES[pipe] for pipe in (flag.src, flag.dst) if pipe in CORES]
+    found: list[tuple[str, str]] = []
+    for core in fixed[:1] or cores:
+        found.append((f"{CORES.get(flag.src, core)}.{flag.src}", f"{CORES.get(flag.dst, core)}.{flag.dst}"))
+    return found

@@ -1,0 +1,109 @@
+"""What is known of every byte of a memory: whether it was written, and who touched it last, on which pipe and when.
+
+There is a layer for each way of touching (read, write, an atomic) on each pipe. An entry of a layer packs the time of
+the last such access and the number of its statement, so the greatest entry of some bytes is the latest access to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptokit.engine.storage import Array
+from ptokit.machine.clocks import Clock
+from ptokit.machine.extent import Extent
+
+STATEMENTS = 20
+"""Bits of an entry that are the number of a statement."""
+READ, WRITE = "read", "write"
+
+
+def meets(how: str, other: str) -> bool:
+    """Whether two ways of touching one byte need an order: not two reads, and not two atomics of one kind."""
+    return how != other or how == WRITE
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """An earlier access: how, on which pipe (by number), when, and the number of its statement."""
+
+    how: str
+    pipe: int
+    time: int
+    statement: int
+
+
+class Layer:
+    """The last accesses of one kind on one pipe."""
+
+    __slots__ = ("entries", "first", "how", "latest", "pipe")
+
+    def __init__(self, how: str, pipe: int, units: int) -> None:
+        self.how, self.pipe = how, pipe
+        self.entries = np.zeros(units, np.int64)
+        self.first = self.latest = 0
+        """The times of the first and the last access to any byte: most questions end here."""
+
+    def earlier(self, entry: int) -> Earlier:
+        """What an entry says."""
+        return Earlier(self.how, self.pipe, entry >> STATEMENTS, entry & (1 << STATEMENTS) - 1)
+
+
+class Shadow:
+    """One memory. Its bytes are counted in units, which are single bytes on a chip."""
+
+    def __init__(self, size: int, unit: int = 1) -> None:
+        self.size, self.unit = size, unit
+        self.used = 0
+        """The end of what was ever defined."""
+        self.layers: dict[tuple[str, int], Layer] = {}
+        """By the way of touching and the number of the pipe."""
+        self.written: Array | None = None
+        """Which units something has written; None where all count as written."""
+
+    def record(self, how: str, pipe: int, time: int, statement: int, where: Extent, start: int) -> None:
+        """Take note of an access."""
+        layer = self.layers.get((how, pipe))
+        if layer is None:
+            layer = self.layers[how, pipe] = Layer(how, pipe, self.size)
+        layer.first, layer.latest = layer.first or time, time
+        where.put(layer.entries, start, time << STATEMENTS | statement)
+
+    def unordered(self, how: str, pipe: int, clock: Clock, where: Extent, start: int) -> Iterator[Earlier]:
+        """Accesses of other pipes to these bytes that need an order and have none: the latest of each kind."""
+        for layer in list(self.layers.values()):
+            if layer.pipe == pipe or layer.latest <= clock[layer.pipe] or not meets(how, layer.how):
+                continue
+            found = where.get(layer.entries, start)
+            entry = int(found.max(initial=0))
+            if entry >> STATEMENTS > clock[layer.pipe]:
+                yield layer.earlier(entry)
+
+    def since(self, layer: Layer, started: int, where: Extent, start: int) -> Earlier | None:
+        """The latest access of a layer to these bytes after a time."""
+        if layer.latest <= started:
+            return None
+        entry = int(where.get(layer.entries, start).max(initial=0))
+        return layer.earlier(entry) if entry >> STATEMENTS > started else None
+
+    def until(self, layer: Layer, started: int, where: Extent, start: int) -> Earlier | None:
+        """The latest access of a layer to these bytes up to a time."""
+        if not layer.first or layer.first > started:
+            return None
+        found = where.get(layer.entries, start)
+        if not found.any():
+            return None
+        old = found[(found > 0) & (found >> STATEMENTS <= started)]
+        return layer.earlier(int(old.max())) if old.size else None
+
+    def define(self, where: Extent, start: int, value: int = 1) -> None:
+        """These bytes hold something from now on; or nothing any more, for a value of 0."""
+        if self.written is not None:
+            where.put(self.written, start, value)
+            self.used = max(self.used, start + where.end)
+
+    def unwritten(self, where: Extent, start: int) -> int:
+        """How many of these bytes nothing has written."""
+        return 0 if self.written is None else where.count - int(np.count_nonzero(where.get(self.written, start)))

@@ -1,0 +1,101 @@
+"""An instruction of a program for certain numbers: what it does on which pipes. Worked out once, executed often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ptokit.engine.prepared import Prepared, plan_of
+from ptokit.engine.reference import Plan
+from ptokit.finding import Finding
+from ptokit.isa.instruction import Call
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.program.ir import Instr
+from ptokit.program.steps import Step, Sync, Touch, gate, steps
+from ptokit.program.verify_call import Options
+from ptokit.target import Profile
+
+CORES = {"V": "AIV", "MTE3": "AIV", "M": "AIC", "MTE1": "AIC", "FIX": "AIC"}
+"""The core of each pipe that only one core has."""
+PIPES: tuple[str, ...] = ("AIV.S", "AIV.V", "AIV.MTE2", "AIV.MTE3", "AIC.S", "AIC.M", "AIC.MTE1", "AIC.MTE2", "AIC.FIX")
+WORKSPACE = "workspace"
+TOGETHER = frozenset(("H-20", "H-21", "H-22"))
+"""What is judged for all tiles of a program together, not for those of one instruction."""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """All that is known of an instruction before its data are."""
+
+    prepared: Prepared
+    call: Call
+    plan: Plan
+    core: str
+    steps: tuple[Step, ...]
+    """With the core of every pipe: `AIV.MTE2`."""
+    tiles: dict[str, TileSpec]
+    """The operands that are tiles, by name."""
+    said: tuple[Finding, ...]
+    """What verification says of it."""
+
+    @cached_property
+    def tolerant(self) -> Plan:
+        """The same moves, which pass over indices that they would have to refuse."""
+        return plan_of(self.call, tolerant=True)
+
+    @cached_property
+    def pipes(self) -> tuple[str, ...]:
+        """The pipes that work for it."""
+        return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, Touch)))
+
+    @cached_property
+    def gates(self) -> dict[str, str]:
+        """For each of them, the pipe that should wait for what it needs."""
+        return {pipe: gate(self.steps, pipe) for pipe in self.pipes}
+
+    @cached_property
+    def waits_for_load(self) -> bool:
+        """Whether it waits for the load of its index by itself."""
+        return self.call.instruction.name == "mgather" and Sync("AIV.MTE2", "AIV.S") in self.steps
+
+
+def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site | None:
+    """An instruction as it is executed; None where nothing can be. `lenient` is the call without rules that no memory
+    depends on, for one that is refused."""
+    used = prepared if prepared.plan is not None else lenient
+    if used is None or used.plan is None or used.call is None:
+        return None
+    tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
+    core = "AIV" if all(tile.loc is TileType.Vec for tile in tiles.values()) else "AIC"
+    done = tuple(_placed(step, core) for step in _steps(instr, used.call, profile))
+    said = tuple(f for f in (*prepared.refused, *prepared.remarks) if f.kind not in TOGETHER)
+    return Site(used, used.call, used.plan, core, done, tiles, said)
+
+
+def lenient(options: Options) -> Options:
+    """Judge only by what memory depends on."""
+    return replace(options, header=True, strict=False)
+
+
+def _steps(instr: Instr, call: Call, profile: Profile) -> tuple[Step, ...]:
+    """The steps, where the pipe that writes the destination works in the workspace before."""
+    found = steps(call, profile)
+    if instr.workspace is None:
+        return found
+    first = next(iter(call.operands))
+    return tuple(
+        replace(step, writes=(*step.writes, WORKSPACE)) if isinstance(step, Touch) and first in step.writes else step
+        for step in found
+    )
+
+
+def pipe_of(pipe: str, core: str) -> str:
+    """A pipe with its core; `core` is that of the instruction, for pipes that both cores have."""
+    return f"{CORES.get(pipe, core)}.{pipe}"
+
+
+def _placed(step: Step, core: str) -> Step:
+    if isinstance(step, Sync):
+        return Sync(pipe_of(step.src, core), pipe_of(step.dst, core))
+    return replace(step, pipe=pipe_of(step.pipe, core))

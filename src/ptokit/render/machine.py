@@ -1,0 +1,29 @@
+"""A report of the machine on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rich.text import Text
+
+from ptokit.finding import Finding
+from ptokit.machine.report import Report
+from ptokit.machine.text import Section, aligned, heading, sections, told
+from ptokit.render.findings import finding_text
+
+
+def report_lines(
+    report: Report, *, notes: bool = False, shown: Callable[[Finding], Text] = finding_text
+) -> Iterator[Text]:
+    """Findings first, then memory, time, traffic and lanes; `shown` says how a finding looks."""
+    yield Text(heading(report), style="bold green" if report.ok else "bold red")
+    yield from map(shown, told(report.findings, notes=notes))
+    for section in sections(report):
+        yield from _lines(section)
+
+
+def _lines(section: Section) -> Iterator[Text]:
+    yield Text(section.title, style="bold")
+    yield from (Text(f"  {line}") for line in section.lines)
+    for k, row in enumerate(aligned(section.table)):
+        yield Text(f"  {row}", style="" if k else "dim")

@@ -1,0 +1,308 @@
+"""A pytest plugin: the fixture `ptokit`, which launches kernels on the machine, and the option `--ptokit-strict`.
+
+What it needs of ptokit is imported when a test first uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ptokit.lang.launcher import Launchable
+    from ptokit.lang.tensor import GlobalTensor
+    from ptokit.machine.report import Report
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+OPTION = "--ptokit-strict"
+ENGINE = "machine"
+LINE = 64
+"""Bytes to which copies of arrays keep their alignment."""
+PASSED_ON = ("target", "strict", "header", "dyn_ub", "launch")
+"""Options of a launch that count on the machine, too."""
+PLACES = ("H-20", "H-21", "H-22", "H-38")
+"""Hazards of addresses, which no other engine looks at while it runs."""
+
+
+class Machine:
+    """The fixture `ptokit`: launches on the machine, and tests that fail on what it finds."""
+
+    def __init__(self, strict: Strict | None = None) -> None:
+        self._strict = strict
+
+    def run(self, kernel: Launchable, grid: int, /, *arrays: object, target: str = "a5", **options: Any) -> Report:
+        """Launch a kernel on the machine, and give its report.
+
+        `options` are those of the launch (`dyn_ub=`, `launch=`), those of the machine (`seed=`, `lanes=`, ...) and
+        arguments of the kernel by name.
+        """
+        if self._strict is None:
+            return _report(kernel, grid, arrays, {"target": target, **options})
+        with self._strict.paused():  # who asks for a report judges it
+            return _report(kernel, grid, arrays, {"target": target, **options})
+
+    def check(self, found: Report | Launchable, /, *launch: Any, notes: bool = False, **options: Any) -> Report:
+        """Fail the test when a report is not clean. Takes a report, or what `run` takes."""
+        __tracebackhide__ = True
+        report = (
+            cast("Report", found) if hasattr(found, "findings") else self.run(cast("Any", found), *launch, **options)
+        )
+        if not report.ok:
+            pytest.fail(_text(report, notes=notes), pytrace=False)
+        return report
+
+
+def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Report:
+    """A launch on the machine; options that only it has are gathered up."""
+    from dataclasses import fields, replace
+
+    from ptokit.machine.options import MachineOptions
+
+    parameters = getattr(kernel, "parameters", ())
+    own = {field.name for field in fields(MachineOptions)} - {*PASSED_ON, *parameters}
+    chosen = replace(options.get("options") or MachineOptions(), **_only(options, own))
+    rest = {name: value for name, value in options.items() if name not in own and name != "options"}
+    return cast("Report", kernel[grid](*arrays, engine=ENGINE, options=chosen, **rest))
+
+
+def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: options[name] for name in names if name in options}
+
+
+def _text(report: Report, *, notes: bool = False) -> str:
+    from ptokit.machine.text import findings_text
+
+    return findings_text(report, notes=notes)
+
+
+# --- every launch of a test --------------------------------------------------------------------------------------
+
+
+class Strict:
+    """Runs every launch on the machine as well, on copies of its arrays, and keeps what is wrong."""
+
+    def __init__(self) -> None:
+        self.wrong: dict[str, None] = {}
+        """What is to be said, each once, in the order of the launches."""
+        self._is_paused = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Launches in here are left alone."""
+        before, self._is_paused = self._is_paused, True
+        try:
+            yield
+        finally:
+            self._is_paused = before
+
+    def observe(
+        self,
+        kernel: Launchable,
+        grid: int,
+        args: Sequence[object],
+        keywords: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> None:
+        """A launch is about to be made. What it raises by itself is left to it."""
+        if self._is_paused:
+            return
+        from ptokit.finding import OutOfBoundsError, VerifyError
+
+        with self.paused():
+            try:
+                report = self._tried(kernel, grid, args, keywords, options)
+            except (VerifyError, OutOfBoundsError, TypeError, ValueError):
+                return
+        if report is not None and not report.ok:
+            self.wrong[f"{kernel.name} {_text(report)}"] = None
+
+    def _tried(
+        self,
+        kernel: Launchable,
+        grid: int,
+        args: Sequence[object],
+        keywords: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Report | None:
+        from ptokit.lang.check import check
+
+        judged = _only(options, PASSED_ON)
+        target = judged.pop("target", None) or _here()
+        if not check(kernel, *args, grid=grid, target=target, **judged, **keywords).accepted:
+            return None
+        names = list(keywords)
+        copies = copied([*args, *keywords.values()])
+        named = dict(zip(names, copies[len(args) :], strict=True))
+        asked = {**judged, "target": target, "options": options.get("options"), **named}
+        return _without_raised(_report(kernel, grid, copies[: len(args)], asked))
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While a phase of a test runs."""
+        from ptokit.lang import launch
+
+        launch.observers.append(self.observe)
+        try:
+            yield
+        finally:
+            launch.observers.remove(self.observe)
+
+    def said(self) -> str:
+        """What was wrong so far, which is then forgotten."""
+        said, self.wrong = "\n\n".join(self.wrong), {}
+        return said
+
+    def _phase(self, item: pytest.Item, when: str) -> Generator[None, object, object]:
+        try:
+            with self.watching():
+                result = yield
+        except BaseException:
+            if said := self.said():
+                item.add_report_section(when, OPTION, said)
+            raise
+        if said := self.said():
+            pytest.fail(f"{OPTION}: {said}", pytrace=False)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Fixtures launch kernels, too."""
+        return (yield from self._phase(item, "setup"))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """The test itself."""
+        return (yield from self._phase(item, "call"))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        """What fixtures do in the end."""
+        return (yield from self._phase(item, "teardown"))
+
+
+def _here() -> str:
+    from ptokit.lang.context import current
+
+    return current().mode.profile.name
+
+
+def _without_raised(report: Report) -> Report:
+    """A report without errors for which the launch itself raises."""
+    from dataclasses import replace
+
+    from ptokit import spec
+
+    known = spec.hazards()
+
+    def is_raised(finding: Any) -> bool:
+        if finding.level != "error" or finding.kind not in known or finding.kind in PLACES:
+            return False
+        return known[finding.kind].seen_by != ENGINE
+
+    return replace(report, findings=tuple(finding for finding in report.findings if not is_raised(finding)))
+
+
+# --- copies ------------------------------------------------------------------------------------------------------
+
+
+def copied(values: Sequence[object]) -> list[object]:
+    """What a launch is given, with copies of its arrays; they share memory where the arrays do."""
+    from ptokit.lang.tensor import GlobalTensor
+
+    arrays = {k: array for k, value in enumerate(values) if (array := _array(value)) is not None}
+    twins = dict(zip(arrays, _twins(list(arrays.values())), strict=True))
+    return [
+        _over(value, twins[k]) if isinstance(value, GlobalTensor) else twins.get(k, value)
+        for k, value in enumerate(values)
+    ]
+
+
+def _array(value: object) -> Array | None:
+    import numpy as np
+
+    from ptokit.lang.arrays import as_array, is_foreign
+    from ptokit.lang.tensor import GlobalTensor
+
+    if isinstance(value, GlobalTensor):
+        return value.array
+    return as_array(value) if isinstance(value, np.ndarray) or is_foreign(value) else None
+
+
+def _twins(arrays: Sequence[Array]) -> list[Array]:
+    import numpy as np
+
+    ends = [np.lib.array_utils.byte_bounds(array) for array in arrays]
+    bounds = [(first, max(end, first + 1)) for first, end in ends]  # an empty array has a place, too
+    memories = [_memory(first, end) for first, end in _joined(bounds)]
+    found: list[Array] = []
+    for array, (first, _) in zip(arrays, bounds, strict=True):
+        start, memory = next((start, memory) for start, memory in memories if start <= first < start + memory.size)
+        begin = array.__array_interface__["data"][0] - start
+        twin = np.ndarray(array.shape, array.dtype, memory, begin, array.strides)
+        twin[...] = array
+        twin.flags.writeable = array.flags.writeable
+        found.append(twin)
+    return found
+
+
+def _joined(bounds: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges of addresses, those that overlap as one."""
+    found: list[tuple[int, int]] = []
+    for first, end in sorted(bounds):
+        if found and first < found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((first, end))
+    return found
+
+
+def _memory(first: int, end: int) -> tuple[int, Array]:
+    """New bytes for a range of addresses, as aligned as it is."""
+    import numpy as np
+
+    room = np.zeros(end - first + LINE, np.uint8)
+    skipped = (first - room.ctypes.data) % LINE
+    return first, room[skipped : skipped + end - first]
+
+
+def _over(tensor: GlobalTensor, array: Array) -> GlobalTensor:
+    """The same tensor over another array."""
+    from ptokit.lang.tensor import GlobalTensor
+
+    kind: dict[str, Any] = {"layout": tensor.layout, "dtype": tensor.dtype}
+    if tensor.is_plain or not array.flags.c_contiguous:
+        return GlobalTensor(array, **kind)
+    twin = GlobalTensor(array, shape=tensor.shape5, stride=tensor.stride5, **kind)
+    twin.spec = tensor.spec  # with the extents that only the run knows
+    return twin
+
+
+# --- pytest ------------------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--ptokit-strict`."""
+    said = "run every launch on the machine as well, and fail tests on errors and hazards"
+    parser.getgroup("ptokit").addoption(OPTION, action="store_true", help=said)
+
+
+STRICT = pytest.StashKey[Strict]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch all tests, if that is asked for."""
+    if config.getoption(OPTION):
+        config.stash[STRICT] = strict = Strict()
+        config.pluginmanager.register(strict, "ptokit-strict")
+
+
+@pytest.fixture
+def ptokit(request: pytest.FixtureRequest) -> Machine:
+    """Kernels on the machine: `ptokit.run(kernel, grid, *arrays)` and `ptokit.check(report)`."""
+    return Machine(request.config.stash.get(STRICT, None))
