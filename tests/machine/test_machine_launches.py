@@ -1,0 +1,187 @@
+"""Launches on the machine that are out of the ordinary: what they find, and that they end with a report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptokit as pto
+
+ROWS, COLS = 8, 16
+
+
+@pto.kernel
+def gather(table, ids, out):
+    idx = pto.Tile("vec", "int32", 1, ROWS)
+    dst = pto.Tile("vec", "float32", ROWS, COLS)
+    pto.tload(idx, ids[0:ROWS])
+    pto.mgather(dst, table, idx)
+    pto.tstore(out[0:ROWS], dst)
+
+
+@pto.kernel(mode="manual")
+def twice(x, out, order: pto.const = True):
+    """Loads, stores, and loads again; without `order` nothing makes the second load wait for the store."""
+    tile = pto.Tile("vec", "float32", ROWS, COLS, addr=0)
+    other = pto.Tile("vec", "float32", ROWS, COLS, addr=4096)
+    pto.tload(tile, x[0:ROWS])
+    pto.set_flag("MTE2", "MTE3", 0)
+    pto.wait_flag("MTE2", "MTE3", 0)
+    pto.tstore(out[0:ROWS], tile)
+    if order:
+        pto.set_flag("MTE3", "MTE2", 0)
+        pto.wait_flag("MTE3", "MTE2", 0)
+    pto.tload(other, x[0:ROWS])
+
+
+@pto.kernel(mode="manual")
+def placed(x, y, out, at):
+    """Two tiles of which one lies where the launch says."""
+    first = pto.Tile("vec", "float32", ROWS, COLS, addr=0)
+    second = pto.Tile("vec", "float32", ROWS, COLS, addr=at)
+    pto.tload(first, x[0:ROWS])
+    pto.tload(second, y[0:ROWS])
+    pto.set_flag("MTE2", "MTE3", 0)
+    pto.wait_flag("MTE2", "MTE3", 0)
+    pto.tstore(out[0:ROWS], first)
+
+
+@pto.kernel(mode="manual")
+def two_readers(x, out):
+    """A tile that V and MTE3 read, and that is then loaded again before either has certainly ended."""
+    tile = pto.Tile("vec", "float32", ROWS, COLS, addr=0)
+    total = pto.Tile("vec", "float32", ROWS, COLS, addr=4096)
+    pto.tload(tile, x[0:ROWS])
+    pto.set_flag("MTE2", "V", 0)
+    pto.wait_flag("MTE2", "V", 0)
+    pto.set_flag("MTE2", "MTE3", 0)
+    pto.wait_flag("MTE2", "MTE3", 0)
+    pto.tadd(total, tile, tile)
+    pto.tstore(out[0:ROWS], tile)
+    pto.tload(tile, x[0:ROWS])
+
+
+@pto.kernel
+def negative(table, ids, out):
+    idx = pto.Tile("vec", "int32", 1, ROWS)
+    dst = pto.Tile("vec", "float32", ROWS, COLS)
+    pto.tload(idx, ids[0:ROWS])
+    pto.mgather(dst, table, idx, oob="clamp")
+    pto.tstore(out[0:ROWS], dst)
+
+
+@pto.kernel
+def wide(table, ids, out):
+    idx = pto.Tile("vec", "int32", 1, 64)
+    dst = pto.Tile("vec", "float32", 64, 584)
+    pto.tload(idx, ids[0:64])
+    pto.mgather(dst, table, idx)
+    pto.tstore(out[0:64], dst)
+
+
+def floats(*shape: int) -> Any:
+    return np.arange(np.prod(shape), dtype="float32").reshape(shape)
+
+
+def kinds(report: Any) -> list[str | None]:
+    return [finding.kind for finding in report.findings if finding.level != "note"]
+
+
+def machine(launcher: Any, *args: Any, **options: Any) -> Any:
+    return launcher(*args, engine="machine", **({"target": "a5"} | options))
+
+
+@pytest.mark.parametrize("shift", [0, 4, 7])
+def test_arguments_that_overlap_in_part_are_one_memory(shift: int) -> None:
+    memory, same = floats(40, COLS), floats(40, COLS)
+    ids = np.arange(ROWS, dtype="int32")
+    machine(gather[1], memory[shift : shift + 30], ids, memory[0:ROWS])
+    gather[1](same[shift : shift + 30], ids, same[0:ROWS], target="a5", engine="reference")
+    assert np.array_equal(memory, same)
+
+
+def test_a_race_through_two_names_of_one_memory_is_found() -> None:
+    memory = floats(ROWS + 4, COLS)
+    assert machine(twice[1], memory[0:ROWS], memory[4 : ROWS + 4]).ok
+    report = machine(twice[1], memory[0:ROWS], memory[4 : ROWS + 4], order=False)
+    assert [finding.operand for finding in report.hazards] == ["src"]
+
+
+def test_order_alone_is_enough_to_see_races_in_global_memory() -> None:
+    memory = floats(ROWS, COLS)
+    options = pto.MachineOptions(checks=("order",))
+    assert machine(twice[1], memory, memory, order=False, options=options).hazards
+
+
+@pytest.mark.parametrize(("at", "is_apart"), [(0, False), (32, False), (480, False), (512, True), (4096, True)])
+def test_tiles_that_the_run_puts_over_one_another(at: int, is_apart: bool) -> None:
+    report = machine(placed[1], floats(ROWS, COLS), floats(ROWS, COLS), floats(ROWS, COLS), at)
+    assert kinds(report) == ([] if is_apart else ["H-38"])
+
+
+def test_every_pipe_that_is_raced_with_is_named() -> None:
+    report = machine(two_readers[1], floats(ROWS, COLS), floats(ROWS, COLS))
+    assert sorted(finding.expected for finding in report.hazards) == ["MTE3 before MTE2", "V before MTE2"]
+
+
+def test_strict_makes_errors_of_what_the_run_finds() -> None:
+    ids = np.array([0, 1, -1, 2, 3, 4, 5, 6], "int32")
+    arrays = floats(9, COLS), ids, floats(ROWS, COLS)
+    for strict, level in ((False, "hazard"), (True, "error")):
+        report = machine(negative[1], *arrays, strict=strict)
+        assert [(finding.kind, finding.level) for finding in report.hazards] == [("H-13", level)]
+
+
+def test_costs_that_are_replaced_count_whatever_else_is_looked_at() -> None:
+    arrays = floats(9, COLS), np.arange(ROWS, dtype="int32"), floats(ROWS, COLS)
+    usual = machine(gather[1], *arrays).timeline.cycles
+    small = pto.MachineOptions(costs={"GM burst bytes": 32})
+    alone = pto.MachineOptions(costs={"GM burst bytes": 32}, checks=("time",))
+    assert machine(gather[1], *arrays, options=small).timeline.cycles > usual
+    assert machine(gather[1], *arrays, options=alone).timeline.cycles > usual
+
+
+@pytest.mark.parametrize("way", ["launch", "options", "target"])
+def test_dynamic_memory_can_be_asked_for_in_three_places(way: str) -> None:
+    arrays = floats(70, 584), np.arange(64, dtype="int32"), floats(64, 584)
+    assert kinds(machine(wide[1], *arrays)) == ["H-20"]
+    with pto.target("a5", dyn_ub=200_000 if way == "target" else None):
+        given: dict[str, Any] = {"dyn_ub": 200_000} if way == "launch" else {}
+        given |= {"options": pto.MachineOptions(dyn_ub=200_000)} if way == "options" else {}
+        report = wide[1](*arrays, engine="machine", **given)
+    assert report.ok and report.memory["UB"].size == 200_000
+
+
+def test_what_is_written_must_be_writable_before_anything_runs() -> None:
+    out = floats(ROWS, COLS)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        machine(gather[0], floats(9, COLS), np.arange(ROWS, dtype="int32"), out)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"timeline": 0}, "timeline takes a whole number from 1 up"),
+        ({"seed": -1}, "seed takes a whole number from 0 up"),
+        ({"seed": 1.5}, "seed takes"),
+        ({"dyn_ub": -1}, "dyn_ub takes"),
+        ({"checks": ("everything",)}, "checks are order"),
+        ({"launch": "rocket"}, "launch is one of"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        pto.MachineOptions(**options)
+
+
+def test_a_seed_may_be_any_whole_number() -> None:
+    arrays = floats(9, COLS), np.arange(ROWS, dtype="int32"), floats(ROWS, COLS)
+    assert machine(gather[1], *arrays, options=pto.MachineOptions(seed=np.int64(3))).ok  # type: ignore[arg-type]
+
+
+def test_debug_runs_are_no_runs_on_the_machine() -> None:
+    with pytest.raises(ValueError, match="debug=True runs the function itself"):
+        machine(gather[1], floats(9, COLS), np.arange(ROWS, dtype="int32"), floats(ROWS, COLS), debug=True)
