@@ -31,14 +31,16 @@ fuzz: $(READY)
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py
 	PYTHONPATH=tests $(BIN)/pytest -n auto -p engine.native.both tests/property tests/compute
+	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/machine/test_ground_truth.py tests/machine/test_clocks.py
+	PYTHONPATH=tests $(BIN)/pytest -n auto -p machine.both tests/conformance tests/property tests/compute tests/lang
 
-# The last two hold figures against what was asked: both run, and either can fail.
+# The last three hold figures against what was asked: both run, and either can fail.
 bench: $(PEERS)
 	$(BIN)/python benchmarks/eager.py
 	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/text.py
 	$(BIN)/python benchmarks/cli.py
-	@failed=0; for file in growth peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
+	@failed=0; for file in machine growth peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

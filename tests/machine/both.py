@@ -283,7 +283,8 @@ class Ours(MachineOptions):
         if not isinstance(options, MachineOptions):
             return cls()
         own: dict[str, Any] = {each.name: getattr(options, each.name) for each in fields(MachineOptions)}
-        return cls(**own | {"seed": None})
+        own["seed"] = None
+        return cls(**own)
 
 
 class Quiet(Collector):

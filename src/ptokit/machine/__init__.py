@@ -10,5 +10,5 @@
 | `outcomes.py`, `traffic.py` | what became of every lane; launches, transactions and bursts |
 | `costs.py`, `timeline.py` | how long pipes are busy, and what they wait for |
 | `adversary.py` | other legal schedules |
-| `session.py`, `executable.py` | one launch, and the program that is launched |
+| `session.py`, `findings.py`, `executable.py` | one launch, what it has found, and the program that is launched |
 """

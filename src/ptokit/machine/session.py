@@ -18,6 +18,7 @@ from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent
+from ptokit.machine.findings import Findings
 from ptokit.machine.hazards import CACHED, Act
 from ptokit.machine.memories import Chip, Global, Owners, Place
 from ptokit.machine.options import MachineOptions
@@ -25,35 +26,13 @@ from ptokit.machine.outcomes import LaneOutcomes, outcomes
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ, Earlier, meets
-from ptokit.machine.site import CORES, PIPES, Site
+from ptokit.machine.site import CORES, PIPES, Site, ends_of, home_of
 from ptokit.machine.timeline import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
 from ptokit.target import Profile
-
-LEVELS = ("note", "hazard", "error")
-
-
-class Findings:
-    """What was found, each once; of what is said twice of one place under one number, the graver."""
-
-    def __init__(self) -> None:
-        self._found: dict[Hashable, Finding] = {}
-
-    def add(self, findings: Iterable[Finding]) -> None:
-        """Take findings."""
-        for finding in findings:
-            key = (finding.kind or (finding.rule, finding.level), finding.operand, finding.where, finding.expected)
-            known = self._found.get(key)
-            if known is None or LEVELS.index(known.level) < LEVELS.index(finding.level):
-                self._found[key] = finding
-
-    @property
-    def found(self) -> tuple[Finding, ...]:
-        """All of them, in the order in which their places were first spoken of."""
-        return tuple(self._found.values())
 
 
 class Spot(NamedTuple):
@@ -157,14 +136,14 @@ class Session:
         """The pipes of a flag with their cores."""
         known = self._ends.get(id(stmt))
         if known is None:
-            known = self._ends[id(stmt)] = _ends(stmt, self.cores)
+            known = self._ends[id(stmt)] = ends_of(stmt, self.cores)
         return known
 
     @cached_property
     def cores(self) -> tuple[str, ...]:
         """The cores that the program uses, by its tiles and by its pipes."""
         instrs = [stmt for stmt in self.statements if isinstance(stmt, Instr)]
-        found = {_core(self.program, instr) for instr in instrs}
+        found = {home_of(self.program, instr) for instr in instrs}
         for instr in instrs:
             with suppress(AttributeError):  # what has no route runs on no pipe
                 touched = effects(call_of(self.program, instr, self.profile))
@@ -216,7 +195,7 @@ class Session:
                 self.clocks.sync(step.src, step.dst)
                 continue
             mine = [t for t in touches if t.operand in (step.reads if t.how == READ else step.writes)]
-            if step.pipe == "AIV.MTE2":
+            if self.profile.burst and step.pipe == "AIV.MTE2":
                 for t in mine:
                     if t.how != READ and t.place.name == "UB":
                         found = rules.burst(instr.name, t.operand, t.place, t.extent, self.profile.burst)
@@ -363,16 +342,3 @@ def _named(flag: object) -> str:
     """A flag for the user."""
     src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
     return f"{_short(src)}→{_short(dst)} {event}"
-
-
-def _core(program: Program, instr: Instr) -> str:
-    return "AIV" if all(program.tiles[use.tile].spec.loc is TileType.Vec for use in instr.tiles) else "AIC"
-
-
-def _ends(flag: Flag, cores: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The pipes of a flag with their cores: those that the pipes say, else every core that is in use."""
-    fixed = [CORES[pipe] for pipe in (flag.src, flag.dst) if pipe in CORES]
-    found: list[tuple[str, str]] = []
-    for core in fixed[:1] or cores:
-        found.append((f"{CORES.get(flag.src, core)}.{flag.src}", f"{CORES.get(flag.dst, core)}.{flag.dst}"))
-    return found

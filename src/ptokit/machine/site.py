@@ -11,7 +11,7 @@ from ptokit.finding import Finding
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
-from ptokit.program.ir import Instr
+from ptokit.program.ir import Flag, Instr, Program
 from ptokit.program.steps import Step, Sync, Touch, gate, steps
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
@@ -99,3 +99,17 @@ def _placed(step: Step, core: str) -> Step:
     if isinstance(step, Sync):
         return Sync(pipe_of(step.src, core), pipe_of(step.dst, core))
     return replace(step, pipe=pipe_of(step.pipe, core))
+
+
+def home_of(program: Program, instr: Instr) -> str:
+    """The core of an instruction, by its tiles."""
+    return "AIV" if all(program.tiles[use.tile].spec.loc is TileType.Vec for use in instr.tiles) else "AIC"
+
+
+def ends_of(flag: Flag, cores: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The pipes of a flag with their cores: those that the pipes say, else every core that is in use."""
+    fixed = [CORES[pipe] for pipe in (flag.src, flag.dst) if pipe in CORES]
+    found: list[tuple[str, str]] = []
+    for core in fixed[:1] or cores:
+        found.append((f"{CORES.get(flag.src, core)}.{flag.src}", f"{CORES.get(flag.dst, core)}.{flag.dst}"))
+    return found

@@ -303,8 +303,9 @@ def _by_warps(way: _Way, executed: Executed) -> _Count:
     step, lanes = way.step, executed.lanes[way.at]
     if way.region is None and isinstance(step, IndexedStep) and lanes is not None and _has_rows(step):
         values = lanes.values if lanes.outside is None else lanes.values[~lanes.outside]
-        starts = step.steered.layout.row(values) * way.size + way.start(executed)
-        segments = _row_segments(starts, step.move.cols * way.size, LANES * way.size)
+        alike = _are_alike(step, way.size)
+        starts = step.steered.layout.row(values[:1] if alike else values) * way.size + way.start(executed)
+        segments = _row_segments(starts, step.move.cols * way.size, LANES * way.size) * (values.size if alike else 1)
         elements = values.size * step.move.cols
     else:
         segments, elements = _segments(_by_thread(way, executed))
@@ -314,6 +315,12 @@ def _by_warps(way: _Way, executed: Executed) -> _Count:
 def _has_rows(step: IndexedStep) -> bool:
     """Whether every index names a row whose elements lie side by side."""
     return step.by_row and step.steered.layout.cols == Layout.plain(0, 1).cols
+
+
+def _are_alike(step: IndexedStep, size: int) -> bool:
+    """Whether every row begins equally far into a segment, so that all take as many."""
+    strides = step.steered.layout.strides
+    return strides is not None and strides[0] * size % SEGMENT == 0
 
 
 def _row_segments(starts: Array, length: int, reach: int) -> int:
