@@ -14,7 +14,7 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.machine.costs import BY_LANES, Costs, Overlap, formula
 from ptokit.machine.executed import Executed
-from ptokit.machine.timeline import Timer
+from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.steps import Sync, Touch
 from ptokit.target import PROFILES, Profile

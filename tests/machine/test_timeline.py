@@ -13,7 +13,8 @@ import pytest
 from machine.costing import executed, tensor, vec
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs, Overlap
-from ptokit.machine.timeline import Timeline, Timer
+from ptokit.machine.timeline import Timeline
+from ptokit.machine.timer import Timer
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
 

@@ -8,7 +8,7 @@
 | `site.py`, `executed.py` | an instruction before its data are known, and after it was executed |
 | `hazards.py`, `rules.py`, `repeats.py` | which hazard it is, and how it is said |
 | `outcomes.py`, `traffic.py` | what became of every lane; launches, transactions and bursts |
-| `costs.py`, `timeline.py` | how long pipes are busy, and what they wait for |
+| `costs.py`, `timer.py`, `timeline.py` | how long steps take, when pipes are busy, and what they wait for |
 | `adversary.py` | other legal schedules |
 | `session.py`, `findings.py`, `executable.py` | one launch, what it has found, and the program that is launched |
 """

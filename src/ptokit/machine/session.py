@@ -27,7 +27,7 @@ from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ, Earlier, meets
 from ptokit.machine.site import CORES, PIPES, Site, ends_of, home_of
-from ptokit.machine.timeline import Timer
+from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
