@@ -698,6 +698,14 @@ def test_every_tree_is_read_as_it_is_printed(unit: Unit) -> None:
     assert facts(again) == facts(unit)
 
 
+def test_an_arm_of_constants_alone_is_not_written() -> None:
+    condition, unused = Value("c", "i1"), Value("", "index")
+    constant = Operation("arith.constant", {}, (unused,), {"value": 0})
+    branch = Operation("scf.if", {"ins": (condition,)}, bodies=(Body(), Body([constant])))
+    unit = Unit((Function("k", Body([branch], (condition,))),), Source(""))
+    assert "else" not in print_ptoas(unit) and print_ptoas(read_ptoas(print_ptoas(unit))) == print_ptoas(unit)
+
+
 @given(FLOATS)
 def test_numbers_keep_their_bits(number: Constant) -> None:
     operation = Operation("arith.constant", {}, (Value("c", number.dtype.mlir),), {"value": number})

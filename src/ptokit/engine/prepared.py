@@ -69,7 +69,7 @@ class Prepared:
             self.plan = plan_of(call)
         except SpanFault as fault:
             upheld = tuple(replace(f, level="error") for f in self.remarks if f.level == "hazard")
-            self.refused = upheld or (_span_finding(self.instruction, fault),)
+            self.refused = upheld or (span_finding(self.instruction, fault),)
 
     def run(self, storages: Sequence[Storage], tell: Tell, instead: Instead | None = None) -> tuple[Finding, ...]:
         """Execute over the operands' memories; what was found on the way. A call that raises has written nothing.
@@ -96,7 +96,7 @@ class Prepared:
         except ZeroFault as fault:
             raise VerifyError(tell((zero_finding(self.instruction, fault),))) from None
         except SpanFault as fault:
-            raise OutOfBoundsError(tell((_span_finding(self.instruction, fault),))) from None
+            raise OutOfBoundsError(tell((span_finding(self.instruction, fault),))) from None
         return told
 
     def _judge(self, reports: Sequence[IndexReport], tell: Tell) -> tuple[Finding, ...]:
@@ -171,7 +171,8 @@ def shared_memory(instruction: Instruction) -> tuple[Finding, ...]:
     return (Finding("note", fault.rule, message, fault.kind, fix=fault.fix),) if fault else ()
 
 
-def _span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
+def span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
+    """What is said of an address outside an operand."""
     message = f"{instruction.name}: {fault}"
     return Finding("error", "CO-SEM-01", message, None, fault.operand, fix=f"pass a larger or packed {fault.operand}")
 

@@ -15,7 +15,7 @@ from ptokit.engine.bind import elements, offset_of
 from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import POISON, Executable, InstructionStep, Step
 from ptokit.engine.lanes import IndexFault, Lanes, SpanFault, ZeroFault
-from ptokit.engine.prepared import Prepared, shared_memory, zero_finding
+from ptokit.engine.prepared import Prepared, shared_memory, span_finding, zero_finding
 from ptokit.engine.reference import Plan, Touched
 from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
@@ -250,11 +250,11 @@ class _Instruction(InstructionStep):
             if not storages[slot].writable:
                 name = here.prepared.names[slot]
                 raise ValueError(f"{self.instr.name}: {name} is read-only; pass a writable array")
-        resolved = self._resolve(session, here, storages)
-        if resolved is None:
-            self._leave_out(frame)
-        else:
-            self._execute(frame, here, storages, *resolved)
+        try:
+            self._execute(frame, here, storages, *self._resolve(session, here, storages))
+        except SpanFault as fault:
+            said = span_finding(here.prepared.instruction, fault)
+            raise OutOfBoundsError(frame.tell([said])) from None
 
     def _defer(self, frame: _Frame, adversary: Adversary) -> None:
         """Write down what the pipes do: the one that reads the indices keeps them for the one that moves the data."""
@@ -294,22 +294,17 @@ class _Instruction(InstructionStep):
 
     def _resolve(
         self, session: Session, here: Site, storages: list[Storage]
-    ) -> tuple[Plan, list[Lanes | None], list[Array | None]] | None:
+    ) -> tuple[Plan, list[Lanes | None], list[Array | None]]:
         """Read the indices. One that must not be is told and passed over."""
-        plan, where = here.plan, self.instr.where
+        plan = here.plan
         wanted = session.options.lanes or self.instr.name in SCATTERS
         indices = [_indices(step, storages) if wanted else None for step in plan.steps]
         try:
-            try:
-                lanes, reports = plan.resolve(storages)
-            except IndexFault as fault:
-                self._tell(session, [here.prepared.index_finding(fault.report, "error")])
-                plan = here.tolerant
-                lanes, reports = plan.resolve(storages)
-        except SpanFault as fault:
-            said = f"{self.instr.name}: {fault}"
-            session.tell([Finding("error", "CO-SEM-01", said, None, fault.operand)], where)
-            return None
+            lanes, reports = plan.resolve(storages)
+        except IndexFault as fault:
+            self._tell(session, [here.prepared.index_finding(fault.report, "error")])
+            plan = here.tolerant
+            lanes, reports = plan.resolve(storages)
         if reports and session.options.wants("indices"):
             self._tell(session, [here.prepared.index_finding(report, "hazard") for report in reports])
         return plan, lanes, indices

@@ -108,7 +108,7 @@ class _FunctionWriter:
 
     def _operation(self, operation: Operation, indent: str) -> None:
         self.output += _comment_lines(operation.comments, indent)
-        if operation.results and (operation.results[0] in self.literals or operation.results[0] in self.blocks):
+        if self._is_inline(operation):
             return
         if operation.bodies:
             self._with_bodies(operation, indent)
@@ -133,7 +133,16 @@ class _FunctionWriter:
 
     def _says_something(self, body: Body) -> bool:
         noted = body in self.notes or (body, "remark") in self.notes
-        return noted or not all(map(_goes_without_saying, body.operations))
+        return noted or any(map(self._is_shown, body.operations))
+
+    def _is_shown(self, operation: Operation) -> bool:
+        """Whether anything of an operation stands in a line of its own."""
+        return not _goes_without_saying(operation) and (bool(operation.comments) or not self._is_inline(operation))
+
+    def _is_inline(self, operation: Operation) -> bool:
+        """Whether its value is written where it is used."""
+        results = operation.results
+        return bool(results) and (results[0] in self.literals or results[0] in self.blocks)
 
     def _head(self, operation: Operation, body: Body) -> str:
         kinds = f" -> ({self._types(operation.results)})" if operation.results else ""
