@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ class Operands:
             raise SpanFault(operand, needed, self.sizes[operand])
 
 
-@dataclass(frozen=True)
-class Touched:
+class Touched(NamedTuple):
     """Elements of an operand that a move or a computation touches: those of a region, or those that an index names."""
 
     slot: int
@@ -365,7 +364,7 @@ class IndexedStep(CopyStep):
         yield Touched(self.idx, "read", self.lanes, is_index=True)
         for end in super().touches(lanes):
             names = end.slot == (self.src if self.index.side is Side.SRC else self.dst) and end.region is self._steered
-            yield replace(end, region=None, offsets=partial(self._named, lanes)) if names else end
+            yield end._replace(region=None, offsets=partial(self._named, lanes)) if names else end
 
     def _named(self, lanes: Lanes) -> Array:
         """Offsets of the elements that indices name; lanes that are outside name none."""

@@ -91,6 +91,8 @@ class Clocks:
         self.started = list(self.times)
         self._known = [list(self.times) for _ in self.pipes]
         self._issued = [list(self.times) for _ in self.pipes]
+        self._heard: list[Clock | None] = [None] * len(self.pipes)
+        """What came before the last issue that each pipe knows of."""
         self._queues: list[deque[_Item]] = [deque() for _ in self.pipes]
         self._pending = [0] * len(self.pipes)
         self._flags: dict[Hashable, _Signal] = {}
@@ -103,8 +105,7 @@ class Clocks:
         number = self.number[pipe]
 
         def run(item: _Item | None) -> None:
-            clock = self._known[number]
-            later(clock, self._before_issue(number) if item is None else item.issued)
+            clock = self._informed(number) if item is None else self._before(number, item)
             self.times[number] += 1
             do(clock if item is None or item.given is None else list(map(min, clock, item.given)), self.times[number])
             clock[number] = self.times[number]
@@ -159,9 +160,7 @@ class Clocks:
         """A pipe waits for another: a flag of an instruction's own, which nobody else can touch."""
         first, then = self.number[src], self.number[dst]
         if not self._queues[first] and not self._queues[then]:  # at once, as mostly
-            known, clock = self._known[first], self._known[then]
-            later(known, self._before_issue(first))
-            later(clock, self._before_issue(then))
+            known, clock = self._informed(first), self._informed(then)
             later(clock, known)
             self.times[then] = clock[then] = self.times[then] + 1
             self._issue_after(then, clock)
@@ -226,6 +225,14 @@ class Clocks:
 
     def _is_set(self, flag: Hashable) -> bool:
         return self._flag(flag).known is not None
+
+    def _informed(self, number: int) -> Clock:
+        """The pipe's clock, which knows all that came before what is issued now."""
+        clock, issued = self._known[number], self._issued[self._scalar[number]]
+        if self._heard[number] is not issued:
+            self._heard[number] = issued
+            later(clock, issued)
+        return clock
 
     def _before_issue(self, number: int) -> Clock:
         """What comes before all that the pipe's core issues from now on; never changed in place."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from ptokit.machine.shadow import Shadow
 from ptokit.program.ir import Assign, Program, walk
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where an operand lies: in which memory, from which of its units on."""
 
     shadow: Shadow
@@ -42,15 +41,19 @@ class Chip:
         self._units, self._sizes = _measures(program)
         self._shadows: dict[TileType, Shadow] = {}
         self._apart: dict[int, Shadow] = {}
+        self._places: dict[tuple[TileType, int], Place] = {}
 
     def at(self, loc: TileType, address: int | None, storage: Storage) -> Place:
         """A tile at an address, or one that has none and lies apart from all others."""
         if address is None:
             return Place(self._own(storage), 0, self.names[loc])
-        shadow = self._shadows.get(loc)
-        if shadow is None:
-            shadow = self._shadows[loc] = self._new(self._sizes[loc], self._units[loc])
-        return Place(shadow, address // shadow.unit, self.names[loc])
+        known = self._places.get((loc, address))
+        if known is None:
+            shadow = self._shadows.get(loc)
+            if shadow is None:
+                shadow = self._shadows[loc] = self._new(self._sizes[loc], self._units[loc])
+            known = self._places[loc, address] = Place(shadow, address // shadow.unit, self.names[loc])
+        return known
 
     def _own(self, storage: Storage) -> Shadow:
         shadow = self._apart.get(storage.address)
