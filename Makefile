@@ -34,7 +34,7 @@ fuzz: $(READY)
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/machine/test_ground_truth.py tests/machine/test_clocks.py
 	PYTHONPATH=tests $(BIN)/pytest -n auto -p machine.both tests/conformance tests/property tests/compute tests/lang
 
-# The last three hold figures against what was asked: both run, and either can fail.
+# The last three hold figures against what was asked: all run, and each can fail.
 bench: $(PEERS)
 	$(BIN)/python benchmarks/eager.py
 	$(BIN)/python benchmarks/launch.py

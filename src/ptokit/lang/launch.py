@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ptokit.engine.choose import ENGINES
 from ptokit.engine.runnable import Run as Run
@@ -14,9 +14,7 @@ from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.context import Mode, current, target
 from ptokit.lang.where import refuse, warn_at
-
-if TYPE_CHECKING:
-    from ptokit.machine.options import MachineOptions
+from ptokit.machine.options import LAUNCHES, MachineOptions
 
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
 """Keywords of launches and checks; no parameter of a kernel has one of these names."""
@@ -24,7 +22,6 @@ MOST_THREADS = 1024
 Observer = Callable[[Any, int, tuple[object, ...], Mapping[str, Any], Mapping[str, Any]], None]
 observers: list[Observer] = []
 """Told of every launch before it runs: the kernel, its grid, its arguments by position and by name, and the options."""
-LAUNCHES = ("standard", "function_pointer")
 
 
 class Collector:
@@ -107,8 +104,6 @@ def check_options(
 
 def machine_options(options: object, launch: str, dyn_ub: int | None) -> MachineOptions:
     """What the machine is told: its options, with those of the launch where it has any."""
-    from ptokit.machine.options import MachineOptions
-
     chosen = MachineOptions() if options is None else options
     if not isinstance(chosen, MachineOptions):
         raise TypeError(f"options= takes a pto.MachineOptions, got {type(chosen).__name__}")

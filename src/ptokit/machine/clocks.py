@@ -22,6 +22,11 @@ def core_of(pipe: str) -> str:
     return pipe.partition(".")[0]
 
 
+def unit_of(pipe: str) -> str:
+    """A pipe without its core: `MTE2` of `AIV.MTE2`."""
+    return pipe.rpartition(".")[2]
+
+
 Clock = list[int]
 Do = Callable[[Clock, int], None]
 """A work, told what came before it and its own time on its pipe."""

@@ -19,6 +19,7 @@ from ptokit.engine.storage import Array, Region, region
 from ptokit.isa.instruction import Call
 from ptokit.isa.move import Access, Move, Side, Unit
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
+from ptokit.machine.clocks import unit_of
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import extent_of
 from ptokit.machine.traffic import LANES, SEGMENT
@@ -149,11 +150,6 @@ def _require_sensible(name: str, number: object) -> None:
         raise ValueError(f"the cost {name!r} takes a number from 0 up, found {number!r}")
     if number == 0 and not may_be_zero:
         raise ValueError(f"the cost {name!r} must be greater than 0")
-
-
-def unit_of(pipe: str) -> str:
-    """A pipe without its core: `MTE2` of `AIV.MTE2`."""
-    return pipe.rpartition(".")[2]
 
 
 # --- what is known of a call

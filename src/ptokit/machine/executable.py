@@ -16,7 +16,7 @@ from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import POISON, Executable, InstructionStep, Step
 from ptokit.engine.lanes import IndexFault, Lanes, SpanFault, ZeroFault
 from ptokit.engine.prepared import Prepared, shared_memory, span_finding, zero_finding
-from ptokit.engine.reference import Plan, Touched
+from ptokit.engine.reference import IndexedStep, Plan, PlanStep, Touched
 from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
@@ -433,14 +433,13 @@ class _Deferred:
                 self.plan.run(self.storages, self.lanes)
 
 
-def _indices(step: object, storages: list[Storage]) -> Array | None:
+def _indices(step: PlanStep, storages: list[Storage]) -> Array | None:
     """Index values as they are read, before any remap; negative ones as negative numbers."""
-    reader = getattr(step, "reader", None)
-    if reader is None:
+    if not isinstance(step, IndexedStep):
         return None
-    raw = step.load(storages[step.idx], step.lanes)  # type: ignore[attr-defined]
-    values = reader.widen(raw[:, 0] if step.by_row else raw)  # type: ignore[attr-defined]
-    return np.where(values >= 1 << 31, values - (1 << 32), values) if reader.signed else values
+    raw = step.load(storages[step.idx], step.lanes)
+    values = step.reader.widen(raw[:, 0] if step.by_row else raw)
+    return np.where(values >= 1 << 31, values - (1 << 32), values) if step.reader.signed else values
 
 
 STEPS = {

@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterable
 
 from ptokit.finding import Finding
 
-LEVELS = ("note", "hazard", "error")
+LEVELS = ("error", "hazard", "note")
+"""The gravest first."""
 
 
 class Findings:
@@ -20,7 +21,7 @@ class Findings:
         for finding in findings:
             key = (finding.kind or (finding.rule, finding.level), finding.operand, finding.where, finding.expected)
             known = self._found.get(key)
-            if known is None or LEVELS.index(known.level) < LEVELS.index(finding.level):
+            if known is None or LEVELS.index(known.level) > LEVELS.index(finding.level):
                 self._found[key] = finding
 
     @property

@@ -14,7 +14,7 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards, rules
-from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of
+from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of, unit_of
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent
@@ -158,7 +158,7 @@ class Session:
 
     def _stuck(self, stuck: Stuck) -> None:
         if isinstance(stuck.what, Flag) and self.orders:
-            said = f"{_short(stuck.pipe)} waits for ever for the flag {_named(stuck.flag)}, {self.when}"
+            said = f"{unit_of(stuck.pipe)} waits for ever for the flag {_named(stuck.flag)}, {self.when}"
             fix = "set the flag on every way that leads to the wait, by a pipe that gets there"
             self.tell([Finding("error", "KN-13", said, None, "flag", fix=fix)], stuck.what.where)
         elif isinstance(stuck.what, Instr) and self.orders:
@@ -265,7 +265,7 @@ class Session:
 
     def _race(self, number: int, pipe: str, touch: Spot, earlier: Earlier, entry: str) -> None:
         then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
-        said = hazards.unordered(first, then, _short(entry), self.when)
+        said = hazards.unordered(first, then, unit_of(entry), self.when)
         self.tell([said], self.statements[number].where)
 
     def _across(self, number: int, pipe: str, touch: Spot) -> None:
@@ -279,7 +279,7 @@ class Session:
             if other and self.options.wants("blocks"):
                 first = self._act_of(other, touch)
                 self.tell([hazards.between_blocks(first, then, self.block, self._block_of(other))], where)
-            paths = {_short(self.clocks.pipes[layer.pipe]) in CACHED, then.pipe in CACHED}
+            paths = {unit_of(self.clocks.pipes[layer.pipe]) in CACHED, then.pipe in CACHED}
             if self.orders and touch.how == READ and len(paths) > 1:
                 stale = shadow.since(layer, started[layer.pipe], touch.extent, touch.place.start)
                 if stale and stale.statement != number:  # within an instruction its kernel sees to that
@@ -290,13 +290,13 @@ class Session:
         return max(0, bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe]) - 1)
 
     def _act(self, number: int, pipe: str, touch: Spot) -> Act:
-        return Act(_name(self.statements[number]), touch.operand, _short(pipe), touch.how, touch.place.name, "")
+        return Act(_name(self.statements[number]), touch.operand, unit_of(pipe), touch.how, touch.place.name, "")
 
     def _act_of(self, earlier: Earlier, touch: Spot) -> Act:
         stmt = self.statements[earlier.statement]
         operand = _operand(stmt, earlier.how, touch.place.name, touch.operand)
         line = f"line {stmt.where.line}" if stmt.where else ""
-        pipe = _short(self.clocks.pipes[earlier.pipe])
+        pipe = unit_of(self.clocks.pipes[earlier.pipe])
         return Act(_name(stmt), operand, pipe, earlier.how, touch.place.name, line)
 
     # --- memory
@@ -320,11 +320,6 @@ def _in_block(findings: Iterable[Finding], when: str) -> Iterable[Finding]:
     return (replace(finding, message=f"{finding.message}, {when}") for finding in findings)
 
 
-def _short(pipe: str) -> str:
-    """A pipe without its core."""
-    return pipe.partition(".")[2]
-
-
 def _name(stmt: Stmt) -> str:
     return stmt.name if isinstance(stmt, Instr) else "load_scalar"
 
@@ -341,4 +336,4 @@ def _operand(stmt: Stmt, how: str, memory: str, otherwise: str) -> str:
 def _named(flag: object) -> str:
     """A flag for the user."""
     src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
-    return f"{_short(src)}→{_short(dst)} {event}"
+    return f"{unit_of(src)}→{unit_of(dst)} {event}"

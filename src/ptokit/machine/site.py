@@ -111,5 +111,5 @@ def ends_of(flag: Flag, cores: tuple[str, ...]) -> list[tuple[str, str]]:
     fixed = [CORES[pipe] for pipe in (flag.src, flag.dst) if pipe in CORES]
     found: list[tuple[str, str]] = []
     for core in fixed[:1] or cores:
-        found.append((f"{CORES.get(flag.src, core)}.{flag.src}", f"{CORES.get(flag.dst, core)}.{flag.dst}"))
+        found.append((pipe_of(flag.src, core), pipe_of(flag.dst, core)))
     return found

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ptokit.finding import Finding
+from ptokit.machine.findings import LEVELS
 from ptokit.machine.outcomes import LaneOutcomes
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.traffic import Traffic
 
-LEVELS = ("error", "hazard", "note")
 """Findings in the order in which they are told."""
 MOST_TILES = 16
 """Tiles of a memory that are shown."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptokit.finding import Where
-from ptokit.machine.costs import unit_of
+from ptokit.machine.clocks import unit_of
 from ptokit.program.steps import ISSUE
 
 WIDTH = 60

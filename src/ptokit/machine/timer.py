@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ptokit.finding import Where
-from ptokit.machine.clocks import core_of
-from ptokit.machine.costs import NO_OVERLAP, Costs, Overlap, unit_of
+from ptokit.machine.clocks import core_of, unit_of
+from ptokit.machine.costs import NO_OVERLAP, Costs, Overlap
 from ptokit.machine.executed import Executed
 from ptokit.machine.timeline import ISSUING, Critical, Timeline, Waited, Work, advise, named
 from ptokit.program.steps import ISSUE, Sync, Touch
