@@ -9,9 +9,9 @@ engine, with all checks on; time and memory grow with the blocks and no faster, 
 from __future__ import annotations
 
 import platform
-import subprocess
 import sys
 import time
+import tracemalloc
 from statistics import median
 from typing import Any
 
@@ -60,26 +60,27 @@ def ratio(target: str, rounds: int = 9) -> tuple[float, float]:
 
 
 def grown(blocks: int) -> tuple[float, float]:
-    """Microseconds a block, and megabytes that a new process grows by during the launch."""
-    code = (
-        "import resource, sys, machine\n"
-        f"given = machine.arrays({blocks}, machine.GROWTH_COLS)\n"
-        "machine.lookup[1](**given, target='a5', engine='machine')\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"seconds = machine.timed({blocks}, given)\n"
-        "print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=sys.path[0])
-    seconds, kilobytes = map(float, done.stdout.split())
-    return 1e6 * seconds / blocks, kilobytes / 1024
-
-
-def timed(blocks: int, given: dict[str, Any]) -> float:
-    """Seconds of one launch."""
+    """Microseconds a block, and megabytes that they hold at most, beyond those of one block."""
+    given = arrays(blocks, GROWTH_COLS)
     began = time.perf_counter()
+    launch(blocks, given)
+    seconds = time.perf_counter() - began
+    return 1e6 * seconds / blocks, (held(blocks, given) - held(1, given)) / 1e6
+
+
+def launch(blocks: int, given: dict[str, Any]) -> None:
+    """Run on the machine; all must be clean."""
     report = lookup[blocks](**given, target="a5", engine="machine")
     assert report.ok, report
-    return time.perf_counter() - began
+
+
+def held(blocks: int, given: dict[str, Any]) -> int:
+    """The most bytes that a launch holds besides its arrays."""
+    tracemalloc.start()
+    launch(blocks, given)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
 
 
 def main() -> None:

@@ -14,10 +14,14 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import packed
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, SLayout, TileType
+from ptokit.machine.clocks import unit_of
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
+from ptokit.machine.formulas import Overlap
+from ptokit.machine.site import site
+from ptokit.machine.timed import Part, Timings
+from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.ir import Instr
-from ptokit.program.steps import Touch, steps
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
@@ -61,33 +65,39 @@ def executed(
         flat = np.asarray(indices, np.int64).ravel()
         storages[slot].bits[: flat.size] = flat.astype(np.int32).view(np.uint32)
     lanes, _ = prepared.plan.resolve(storages)
-    return Executed(
-        number=number,
-        instr=Instr(name, (), where=Where("kernel.py", line)),
-        call=prepared.call,
-        core="AIV" if all(spec.loc is TileType.Vec for spec in specs if isinstance(spec, TileSpec)) else "AIC",
-        steps=steps(prepared.call, profile),
-        plan=prepared.plan,
-        storages=storages,
-        lanes=lanes,
-        indices=[None] * len(lanes),
-        block=0,
+    instr = Instr(name, (), where=Where("kernel.py", line))
+    here = site(instr, prepared, None, profile)
+    assert here is not None
+    found = Executed(
+        number, instr, prepared.call, here.core, here.steps, prepared.plan, storages, lanes, [None] * len(lanes), 0
     )
+    TrafficMeter(profile).look(found)
+    return found
 
 
 def _elements(spec: OperandSpec) -> int:
     return spec.span if isinstance(spec, TensorSpec) else spec.elements
 
 
+def parts(what: Executed, profile: Profile, **overrides: float) -> dict[str, Part]:
+    """What each pipe does."""
+    costs = Costs(profile, {name.replace("_", " "): number for name, number in overrides.items()})
+    TrafficMeter(profile, costs.segment).look(what)
+    return {unit_of(step.pipe): step for step in Timings(costs).timed(what).steps if isinstance(step, Part)}
+
+
 def cycles(what: Executed, profile: Profile, **overrides: float) -> dict[str, float]:
     """The cycles of each pipe."""
-    costs = Costs(profile, {name.replace("_", " "): number for name, number in overrides.items()})
-    return {step.pipe: costs.cycles(what, step) for step in what.steps if isinstance(step, Touch)}
+    return {pipe: part.cycles for pipe, part in parts(what, profile, **overrides).items()}
+
+
+def overlaps(what: Executed, profile: Profile) -> dict[str, Overlap]:
+    """How far each pipe goes along with the one before."""
+    return {pipe: part.overlap for pipe, part in parts(what, profile).items()}
 
 
 def coefficient(what: Executed, profile: Profile, pipe: str, name: str) -> float:
     """How often a cost counts: cycles with it as 1 and every other cost that may be as 0."""
     nothing = {other: 0.0 for other in profile.costs if other.endswith("cycles")}
-    step = next(step for step in what.steps if isinstance(step, Touch) and step.pipe == pipe)
-    at = [Costs(profile, {**nothing, name: number}).cycles(what, step) for number in (0.0, 1.0)]
+    at = [cycles(what, profile, **{**nothing, name: number})[pipe] for number in (0.0, 1.0)]
     return round(at[1] - at[0], 9)

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from machine.costing import coefficient, cycles, executed, fractal, tensor, vec
+from machine.costing import coefficient, cycles, executed, fractal, overlaps, tensor, vec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
-from ptokit.machine.costs import BY_LANES, Costs, Overlap, formula
+from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
+from ptokit.machine.formulas import BY_LANES, NO_OVERLAP, formula
+from ptokit.machine.timed import Timings
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
-from ptokit.program.steps import Sync, Touch
 from ptokit.target import PROFILES, Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
@@ -77,6 +78,7 @@ def into_l1(profile: Profile, mode: str, oob: str = "undefined", executor: str |
 def time_of(what: Executed, profile: Profile, **overrides: float) -> float:
     """Cycles of an instruction alone in a block."""
     timer = Timer(Costs(profile, overrides))
+    TrafficMeter(profile, Costs(profile, overrides).segment).look(what)
     timer.begin_block(0)
     timer.execute(what)
     timer.end_block()
@@ -174,9 +176,8 @@ def test_a_load_into_a_wider_tile_goes_row_by_row_in_whole_blocks(profile: Profi
     assert coefficient(narrow, profile, "MTE2", "DMA burst cycles") == 16
     assert coefficient(narrow, profile, "MTE2", "DMA start cycles") == 1
     n = profile.costs
-    moved = Costs(profile, dict.fromkeys((name for name in n if name.endswith("cycles")), 0.0))
-    touch = next(step for step in narrow.steps if isinstance(step, Touch))
-    assert moved.cycles(narrow, touch) == pytest.approx(16 * 64 * n["clock GHz"] / n["GM to UB GB/s"])  # 36 bytes: 64
+    moved = cycles(narrow, profile, **dict.fromkeys((name for name in n if name.endswith("cycles")), 0.0))["MTE2"]
+    assert moved == pytest.approx(16 * 64 * n["clock GHz"] / n["GM to UB GB/s"])  # 36 bytes: 64
 
 
 @both
@@ -243,10 +244,9 @@ def test_transfers_queue_up_behind_the_loop_that_issues_them() -> None:
     assert alone.keys() == {"S", "MTE2"}
     assert max(alone.values()) < time_of(what, A2A3, **{"flag cycles": 0.0}) < sum(alone.values())
     assert not any("SIMT" in name for name in A2A3.costs)
-    costs = Costs(A2A3, {})
-    body = {step.pipe: step for step in what.steps if isinstance(step, Touch)}
-    assert costs.overlap(what, body["S"]) == Overlap(0, 0)
-    assert costs.overlap(what, body["MTE2"]).lead == pytest.approx(alone["S"] * 63 / 64)
+    found = overlaps(what, A2A3)
+    assert found["S"] == NO_OVERLAP
+    assert found["MTE2"].lead == pytest.approx(alone["S"] * 63 / 64)
 
 
 @pytest.mark.clause("MG-COST-05")
@@ -445,20 +445,20 @@ def test_a_single_element_needs_no_launch() -> None:
     assert time_of(one, A5) < time_of(gather(A5, 1, 8, "elem"), A5)
 
 
-# --- names of pipes
+# --- what is remembered
 
 
-def test_a_pipe_may_be_named_with_its_core() -> None:
-    what, costs = gather(A2A3, 16, 64), Costs(A2A3, {})
-    for step in what.steps:
-        if not isinstance(step, Sync):
-            assert costs.cycles(what, Touch(f"AIV.{step.pipe}", step.reads, step.writes)) == costs.cycles(what, step)
-
-
-def test_costs_are_remembered_by_call_and_not_mixed_up() -> None:
-    costs = Costs(A5, {})
+def test_times_are_remembered_and_not_mixed_up() -> None:
+    timings = Timings(Costs(A5, {}))
     small, large = executed(A5, "tload", vec(8, 8), tensor(8, 8)), executed(A5, "tload", vec(64, 64), tensor(64, 64))
-    touch = next(step for step in small.steps if isinstance(step, Touch))
-    first = [costs.cycles(what, touch) for what in (small, large)]
-    assert first == [costs.cycles(what, touch) for what in (small, large)]
-    assert first[0] < first[1]
+    first = [timings.timed(what) for what in (small, large)]
+    assert first == [timings.timed(what) for what in (small, large)]
+    assert cycles(small, A5)["MTE2"] < cycles(large, A5)["MTE2"]
+
+
+def test_times_of_an_instruction_follow_its_indices() -> None:
+    timings = Timings(Costs(A2A3, {}))
+    inside, outside = gather(A2A3, 16, 64, oob="zero"), gather(A2A3, 16, 64, oob="zero", indices=np.full(16, 10**6))
+    outside.plan = inside.plan
+    assert timings.timed(inside) is not timings.timed(outside)
+    assert cycles(outside, A2A3)["MTE2"] < cycles(inside, A2A3)["MTE2"]

@@ -81,6 +81,35 @@ def wide(table, ids, out):
     pto.tstore(out[0:64], dst)
 
 
+@pto.kernel(mode="manual")
+def told(table, ids, out, index: pto.const = "int32"):
+    """A gather whose end the store waits for by an event."""
+    idx = pto.Tile("vec", index, 1, 16, addr=0)
+    dst = pto.Tile("vec", "float32", 16, COLS, addr=4096)
+    loaded = pto.tload(idx, ids)
+    gathered = pto.mgather(dst, table, idx, wait=loaded)
+    pto.tstore(out, dst, wait=gathered)
+
+
+@pto.kernel(mode="manual")
+def counted(x, counts, out, order: pto.const = True):
+    """Stores a number of rows and reads it back; without `order` it may be read before it is there."""
+    tile = pto.Tile("vec", "int32", 1, 8, addr=0)
+    pto.texpands(tile, 4)
+    pto.set_flag("V", "MTE3", 0)
+    pto.wait_flag("V", "MTE3", 0)
+    pto.tstore(counts[0:8], tile)
+    if order:
+        pto.set_flag("MTE3", "S", 0)
+        pto.wait_flag("MTE3", "S", 0)
+    n = pto.load_scalar(counts, 0)
+    rows = pto.Tile("vec", "float32", ROWS, COLS, addr=4096, valid=(n, COLS))
+    pto.tload(rows, x[0:n])
+    pto.set_flag("MTE2", "MTE3", 1)
+    pto.wait_flag("MTE2", "MTE3", 1)
+    pto.tstore(out[0:n], rows)
+
+
 def floats(*shape: int) -> Any:
     return np.arange(np.prod(shape), dtype="float32").reshape(shape)
 
@@ -185,3 +214,23 @@ def test_a_seed_may_be_any_whole_number() -> None:
 def test_debug_runs_are_no_runs_on_the_machine() -> None:
     with pytest.raises(ValueError, match="debug=True runs the function itself"):
         machine(gather[1], floats(9, COLS), np.arange(ROWS, dtype="int32"), floats(ROWS, COLS), debug=True)
+
+
+def test_who_waits_for_an_instruction_that_is_left_out_need_not_wait_for_ever() -> None:
+    arrays = floats(64, COLS), np.arange(16, dtype="int32"), floats(16, COLS)
+    assert machine(told[1], *arrays).ok
+    report = machine(told[1], arrays[0], arrays[1].astype("int16"), arrays[2], index="int16")
+    assert kinds(report) == ["H-08"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_number_that_comes_too_late_does_not_end_the_run(seed: int, target: str) -> None:
+    """Under another schedule the scalar pipe reads 100, of rows that are not there."""
+    options = pto.MachineOptions(seed=seed)
+    for order in (True, False):
+        counts, out = np.full(8, 100, "int32"), np.zeros((ROWS, COLS), "float32")
+        report = machine(counted[1], floats(ROWS, COLS), counts, out, order=order, target=target, options=options)
+        unordered = [finding for finding in report.hazards if "not certain to come after" in finding.message]
+        assert bool(unordered) is not order
+        assert np.array_equal(counts, np.full(8, 4)) or not order

@@ -12,7 +12,8 @@ import pytest
 
 from machine.costing import executed, tensor, vec
 from ptokit.finding import Where
-from ptokit.machine.costs import Costs, Overlap
+from ptokit.machine.costs import Costs
+from ptokit.machine.formulas import Overlap
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.timer import Timer
 from ptokit.target.a2a3 import A2A3
@@ -214,7 +215,7 @@ def test_memory_is_bounded_and_the_sums_are_not() -> None:
         t.sync(V, MTE3)
         t.work(MTE3, 1, 3, "tstore")
     t.end_block()
-    node, depth = t._longest.last, 0
+    node, depth = t._longest[1].last, 0
     while node is not None:
         node, depth = node.before, depth + 1
     assert depth <= 2 * 10 + 1
@@ -232,8 +233,34 @@ def test_many_blocks_take_no_more_memory() -> None:
         for k in range(20):
             t.work(V, 2, k, "tadd")
         t.end_block()
-        sizes.append(sum(map(sys.getsizeof, (t._kept, t._longest.works, t._longest.waits, t._longest.busy, t._busy))))
+        longest = t._longest[1]
+        kept = (t._kept, t._known, t._given, longest.works, longest.waits, longest.busy, t._busy)
+        sizes.append(sum(map(sys.getsizeof, kept)))
     assert sizes[-1] == sizes[10]
+
+
+@pytest.mark.parametrize("length", [5, 700, 3000])
+def test_a_block_that_gives_the_same_takes_the_same(length: int) -> None:
+    """Short blocks are looked up, long ones are scheduled as they go: all as if each were alone."""
+    cycles = [3, 7, 3, 3, 7, 11]
+    t, alone = timer(issue=1, flag=2, keep=100_000), []
+    for block, each in enumerate(cycles):
+        one = timer(issue=1, flag=2, keep=100_000)
+        for given in (t, one):
+            given.begin_block(block)
+            for k in range(length):
+                given.work(MTE2, each, k, "tload")
+                given.set(MTE2, k % 8)
+                given.wait(V, k % 8)
+                given.work(V, 2 * each, k, "tadd")
+            given.end_block()
+        alone.append(one.result())
+    found = t.result()
+    assert found.total == sum(one.cycles for one in alone) and found.blocks == len(cycles)
+    assert (found.cycles, found.longest) == (max(one.cycles for one in alone), 5)
+    assert found.critical == alone[5].critical and found.waits == alone[5].waits
+    assert sorted(found.works, key=lambda work: work.block) == [work for one in alone for work in one.works]
+    assert found.busy[V] == pytest.approx(sum(one.busy[V] * one.cycles for one in alone) / found.total)
 
 
 # --- what comes of it
@@ -362,7 +389,7 @@ def test_steps_of_another_core_keep_their_names() -> None:
     from dataclasses import replace
 
     load = executed(A5, "tload", vec(16, 64), tensor(16, 64))
-    named = replace(load, steps=tuple(replace(step, pipe=f"AIC.{step.pipe}") for step in load.steps))
+    named = replace(load, steps=tuple(replace(step, pipe=step.pipe.replace("AIV", "AIC")) for step in load.steps))
     assert run(A5, {}, named).busy.keys() == {"AIC.S", "AIC.MTE2"}
 
 

@@ -7,8 +7,11 @@
 | `extent.py`, `shadow.py`, `memories.py` | which bytes an access touches, who touched them last, in which memory |
 | `site.py`, `executed.py` | an instruction before its data are known, and after it was executed |
 | `hazards.py`, `rules.py`, `repeats.py` | which hazard it is, and how it is said |
-| `outcomes.py`, `traffic.py` | what became of every lane; launches, transactions and bursts |
-| `costs.py`, `timer.py`, `timeline.py` | how long steps take, when pipes are busy, and what they wait for |
+| `outcomes.py` | what became of every lane |
+| `ways.py`, `traffic.py` | who goes to global memory and what that moves; all of it, statement by statement |
+| `costs.py`, `formulas.py`, `timed.py` | how long steps take: numbers, formulas, instructions |
+| `schedule.py`, `timer.py`, `timeline.py` | when the pipes of a block are busy, of all blocks, and what they wait for |
 | `adversary.py` | other legal schedules |
-| `session.py`, `findings.py`, `executable.py` | one launch, what it has found, and the program that is launched |
+| `session.py`, `findings.py` | one launch, and what it has found |
+| `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program while a session looks on |
 """

@@ -36,8 +36,9 @@ class Executed:
     """The same before the remap, as they were read: int64, a negative int32 as a negative number. Of gathers only where
     somebody asks what became of every lane."""
     block: int
-    transactions: int | None = None
-    """Of a launch of threads: how many segments of global memory its warps touch, once somebody has counted them."""
+    transactions: int = 0
+    """Of a launch of threads: how many segments of global memory its warps touch where the indices lead, once they are
+    counted."""
 
     @property
     def where(self) -> Where | None:

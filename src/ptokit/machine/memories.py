@@ -36,8 +36,9 @@ class Place(NamedTuple):
 class Chip:
     """The on-chip memories of the block that runs; poison until written."""
 
-    def __init__(self, names: Mapping[TileType, str], program: Program, *, poison: bool) -> None:
-        self.names, self._poison = names, poison
+    def __init__(self, names: Mapping[TileType, str], program: Program, bits: int, *, poison: bool) -> None:
+        """`bits` are enough for the number of a statement."""
+        self.names, self._bits, self._poison = names, bits, poison
         self._units, self._sizes = _measures(program)
         self._shadows: dict[TileType, Shadow] = {}
         self._apart: dict[int, Shadow] = {}
@@ -62,7 +63,7 @@ class Chip:
         return shadow
 
     def _new(self, nbytes: int, unit: int = 1) -> Shadow:
-        shadow = Shadow(nbytes // unit, unit)
+        shadow = Shadow(nbytes // unit, self._bits, unit)
         if self._poison:
             shadow.written = np.zeros(shadow.size, np.uint8)
         return shadow
@@ -127,12 +128,13 @@ class Owners:
 class Global:
     """The arrays of a launch that something writes; arrays that share memory are one. Others need no watching."""
 
-    def __init__(self, tensors: Mapping[str, Storage], written: Iterable[str]) -> None:
+    def __init__(self, tensors: Mapping[str, Storage], written: Iterable[str], bits: int) -> None:
+        """`bits` are enough for the number of a statement."""
         stored = [tensors[name].span for name in written]
         self.spans: list[tuple[range, Shadow]] = []
         for span, unit in _groups(list(tensors.values())):
             if any(each.start < span.stop and span.start < each.stop for each in stored):
-                self.spans.append((span, Shadow(len(span) // unit, unit)))
+                self.spans.append((span, Shadow(len(span) // unit, bits, unit)))
 
     def at(self, storage: Storage) -> Place | None:
         """Where some elements lie; None where nobody writes."""

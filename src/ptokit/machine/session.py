@@ -66,14 +66,16 @@ class Session:
         pipes = tuple(pipe for pipe in PIPES if core_of(pipe) in self.cores)
         self.clocks = Clocks(pipes, self._set_twice, self._stuck)
         names = {loc: memory.name for loc, memory in profile.memories.items()}
-        self.chip = Chip(names, program, poison=options.poison)
+        bits = len(self.statements).bit_length()
+        self.chip = Chip(names, program, bits, poison=options.poison)
         self.owners = Owners(program)
         is_watched = options.wants("blocks") or options.wants("order")
-        self.gm = Global(tensors, written) if is_watched else Global({}, ())
+        self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
         self.orders = bool(profile.pipes) and options.wants("order")
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.wants("time") else None
-        self.traffic = TrafficMeter(profile) if options.wants("traffic") else None
+        is_counted = options.wants("traffic") or self.timer is not None
+        self.traffic = TrafficMeter(profile, self.costs.segment) if is_counted else None
         self.lanes: list[LaneOutcomes] = []
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
         self._starts: list[Clock] = []
@@ -190,22 +192,26 @@ class Session:
         for event in instr.waits:
             self.clocks.hear(("event", event), self.signallers(event), pipes, instr)
         self._remark_on_index(executed, site, touches)
+        if self.profile.burst:
+            self._check_bursts(executed, site, touches)
         for step in site.steps:
             if isinstance(step, Sync):
                 self.clocks.sync(step.src, step.dst)
-                continue
-            mine = [t for t in touches if t.operand in (step.reads if t.how == READ else step.writes)]
-            if self.profile.burst and step.pipe == "AIV.MTE2":
-                for t in mine:
-                    if t.how != READ and t.place.name == "UB":
-                        found = rules.burst(instr.name, t.operand, t.place, t.extent, self.profile.burst)
-                        self.tell(found, executed.where)
-            self.clocks.work(step.pipe, partial(self._work, number, step.pipe, mine, site.gates[step.pipe]))
+            else:
+                mine = [t for t in touches if t.operand in (step.reads if t.how == READ else step.writes)]
+                self.clocks.work(step.pipe, partial(self._work, number, step.pipe, mine, site.gates[step.pipe]))
         if self.timer:
             self._time(executed, pipes)
         if instr.event is not None:
             self._events[instr.event] = pipes
             self.clocks.signal(("event", instr.event), pipes, instr)
+
+    def _check_bursts(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
+        """What a DMA pipe writes to UB begins where a burst can."""
+        for touch in touches:
+            if touch.operand in site.loaded and touch.how != READ and touch.place.name == "UB":
+                name, burst = executed.instr.name, self.profile.burst
+                self.tell(rules.burst(name, touch.operand, touch.place, touch.extent, burst), executed.where)
 
     def _time(self, executed: Executed, pipes: tuple[str, ...]) -> None:
         assert self.timer is not None
@@ -275,13 +281,13 @@ class Session:
         for layer in shadow.layers.values():
             if not meets(touch.how, layer.how):
                 continue
-            other = shadow.until(layer, started[layer.pipe], touch.extent, touch.place.start)
+            other = layer.last_until(started[layer.pipe], touch.extent, touch.place.start)
             if other and self.options.wants("blocks"):
                 first = self._act_of(other, touch)
                 self.tell([hazards.between_blocks(first, then, self.block, self._block_of(other))], where)
             paths = {unit_of(self.clocks.pipes[layer.pipe]) in CACHED, then.pipe in CACHED}
             if self.orders and touch.how == READ and len(paths) > 1:
-                stale = shadow.since(layer, started[layer.pipe], touch.extent, touch.place.start)
+                stale = layer.last(touch.extent, touch.place.start, started[layer.pipe])
                 if stale and stale.statement != number:  # within an instruction its kernel sees to that
                     self.tell([hazards.stale(self._act_of(stale, touch), then, self.when)], where)
 

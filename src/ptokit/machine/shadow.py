@@ -2,6 +2,7 @@
 
 There is a layer for each way of touching (read, write, an atomic) on each pipe. An entry of a layer packs the time of
 the last such access and the number of its statement, so the greatest entry of some bytes is the latest access to them.
+Entries are narrow until a time comes that needs wide ones.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from ptokit.engine.storage import Array
 from ptokit.machine.clocks import Clock
 from ptokit.machine.extent import Extent
 
-STATEMENTS = 20
-"""Bits of an entry that are the number of a statement."""
 READ, WRITE = "read", "write"
 
 
@@ -38,24 +37,53 @@ class Earlier:
 class Layer:
     """The last accesses of one kind on one pipe."""
 
-    __slots__ = ("entries", "first", "how", "latest", "pipe")
+    __slots__ = ("bits", "entries", "first", "how", "latest", "narrow_until", "pipe")
 
-    def __init__(self, how: str, pipe: int, units: int) -> None:
+    def __init__(self, how: str, pipe: int, units: int, bits: int) -> None:
         self.how, self.pipe = how, pipe
-        self.entries = np.zeros(units, np.int64)
+        self.bits = bits
+        """Of an entry, that are the number of a statement."""
+        self.entries = np.zeros(units, np.int32)
+        self.narrow_until = 1 << 31 - bits
+        """The time from which on entries are wide."""
         self.first = self.latest = 0
         """The times of the first and the last access to any byte: most questions end here."""
 
-    def earlier(self, entry: int) -> Earlier:
+    def record(self, time: int, statement: int, where: Extent, start: int) -> None:
+        """Take note of an access."""
+        if time >= self.narrow_until and self.entries.dtype == np.int32:
+            self.entries = self.entries.astype(np.int64)
+        self.first, self.latest = self.first or time, time
+        where.put(self.entries, start, time << self.bits | statement)
+
+    def last(self, where: Extent, start: int, after: int) -> Earlier | None:
+        """The latest access to these bytes, if it came after a time."""
+        if self.latest <= after:
+            return None
+        entry = int(where.get(self.entries, start).max(initial=0))
+        return self._earlier(entry) if entry >> self.bits > after else None
+
+    def last_until(self, time: int, where: Extent, start: int) -> Earlier | None:
+        """The latest access to these bytes up to a time."""
+        if not self.first or self.first > time:
+            return None
+        found = where.get(self.entries, start)
+        if not found.any():
+            return None
+        old = found[(found > 0) & (found >> self.bits <= time)]
+        return self._earlier(int(old.max())) if old.size else None
+
+    def _earlier(self, entry: int) -> Earlier:
         """What an entry says."""
-        return Earlier(self.how, self.pipe, entry >> STATEMENTS, entry & (1 << STATEMENTS) - 1)
+        return Earlier(self.how, self.pipe, entry >> self.bits, entry & (1 << self.bits) - 1)
 
 
 class Shadow:
     """One memory. Its bytes are counted in units, which are single bytes on a chip."""
 
-    def __init__(self, size: int, unit: int = 1) -> None:
-        self.size, self.unit = size, unit
+    def __init__(self, size: int, bits: int, unit: int = 1) -> None:
+        """`bits` are enough for the number of a statement."""
+        self.size, self.bits, self.unit = size, bits, unit
         self.used = 0
         """The end of what was ever defined."""
         self.layers: dict[tuple[str, int], Layer] = {}
@@ -67,36 +95,17 @@ class Shadow:
         """Take note of an access."""
         layer = self.layers.get((how, pipe))
         if layer is None:
-            layer = self.layers[how, pipe] = Layer(how, pipe, self.size)
-        layer.first, layer.latest = layer.first or time, time
-        where.put(layer.entries, start, time << STATEMENTS | statement)
+            layer = self.layers[how, pipe] = Layer(how, pipe, self.size, self.bits)
+        layer.record(time, statement, where, start)
 
     def unordered(self, how: str, pipe: int, clock: Clock, where: Extent, start: int) -> Iterator[Earlier]:
         """Accesses of other pipes to these bytes that need an order and have none: the latest of each kind."""
         for layer in list(self.layers.values()):
             if layer.pipe == pipe or layer.latest <= clock[layer.pipe] or not meets(how, layer.how):
                 continue
-            found = where.get(layer.entries, start)
-            entry = int(found.max(initial=0))
-            if entry >> STATEMENTS > clock[layer.pipe]:
-                yield layer.earlier(entry)
-
-    def since(self, layer: Layer, started: int, where: Extent, start: int) -> Earlier | None:
-        """The latest access of a layer to these bytes after a time."""
-        if layer.latest <= started:
-            return None
-        entry = int(where.get(layer.entries, start).max(initial=0))
-        return layer.earlier(entry) if entry >> STATEMENTS > started else None
-
-    def until(self, layer: Layer, started: int, where: Extent, start: int) -> Earlier | None:
-        """The latest access of a layer to these bytes up to a time."""
-        if not layer.first or layer.first > started:
-            return None
-        found = where.get(layer.entries, start)
-        if not found.any():
-            return None
-        old = found[(found > 0) & (found >> STATEMENTS <= started)]
-        return layer.earlier(int(old.max())) if old.size else None
+            earlier = layer.last(where, start, clock[layer.pipe])
+            if earlier is not None:
+                yield earlier
 
     def define(self, where: Extent, start: int, value: int = 1) -> None:
         """These bytes hold something from now on; or nothing any more, for a value of 0."""

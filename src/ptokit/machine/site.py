@@ -55,6 +55,12 @@ class Site:
         return {pipe: gate(self.steps, pipe) for pipe in self.pipes}
 
     @cached_property
+    def loaded(self) -> frozenset[str]:
+        """Operands that the pipe from global memory to UB writes."""
+        loads = [step for step in self.steps if isinstance(step, Touch) and step.pipe == "AIV.MTE2"]
+        return frozenset(name for step in loads for name in step.writes)
+
+    @cached_property
     def waits_for_load(self) -> bool:
         """Whether it waits for the load of its index by itself."""
         return self.call.instruction.name == "mgather" and Sync("AIV.MTE2", "AIV.S") in self.steps

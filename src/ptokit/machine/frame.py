@@ -1,0 +1,40 @@
+"""What a block sees while it runs on the machine, and who looks on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ptokit.engine.frame import Frame
+from ptokit.engine.storage import Storage
+from ptokit.machine.adversary import Adversary
+from ptokit.machine.session import Session
+from ptokit.program.expr import Var
+from ptokit.program.ir import TileDecl
+
+
+class WatchedFrame(Frame):
+    """A frame with its session; with an adversary, nothing is looked at: another schedule is tried."""
+
+    def __init__(
+        self,
+        session: Session,
+        tensors: Mapping[str, Storage],
+        values: dict[Var, int],
+        adversary: Adversary | None = None,
+    ) -> None:
+        super().__init__()
+        self.tensors, self.values = tensors, values
+        self.session, self.adversary = session, adversary
+        self.fresh: set[str] = set()
+        """Tiles that hold nothing yet."""
+        self._stays: dict[tuple[str, int], Storage] = {}
+
+    def place(self, tile: TileDecl, address: int, target: str) -> None:
+        """Let a tile show what its memory holds at an address; one where it was before is not judged again."""
+        known = self._stays.get((tile.name, address))
+        if known is None:
+            super().place(tile, address, target)
+            self._stays[tile.name, address] = self.tiles[tile.name]
+            return
+        self.memories[tile.spec.loc].at(address, tile.spec.nbytes)  # poison again, if the block is a new one
+        self.tiles[tile.name], self.addresses[tile.name] = known, address

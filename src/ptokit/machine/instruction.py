@@ -1,0 +1,256 @@
+"""An instruction on the machine: executed, then looked at; or written down for another schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from ptokit.engine.interpreter import POISON, Executable, InstructionStep
+from ptokit.engine.lanes import IndexFault, Lanes, SpanFault, ZeroFault
+from ptokit.engine.prepared import Prepared, shared_memory, span_finding, zero_finding
+from ptokit.engine.reference import IndexedStep, Plan, PlanStep, Touched
+from ptokit.engine.storage import Array, Storage
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.operand import OperandSpec
+from ptokit.machine import hazards
+from ptokit.machine.adversary import Adversary
+from ptokit.machine.executed import Executed
+from ptokit.machine.extent import Extent
+from ptokit.machine.frame import WatchedFrame
+from ptokit.machine.memories import Place
+from ptokit.machine.session import Session, Spot
+from ptokit.machine.shadow import READ
+from ptokit.machine.site import Site, lenient, site
+from ptokit.program.ir import Instr, TileUse
+from ptokit.program.steps import Sync, Touch
+
+SCATTERS = ("mscatter", "tscatter")
+"""Instructions whose indices name destinations."""
+
+
+class WatchedInstruction(InstructionStep):
+    """An instruction: executed, then looked at."""
+
+    def __init__(self, instr: Instr, machine: Executable) -> None:
+        super().__init__(instr, machine)
+        self.machine = machine
+        self.sites: dict[int, tuple[Prepared, Site | None]] = {}
+        self.shown = tuple(operand.tile if isinstance(operand, TileUse) else "" for operand in instr.operands)
+        """The tile of every operand, where it is one."""
+
+    def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
+        session = frame.session
+        if frame.adversary:
+            self._defer(frame, frame.adversary)
+            return
+        self._make_fresh(frame)
+        prepared, storages = self.prepare(frame)
+        here = self._site(prepared)
+        nameless = [finding for finding in prepared.refused if finding.kind is None]
+        if nameless:
+            raise VerifyError([finding.at(self.instr.where) for finding in nameless])
+        if here is None:
+            session.tell(prepared.refused, self.instr.where)
+            self._leave_out(frame)
+            return
+        if here.said:
+            session.tell(here.said, self.instr.where)
+        for slot in here.plan.written:
+            if not storages[slot].writable:
+                name = here.prepared.names[slot]
+                raise ValueError(f"{self.instr.name}: {name} is read-only; pass a writable array")
+        try:
+            self._execute(frame, here, storages, *self._resolve(session, here, storages))
+        except SpanFault as fault:
+            said = span_finding(here.prepared.instruction, fault)
+            raise OutOfBoundsError(frame.tell([said])) from None
+
+    def _defer(self, frame: WatchedFrame, adversary: Adversary) -> None:
+        """Write down what the pipes do: the one that reads the indices keeps them for the one that moves the data."""
+        prepared, storages = self.prepare(frame)
+        here = self._site(prepared)
+        fresh = [frame.tiles[tile] for tile in self.tiles if tile in frame.fresh]
+        frame.fresh.difference_update(self.tiles)
+        if here is None:
+            return
+        work, touches = _Deferred(here.tolerant, storages, fresh), [s for s in here.steps if isinstance(s, Touch)]
+        reader = next((touch for touch in touches if "idx" in touch.reads), touches[-1])
+        pipes = here.pipes
+        for event in self.instr.waits:
+            adversary.hear(("event", event), frame.session.signallers(event), pipes)
+        for step in here.steps:
+            if isinstance(step, Sync):
+                adversary.sync(step.src, step.dst)
+            else:
+                adversary.work(step.pipe, partial(work, reads=step is reader, moves=step is touches[-1]))
+        if self.instr.event is not None:
+            adversary.signal(("event", self.instr.event), pipes)
+
+    def _site(self, prepared: Prepared) -> Site | None:
+        known = self.sites.get(id(prepared))
+        if known is None or known[0] is not prepared:
+            second = None if prepared.plan is not None else self._lenient(prepared)
+            known = self.sites[id(prepared)] = prepared, site(self.instr, prepared, second, self.machine.profile)
+        return known[1]
+
+    def _lenient(self, prepared: Prepared) -> Prepared | None:
+        if prepared.call is None:
+            return None
+        specs: list[OperandSpec] = [spec for spec in prepared.call.operands.values() if spec is not None]
+        instruction, machine = INSTRUCTIONS[self.instr.name], self.machine
+        options = lenient(machine.options)
+        return Prepared(instruction, machine.profile, options, specs, self.instr.modifiers, self.repeats)
+
+    def _resolve(
+        self, session: Session, here: Site, storages: list[Storage]
+    ) -> tuple[Plan, list[Lanes | None], list[Array | None]]:
+        """Read the indices. One that must not be is told and passed over."""
+        plan = here.plan
+        wanted = session.options.lanes or self.instr.name in SCATTERS
+        indices = [_indices(step, storages) if wanted else None for step in plan.steps]
+        try:
+            lanes, reports = plan.resolve(storages)
+        except IndexFault as fault:
+            self._tell(session, [here.prepared.index_finding(fault.report, "error")])
+            plan = here.tolerant
+            lanes, reports = plan.resolve(storages)
+        if reports and session.options.wants("indices"):
+            self._tell(session, [here.prepared.index_finding(report, "hazard") for report in reports])
+        return plan, lanes, indices
+
+    def _tell(self, session: Session, findings: list[Finding]) -> None:
+        session.tell([replace(f, message=f"{f.message}, {session.when}") for f in findings], self.instr.where)
+
+    def _execute(
+        self,
+        frame: WatchedFrame,
+        here: Site,
+        storages: list[Storage],
+        plan: Plan,
+        lanes: list[Lanes | None],
+        indices: list[Array | None],
+    ) -> None:
+        session = frame.session
+        spots = self._spots(frame, here, storages, plan.touches(lanes))
+        if session.options.wants("memory"):
+            self._check_written(session, spots)
+        if session.owners.is_needed:
+            self._check_owners(session, spots)
+        self._move(session, here, storages, plan, lanes)
+        for spot in spots:
+            if spot.how != READ and spot.place.name != "GM":
+                spot.place.shadow.define(spot.extent, spot.place.start)
+        number = session.numbers[id(self.instr)]
+        done = Executed(
+            number, self.instr, here.call, here.core, here.steps, plan, storages, lanes, indices, session.block
+        )
+        session.look(done, here, spots)
+
+    def _move(
+        self, session: Session, here: Site, storages: list[Storage], plan: Plan, lanes: list[Lanes | None]
+    ) -> None:
+        """Execute. An index that the instruction itself makes bad is told and passed over, too."""
+        instruction = here.prepared.instruction
+        try:
+            if plan.run(storages, lanes) == "in order":
+                self._tell(session, list(shared_memory(instruction)))
+        except ZeroFault as fault:
+            raise VerifyError([zero_finding(instruction, fault).at(self.instr.where)]) from None
+        except IndexFault as fault:
+            self._tell(session, [here.prepared.index_finding(fault.report, "error")])
+            here.tolerant.run(storages, here.tolerant.resolve(storages)[0])
+
+    def _spots(
+        self, frame: WatchedFrame, here: Site, storages: list[Storage], touched: Iterable[Touched]
+    ) -> list[Spot]:
+        """The parts of memories that it touches, as far as they are watched."""
+        places = [self._place(frame, tile, storage) for tile, storage in zip(self.shown, storages, strict=True)]
+        names, found = here.prepared.names, list[Spot]()
+        for each in touched:
+            slot = each.slot
+            place_ = places[slot]
+            if place_ is not None:
+                extent = place_.extent(each, storages[slot].dtype.size)
+                found.append(Spot(names[slot], each.how, place_, extent, each.is_index, self.shown[slot]))
+        return found
+
+    def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> Place | None:
+        if tile:
+            loc = self.machine.program.tiles[tile].spec.loc
+            return frame.session.chip.at(loc, frame.addresses.get(tile), storage)
+        return frame.session.gm.at(storage)
+
+    def _check_written(self, session: Session, spots: list[Spot]) -> None:
+        """What is read on the chip was written before."""
+        for spot in spots:
+            if spot.how != READ or spot.place.name == "GM":
+                continue
+            shadow = spot.place.shadow
+            missing = shadow.unwritten(spot.extent, spot.place.start)
+            if missing:
+                act = hazards.Act(self.instr.name, spot.operand, "", READ, spot.place.name, "")
+                count = missing * shadow.unit, spot.extent.count * shadow.unit
+                said = hazards.unwritten(act, *count, session.when, is_index=spot.is_index)
+                session.tell([said], self.instr.where)
+                shadow.define(spot.extent, spot.place.start)
+
+    def _check_owners(self, session: Session, spots: list[Spot]) -> None:
+        """What a tile has written is still its own when it is read."""
+        for spot in spots:
+            if not spot.tile:
+                continue
+            if spot.how != READ:
+                session.owners.write(spot.tile, spot.place, spot.extent)
+            elif other := session.owners.read(spot.tile, spot.place, spot.extent):
+                said = hazards.overwritten(self.instr.name, spot.operand, spot.tile, other, session.when)
+                session.tell([said], self.instr.where)
+
+    def _make_fresh(self, frame: WatchedFrame) -> None:
+        """Tiles that are used for the first time hold nothing."""
+        for tile in self.tiles:
+            if tile in frame.fresh:
+                frame.fresh.discard(tile)
+                self._define(frame, tile, 0)
+                frame.tiles[tile].bits.view(np.uint8)[...] = POISON
+
+    def _leave_out(self, frame: WatchedFrame) -> None:
+        """Nothing was executed; what it would have done counts as done, so that no more is said of it."""
+        for tile in self.tiles:
+            self._define(frame, tile, 1)
+        frame.session.leave_out(self.instr)
+
+    def _define(self, frame: WatchedFrame, tile: str, value: int) -> None:
+        spec, storage = self.machine.program.tiles[tile].spec, frame.tiles[tile]
+        here = frame.session.chip.at(spec.loc, frame.addresses.get(tile), storage)
+        here.shadow.define(Extent(1, spec.nbytes // here.shadow.unit, 0), here.start, value)
+
+
+class _Deferred:
+    """An instruction that reads its indices at one time and moves its data at another."""
+
+    def __init__(self, plan: Plan, storages: list[Storage], fresh: list[Storage]) -> None:
+        self.plan, self.storages, self.fresh = plan, storages, fresh
+        self.lanes: list[Lanes | None] | None = None
+
+    def __call__(self, *, reads: bool, moves: bool) -> None:
+        with suppress(SpanFault, ZeroFault):  # told by the run in the order of the program
+            if reads:
+                for storage in self.fresh:
+                    storage.bits.view(np.uint8)[...] = POISON
+                self.lanes, _ = self.plan.resolve(self.storages)
+            if moves and self.lanes is not None:
+                self.plan.run(self.storages, self.lanes)
+
+
+def _indices(step: PlanStep, storages: list[Storage]) -> Array | None:
+    """Index values as they are read, before any remap; negative ones as negative numbers."""
+    if not isinstance(step, IndexedStep):
+        return None
+    raw = step.load(storages[step.idx], step.lanes)
+    values = step.reader.widen(raw[:, 0] if step.by_row else raw)
+    return np.where(values >= 1 << 31, values - (1 << 32), values) if step.reader.signed else values

@@ -1,0 +1,80 @@
+"""What pipes do for an instruction and how long it takes them, worked out once for executions that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ptokit.engine.lanes import Lanes
+from ptokit.engine.reference import Plan
+from ptokit.machine.clocks import unit_of
+from ptokit.machine.costs import Costs
+from ptokit.machine.executed import Executed
+from ptokit.machine.formulas import NO_OVERLAP, Overlap, Tally, cycles, overlap
+from ptokit.program.steps import Sync
+
+MOST_KEPT = 4096
+
+
+class Part(NamedTuple):
+    """A pipe's part of an instruction."""
+
+    pipe: str
+    cycles: float
+    overlap: Overlap = NO_OVERLAP
+
+
+class Timed:
+    """The steps of an instruction. Two are alike only if they are the same object."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: Sequence[Part | Sync]) -> None:
+        self.steps = tuple(steps)
+
+
+class Timings:
+    """The cost model at work."""
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        self._known: dict[tuple[Plan, Tally], Timed] = {}
+
+    def timed(self, executed: Executed) -> Timed:
+        """The steps of an instruction, with their cycles."""
+        key = executed.plan, tally_of(executed)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
+            known = self._known[key] = Timed(self._steps(executed, key[1]))
+        return known
+
+    def _steps(self, executed: Executed, tally: Tally) -> list[Part | Sync]:
+        """Transfers go along with the loop that issues them: what it hands over to them is not waited for."""
+        steps = [step if isinstance(step, Sync) else self._part(executed, step.pipe, tally) for step in executed.steps]
+        return [step for k, step in enumerate(steps) if isinstance(step, Part) or not _goes_along(steps, k)]
+
+    def _part(self, executed: Executed, pipe: str, tally: Tally) -> Part:
+        given = self.costs, executed.call, unit_of(pipe), tally
+        return Part(pipe, cycles(*given), overlap(*given))
+
+
+def tally_of(executed: Executed) -> Tally:
+    """What the indices of an execution come to."""
+    lanes = next((lanes for lanes in executed.lanes if lanes is not None), None)
+    return Tally() if lanes is None else Tally(lanes.values.size, _outside(lanes), executed.transactions)
+
+
+def _outside(lanes: Lanes) -> int:
+    return 0 if lanes.outside is None else int(np.count_nonzero(lanes.outside))
+
+
+def _goes_along(steps: Sequence[Part | Sync], k: int) -> bool:
+    """Whether the step after a hand-over does not wait for the whole of the step before."""
+    if not 0 < k < len(steps) - 1:
+        return False
+    before, after = steps[k - 1], steps[k + 1]
+    return isinstance(before, Part) and isinstance(after, Part) and after.overlap.tail > 0

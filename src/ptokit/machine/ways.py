@@ -1,0 +1,321 @@
+"""The ways to global memory: who goes there for an instruction, and what that moves.
+
+Three ways lead there, each with a grain of its own. The lanes of a warp (pipe V of a target with SIMT) touch whole
+segments of 128 bytes, shared by the lanes that fall into one (MG-COST-07). A burst of a DMA pipe moves whole chunks of
+32 bytes (A-67). The scalar pipe goes through the data cache, line after line of 64 bytes; the line of the access before
+is still there. Arrays that a launch is given are taken to begin at a multiple of 128 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ptokit.engine.reference import CopyStep, IndexedStep, PlanStep, Touched
+from ptokit.engine.storage import Array, Region, address_of
+from ptokit.isa.instruction import Call, Effect
+from ptokit.isa.layout import Layout
+from ptokit.isa.operand import TensorSpec, TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.machine.executed import Executed
+from ptokit.program.calls import effects
+from ptokit.target import Profile
+
+LANES = 32
+"""Lanes of a warp."""
+SEGMENT, CHUNK, LINE = 128, 32, 64
+"""Bytes that a warp, a burst and the scalar pipe move at the least."""
+STAGE = "scratch"
+"""The operand that is a workspace in global memory."""
+MOST_KEPT = 4096
+
+
+class Count(NamedTuple):
+    """What one way to global memory moved, or several."""
+
+    transactions: int = 0
+    bursts: int = 0
+    scalar: int = 0
+    moved: int = 0
+    used: int = 0
+    misaligned: int = 0
+
+
+NOTHING = Count()
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """One end of a step of a plan that lies in global memory, and who goes there."""
+
+    moves: Callable[[Way, Executed], Count]
+    """How the pipe that goes there moves bytes."""
+    segment: int
+    """Bytes that a warp moves at the least."""
+    at: int
+    """The step's place in the plan."""
+    step: PlanStep
+    slot: int
+    size: int
+    region: Region | None
+    """What is touched; None for what the index names."""
+    is_data: bool
+    tile: tuple[TileSpec, Region] | None
+    """The other end, where it is a tile."""
+    threads: Array | None
+    """The thread of every lane; None where they are numbered alike."""
+    transfers: int
+    """DMA transfers for every row."""
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether an index says where it leads."""
+        return self.region is None
+
+    @cached_property
+    def whole(self) -> Count:
+        """What bursts move when no lane is outside."""
+        rows, cols = self.step.shape
+        return _bursts(self, np.arange(rows if self.by_row else rows * cols))
+
+    @property
+    def by_row(self) -> bool:
+        """Whether an index names a whole row."""
+        return isinstance(self.step, IndexedStep) and self.step.by_row
+
+    def start(self, executed: Executed) -> int:
+        """Where the operand begins in its array."""
+        storage = executed.storages[self.slot]
+        return storage.address - address_of(storage.owner)
+
+    def used(self, count: int) -> int:
+        """Bytes of data, of so many elements."""
+        return count * self.size if self.is_data else 0
+
+    def addresses(self, executed: Executed) -> Array:
+        """The byte that each lane goes to, one after the other; -1 for lanes that go nowhere."""
+        start, lanes = self.start(executed), executed.lanes[self.at]
+        if self.region is not None:
+            return (self.step.offsets(self.region) * self.size + start).ravel()
+        assert isinstance(self.step, IndexedStep) and lanes is not None
+        found = self.step.aimed(lanes) * self.size + start
+        if lanes.outside is not None:
+            found[self.step.spread(lanes.outside)] = -1
+        return found.ravel()
+
+
+def ways_of(executed: Executed, profile: Profile, segment: int = SEGMENT) -> Iterator[Way]:
+    """All that a call touches in global memory; nothing where the target has no pipes. `segment` is what a warp moves
+    at the least."""
+    call, touched = executed.call, effects(executed.call)
+    if not touched:
+        return
+    for at, (step, lanes) in enumerate(zip(executed.plan.steps, executed.lanes, strict=True)):
+        for end in step.touches(lanes):
+            name = executed.names[end.slot]
+            spec = call.operands[name]
+            count = COUNTS.get(_pipe(touched, name, end.how))
+            if not isinstance(spec, TensorSpec) or count is None or _is_counted_already(count, name, step, end):
+                continue
+            yield Way(
+                count,
+                segment,
+                at,
+                step,
+                end.slot,
+                spec.dtype.size,
+                end.region,
+                not end.is_index and name != STAGE,
+                _tile(step, end, executed),
+                _threads(call, step),
+                _transfers(call, profile),
+            )
+
+
+def _pipe(touched: Sequence[Effect], operand: str, how: str) -> str:
+    """The pipe that reads or writes an operand; empty where none is known to."""
+    by_access = {effect.access: effect.pipe for effect in touched if effect.operand == operand}
+    return by_access.get("read" if how == "read" else "write") or by_access.get("update", "")
+
+
+def _is_counted_already(count: object, name: str, step: PlanStep, end: Touched) -> bool:
+    """A SIMT gather into a workspace stores once a thread, zeroes included: counted as filling it (MG-SIMT-20)."""
+    return count is _by_warps and name == STAGE and end.how != "read" and isinstance(step, IndexedStep)
+
+
+def _tile(step: PlanStep, end: Touched, executed: Executed) -> tuple[TileSpec, Region] | None:
+    """The tile at the other end of a move."""
+    if not isinstance(step, CopyStep) or end.is_index:
+        return None
+    slot, region = (step.dst, step.target) if end.how == "read" else (step.src, step.source)
+    spec = executed.call.operands[executed.names[slot]]
+    return (spec, region) if isinstance(spec, TileSpec) else None
+
+
+def _threads(call: Call, step: PlanStep) -> Array | None:
+    """A gather into a workspace numbers its threads like the workspace (MG-SIMT-19); others like the valid elements."""
+    staged = call.values.get(STAGE) is not None and isinstance(step, IndexedStep)
+    return step.target.offsets().ravel() if staged else None
+
+
+def _transfers(call: Call, profile: Profile) -> int:
+    """DMA transfers for a row: one, or one for each batch of a fractal table (MG-SYNC-07, MG-SYNC-08)."""
+    table = call.values.get("table")
+    work = profile.operations(call.route, 1, 1, table.shape[0]) if isinstance(table, TensorSpec) else None
+    return max(1, work.dma) if work else 1
+
+
+# --- warps ---------------------------------------------------------------------------------------------------
+
+
+def _by_warps(way: Way, executed: Executed) -> Count:
+    """SIMT: a warp takes 32 columns of a row at a time, or 32 elements in the order of the threads."""
+    lanes = executed.lanes[way.at]
+    if isinstance(way.step, IndexedStep) and way.is_steered and lanes is not None and _has_rows(way.step):
+        values = lanes.values if lanes.outside is None else lanes.values[~lanes.outside]
+        segments = _row_segments(way, way.step, values, way.start(executed))
+        elements = values.size * way.step.shape[1]
+    else:
+        segments, elements = _segments(_by_thread(way, executed), way.segment)
+    return Count(segments, moved=segments * way.segment, used=way.used(elements))
+
+
+def _has_rows(step: IndexedStep) -> bool:
+    """Whether every index names a row whose elements lie side by side."""
+    return step.by_row and step.steered.layout.cols == Layout.plain(0, 1).cols
+
+
+def _row_segments(way: Way, step: IndexedStep, rows: Array, start: int) -> int:
+    """Segments of whole rows, of each alone; rows that begin equally far into a segment take as many."""
+    layout, cols = step.steered.layout, step.shape[1]
+    are_alike = layout.strides is not None and layout.strides[0] * way.size % way.segment == 0
+    begins = (layout.row(rows[:1] if are_alike else rows) * way.size + start) % way.segment
+    begins, counts = (begins, [rows.size] * begins.size) if are_alike else np.unique(begins, return_counts=True)
+    each = [_segments_from(int(begin), cols, way.size, way.segment) for begin in begins]
+    return sum(int(count) * segments for count, segments in zip(counts, each, strict=True))
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _segments_from(begin: int, cols: int, size: int, segment: int) -> int:
+    """Segments of a row that begins so many bytes into one; warps walk it 32 elements at a time."""
+    firsts = np.arange(0, cols, LANES)
+    lasts = np.minimum(firsts + LANES, cols) * size - 1
+    return int(((begin + lasts) // segment - (begin + firsts * size) // segment + 1).sum())
+
+
+def _by_thread(way: Way, executed: Executed) -> Array:
+    """Addresses in the order of the threads, filled up to whole warps with -1."""
+    found = way.addresses(executed)
+    size = found.size if way.threads is None else int(way.threads.max(initial=-1)) + 1
+    narrow = int(found.max(initial=0)) < 1 << 31  # half the width sorts in a fraction of the time
+    threads = np.full(-(-size // LANES) * LANES, -1, np.int32 if narrow else np.int64)
+    threads[slice(size) if way.threads is None else way.threads] = found
+    return threads
+
+
+def _segments(threads: Array, segment: int) -> tuple[int, int]:
+    """Segments that warps touch, and elements that differ within a warp."""
+    warps = np.sort(threads.reshape(-1, LANES), axis=1)
+    return _different(_numbered(warps, segment)), _different(warps)
+
+
+def _numbered(addresses: Array, grain: int) -> Array:
+    """Which pieces of `grain` bytes these addresses lie in; shifting is far cheaper than dividing."""
+    bits = grain.bit_length() - 1
+    return addresses >> bits if grain == 1 << bits else addresses // grain
+
+
+def _different(warps: Array) -> int:
+    """How many numbers differ within each row of sorted ones, negative ones aside."""
+    return int(np.count_nonzero(warps[:, 1:] != warps[:, :-1]) + np.count_nonzero(warps[:, 0] >= 0))
+
+
+# --- bursts --------------------------------------------------------------------------------------------------
+
+
+def _by_bursts(way: Way, executed: Executed) -> Count:
+    """DMA: a burst for every row, in whole chunks."""
+    if way.region is not None:
+        return _fixed_bursts(way.region, way.tile, way.size, way.is_data)
+    lanes = executed.lanes[way.at]
+    assert lanes is not None
+    return way.whole if lanes.outside is None else _bursts(way, np.flatnonzero(~lanes.outside))
+
+
+def _bursts(way: Way, kept: Array) -> Count:
+    """The bursts of these lanes."""
+    cols = way.step.shape[1]
+    width = cols if way.by_row else 1
+    chunks = kept.size * _chunks(width * way.size)
+    place = (kept, 0 * kept) if way.by_row else divmod(kept, cols)
+    misaligned = 0 if way.tile is None else _misaligned(way.tile[0], way.tile[1].layout.offset(*place))
+    return Count(
+        chunks,
+        bursts=kept.size * way.transfers,
+        moved=chunks * CHUNK,
+        used=way.used(kept.size * width),
+        misaligned=misaligned * way.transfers,
+    )
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _fixed_bursts(source: Region, tile: tuple[TileSpec, Region] | None, size: int, is_data: bool) -> Count:
+    """The bursts of a whole region: its rows, or its columns, or whatever lies side by side at both ends."""
+    rows, cols, lengths = _runs(source, tile[1] if tile else source)
+    chunks = int(_chunks(lengths * size).sum())
+    misaligned = 0 if tile is None else _misaligned(tile[0], tile[1].layout.offset(rows, cols))
+    used = int(lengths.sum()) * size if is_data else 0
+    return Count(chunks, lengths.size, moved=chunks * CHUNK, used=used, misaligned=misaligned)
+
+
+def _runs(source: Region, other: Region) -> tuple[Array, Array, Array]:
+    """Row and column of the first element of every burst, and its length in elements."""
+    rows, cols = source.shape
+    row_step, col_step = source.strides or (0, 0)
+    if col_step == 1 and cols > 1:
+        return np.arange(rows), np.zeros(rows, int), np.full(rows, cols)
+    if row_step == 1 and rows > 1:
+        return np.zeros(cols, int), np.arange(cols), np.full(cols, rows)
+    here, there = source.offsets().ravel(), other.offsets().ravel()
+    order = np.argsort(here, kind="stable")
+    goes_on = (np.diff(here[order]) == 1) & (np.diff(there[order]) == 1)
+    begins = np.flatnonzero(np.insert(~goes_on, 0, True)) if order.size else order
+    return *divmod(order[begins], max(1, cols)), np.diff(begins, append=order.size)
+
+
+def _chunks(length: Any) -> Any:
+    return -(-length // CHUNK)
+
+
+def _misaligned(tile: TileSpec, offsets: Array) -> int:
+    """How many of these elements of a tile in UB do not begin at a multiple of 32 bytes."""
+    if tile.loc is not TileType.Vec:
+        return 0
+    return int(np.count_nonzero(((tile.addr or 0) + offsets * tile.dtype.size) % CHUNK))
+
+
+# --- the scalar pipe -----------------------------------------------------------------------------------------
+
+
+def _by_scalars(way: Way, executed: Executed) -> Count:
+    """Element after element; a line counts when it is not the one of the access before."""
+    found = way.addresses(executed)
+    found = _numbered(found[found >= 0], LINE)
+    lines = int(np.count_nonzero(found[1:] != found[:-1])) + min(1, found.size)
+    moved = lines * LINE
+    return Count(lines, scalar=found.size, moved=moved, used=min(moved, way.used(found.size)))
+
+
+COUNTS: dict[str, Callable[[Way, Executed], Count]] = {
+    "V": _by_warps,
+    "S": _by_scalars,
+    "MTE1": _by_bursts,
+    "MTE2": _by_bursts,
+    "MTE3": _by_bursts,
+    "FIX": _by_bursts,
+}
+"""How each pipe goes to global memory."""
