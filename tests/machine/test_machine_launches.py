@@ -110,6 +110,19 @@ def counted(x, counts, out, order: pto.const = True):
     pto.tstore(out[0:n], rows)
 
 
+@pto.kernel(mode="manual")
+def across_cores(x, out, producer: pto.const = True):
+    """The vector pipe waits for the cube core, which does nothing else."""
+    tile = pto.Tile("vec", "float32", ROWS, COLS, addr=0)
+    if producer:
+        pto.set_flag("M", "V", 0)
+    pto.wait_flag("M", "V", 0)
+    pto.texpands(tile, 1)
+    pto.set_flag("V", "MTE3", 0)
+    pto.wait_flag("V", "MTE3", 0)
+    pto.tstore(out, tile)
+
+
 def floats(*shape: int) -> Any:
     return np.arange(np.prod(shape), dtype="float32").reshape(shape)
 
@@ -234,3 +247,12 @@ def test_a_number_that_comes_too_late_does_not_end_the_run(seed: int, target: st
         unordered = [finding for finding in report.hazards if "not certain to come after" in finding.message]
         assert bool(unordered) is not order
         assert np.array_equal(counts, np.full(8, 4)) or not order
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_wait_across_cores_needs_a_producer(target: str) -> None:
+    arrays = floats(ROWS, COLS), floats(ROWS, COLS)
+    assert machine(across_cores[1], *arrays, target=target).ok
+    report = machine(across_cores[1], *arrays, target=target, producer=False)
+    assert [(finding.rule, finding.operand) for finding in report.hazards] == [("KN-13", "flag")]
+    assert "V waits for ever for the flag M→V 0" in report.hazards[0].message

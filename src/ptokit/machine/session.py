@@ -117,14 +117,17 @@ class Session:
 
     def flag(self, stmt: Flag, event: int) -> None:
         """One end of a flag, on every core that has it."""
+        is_set, timer = stmt.action == "set", self.timer
         for src, dst in self.ends(stmt):
             key = (src, dst, event)
-            if stmt.action == "set":
+            if is_set:
                 self.clocks.set(src, key, stmt)
+                if timer:
+                    timer.set(src, key)
             else:
                 self.clocks.wait(dst, key, stmt)
-            if self.timer:
-                (self.timer.set(src, key) if stmt.action == "set" else self.timer.wait(dst, key))
+                if timer:
+                    timer.wait(dst, key)
 
     def barrier(self, pipe: str) -> None:
         """Everything so far ends before all that follows."""
@@ -143,9 +146,11 @@ class Session:
 
     @cached_property
     def cores(self) -> tuple[str, ...]:
-        """The cores that the program uses, by its tiles and by its pipes."""
+        """The cores that the program uses, by its tiles, its flags and its pipes."""
         instrs = [stmt for stmt in self.statements if isinstance(stmt, Instr)]
+        flags = [stmt for stmt in self.statements if isinstance(stmt, Flag)]
         found = {home_of(self.program, instr) for instr in instrs}
+        found |= {CORES[pipe] for flag in flags for pipe in (flag.src, flag.dst) if pipe in CORES}
         for instr in instrs:
             with suppress(AttributeError):  # what has no route runs on no pipe
                 touched = effects(call_of(self.program, instr, self.profile))
@@ -276,20 +281,23 @@ class Session:
 
     def _across(self, number: int, pipe: str, touch: Spot) -> None:
         """Global memory: what earlier blocks did there, and what came by another path."""
-        shadow, started, where = touch.place.shadow, self.clocks.started, self.statements[number].where
-        then = self._act(number, pipe, touch)
-        for layer in shadow.layers.values():
+        started, extent, start = self.clocks.started, touch.extent, touch.place.start
+        for layer in touch.place.shadow.layers.values():
             if not meets(touch.how, layer.how):
                 continue
-            other = layer.last_until(started[layer.pipe], touch.extent, touch.place.start)
-            if other and self.options.wants("blocks"):
-                first = self._act_of(other, touch)
-                self.tell([hazards.between_blocks(first, then, self.block, self._block_of(other))], where)
-            paths = {unit_of(self.clocks.pipes[layer.pipe]) in CACHED, then.pipe in CACHED}
-            if self.orders and touch.how == READ and len(paths) > 1:
-                stale = layer.last(touch.extent, touch.place.start, started[layer.pipe])
+            before = started[layer.pipe]
+            if self.options.wants("blocks") and (other := layer.last_until(before, extent, start)):
+                first, then = self._act_of(other, touch), self._act(number, pipe, touch)
+                said = hazards.between_blocks(first, then, self.block, self._block_of(other))
+                self.tell([said], self.statements[number].where)
+            if self.orders and touch.how == READ and self._is_cached(layer.pipe) != (unit_of(pipe) in CACHED):
+                stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # within an instruction its kernel sees to that
-                    self.tell([hazards.stale(self._act_of(stale, touch), then, self.when)], where)
+                    first, then = self._act_of(stale, touch), self._act(number, pipe, touch)
+                    self.tell([hazards.stale(first, then, self.when)], self.statements[number].where)
+
+    def _is_cached(self, pipe: int) -> bool:
+        return unit_of(self.clocks.pipes[pipe]) in CACHED
 
     def _block_of(self, earlier: Earlier) -> int:
         """The block that an access of an earlier one belongs to."""
