@@ -374,6 +374,7 @@ import ptokit as pto
 from ptokit.engine.native.program import executable
 
 executable.SMALL = int(sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started this may not hear it
 
 @pto.kernel
 def forever(x, out, n):
