@@ -1,13 +1,10 @@
-"""Instructions as the cost model sees them: prepared, with index values, but not run."""
+"""Instructions as the cost model sees them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from ptokit.engine.prepared import Prepared
-from ptokit.engine.storage import Storage
+from machine.executing import execute
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
@@ -18,11 +15,8 @@ from ptokit.machine.clocks import unit_of
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import Overlap
-from ptokit.machine.site import site
 from ptokit.machine.timed import Part, Timings
 from ptokit.machine.traffic import TrafficMeter
-from ptokit.program.ir import Instr
-from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
 Indices = Any
@@ -54,35 +48,15 @@ def executed(
     **chosen: str,
 ) -> Executed:
     """An instruction over operands of these descriptions, with index values where it has an index."""
-    definition = INSTRUCTIONS[name]
-    modifiers = [chosen.pop(modifier.name, None) for modifier in definition.modifiers]
-    assert not chosen, chosen
-    prepared = Prepared(definition, profile, Options(), specs, modifiers)
-    assert prepared.plan is not None and prepared.call is not None, prepared.refused
-    storages = [Storage(np.zeros(_elements(spec), spec.dtype.bits), spec.dtype) for spec in specs]
-    if indices is not None:
-        slot = prepared.names.index("idx")
-        flat = np.asarray(indices, np.int64).ravel()
-        storages[slot].bits[: flat.size] = flat.astype(np.int32).view(np.uint32)
-    lanes, _ = prepared.plan.resolve(storages)
-    instr = Instr(name, (), where=Where("kernel.py", line))
-    here = site(instr, prepared, None, profile)
-    assert here is not None
-    found = Executed(
-        number, instr, prepared.call, here.core, here.steps, prepared.plan, storages, lanes, [None] * len(lanes), 0
-    )
-    TrafficMeter(profile).look(found)
-    return found
-
-
-def _elements(spec: OperandSpec) -> int:
-    return spec.span if isinstance(spec, TensorSpec) else spec.elements
+    names = [operand.name for operand in INSTRUCTIONS[name].operands]
+    given = dict(zip(names, specs, strict=False))
+    return execute(name, profile.name, given, indices, number=number, where=Where("kernel.py", line), **chosen)
 
 
 def parts(what: Executed, profile: Profile, **overrides: float) -> dict[str, Part]:
     """What each pipe does."""
     costs = Costs(profile, {name.replace("_", " "): number for name, number in overrides.items()})
-    TrafficMeter(profile, costs.segment).look(what)
+    TrafficMeter(profile, costs.grains).look(what)
     return {unit_of(step.pipe): step for step in Timings(costs).timed(what).steps if isinstance(step, Part)}
 
 

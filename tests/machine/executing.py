@@ -17,8 +17,8 @@ from ptokit.isa.layout import packed
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, SLayout, TileType
 from ptokit.machine.executed import Executed
+from ptokit.machine.site import site
 from ptokit.program.ir import Instr
-from ptokit.program.steps import steps
 from ptokit.program.verify_call import Options
 from ptokit.target import profile
 
@@ -53,6 +53,7 @@ def execute(
     *,
     block: int = 0,
     number: int = 7,
+    where: Where = HERE,
     start: dict[str, int] | None = None,
     tolerant: bool = False,
     **modifiers: object,
@@ -73,9 +74,10 @@ def execute(
     lanes, _ = plan.resolve(storages)
     plan.run(storages, lanes)
     indices = [None if each is None else wanted for each in lanes]
-    instr = Instr(name, (), where=HERE)
-    todo = steps(prepared.call, here)
-    return Executed(number, instr, prepared.call, "AIV", todo, plan, storages, lanes, indices, block)
+    instr = Instr(name, (), where=where)
+    todo = site(instr, prepared, None, here)
+    assert todo is not None
+    return Executed(number, instr, prepared.call, todo.steps, plan, storages, lanes, indices, block)
 
 
 def _memory(spec: OperandSpec, start: int) -> Storage:

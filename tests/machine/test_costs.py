@@ -78,7 +78,7 @@ def into_l1(profile: Profile, mode: str, oob: str = "undefined", executor: str |
 def time_of(what: Executed, profile: Profile, **overrides: float) -> float:
     """Cycles of an instruction alone in a block."""
     timer = Timer(Costs(profile, overrides))
-    TrafficMeter(profile, Costs(profile, overrides).segment).look(what)
+    TrafficMeter(profile, Costs(profile, overrides).grains).look(what)
     timer.begin_block(0)
     timer.execute(what)
     timer.end_block()
@@ -166,7 +166,7 @@ def test_a_load_takes_an_answer_a_start_and_its_bytes(profile: Profile) -> None:
     n = profile.costs
     per_byte = n["clock GHz"] / n["GM to UB GB/s"]
     one = executed(profile, "tload", vec(16, 64), tensor(16, 64))
-    expected = n["GM latency cycles"] + n["DMA start cycles"] + n["DMA burst cycles"] + 16 * 64 * 4 * per_byte
+    expected = n["GM latency cycles"] + n["DMA start cycles"] + 16 * n["DMA burst cycles"] + 16 * 64 * 4 * per_byte
     assert cycles(one, profile) == {"MTE2": pytest.approx(expected)}
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ptokit as pto
+from ptokit.engine.kept import remember
+from ptokit.machine.instruction import WatchedInstruction
 
 ROWS, COLS = 8, 16
 
@@ -92,8 +95,12 @@ def told(table, ids, out, index: pto.const = "int32"):
 
 
 @pto.kernel(mode="manual")
-def counted(x, counts, out, order: pto.const = True):
-    """Stores a number of rows and reads it back; without `order` it may be read before it is there."""
+def counted(x, counts, out, order: pto.const = True, beside: pto.const = False):
+    """Stores a number of rows and reads it back; without `order` it may be read before it is there. `beside` it, the
+    cube core has a flag of its own."""
+    if beside:
+        pto.set_flag("M", "FIX", 0)
+        pto.wait_flag("M", "FIX", 0)
     tile = pto.Tile("vec", "int32", 1, 8, addr=0)
     pto.texpands(tile, 4)
     pto.set_flag("V", "MTE3", 0)
@@ -121,6 +128,16 @@ def across_cores(x, out, producer: pto.const = True):
     pto.set_flag("V", "MTE3", 0)
     pto.wait_flag("V", "MTE3", 0)
     pto.tstore(out, tile)
+
+
+@pto.kernel
+def rows_of(x, n, out):
+    tile = pto.Tile("vec", "float32", ROWS, COLS, valid=(n, COLS))
+    pto.tload(tile, x[0:n])
+    pto.tstore(out[0:n], tile)
+    pto.tload(tile, out[0:n])
+    pto.tadd(tile, tile, tile)
+    pto.tstore(out[0:n], tile)
 
 
 def floats(*shape: int) -> Any:
@@ -241,12 +258,13 @@ def test_who_waits_for_an_instruction_that_is_left_out_need_not_wait_for_ever() 
 def test_a_number_that_comes_too_late_does_not_end_the_run(seed: int, target: str) -> None:
     """Under another schedule the scalar pipe reads 100, of rows that are not there."""
     options = pto.MachineOptions(seed=seed)
-    for order in (True, False):
+    for order, beside in product((True, False), repeat=2):
         counts, out = np.full(8, 100, "int32"), np.zeros((ROWS, COLS), "float32")
-        report = machine(counted[1], floats(ROWS, COLS), counts, out, order=order, target=target, options=options)
+        chosen = {"order": order, "beside": beside, "target": target, "options": options}
+        report = machine(counted[1], floats(ROWS, COLS), counts, out, **chosen)
         unordered = [finding for finding in report.hazards if "not certain to come after" in finding.message]
         assert bool(unordered) is not order
-        assert np.array_equal(counts, np.full(8, 4)) or not order
+        assert not order or (np.array_equal(counts, np.full(8, 4)) and np.array_equal(out[:4], floats(4, COLS)))
 
 
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
@@ -256,3 +274,20 @@ def test_a_wait_across_cores_needs_a_producer(target: str) -> None:
     report = machine(across_cores[1], *arrays, target=target, producer=False)
     assert [(finding.rule, finding.operand) for finding in report.hazards] == [("KN-13", "flag")]
     assert "V waits for ever for the flag M→V 0" in report.hazards[0].message
+
+
+def test_what_is_known_of_instructions_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every number of rows is a call of its own."""
+    monkeypatch.setattr(remember, "__defaults__", (8,))
+    known: set[int] = set()
+    look = WatchedInstruction._site
+
+    def watched(self: WatchedInstruction, prepared: Any) -> Any:
+        found = look(self, prepared)
+        known.add(len(self.sites))
+        return found
+
+    monkeypatch.setattr(WatchedInstruction, "_site", watched)
+    for n in [*range(1, ROWS + 1)] * 4:
+        machine(rows_of[1], floats(ROWS, COLS), n, floats(ROWS, COLS))
+    assert known == set(range(1, 9))

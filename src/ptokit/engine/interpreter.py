@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ptokit.engine.bind import bind, elements, measures, offset_of
 from ptokit.engine.frame import Bytes, Frame
+from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared, Tell
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, VerifyError
@@ -35,7 +36,6 @@ from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 from ptokit.target.profile import EVENT_IDS
 
-MOST_KEPT = 4096
 POISON = 0xFF
 """Every byte of a tile that nothing has written."""
 
@@ -67,17 +67,24 @@ class Executable:
             frame = Frame()
         frame.tensors, frame.values, frame.report = tensors, {**integers, BLOCK_NUM: grid}, report
         try:
-            for block in range(grid):
-                frame.begin(block)
-                for step in self.steps:
-                    step(frame)
-        except ExpressionError as problem:
-            said = Finding("error", "KN-11", f"{problem}, {frame.when}", fix="keep divisors and shifts in range")
-            raise VerifyError([said.at(frame.where)]) from None
+            self._run_blocks(frame, range(grid))
         finally:
             frame.tensors = {}
             self._idle.append(frame)
         return self.engine
+
+    def _run_blocks(self, frame: Any, blocks: Iterable[int]) -> None:
+        try:
+            for block in blocks:
+                self._run_block(frame, block)
+        except ExpressionError as problem:
+            said = Finding("error", "KN-11", f"{problem}, {frame.when}", fix="keep divisors and shifts in range")
+            raise VerifyError([said.at(frame.where)]) from None
+
+    def _run_block(self, frame: Any, block: int) -> None:
+        frame.begin(block)
+        for step in self.steps:
+            step(frame)
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> None:
         """No launch is quicker for being known."""
@@ -200,48 +207,52 @@ class InstructionStep:
         return Prepared(instruction, executable.profile, executable.options, specs, modifiers, self.repeats)
 
 
-def remember(known: dict[Any, Any], key: Any, value: Any) -> Any:
-    """Keep a value for the next time; what is kept does not grow without end."""
-    if len(known) >= MOST_KEPT:
-        known.clear()
-    known[key] = value
-    return value
-
-
 def _is_idle(stmt: Stmt) -> bool:
     """Whether there is nothing to do for a statement: instructions run in order anyway."""
     return isinstance(stmt, Barrier) or (isinstance(stmt, Flag) and isinstance(stmt.event, int))
 
 
-class _Flag:
+class FlagStep:
     """A flag whose event is computed: it must be one that there is."""
 
     def __init__(self, flag: Flag, executable: Executable) -> None:
         self.flag = flag
 
     def __call__(self, frame: Frame) -> None:
+        self.event(frame)
+
+    def event(self, frame: Frame) -> int:
+        """The event of the moment."""
         frame.where = self.flag.where
         event = frame.worth(self.flag.event)
         if not 0 <= event < EVENT_IDS:
             raise VerifyError([event_finding(event, frame.when).at(frame.where)])
+        return event
 
 
-class _LoadScalar:
+class LoadScalarStep:
+    """A number of the run becomes one that expressions know."""
+
     def __init__(self, stmt: LoadScalar, executable: Executable) -> None:
         self.stmt = stmt
         self.argument = executable.program.tensors[stmt.source.argument]
 
     def __call__(self, frame: Frame) -> None:
+        self.read(frame)
+
+    def read(self, frame: Frame) -> Storage:
+        """Read it; gives where it lies."""
         frame.where = self.stmt.where
         offset = offset_of(self.argument, self.stmt.source, frame, index_finding)
         storage = elements(self.argument, offset, 1, frame)
         frame.values[self.stmt.result] = int(storage.bits.view(storage.dtype.numpy)[0])
+        return storage
 
 
 STEPS: dict[type, Callable[[Any, Executable], Step]] = {
     TileDecl: _Declare,
     Assign: _Assign,
     Instr: InstructionStep,
-    LoadScalar: _LoadScalar,
-    Flag: _Flag,
+    LoadScalar: LoadScalarStep,
+    Flag: FlagStep,
 }

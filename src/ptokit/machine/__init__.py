@@ -8,7 +8,7 @@
 | `site.py`, `executed.py` | an instruction before its data are known, and after it was executed |
 | `hazards.py`, `rules.py`, `repeats.py` | which hazard it is, and how it is said |
 | `outcomes.py` | what became of every lane |
-| `ways.py`, `traffic.py` | who goes to global memory and what that moves; all of it, statement by statement |
+| `grains.py`, `ways.py`, `traffic.py` | what moves together; who goes to global memory; all that is moved |
 | `costs.py`, `formulas.py`, `timed.py` | how long steps take: numbers, formulas, instructions |
 | `schedule.py`, `timer.py`, `timeline.py` | when the pipes of a block are busy, of all blocks, and what they wait for |
 | `adversary.py` | other legal schedules |

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from math import isfinite
 from numbers import Real
 
-from ptokit.machine.ways import SEGMENT
+from ptokit.machine.grains import CHUNK, Grains, chunks
 from ptokit.target import Profile
 
-BLOCK, WORD = 32, 8
-"""Bytes of a block that DMA moves whole, of a scalar store."""
+WORD = 8
+"""Bytes of a scalar store."""
 
 
 class Costs:
@@ -53,9 +53,11 @@ class Costs:
         return self.numbers.get("GM latency cycles", 0.0)
 
     @property
-    def segment(self) -> int:
-        """Bytes that a warp moves at the least."""
-        return max(1, int(self.numbers.get("GM burst bytes", SEGMENT)))
+    def grains(self) -> Grains:
+        """Bytes that are moved at the least."""
+        segment, line = Grains()
+        named = self.numbers.get("GM burst bytes", segment), self.numbers.get("cache line bytes", line)
+        return Grains(*(max(1, int(number)) for number in named))
 
     # --- what formulas are made of
 
@@ -64,9 +66,9 @@ class Costs:
         return nbytes * self["clock GHz"] / self[path]
 
     def transfer(self, nbytes: float, path: str, bursts: int = 1) -> float:
-        """Cycles of one DMA transfer in bursts of equal length, without what memory takes to answer."""
-        moved = bursts * blocks(nbytes / bursts) * BLOCK
-        return self["DMA start cycles"] + bursts * self["DMA burst cycles"] + self.moving(moved, path)
+        """Cycles of one DMA transfer, in whole chunks, without what memory takes to answer."""
+        moving = self.moving(chunks(nbytes) * CHUNK, path)
+        return self["DMA start cycles"] + bursts * self["DMA burst cycles"] + moving
 
     def queued(self, count: int, one: float, unit: str) -> float:
         """Cycles of several transfers, as many under way at a time as can be (MG-COST-05)."""
@@ -92,8 +94,3 @@ def _require_sensible(name: str, number: object) -> None:
         raise ValueError(f"the cost {name!r} takes a number from 0 up, found {number!r}")
     if number == 0 and not may_be_zero:
         raise ValueError(f"the cost {name!r} must be greater than 0")
-
-
-def blocks(nbytes: float) -> int:
-    """Blocks that DMA moves whole."""
-    return int(-(-nbytes // BLOCK))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 
 from ptokit.engine import interpreter
-from ptokit.engine.bind import elements, offset_of
-from ptokit.engine.interpreter import Executable, Step
+from ptokit.engine.interpreter import Executable, FlagStep, LoadScalarStep, Step
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
@@ -21,12 +20,10 @@ from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import Report
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
-from ptokit.program.bounds import event_finding, index_finding
 from ptokit.program.calls import written_arguments
-from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var
+from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Stmt, TileDecl
 from ptokit.program.verify_call import judged, memory_findings
-from ptokit.target.profile import EVENT_IDS
 
 ONE = region(Layout.plain(0, 1), 1, 1)
 
@@ -68,21 +65,11 @@ class Machine(Executable):
             tuple(session.lanes),
         )  # fmt: skip
 
-    def _run_blocks(self, frame: WatchedFrame, blocks: Iterable[int]) -> None:
-        try:
-            for block in blocks:
-                self._run_block(frame, block)
-        except ExpressionError as problem:
-            fault = Finding("error", "KN-11", f"{problem}, {frame.when}", fix="keep divisors and shifts in range")
-            raise VerifyError([fault.at(frame.where)]) from None
-
     def _run_block(self, frame: WatchedFrame, block: int) -> None:
-        frame.begin(block)
         frame.fresh.clear()
         if frame.adversary is None:
             frame.session.begin(block)
-        for step in self.steps:
-            step(frame)
+        super()._run_block(frame, block)
         (frame.session if frame.adversary is None else frame.adversary).end()
 
     def _block(self, block: Block) -> tuple[Step, ...]:
@@ -131,24 +118,22 @@ class _Assign:
         _stay(self.machine, frame, self.machine.program.tiles[self.stmt.tile], isinstance(self.stmt.address, int))
 
 
-class _Flag:
-    def __init__(self, stmt: Flag, machine: Machine) -> None:
-        self.stmt, self.has_pipes = stmt, bool(machine.profile.pipes)
+class _Flag(FlagStep):
+    def __init__(self, flag: Flag, machine: Machine) -> None:
+        super().__init__(flag, machine)
+        self.has_pipes = bool(machine.profile.pipes)
 
-    def __call__(self, frame: WatchedFrame) -> None:
-        frame.where = self.stmt.where
-        event = frame.worth(self.stmt.event)
-        if not 0 <= event < EVENT_IDS:
-            raise VerifyError([event_finding(event, frame.when).at(frame.where)])
-        if self.has_pipes and frame.adversary is None:
-            frame.session.flag(self.stmt, event)
-        elif frame.adversary:
-            for src, dst in frame.session.ends(self.stmt):
+    def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
+        event = self.event(frame)
+        if frame.adversary:
+            for src, dst in frame.session.ends(self.flag):
                 key = (src, dst, event)
-                if self.stmt.action == "set":
+                if self.flag.action == "set":
                     frame.adversary.set(src, key)
                 else:
                     frame.adversary.wait(dst, key)
+        elif self.has_pipes:
+            frame.session.flag(self.flag, event)
 
 
 class _Barrier:
@@ -163,20 +148,13 @@ class _Barrier:
                 frame.adversary.barrier(core)
 
 
-class _LoadScalar:
-    def __init__(self, stmt: LoadScalar, machine: Machine) -> None:
-        self.stmt = stmt
-        self.argument = machine.program.tensors[stmt.source.argument]
-
-    def __call__(self, frame: WatchedFrame) -> None:
-        frame.where = self.stmt.where
+class _LoadScalar(LoadScalarStep):
+    def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         if frame.adversary:
-            frame.adversary.settle(f"{frame.session.cores[0]}.S")
-        offset = offset_of(self.argument, self.stmt.source, frame, index_finding)
-        storage = elements(self.argument, offset, 1, frame)
-        frame.values[self.stmt.result] = int(storage.bits.view(storage.dtype.numpy)[0])
-        if frame.adversary is None:
-            frame.session.load_scalar(self.stmt, storage, Touched(0, READ, ONE))
+            frame.adversary.settle(frame.session.scalar)
+            self.read(frame)
+        else:
+            frame.session.load_scalar(self.stmt, self.read(frame), Touched(0, READ, ONE))
 
 
 STEPS = {

@@ -24,8 +24,6 @@ class Executed:
     instr: Instr
     call: Call
     """Operands and modifiers, all extents known."""
-    core: str
-    """`AIV` or `AIC`."""
     steps: tuple[Step, ...]
     """What pipes do for it, its own handshakes included."""
     plan: Plan

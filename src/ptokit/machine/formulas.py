@@ -10,15 +10,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
-
-from ptokit.engine.storage import Region, region
+from ptokit.engine.storage import region
 from ptokit.isa.instruction import Call
 from ptokit.isa.move import Access, Index, Move, Side, Unit
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
-from ptokit.machine.costs import BLOCK, WORD, Costs, blocks
-from ptokit.machine.extent import extent_of
-from ptokit.machine.ways import LANES
+from ptokit.machine.costs import WORD, Costs
+from ptokit.machine.grains import CHUNK, LANES, chunks
+from ptokit.machine.ways import bursts_of, transfers_of_a_row
 
 REPEAT = 256
 """Bytes that a vector instruction takes at a time."""
@@ -56,6 +54,10 @@ class Overlap(NamedTuple):
 
 
 NO_OVERLAP = Overlap()
+ByCall = Callable[[Costs, Call], float]
+ByLanes = Callable[[Costs, Call, Tally], float]
+Key = tuple[str, str]
+"""A route and a pipe."""
 
 
 # --- what is known of a call
@@ -97,17 +99,13 @@ def _index_read(costs: Costs, call: Call) -> float:
     return costs["scalar UB cycles"] + costs["GM latency cycles"] * call.idx.dtype.size / costs["cache line bytes"]
 
 
-def _batches(call: Call) -> int:
-    """Transfers of one row: one for each outer batch of a fractal table (MG-NZ-05)."""
-    return call.table.shape[0] if call.route.endswith(".nz") else 1
-
-
 # --- rows, one transfer each
 
 
 def _row_issue(costs: Costs, call: Call) -> float:
     """Cycles of the scalar loop for one row: read the index, keep it inside, issue."""
-    return _index_read(costs, call) + _policy(costs, call) + _batches(call) * costs["issue cycles"]
+    issued = transfers_of_a_row(call, costs.profile) * costs["issue cycles"]
+    return _index_read(costs, call) + _policy(costs, call) + issued
 
 
 def _rows_by_scalar(costs: Costs, call: Call, tally: Tally) -> float:
@@ -132,18 +130,18 @@ def _held(call: Call) -> str:
 def _one_fractal_row(costs: Costs, call: Call) -> float:
     """Bursts of 32 bytes, one for each block column (MG-NZ-06)."""
     bursts = call.table.shape[1]
-    return costs.transfer(bursts * BLOCK, "GM to UB GB/s", bursts)
+    return costs.transfer(bursts * CHUNK, "GM to UB GB/s", bursts)
 
 
 def _rows_by_dma(unit: str) -> ByLanes:
-    def cycles(costs: Costs, call: Call, tally: Tally) -> float:
+    def rows(costs: Costs, call: Call, tally: Tally) -> float:
         one = BY_TRANSFER[call.route, unit](costs, call)
         if _waits_each_row(costs, call):
             one += costs["flag cycles"] * len(costs.profile.handshakes[call.route].each_row)
-        transfers = tally.inside * _batches(call)  # none for a row outside the table
+        transfers = tally.inside * transfers_of_a_row(call, costs.profile)  # none for a row outside the table
         return costs.queued(transfers, one, unit) + _cleared(costs, call)
 
-    return cycles
+    return rows
 
 
 def _cleared(costs: Costs, call: Call) -> float:
@@ -223,7 +221,7 @@ def _simt_to_scratch(costs: Costs, call: Call, tally: Tally) -> float:
     """Every lane of the padded tile stores to the scratch, side by side; indices are read a block at a time; the table
     is read wherever they lead (MG-COST-10)."""
     rows, cols = _indexed(call)[0].shape
-    stores = -(-call.dst.nbytes // costs.segment)
+    stores = -(-call.dst.nbytes // costs.grains.segment)
     indices = rows * -(-cols // call.dst.dtype.c0)
     accesses = -(-call.dst.elements // LANES)
     grid = call.dst.rows, call.dst.cols
@@ -234,32 +232,17 @@ def _simt_to_scratch(costs: Costs, call: Call, tally: Tally) -> float:
 # --- blocks, copies, arithmetic
 
 
-@lru_cache(maxsize=MOST_CALLS)
-def _runs(place: Region) -> int:
-    """How many runs of elements that lie side by side."""
-    extent = extent_of(place, 1)
-    if extent.listed is None:
-        return extent.rows
-    return 1 + int(np.count_nonzero(np.diff(extent.listed) != 1))
-
-
-def _bursts(call: Call, move: Move) -> int:
-    """Bursts of a block: runs on either side; a layout that changes on the way costs memory's runs only."""
-    assert isinstance(move.src, Access)
-    ends = {access.operand: region(access.layout, *move.shape) for access in (move.src, move.dst)}
-    memory = next(ends[name] for name in ends if isinstance(call.operands[name], TensorSpec))
-    tile = next(ends[name] for name in ends if isinstance(call.operands[name], TileSpec))
-    changes = tile.strides is None and memory.strides is not None
-    return max(1, _runs(memory), 0 if changes else _runs(tile))
-
-
 def _block(path: str, unit: str) -> ByCall:
-    def cycles(costs: Costs, call: Call) -> float:
+    def block(costs: Costs, call: Call) -> float:
         move = next(move for move in _moves(call) if isinstance(move.src, Access))
-        nbytes = move.rows * move.cols * call.dst.dtype.size
-        return costs.queued(1, costs.transfer(nbytes, path, _bursts(call, move)), unit)
+        assert isinstance(move.src, Access)
+        ends = {access.operand: region(access.layout, *move.shape) for access in (move.src, move.dst)}
+        memory = next(name for name in ends if isinstance(call.operands[name], TensorSpec))
+        tile = next(name for name in ends if isinstance(call.operands[name], TileSpec))
+        moved = bursts_of(ends[memory], (call.operands[tile], ends[tile]), call.dst.dtype.size, True)
+        return costs.queued(1, costs.transfer(moved.moved, path, max(1, moved.bursts)), unit)
 
-    return cycles
+    return block
 
 
 def _scratch_to_l1(costs: Costs, call: Call) -> float:
@@ -294,26 +277,21 @@ def _cube(costs: Costs, call: Call) -> float:
     """Blocks of 16 x 16 x 32 bytes."""
     (rows, inner), cols = call.a.valid, call.b.valid_cols
     across, down = -(-rows // FRACTAL_ROWS), -(-cols // FRACTAL_ROWS)
-    count = across * down * blocks(inner * call.a.dtype.size)
+    count = across * down * chunks(inner * call.a.dtype.size)
     return costs["cube start cycles"] + count * costs["cube block cycles"]
 
 
 def _scalar(accesses: int) -> ByCall:
     """A loop over the elements, with so many accesses to UB each."""
 
-    def cycles(costs: Costs, call: Call) -> float:
+    def loop(costs: Costs, call: Call) -> float:
         walked: TileSpec = call.values.get("src") or call.dst
         each = accesses * costs["scalar UB cycles"] + costs["scalar step cycles"]
         cleared = costs.zeroing(call.dst.nbytes) if call.route == "tscatter.flat" else 0.0
         return walked.valid_rows * walked.valid_cols * each + cleared
 
-    return cycles
+    return loop
 
-
-ByCall = Callable[[Costs, Call], float]
-ByLanes = Callable[[Costs, Call, Tally], float]
-Key = tuple[str, str]
-"""A route and a pipe."""
 
 SLOW = ("tdiv", "tdivs", "texp", "tlog", "tsqrt", "trecip", "trowexpanddiv")
 REDUCING = ("trowsum", "trowmax", "trowmin")

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from ptokit.finding import Finding, Level
 
-INDEXED = ("mgather", "mscatter", "tscatter")
 CACHED = frozenset(("S", "V"))
 """Pipes whose accesses to global memory go through a cache; the others move data past it."""
 

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from ptokit.engine.interpreter import POISON, Executable, InstructionStep
+from ptokit.engine.kept import remember
 from ptokit.engine.lanes import IndexFault, Lanes, SpanFault, ZeroFault
 from ptokit.engine.prepared import Prepared, shared_memory, span_finding, zero_finding
 from ptokit.engine.reference import IndexedStep, Plan, PlanStep, Touched
@@ -38,7 +39,6 @@ class WatchedInstruction(InstructionStep):
 
     def __init__(self, instr: Instr, machine: Executable) -> None:
         super().__init__(instr, machine)
-        self.machine = machine
         self.sites: dict[int, tuple[Prepared, Site | None]] = {}
         self.shown = tuple(operand.tile if isinstance(operand, TileUse) else "" for operand in instr.operands)
         """The tile of every operand, where it is one."""
@@ -95,14 +95,15 @@ class WatchedInstruction(InstructionStep):
         known = self.sites.get(id(prepared))
         if known is None or known[0] is not prepared:
             second = None if prepared.plan is not None else self._lenient(prepared)
-            known = self.sites[id(prepared)] = prepared, site(self.instr, prepared, second, self.machine.profile)
+            made = site(self.instr, prepared, second, self.executable.profile)
+            known = remember(self.sites, id(prepared), (prepared, made))
         return known[1]
 
     def _lenient(self, prepared: Prepared) -> Prepared | None:
         if prepared.call is None:
             return None
         specs: list[OperandSpec] = [spec for spec in prepared.call.operands.values() if spec is not None]
-        instruction, machine = INSTRUCTIONS[self.instr.name], self.machine
+        instruction, machine = INSTRUCTIONS[self.instr.name], self.executable
         options = lenient(machine.options)
         return Prepared(instruction, machine.profile, options, specs, self.instr.modifiers, self.repeats)
 
@@ -146,9 +147,7 @@ class WatchedInstruction(InstructionStep):
             if spot.how != READ and spot.place.name != "GM":
                 spot.place.shadow.define(spot.extent, spot.place.start)
         number = session.numbers[id(self.instr)]
-        done = Executed(
-            number, self.instr, here.call, here.core, here.steps, plan, storages, lanes, indices, session.block
-        )
+        done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
         session.look(done, here, spots)
 
     def _move(
@@ -181,7 +180,7 @@ class WatchedInstruction(InstructionStep):
 
     def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> Place | None:
         if tile:
-            loc = self.machine.program.tiles[tile].spec.loc
+            loc = self.executable.program.tiles[tile].spec.loc
             return frame.session.chip.at(loc, frame.addresses.get(tile), storage)
         return frame.session.gm.at(storage)
 
@@ -225,7 +224,7 @@ class WatchedInstruction(InstructionStep):
         frame.session.leave_out(self.instr)
 
     def _define(self, frame: WatchedFrame, tile: str, value: int) -> None:
-        spec, storage = self.machine.program.tiles[tile].spec, frame.tiles[tile]
+        spec, storage = self.executable.program.tiles[tile].spec, frame.tiles[tile]
         here = frame.session.chip.at(spec.loc, frame.addresses.get(tile), storage)
         here.shadow.define(Extent(1, spec.nbytes // here.shadow.unit, 0), here.start, value)
 

@@ -102,6 +102,7 @@ class Schedule:
         for pipe in self._pipes.values():
             if pipe.busy:
                 self.busy[pipe.name, ISSUING] += pipe.busy
+        self._pipes, self._flags = {}, {}
 
     # --- what pipes are given
 

@@ -75,7 +75,7 @@ class Session:
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.wants("time") else None
         is_counted = options.wants("traffic") or self.timer is not None
-        self.traffic = TrafficMeter(profile, self.costs.segment) if is_counted else None
+        self.traffic = TrafficMeter(profile, self.costs.grains) if is_counted else None
         self.lanes: list[LaneOutcomes] = []
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
         self._starts: list[Clock] = []
@@ -156,6 +156,12 @@ class Session:
                 touched = effects(call_of(self.program, instr, self.profile))
                 found |= {CORES[effect.pipe] for effect in touched if effect.pipe in CORES}
         return tuple(sorted(found)) or ("AIV",)
+
+    @cached_property
+    def scalar(self) -> str:
+        """The scalar pipe that reads numbers from global memory: the vector core's, where it has any instruction."""
+        homes = {home_of(self.program, stmt) for stmt in self.statements if isinstance(stmt, Instr)}
+        return "AIC.S" if homes == {"AIC"} else "AIV.S"
 
     def _set_twice(self, flag: Hashable, what: object, before: object) -> None:
         if isinstance(what, Flag) and self.orders:
@@ -240,12 +246,12 @@ class Session:
 
     def signallers(self, event: int) -> tuple[str, ...]:
         """The pipes whose end signals an event."""
-        return self._events.get(event, ("AIV.S",))
+        return self._events.get(event, (self.scalar,))
 
     def leave_out(self, instr: Instr) -> None:
         """Nothing was done for an instruction; who waits for its event need not wait for ever."""
         if instr.event is not None and self.profile.pipes:
-            self._events[instr.event] = pipes = (f"{self.cores[0]}.S",)
+            self._events[instr.event] = pipes = (self.scalar,)
             self.clocks.signal(("event", instr.event), pipes, instr)
             if self.timer:
                 self.timer.signal(("event", instr.event), pipes)
@@ -256,7 +262,7 @@ class Session:
             return
         place = self.gm.at(storage)
         touches = [] if place is None else [Spot("source", READ, place, place.extent(touched, storage.dtype.size))]
-        pipe = f"{self.cores[0]}.S"
+        pipe = self.scalar
         self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], pipe, touches, pipe))
         if self.timer:
             self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)

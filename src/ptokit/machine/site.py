@@ -31,7 +31,6 @@ class Site:
     prepared: Prepared
     call: Call
     plan: Plan
-    core: str
     steps: tuple[Step, ...]
     """With the core of every pipe: `AIV.MTE2`."""
     tiles: dict[str, TileSpec]
@@ -76,7 +75,7 @@ def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Pr
     core = "AIV" if all(tile.loc is TileType.Vec for tile in tiles.values()) else "AIC"
     done = tuple(_placed(step, core) for step in _steps(instr, used.call, profile))
     said = tuple(f for f in (*prepared.refused, *prepared.remarks) if f.kind not in TOGETHER)
-    return Site(used, used.call, used.plan, core, done, tiles, said)
+    return Site(used, used.call, used.plan, done, tiles, said)
 
 
 def lenient(options: Options) -> Options:

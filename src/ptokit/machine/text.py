@@ -13,7 +13,6 @@ from ptokit.machine.outcomes import LaneOutcomes
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.traffic import Traffic
 
-"""Findings in the order in which they are told."""
 MOST_TILES = 16
 """Tiles of a memory that are shown."""
 MOST_LANES = 8

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ptokit.engine.kept import remember
 from ptokit.engine.lanes import Lanes
 from ptokit.engine.reference import Plan
 from ptokit.machine.clocks import unit_of
@@ -14,8 +15,6 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import NO_OVERLAP, Overlap, Tally, cycles, overlap
 from ptokit.program.steps import Sync
-
-MOST_KEPT = 4096
 
 
 class Part(NamedTuple):
@@ -45,12 +44,7 @@ class Timings:
     def timed(self, executed: Executed) -> Timed:
         """The steps of an instruction, with their cycles."""
         key = executed.plan, tally_of(executed)
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= MOST_KEPT:
-                self._known.clear()
-            known = self._known[key] = Timed(self._steps(executed, key[1]))
-        return known
+        return self._known.get(key) or remember(self._known, key, Timed(self._steps(executed, key[1])))
 
     def _steps(self, executed: Executed, tally: Tally) -> list[Part | Sync]:
         """Transfers go along with the loop that issues them: what it hands over to them is not waited for."""

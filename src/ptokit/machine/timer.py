@@ -10,7 +10,6 @@ from ptokit.finding import Where
 from ptokit.machine.clocks import core_of, unit_of
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
-from ptokit.machine.formulas import NO_OVERLAP, Overlap
 from ptokit.machine.schedule import Schedule
 from ptokit.machine.timed import Timings
 from ptokit.machine.timeline import Critical, Timeline, Waited, advise, named
@@ -18,20 +17,20 @@ from ptokit.target.profile import PIPES
 
 MOST_GIVEN = 1024
 """What a block gives its pipes before it is scheduled as it goes: memory does not grow with its length."""
-MOST_KEPT = 64
-"""Blocks that are compared with those that follow."""
+MOST_COMPARED = 16
+"""Different blocks that those that follow are compared with."""
 Given = tuple[Any, ...]
 """A method of the schedule, and its arguments."""
 
 
 class Timer:
-    """Takes what pipes are given, block after block, and works out when they do it. Memory is bounded by `keep`."""
+    """Takes what pipes are given, block after block, and works out when they do it. Memory does not grow with blocks:
+    `keep` bounds the works that are kept."""
 
-    def __init__(self, costs: Costs | None = None, keep: int = 10_000) -> None:
-        """Without `costs`, issuing and flags take no time."""
+    def __init__(self, costs: Costs, keep: int = 10_000) -> None:
         self.costs = costs
         self.keep = max(1, keep)
-        self._timings = Timings(costs) if costs else None
+        self._timings = Timings(costs)
         self._known: dict[tuple[Given, ...], Schedule] = {}
         self._longest = 0, self._new()
         self._kept: list[tuple[int, Schedule]] = []
@@ -43,8 +42,7 @@ class Timer:
         self.begin_block(0)
 
     def _new(self) -> Schedule:
-        issue, flag = (self.costs.issue, self.costs.flag) if self.costs else (0.0, 0.0)
-        return Schedule(issue, flag, self.keep)
+        return Schedule(self.costs.issue, self.costs.flag, self.keep)
 
     # --- blocks
 
@@ -76,9 +74,9 @@ class Timer:
         given = tuple(self._given)
         known = self._known.get(given)
         if known is None:
-            if len(self._known) >= MOST_KEPT:
-                self._known.clear()
-            known = self._known[given] = self._ended(self._go_on(self._new()))
+            known = self._ended(self._go_on(self._new()))
+            if len(self._known) < MOST_COMPARED:
+                self._known[given] = known
         return known
 
     def _go_on(self, schedule: Schedule) -> Schedule:
@@ -100,21 +98,12 @@ class Timer:
 
     def execute(self, executed: Executed) -> None:
         """All steps of an instruction, with the cycles of the cost model."""
-        assert self._timings is not None
         instr = executed.instr
         self._give(Schedule.execute, self._timings.timed(executed), executed.number, instr.name, instr.where)
 
-    def work(
-        self,
-        pipe: str,
-        cycles: float,
-        number: int,
-        what: str,
-        where: Where | None = None,
-        overlap: Overlap = NO_OVERLAP,
-    ) -> None:
+    def work(self, pipe: str, cycles: float, number: int, what: str, where: Where | None = None) -> None:
         """A pipe is busy for a statement."""
-        self._give(Schedule.work, pipe, cycles, number, what, where, overlap)
+        self._give(Schedule.work, pipe, cycles, number, what, where)
 
     def set(self, pipe: str, flag: Hashable) -> None:
         """A pipe sets a flag when it gets there."""
@@ -123,10 +112,6 @@ class Timer:
     def wait(self, pipe: str, flag: Hashable) -> None:
         """A pipe waits for a flag, which is then no longer set."""
         self._give(Schedule.wait, pipe, flag)
-
-    def sync(self, src: str, dst: str) -> None:
-        """A pipe waits for another."""
-        self._give(Schedule.sync, src, dst)
 
     def signal(self, event: Hashable, pipes: Sequence[str]) -> None:
         """An instruction on these pipes has ended."""
@@ -164,7 +149,7 @@ class Timer:
             critical=tuple(path),
             waits=waits,
             advice=tuple(advise(path, _busiest(block, cycles), one_core)),
-            clock=self.costs.clock if self.costs else 0.0,
+            clock=self.costs.clock,
         )
 
 

@@ -11,12 +11,16 @@ from dataclasses import asdict, dataclass
 from operator import add
 from typing import Any, NamedTuple
 
+from ptokit.engine.kept import remember
 from ptokit.engine.reference import IndexedStep, Plan
 from ptokit.finding import Where
 from ptokit.machine.executed import Executed
-from ptokit.machine.ways import MOST_KEPT, NOTHING, SEGMENT, STAGE, Count, Way, ways_of
+from ptokit.machine.grains import Grains
+from ptokit.machine.ways import NOTHING, STAGE, Count, Way, ways_of
 from ptokit.target import Profile
 from ptokit.target.profile import LaunchShape
+
+DEFAULT = Grains()
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Traffic:
     transactions: int = 0
     """128-byte segments of warps, 32-byte chunks of bursts, 64-byte lines of scalar accesses."""
     bursts: int = 0
-    """DMA transfers."""
+    """Rows, or whatever else lies side by side at both ends, that DMA moves."""
     scalar: int = 0
     """Elements of global memory that the scalar pipe touched."""
     bytes_moved: int = 0
@@ -83,40 +87,37 @@ class Traffic:
 class TrafficMeter:
     """Adds up what instructions move, statement by statement."""
 
-    def __init__(self, profile: Profile, segment: int = SEGMENT) -> None:
-        """`segment` is what a warp moves at the least."""
-        self.profile, self.segment = profile, segment
-        self._routes: dict[Plan, _Routes] = {}
+    def __init__(self, profile: Profile, grains: Grains = DEFAULT) -> None:
+        self.profile, self.grains = profile, grains
+        self._known: dict[Plan, _Reached] = {}
         self._sums: dict[int, _Sum] = {}
 
     def look(self, executed: Executed) -> None:
         """Take an instruction that was executed; what stays on the chip does not count."""
         plan = executed.plan
-        routes = self._routes.get(plan)
-        if routes is None:
-            if len(self._routes) >= MOST_KEPT:
-                self._routes.clear()
-            ways = tuple(ways_of(executed, self.profile, self.segment))
-            routes = self._routes[plan] = _Routes(ways, _launch(executed, self.profile))
-        if not routes.ways:
+        reached = self._known.get(plan) or remember(self._known, plan, self._reach(executed))
+        if not reached.ways:
             return
         total = self._sums.get(executed.number)
         if total is None:
             instr = executed.instr
             total = self._sums[executed.number] = _Sum(executed.number, instr.name, instr.where)
-        counts = [way.moves(way, executed) for way in routes.ways]
-        total.add(counts, routes.launch)
-        if routes.launch is not None:
-            steered = [count for way, count in zip(routes.ways, counts, strict=True) if way.is_steered]
+        counts = [way.moves(way, executed) for way in reached.ways]
+        total.add(counts, reached.launch)
+        if reached.launch is not None:
+            steered = [count for way, count in zip(reached.ways, counts, strict=True) if way.is_steered]
             executed.transactions = max(count.transactions for count in steered)
+
+    def _reach(self, executed: Executed) -> _Reached:
+        return _Reached(tuple(ways_of(executed, self.profile, self.grains)), _launch(executed, self.profile))
 
     def result(self) -> tuple[Traffic, ...]:
         """What was moved so far, in the order of the program."""
         return tuple(self._sums[number].traffic() for number in sorted(self._sums))
 
 
-class _Routes(NamedTuple):
-    """How a call gets to global memory."""
+class _Reached(NamedTuple):
+    """What a call reaches of global memory."""
 
     ways: tuple[Way, ...]
     launch: LaunchShape | None

@@ -3,7 +3,8 @@
 Three ways lead there, each with a grain of its own. The lanes of a warp (pipe V of a target with SIMT) touch whole
 segments of 128 bytes, shared by the lanes that fall into one (MG-COST-07). A burst of a DMA pipe moves whole chunks of
 32 bytes (A-67). The scalar pipe goes through the data cache, line after line of 64 bytes; the line of the access before
-is still there. Arrays that a launch is given are taken to begin at a multiple of 128 bytes.
+is still there. Arrays that a launch is given are taken to begin at a multiple of each. Segments and lines have other
+sizes where the cost model is told so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,16 +23,14 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.machine.executed import Executed
+from ptokit.machine.grains import CHUNK, LANES, Grains, chunks
 from ptokit.program.calls import effects
 from ptokit.target import Profile
 
-LANES = 32
-"""Lanes of a warp."""
-SEGMENT, CHUNK, LINE = 128, 32, 64
-"""Bytes that a warp, a burst and the scalar pipe move at the least."""
 STAGE = "scratch"
 """The operand that is a workspace in global memory."""
 MOST_KEPT = 4096
+"""Rows and regions that are counted once."""
 
 
 class Count(NamedTuple):
@@ -54,8 +53,7 @@ class Way:
 
     moves: Callable[[Way, Executed], Count]
     """How the pipe that goes there moves bytes."""
-    segment: int
-    """Bytes that a warp moves at the least."""
+    grains: Grains
     at: int
     """The step's place in the plan."""
     step: PlanStep
@@ -108,9 +106,8 @@ class Way:
         return found.ravel()
 
 
-def ways_of(executed: Executed, profile: Profile, segment: int = SEGMENT) -> Iterator[Way]:
-    """All that a call touches in global memory; nothing where the target has no pipes. `segment` is what a warp moves
-    at the least."""
+def ways_of(executed: Executed, profile: Profile, grains: Grains) -> Iterator[Way]:
+    """All that a call touches in global memory; nothing where the target has no pipes."""
     call, touched = executed.call, effects(executed.call)
     if not touched:
         return
@@ -118,21 +115,21 @@ def ways_of(executed: Executed, profile: Profile, segment: int = SEGMENT) -> Ite
         for end in step.touches(lanes):
             name = executed.names[end.slot]
             spec = call.operands[name]
-            count = COUNTS.get(_pipe(touched, name, end.how))
-            if not isinstance(spec, TensorSpec) or count is None or _is_counted_already(count, name, step, end):
+            moves = MOVES.get(_pipe(touched, name, end.how))
+            if not isinstance(spec, TensorSpec) or moves is None or _is_counted_already(moves, name, step, end):
                 continue
             yield Way(
-                count,
-                segment,
-                at,
-                step,
-                end.slot,
-                spec.dtype.size,
-                end.region,
-                not end.is_index and name != STAGE,
-                _tile(step, end, executed),
-                _threads(call, step),
-                _transfers(call, profile),
+                moves=moves,
+                grains=grains,
+                at=at,
+                step=step,
+                slot=end.slot,
+                size=spec.dtype.size,
+                region=end.region,
+                is_data=not end.is_index and name != STAGE,
+                tile=_tile(step, end, executed),
+                threads=_threads(call, step),
+                transfers=transfers_of_a_row(call, profile),
             )
 
 
@@ -142,9 +139,9 @@ def _pipe(touched: Sequence[Effect], operand: str, how: str) -> str:
     return by_access.get("read" if how == "read" else "write") or by_access.get("update", "")
 
 
-def _is_counted_already(count: object, name: str, step: PlanStep, end: Touched) -> bool:
+def _is_counted_already(moves: object, name: str, step: PlanStep, end: Touched) -> bool:
     """A SIMT gather into a workspace stores once a thread, zeroes included: counted as filling it (MG-SIMT-20)."""
-    return count is _by_warps and name == STAGE and end.how != "read" and isinstance(step, IndexedStep)
+    return moves is _by_warps and name == STAGE and end.how != "read" and isinstance(step, IndexedStep)
 
 
 def _tile(step: PlanStep, end: Touched, executed: Executed) -> tuple[TileSpec, Region] | None:
@@ -162,7 +159,7 @@ def _threads(call: Call, step: PlanStep) -> Array | None:
     return step.target.offsets().ravel() if staged else None
 
 
-def _transfers(call: Call, profile: Profile) -> int:
+def transfers_of_a_row(call: Call, profile: Profile) -> int:
     """DMA transfers for a row: one, or one for each batch of a fractal table (MG-SYNC-07, MG-SYNC-08)."""
     table = call.values.get("table")
     work = profile.operations(call.route, 1, 1, table.shape[0]) if isinstance(table, TensorSpec) else None
@@ -180,8 +177,8 @@ def _by_warps(way: Way, executed: Executed) -> Count:
         segments = _row_segments(way, way.step, values, way.start(executed))
         elements = values.size * way.step.shape[1]
     else:
-        segments, elements = _segments(_by_thread(way, executed), way.segment)
-    return Count(segments, moved=segments * way.segment, used=way.used(elements))
+        segments, elements = _segments(_by_thread(way, executed), way.grains.segment)
+    return Count(segments, moved=segments * way.grains.segment, used=way.used(elements))
 
 
 def _has_rows(step: IndexedStep) -> bool:
@@ -192,10 +189,10 @@ def _has_rows(step: IndexedStep) -> bool:
 def _row_segments(way: Way, step: IndexedStep, rows: Array, start: int) -> int:
     """Segments of whole rows, of each alone; rows that begin equally far into a segment take as many."""
     layout, cols = step.steered.layout, step.shape[1]
-    are_alike = layout.strides is not None and layout.strides[0] * way.size % way.segment == 0
-    begins = (layout.row(rows[:1] if are_alike else rows) * way.size + start) % way.segment
+    are_alike = layout.strides is not None and layout.strides[0] * way.size % way.grains.segment == 0
+    begins = (layout.row(rows[:1] if are_alike else rows) * way.size + start) % way.grains.segment
     begins, counts = (begins, [rows.size] * begins.size) if are_alike else np.unique(begins, return_counts=True)
-    each = [_segments_from(int(begin), cols, way.size, way.segment) for begin in begins]
+    each = [_segments_from(int(begin), cols, way.size, way.grains.segment) for begin in begins]
     return sum(int(count) * segments for count, segments in zip(counts, each, strict=True))
 
 
@@ -240,7 +237,7 @@ def _different(warps: Array) -> int:
 def _by_bursts(way: Way, executed: Executed) -> Count:
     """DMA: a burst for every row, in whole chunks."""
     if way.region is not None:
-        return _fixed_bursts(way.region, way.tile, way.size, way.is_data)
+        return bursts_of(way.region, way.tile, way.size, way.is_data)
     lanes = executed.lanes[way.at]
     assert lanes is not None
     return way.whole if lanes.outside is None else _bursts(way, np.flatnonzero(~lanes.outside))
@@ -250,29 +247,29 @@ def _bursts(way: Way, kept: Array) -> Count:
     """The bursts of these lanes."""
     cols = way.step.shape[1]
     width = cols if way.by_row else 1
-    chunks = kept.size * _chunks(width * way.size)
+    moved = kept.size * chunks(width * way.size)
     place = (kept, 0 * kept) if way.by_row else divmod(kept, cols)
     misaligned = 0 if way.tile is None else _misaligned(way.tile[0], way.tile[1].layout.offset(*place))
     return Count(
-        chunks,
+        moved,
         bursts=kept.size * way.transfers,
-        moved=chunks * CHUNK,
+        moved=moved * CHUNK,
         used=way.used(kept.size * width),
         misaligned=misaligned * way.transfers,
     )
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def _fixed_bursts(source: Region, tile: tuple[TileSpec, Region] | None, size: int, is_data: bool) -> Count:
+def bursts_of(source: Region, tile: tuple[TileSpec, Region] | None, size: int, is_data: bool) -> Count:
     """The bursts of a whole region: its rows, or its columns, or whatever lies side by side at both ends."""
-    rows, cols, lengths = _runs(source, tile[1] if tile else source)
-    chunks = int(_chunks(lengths * size).sum())
+    rows, cols, lengths = _burst_runs(source, tile[1] if tile else source)
+    moved = int(chunks(lengths * size).sum())
     misaligned = 0 if tile is None else _misaligned(tile[0], tile[1].layout.offset(rows, cols))
     used = int(lengths.sum()) * size if is_data else 0
-    return Count(chunks, lengths.size, moved=chunks * CHUNK, used=used, misaligned=misaligned)
+    return Count(moved, lengths.size, moved=moved * CHUNK, used=used, misaligned=misaligned)
 
 
-def _runs(source: Region, other: Region) -> tuple[Array, Array, Array]:
+def _burst_runs(source: Region, other: Region) -> tuple[Array, Array, Array]:
     """Row and column of the first element of every burst, and its length in elements."""
     rows, cols = source.shape
     row_step, col_step = source.strides or (0, 0)
@@ -285,10 +282,6 @@ def _runs(source: Region, other: Region) -> tuple[Array, Array, Array]:
     goes_on = (np.diff(here[order]) == 1) & (np.diff(there[order]) == 1)
     begins = np.flatnonzero(np.insert(~goes_on, 0, True)) if order.size else order
     return *divmod(order[begins], max(1, cols)), np.diff(begins, append=order.size)
-
-
-def _chunks(length: Any) -> Any:
-    return -(-length // CHUNK)
 
 
 def _misaligned(tile: TileSpec, offsets: Array) -> int:
@@ -304,13 +297,13 @@ def _misaligned(tile: TileSpec, offsets: Array) -> int:
 def _by_scalars(way: Way, executed: Executed) -> Count:
     """Element after element; a line counts when it is not the one of the access before."""
     found = way.addresses(executed)
-    found = _numbered(found[found >= 0], LINE)
+    found = _numbered(found[found >= 0], way.grains.line)
     lines = int(np.count_nonzero(found[1:] != found[:-1])) + min(1, found.size)
-    moved = lines * LINE
+    moved = lines * way.grains.line
     return Count(lines, scalar=found.size, moved=moved, used=min(moved, way.used(found.size)))
 
 
-COUNTS: dict[str, Callable[[Way, Executed], Count]] = {
+MOVES: dict[str, Callable[[Way, Executed], Count]] = {
     "V": _by_warps,
     "S": _by_scalars,
     "MTE1": _by_bursts,
