@@ -44,10 +44,10 @@ def arguments() -> dict[str, Any]:
     }
 
 
-def outcome(source: str, name: str, **options: Any) -> bytes:
+def outcome(source: str, name: str, grid: int = GRID, **options: Any) -> bytes:
     """What a kernel leaves in its output."""
     given = arguments()
-    kernel_of(source, name)[GRID](*given.values(), **options)
+    kernel_of(source, name)[grid](*given.values(), **options)
     return given["out"].tobytes()
 
 
@@ -72,3 +72,15 @@ def test_every_way_to_run_a_kernel_gives_the_same_bits(seed: int) -> None:
         assert placed_outcome(auto, f"auto {seed}", room) == expected, auto
     for options in ({}, {"target": "a5"}, {"debug": True}):
         assert outcome(manual, f"manual {seed}", **options) == expected, manual
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_another_schedule_gives_the_same_bits(seed: int) -> None:
+    """One block, as nothing orders several that write to one place."""
+    auto, _ = random_kernel(seed)
+    for target in ("a2a3", "a5"):
+        expected = outcome(auto, f"auto {seed}", grid=1, target=target, engine="reference")
+        for schedule in (seed, seed + 1):
+            options = pto.MachineOptions(seed=schedule)
+            found = outcome(auto, f"auto {seed}", grid=1, target=target, engine="machine", options=options)
+            assert found == expected, auto

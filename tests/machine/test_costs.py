@@ -107,14 +107,14 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
         Costs(CPU, {"clock GHz": 2})
 
 
-@pytest.mark.parametrize("number", [-1, float("nan"), float("inf"), "fast", None, True])
+@pytest.mark.parametrize("number", [-1, float("nan"), float("inf"), 10**400, 1e10, "fast", None, True])
 def test_what_is_no_cost_is_refused(number: float) -> None:
-    with pytest.raises(ValueError, match="'flag cycles' takes a number from 0 up, found"):
+    with pytest.raises(ValueError, match="'flag cycles' takes a number from 0 up to 1e\\+09, found"):
         Costs(A2A3, {"flag cycles": number})
 
 
 def test_what_divides_is_not_zero() -> None:
-    with pytest.raises(ValueError, match="'GM to UB GB/s' must be greater than 0"):
+    with pytest.raises(ValueError, match="'GM to UB GB/s' takes a number from 1e-09 up"):
         Costs(A2A3, {"GM to UB GB/s": 0})
     assert Costs(A2A3, {"flag cycles": 0}).flag == 0
 

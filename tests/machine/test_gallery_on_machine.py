@@ -50,6 +50,18 @@ def test_auto_mode_is_clean(entry: Entry, target: str, grid: int) -> None:
             agree(entry, arrays["out"], case)
 
 
+@every_launch
+def test_auto_mode_gives_the_same_bits_under_every_schedule(entry: Entry, target: str) -> None:
+    case = entry.make(rng(), **entry.sizes[0])
+    same = case | {"out": case["out"].copy()}
+    entry.kernel[3](**same, target=target, engine="reference")
+    for seed in range(6):
+        arrays = case | {"out": case["out"].copy()}
+        options = MachineOptions(seed=seed)
+        assert entry.kernel[3](**arrays, target=target, engine="machine", options=options).ok
+        assert arrays["out"].tobytes() == same["out"].tobytes(), seed
+
+
 # --- By hand -------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import ptokit as pto
 from ptokit.engine.kept import remember
 from ptokit.machine.instruction import WatchedInstruction
+from ptokit.target import profile
 
 ROWS, COLS = 8, 16
 
@@ -138,6 +141,36 @@ def rows_of(x, n, out):
     pto.tload(tile, out[0:n])
     pto.tadd(tile, tile, tile)
     pto.tstore(out[0:n], tile)
+
+
+@pto.kernel(mode="manual")
+def in_turns(x, out):
+    """`out[i] = x[i] + x[i - 1]`, four rows at a time: two tiles change places with every turn."""
+    total = pto.Tile("vec", "float32", 4, COLS, addr=1024)
+    for i in pto.range(4):
+        before = pto.Tile("vec", "float32", 4, COLS, addr=(i + 1) % 2 * 512)
+        now = pto.Tile("vec", "float32", 4, COLS, addr=i % 2 * 512)
+        pto.barrier("ALL")
+        with pto.when(i == 0):
+            pto.texpands(before, 0)
+        pto.tload(now, x[i * 4 : i * 4 + 4])
+        pto.barrier("ALL")
+        pto.tadd(total, now, before)
+        pto.barrier("ALL")
+        pto.tstore(out[i * 4 : i * 4 + 4], total)
+
+
+@pto.kernel(mode="manual")
+def told_how_often(counts, x):
+    """How often it goes round is read before it is certain to be there."""
+    number = pto.Tile("vec", "int32", 1, 8, addr=0)
+    row = pto.Tile("vec", "float32", 1, COLS, addr=64)
+    pto.texpands(number, 2)
+    pto.set_flag("V", "MTE3", 0)
+    pto.wait_flag("V", "MTE3", 0)
+    pto.tstore(counts[0:8], number)
+    for _ in pto.range(pto.load_scalar(counts, 0)):
+        pto.tload(row, x[0:1])
 
 
 def floats(*shape: int) -> Any:
@@ -291,3 +324,31 @@ def test_what_is_known_of_instructions_does_not_grow_without_end(monkeypatch: py
     for n in [*range(1, ROWS + 1)] * 4:
         machine(rows_of[1], floats(ROWS, COLS), n, floats(ROWS, COLS))
     assert known == set(range(1, 9))
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5", "cpu"])
+def test_tiles_that_change_places_are_not_over_one_another(target: str) -> None:
+    x, out = floats(16, COLS), floats(16, COLS)
+    assert machine(in_turns[1], x, out, target=target).ok
+    assert np.array_equal(out, x + np.vstack([np.zeros((4, COLS), "float32"), x[:12]]))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_another_schedule_ends_though_a_loop_is_told_to_go_on(seed: int) -> None:
+    counts = np.full(8, 1 << 30, "int32")
+    assert not machine(told_how_often[1], counts, floats(ROWS, COLS), options=pto.MachineOptions(seed=seed)).ok
+
+
+@pytest.mark.parametrize("checks", ["order", None, 3])
+def test_checks_are_names_in_a_tuple(checks: Any) -> None:
+    with pytest.raises(TypeError, match="checks takes names in a tuple"):
+        pto.MachineOptions(checks=checks)
+
+
+@pytest.mark.parametrize("number", [np.float32(2), Fraction(3, 2), np.int64(7), 1e9, 1e-9])
+def test_any_kind_of_number_can_be_a_cost(number: Any) -> None:
+    options = pto.MachineOptions(costs=dict.fromkeys(profile("a5").costs, number))
+    arrays = floats(9, COLS), np.arange(ROWS, dtype="int32"), floats(ROWS, COLS)
+    report = machine(gather[1], *arrays, options=options)
+    assert str(report) and np.isfinite(report.timeline.cycles)
+    assert json.loads(report.to_json())["timeline"]["cycles"] == report.timeline.cycles

@@ -275,6 +275,16 @@ def test_a_block_that_gives_the_same_takes_the_same(length: int) -> None:
     assert found.busy[V] == pytest.approx(sum(one.busy[V] * one.cycles for one in alone) / found.total)
 
 
+def test_a_chart_says_where_it_ends() -> None:
+    t = timer(keep=10)
+    for k in range(40):
+        t.work(V, 5, k, "tadd")
+    found = ended(t)
+    assert found.drawn == 45 and f"|{'#' * 13}{' ' * 47}| 100%" in found.chart()[-1]
+    assert "works after cycle 45 are not kept, nor drawn" in str(found)
+    assert "not kept" not in str(piped(3, 5, 5, 1))
+
+
 # --- what comes of it
 
 

@@ -42,10 +42,32 @@ POISON = 0xFF
 Step = Callable[[Frame], None]
 
 
+class LoopStep:
+    """Statements over and over."""
+
+    def __init__(self, loop: Loop, body: tuple[Step, ...]) -> None:
+        self.loop, self.body = loop, body
+        self.start, self.stop = compiled(loop.start), compiled(loop.stop)
+
+    def bounds(self, frame: Frame) -> range:
+        """The values that the loop takes now."""
+        return range(worth(self.start, frame.values), worth(self.stop, frame.values), self.loop.step)
+
+    def __call__(self, frame: Frame) -> None:
+        frame.where = self.loop.where
+        outer, bounds = frame.turn, self.bounds(frame)
+        for frame.turn, value in enumerate(bounds):
+            frame.values[self.loop.var] = value
+            for step in self.body:
+                step(frame)
+        frame.turn = outer
+
+
 class Executable:
     """A program made ready for a target; launched as often as you like."""
 
     engine = "reference"
+    loop_step = LoopStep
 
     def __init__(self, program: Program, profile: Profile, options: Options) -> None:
         self.program, self.profile, self.options = program, profile, options
@@ -94,26 +116,10 @@ class Executable:
 
     def _step(self, stmt: Stmt) -> Step:
         if isinstance(stmt, Loop):
-            return _Loop(stmt, self._block(stmt.body))
+            return self.loop_step(stmt, self._block(stmt.body))
         if isinstance(stmt, Branch):
             return _Branch(stmt, self._block(stmt.then), self._block(stmt.otherwise))
         return STEPS[type(stmt)](stmt, self)
-
-
-class _Loop:
-    def __init__(self, loop: Loop, body: tuple[Step, ...]) -> None:
-        self.loop, self.body = loop, body
-        self.start, self.stop = compiled(loop.start), compiled(loop.stop)
-
-    def __call__(self, frame: Frame) -> None:
-        frame.where = self.loop.where
-        bounds = range(worth(self.start, frame.values), worth(self.stop, frame.values), self.loop.step)
-        outer = frame.turn
-        for frame.turn, value in enumerate(bounds):
-            frame.values[self.loop.var] = value
-            for step in self.body:
-                step(frame)
-        frame.turn = outer
 
 
 class _Branch:

@@ -3,7 +3,7 @@
 | file | what it knows |
 |---|---|
 | `options.py`, `report.py`, `text.py` | what a run is told, what it gives, and that in words |
-| `clocks.py` | pipes, flags, and what certainly comes before what |
+| `cores.py`, `clocks.py` | whose pipes they are; pipes, flags, and what certainly comes before what |
 | `extent.py`, `shadow.py`, `memories.py` | which bytes an access touches, who touched them last, in which memory |
 | `site.py`, `executed.py` | an instruction before its data are known, and after it was executed |
 | `hazards.py`, `rules.py`, `repeats.py` | which hazard it is, and how it is said |

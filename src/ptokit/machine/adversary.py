@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ptokit.machine.clocks import core_of
-from ptokit.machine.site import PIPES
+from ptokit.machine.cores import PIPES
 from ptokit.program.steps import ISSUE
 
 
@@ -36,6 +36,8 @@ class Adversary:
         self._flags: dict[Hashable, bool] = {}
         self._events: dict[Hashable, object] = {}
         """The last signal of each event: one that is given again in a loop is another."""
+        self._atomic: object = None
+        """Set after the last atomic."""
 
     def blocks(self, grid: int) -> list[int]:
         """The blocks of a grid, in an order that is drawn."""
@@ -46,6 +48,14 @@ class Adversary:
     def work(self, pipe: str, do: Callable[[], None]) -> None:
         """A pipe does something."""
         self._give(pipe, do)
+
+    def work_atomically(self, pipe: str, do: Callable[[], None]) -> None:
+        """The same for atomics, which keep the order of the program: they need none, but rounding would tell."""
+        before, self._atomic = self._atomic, object()
+        if before is not None:
+            self._give(pipe, lambda: None, lambda: self._flags.get(before, False))
+        self._give(pipe, do)
+        self.set(pipe, self._atomic)
 
     def set(self, src: str, flag: Hashable) -> None:
         """A pipe sets a flag."""
@@ -92,6 +102,7 @@ class Adversary:
         while any(self._queues.values()):
             self._step()
         self._flags.clear()
+        self._atomic = None
 
     def _give(self, pipe: str, run: Callable[[], None], is_ready: Callable[[], bool] = lambda: True) -> None:
         scalar = f"{core_of(pipe)}.{ISSUE}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
+from contextlib import suppress
 from numbers import Real
 
 from ptokit.machine.grains import CHUNK, Grains, chunks
 from ptokit.target import Profile
 
+MOST = 1e9
+"""The largest cost, and the least that must not be 0 is as far below 1."""
 WORD = 8
 """Bytes of a scalar store."""
 
@@ -23,10 +25,9 @@ class Costs:
         if unknown:
             known = ", ".join(map(repr, profile.costs)) or "none"
             raise ValueError(f"{profile.name} has no cost {', '.join(map(repr, unknown))}; known: {known}")
-        for name, number in overrides.items():
-            _require_sensible(name, number)
+        replaced = {name: _sensible(name, number) for name, number in overrides.items()}
         self.profile = profile
-        self.numbers: Mapping[str, float] = {**profile.costs, **overrides}
+        self.numbers: Mapping[str, float] = {**profile.costs, **replaced}
 
     def __getitem__(self, name: str) -> float:
         """A number by its name."""
@@ -88,9 +89,11 @@ class Costs:
         return int(-(-nbytes // self["cache line bytes"]))
 
 
-def _require_sensible(name: str, number: object) -> None:
-    may_be_zero = name.endswith("cycles")
-    if isinstance(number, bool) or not isinstance(number, Real) or not isfinite(number) or number < 0:
-        raise ValueError(f"the cost {name!r} takes a number from 0 up, found {number!r}")
-    if number == 0 and not may_be_zero:
-        raise ValueError(f"the cost {name!r} must be greater than 0")
+def _sensible(name: str, number: object) -> float:
+    """A cost as a plain number; none that would make sums or quotients overflow."""
+    least = 0.0 if name.endswith("cycles") else 1 / MOST
+    if isinstance(number, Real) and not isinstance(number, bool):
+        with suppress(OverflowError):
+            if least <= (found := float(number)) <= MOST:
+                return found
+    raise ValueError(f"the cost {name!r} takes a number from {least:g} up to {MOST:g}, found {number!r}")

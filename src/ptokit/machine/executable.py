@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from ptokit.engine import interpreter
-from ptokit.engine.interpreter import Executable, FlagStep, LoadScalarStep, Step
+from ptokit.engine.interpreter import Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
@@ -25,7 +25,26 @@ from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Stmt, TileDecl
 from ptokit.program.verify_call import judged, memory_findings
 
+MOST_TURNS = 4
+"""How many times as many turns another schedule may take, and how many more."""
 ONE = region(Layout.plain(0, 1), 1, 1)
+
+
+class Astray(Exception):
+    """Another schedule has led a program where it would not end."""
+
+
+class _Loop(LoopStep):
+    """A loop. Under another schedule a number that came too late may have made it all but endless."""
+
+    def bounds(self, frame: WatchedFrame) -> range:  # type: ignore[override]
+        found = super().bounds(frame)
+        turns, seen = -(-(found.stop - found.start) // found.step), frame.session.turns
+        if frame.adversary is None:
+            seen[id(self)] = max(seen.get(id(self), 0), turns)
+        elif turns > MOST_TURNS * (seen.get(id(self), 0) + MOST_TURNS):
+            raise Astray
+        return found
 
 
 class Machine(Executable):
@@ -55,8 +74,8 @@ class Machine(Executable):
                 tensors[name].bits[...] = bits
             adversary = Adversary(int(options.seed or 0))
             frame = WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}, adversary)
-            with suppress(VerifyError, OutOfBoundsError):  # a number that came too late leads anywhere
-                self._run_blocks(frame, adversary.blocks(grid))
+            with suppress(VerifyError, OutOfBoundsError, Astray):  # a number that came too late leads anywhere
+                self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
         found = tuple(judged(session.findings.found, self.options))
         return Report(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
@@ -71,6 +90,8 @@ class Machine(Executable):
             frame.session.begin(block)
         super()._run_block(frame, block)
         (frame.session if frame.adversary is None else frame.adversary).end()
+
+    loop_step = _Loop
 
     def _block(self, block: Block) -> tuple[Step, ...]:
         return tuple(self._step(stmt) for stmt in block)
@@ -89,6 +110,7 @@ class _Declare:
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         self.declare(frame)
+        frame.session.owners.forget(self.tile.name)
         if self.tile.fresh:
             frame.fresh.add(self.tile.name)
         if self.tile.addresses:
@@ -126,7 +148,7 @@ class _Flag(FlagStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event = self.event(frame)
         if frame.adversary:
-            for src, dst in frame.session.ends(self.flag):
+            for src, dst in frame.session.cores.ends(self.flag):
                 key = (src, dst, event)
                 if self.flag.action == "set":
                     frame.adversary.set(src, key)
@@ -144,14 +166,14 @@ class _Barrier:
         if self.has_pipes and frame.adversary is None:
             frame.session.barrier(self.stmt.pipe)
         elif frame.adversary and self.stmt.pipe == "ALL":
-            for core in frame.session.cores:
+            for core in frame.session.cores.names:
                 frame.adversary.barrier(core)
 
 
 class _LoadScalar(LoadScalarStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         if frame.adversary:
-            frame.adversary.settle(frame.session.scalar)
+            frame.adversary.settle(frame.session.cores.scalar)
             self.read(frame)
         else:
             frame.session.load_scalar(self.stmt, self.read(frame), Touched(0, READ, ONE))

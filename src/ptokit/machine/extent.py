@@ -45,6 +45,13 @@ class Extent:
         else:
             self._over(entries, start)[...] = value
 
+    def put_some(self, entries: Array, start: int, values: Array, chosen: Array) -> None:
+        """Give those that are chosen a value each; `values` and `chosen` have the shape of what `get` gives."""
+        if self.listed is not None:
+            entries[self.listed[chosen] + start] = values[chosen]
+        else:
+            self._over(entries, start)[chosen] = values[chosen]
+
     def _over(self, entries: Array, start: int) -> Array:
         if self.rows == 1:
             return entries[start : start + self.length]

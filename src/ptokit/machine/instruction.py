@@ -74,20 +74,25 @@ class WatchedInstruction(InstructionStep):
         """Write down what the pipes do: the one that reads the indices keeps them for the one that moves the data."""
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
-        fresh = [frame.tiles[tile] for tile in self.tiles if tile in frame.fresh]
+        fresh = [tile in frame.fresh for tile in self.shown]
         frame.fresh.difference_update(self.tiles)
         if here is None:
             return
-        work, touches = _Deferred(here.tolerant, storages, fresh), [s for s in here.steps if isinstance(s, Touch)]
+        is_index = [name == "idx" for name in here.prepared.names]
+        work = _Deferred(here.tolerant, storages, *_poisoned(storages, fresh, is_index))
+        touches = [step for step in here.steps if isinstance(step, Touch)]
         reader = next((touch for touch in touches if "idx" in touch.reads), touches[-1])
-        pipes = here.pipes
+        pipes, atomic = here.pipes, here.call.values.get("atomic")
+        is_atomic = atomic is not None and atomic.text != "none"
         for event in self.instr.waits:
             adversary.hear(("event", event), frame.session.signallers(event), pipes)
         for step in here.steps:
             if isinstance(step, Sync):
                 adversary.sync(step.src, step.dst)
             else:
-                adversary.work(step.pipe, partial(work, reads=step is reader, moves=step is touches[-1]))
+                moves = step is touches[-1]
+                give = adversary.work_atomically if moves and is_atomic else adversary.work
+                give(step.pipe, partial(work, reads=step is reader, moves=moves))
         if self.instr.event is not None:
             adversary.signal(("event", self.instr.event), pipes)
 
@@ -215,7 +220,7 @@ class WatchedInstruction(InstructionStep):
             if tile in frame.fresh:
                 frame.fresh.discard(tile)
                 self._define(frame, tile, 0)
-                frame.tiles[tile].bits.view(np.uint8)[...] = POISON
+                _poison([frame.tiles[tile]])
 
     def _leave_out(self, frame: WatchedFrame) -> None:
         """Nothing was executed; what it would have done counts as done, so that no more is said of it."""
@@ -230,20 +235,33 @@ class WatchedInstruction(InstructionStep):
 
 
 class _Deferred:
-    """An instruction that reads its indices at one time and moves its data at another."""
+    """An instruction that reads its indices at one time and moves its data at another. Tiles that hold nothing are
+    poisoned when they are touched, not before: until then others may use the place."""
 
-    def __init__(self, plan: Plan, storages: list[Storage], fresh: list[Storage]) -> None:
-        self.plan, self.storages, self.fresh = plan, storages, fresh
+    def __init__(self, plan: Plan, storages: list[Storage], index: list[Storage], data: list[Storage]) -> None:
+        self.plan, self.storages = plan, storages
+        self.index, self.data = index, data
         self.lanes: list[Lanes | None] | None = None
 
     def __call__(self, *, reads: bool, moves: bool) -> None:
         with suppress(SpanFault, ZeroFault):  # told by the run in the order of the program
             if reads:
-                for storage in self.fresh:
-                    storage.bits.view(np.uint8)[...] = POISON
+                _poison(self.index)
                 self.lanes, _ = self.plan.resolve(self.storages)
             if moves and self.lanes is not None:
+                _poison(self.data)
                 self.plan.run(self.storages, self.lanes)
+
+
+def _poisoned(storages: list[Storage], fresh: list[bool], is_index: list[bool]) -> Iterable[list[Storage]]:
+    """The memories of index tiles that hold nothing, and those of other tiles."""
+    for wanted in (True, False):
+        yield [storage for storage, new, idx in zip(storages, fresh, is_index, strict=True) if new and idx is wanted]
+
+
+def _poison(storages: list[Storage]) -> None:
+    for storage in storages:
+        storage.bits.view(np.uint8)[...] = POISON
 
 
 def _indices(step: PlanStep, storages: list[Storage]) -> Array | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 CHECKS = ("order", "memory", "blocks", "repeats", "indices", "traffic", "time")
@@ -37,6 +37,8 @@ class MachineOptions:
     """How many works the timeline keeps."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.checks, str) or not isinstance(self.checks, Iterable):
+            raise TypeError(f"checks takes names in a tuple, such as ('order', 'memory'), found {self.checks!r}")
         unknown = [check for check in self.checks if check not in CHECKS]
         if unknown:
             raise ValueError(f"checks are {', '.join(CHECKS)}; found {', '.join(map(repr, unknown))}")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 from ptokit.engine.reference import Touched
@@ -14,7 +13,8 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards, rules
-from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of, unit_of
+from ptokit.machine.clocks import Clock, Clocks, Stuck, unit_of
+from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent
@@ -26,7 +26,7 @@ from ptokit.machine.outcomes import LaneOutcomes, outcomes
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ, Earlier, meets
-from ptokit.machine.site import CORES, PIPES, Site, ends_of, home_of
+from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.calls import access_of, call_of, effects, named_operands
@@ -63,8 +63,8 @@ class Session:
         self.block = 0
         self.statements: list[Stmt] = list(walk(program.body))
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
-        pipes = tuple(pipe for pipe in PIPES if core_of(pipe) in self.cores)
-        self.clocks = Clocks(pipes, self._set_twice, self._stuck)
+        self.cores = Cores(program, profile)
+        self.clocks = Clocks(self.cores.pipes, self._set_twice, self._stuck)
         names = {loc: memory.name for loc, memory in profile.memories.items()}
         bits = len(self.statements).bit_length()
         self.chip = Chip(names, program, bits, poison=options.poison)
@@ -78,9 +78,12 @@ class Session:
         self.traffic = TrafficMeter(profile, self.costs.grains) if is_counted else None
         self.lanes: list[LaneOutcomes] = []
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
+        self.turns: dict[int, int] = {}
+        """How often loops went round at most."""
+        self.blocks_meet = False
+        """Whether what comes of the launch depends on the order of its blocks."""
         self._starts: list[Clock] = []
         self._events: dict[int, tuple[str, ...]] = {}
-        self._ends: dict[int, list[tuple[str, str]]] = {}
 
     # --- blocks
 
@@ -118,7 +121,7 @@ class Session:
     def flag(self, stmt: Flag, event: int) -> None:
         """One end of a flag, on every core that has it."""
         is_set, timer = stmt.action == "set", self.timer
-        for src, dst in self.ends(stmt):
+        for src, dst in self.cores.ends(stmt):
             key = (src, dst, event)
             if is_set:
                 self.clocks.set(src, key, stmt)
@@ -132,36 +135,10 @@ class Session:
     def barrier(self, pipe: str) -> None:
         """Everything so far ends before all that follows."""
         if pipe == "ALL":
-            for core in self.cores:
+            for core in self.cores.names:
                 self.clocks.barrier(core)
                 if self.timer:
                     self.timer.barrier(core)
-
-    def ends(self, stmt: Flag) -> list[tuple[str, str]]:
-        """The pipes of a flag with their cores."""
-        known = self._ends.get(id(stmt))
-        if known is None:
-            known = self._ends[id(stmt)] = ends_of(stmt, self.cores)
-        return known
-
-    @cached_property
-    def cores(self) -> tuple[str, ...]:
-        """The cores that the program uses, by its tiles, its flags and its pipes."""
-        instrs = [stmt for stmt in self.statements if isinstance(stmt, Instr)]
-        flags = [stmt for stmt in self.statements if isinstance(stmt, Flag)]
-        found = {home_of(self.program, instr) for instr in instrs}
-        found |= {CORES[pipe] for flag in flags for pipe in (flag.src, flag.dst) if pipe in CORES}
-        for instr in instrs:
-            with suppress(AttributeError):  # what has no route runs on no pipe
-                touched = effects(call_of(self.program, instr, self.profile))
-                found |= {CORES[effect.pipe] for effect in touched if effect.pipe in CORES}
-        return tuple(sorted(found)) or ("AIV",)
-
-    @cached_property
-    def scalar(self) -> str:
-        """The scalar pipe that reads numbers from global memory: the vector core's, where it has any instruction."""
-        homes = {home_of(self.program, stmt) for stmt in self.statements if isinstance(stmt, Instr)}
-        return "AIC.S" if homes == {"AIC"} else "AIV.S"
 
     def _set_twice(self, flag: Hashable, what: object, before: object) -> None:
         if isinstance(what, Flag) and self.orders:
@@ -246,12 +223,12 @@ class Session:
 
     def signallers(self, event: int) -> tuple[str, ...]:
         """The pipes whose end signals an event."""
-        return self._events.get(event, (self.scalar,))
+        return self._events.get(event, (self.cores.scalar,))
 
     def leave_out(self, instr: Instr) -> None:
         """Nothing was done for an instruction; who waits for its event need not wait for ever."""
         if instr.event is not None and self.profile.pipes:
-            self._events[instr.event] = pipes = (self.scalar,)
+            self._events[instr.event] = pipes = (self.cores.scalar,)
             self.clocks.signal(("event", instr.event), pipes, instr)
             if self.timer:
                 self.timer.signal(("event", instr.event), pipes)
@@ -262,7 +239,7 @@ class Session:
             return
         place = self.gm.at(storage)
         touches = [] if place is None else [Spot("source", READ, place, place.extent(touched, storage.dtype.size))]
-        pipe = self.scalar
+        pipe = self.cores.scalar
         self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], pipe, touches, pipe))
         if self.timer:
             self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
@@ -278,7 +255,9 @@ class Session:
             if place.name == "GM":
                 self._across(number, pipe, touch)
         for touch in touches:
-            touch.place.shadow.record(touch.how, me, time, number, touch.extent, touch.place.start)
+            place = touch.place
+            since = self.clocks.started[me] if place.name == "GM" else 0
+            place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
     def _race(self, number: int, pipe: str, touch: Spot, earlier: Earlier, entry: str) -> None:
         then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
@@ -293,6 +272,7 @@ class Session:
                 continue
             before = started[layer.pipe]
             if self.options.wants("blocks") and (other := layer.last_until(before, extent, start)):
+                self.blocks_meet = True
                 first, then = self._act_of(other, touch), self._act(number, pipe, touch)
                 said = hazards.between_blocks(first, then, self.block, self._block_of(other))
                 self.tell([said], self.statements[number].where)
@@ -313,11 +293,22 @@ class Session:
         return Act(_name(self.statements[number]), touch.operand, unit_of(pipe), touch.how, touch.place.name, "")
 
     def _act_of(self, earlier: Earlier, touch: Spot) -> Act:
-        stmt = self.statements[earlier.statement]
-        operand = _operand(stmt, earlier.how, touch.place.name, touch.operand)
+        stmt, pipe = self.statements[earlier.statement], unit_of(self.clocks.pipes[earlier.pipe])
+        operand = self._operand(stmt, pipe, earlier.how, touch)
         line = f"line {stmt.where.line}" if stmt.where else ""
-        pipe = unit_of(self.clocks.pipes[earlier.pipe])
         return Act(_name(stmt), operand, pipe, earlier.how, touch.place.name, line)
+
+    def _operand(self, stmt: Stmt, pipe: str, how: str, touch: Spot) -> str:
+        """The operand that a pipe touched like that for an earlier statement, in that kind of memory."""
+        if not isinstance(stmt, Instr):
+            return touch.operand
+        wanted = ("read" if how == READ else "write", "update")
+        kind = View if touch.place.name == "GM" else TileUse
+        fitting = [name for name, operand in named_operands(stmt).items() if isinstance(operand, kind)]
+        touched = effects(call_of(self.program, stmt, self.profile))
+        by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in wanted]
+        access = access_of(stmt.name)
+        return next((name for name in (*by_pipe, *access) if name in fitting and access[name] in wanted), "")
 
     # --- memory
 
@@ -342,15 +333,6 @@ def _in_block(findings: Iterable[Finding], when: str) -> Iterable[Finding]:
 
 def _name(stmt: Stmt) -> str:
     return stmt.name if isinstance(stmt, Instr) else "load_scalar"
-
-
-def _operand(stmt: Stmt, how: str, memory: str, otherwise: str) -> str:
-    """The operand that an earlier statement touched like that, in that kind of memory."""
-    if not isinstance(stmt, Instr):
-        return otherwise
-    wanted, kind = ("read", "update") if how == READ else ("write", "update"), View if memory == "GM" else TileUse
-    access = access_of(stmt.name)
-    return next((n for n, o in named_operands(stmt).items() if access[n] in wanted and isinstance(o, kind)), "")
 
 
 def _named(flag: object) -> str:

@@ -37,24 +37,39 @@ class Earlier:
 class Layer:
     """The last accesses of one kind on one pipe."""
 
-    __slots__ = ("bits", "entries", "first", "how", "latest", "narrow_until", "pipe")
+    __slots__ = ("bits", "entries", "first", "how", "latest", "narrow_until", "older", "pipe")
 
     def __init__(self, how: str, pipe: int, units: int, bits: int) -> None:
         self.how, self.pipe = how, pipe
         self.bits = bits
         """Of an entry, that are the number of a statement."""
         self.entries = np.zeros(units, np.int32)
+        self.older: Array | None = None
+        """Entries of earlier blocks that the block which runs has put others in the place of."""
         self.narrow_until = 1 << 31 - bits
         """The time from which on entries are wide."""
         self.first = self.latest = 0
         """The times of the first and the last access to any byte: most questions end here."""
 
-    def record(self, time: int, statement: int, where: Extent, start: int) -> None:
-        """Take note of an access."""
+    def record(self, time: int, statement: int, where: Extent, start: int, since: int) -> None:
+        """Take note of an access; those up to the time `since` are set aside."""
         if time >= self.narrow_until and self.entries.dtype == np.int32:
             self.entries = self.entries.astype(np.int64)
+            self.older = None if self.older is None else self.older.astype(np.int64)
+        if self.first and self.first <= since:
+            self._set_aside(where, start, since)
         self.first, self.latest = self.first or time, time
         where.put(self.entries, start, time << self.bits | statement)
+
+    def _set_aside(self, where: Extent, start: int, since: int) -> None:
+        found = where.get(self.entries, start)
+        if not found.any():
+            return
+        is_old = (found > 0) & (found >> self.bits <= since)
+        if is_old.any():
+            if self.older is None:
+                self.older = np.zeros_like(self.entries)
+            where.put_some(self.older, start, found, is_old)
 
     def last(self, where: Extent, start: int, after: int) -> Earlier | None:
         """The latest access to these bytes, if it came after a time."""
@@ -68,10 +83,10 @@ class Layer:
         if not self.first or self.first > time:
             return None
         found = where.get(self.entries, start)
-        if not found.any():
-            return None
-        old = found[(found > 0) & (found >> self.bits <= time)]
-        return self._earlier(int(old.max())) if old.size else None
+        latest = 0 if self.older is None else int(where.get(self.older, start).max(initial=0))
+        if found.any():
+            latest = max(latest, int(found[found >> self.bits <= time].max(initial=0)))
+        return self._earlier(latest) if latest else None
 
     def _earlier(self, entry: int) -> Earlier:
         """What an entry says."""
@@ -91,12 +106,12 @@ class Shadow:
         self.written: Array | None = None
         """Which units something has written; None where all count as written."""
 
-    def record(self, how: str, pipe: int, time: int, statement: int, where: Extent, start: int) -> None:
-        """Take note of an access."""
+    def record(self, how: str, pipe: int, time: int, statement: int, where: Extent, start: int, since: int = 0) -> None:
+        """Take note of an access; what `last_until` may be asked for are those up to the time `since`, at most."""
         layer = self.layers.get((how, pipe))
         if layer is None:
             layer = self.layers[how, pipe] = Layer(how, pipe, self.size, self.bits)
-        layer.record(time, statement, where, start)
+        layer.record(time, statement, where, start, since)
 
     def unordered(self, how: str, pipe: int, clock: Clock, where: Extent, start: int) -> Iterator[Earlier]:
         """Accesses of other pipes to these bytes that need an order and have none: the latest of each kind."""

@@ -10,15 +10,12 @@ from ptokit.engine.reference import Plan
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import TileType
-from ptokit.program.ir import Flag, Instr, Program
+from ptokit.machine.cores import home_of, pipe_of
+from ptokit.program.ir import Instr
 from ptokit.program.steps import Step, Sync, Touch, gate, steps
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
-CORES = {"V": "AIV", "MTE3": "AIV", "M": "AIC", "MTE1": "AIC", "FIX": "AIC"}
-"""The core of each pipe that only one core has."""
-PIPES: tuple[str, ...] = ("AIV.S", "AIV.V", "AIV.MTE2", "AIV.MTE3", "AIC.S", "AIC.M", "AIC.MTE1", "AIC.MTE2", "AIC.FIX")
 WORKSPACE = "workspace"
 TOGETHER = frozenset(("H-20", "H-21", "H-22"))
 """What is judged for all tiles of a program together, not for those of one instruction."""
@@ -72,7 +69,7 @@ def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Pr
     if used is None or used.plan is None or used.call is None:
         return None
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
-    core = "AIV" if all(tile.loc is TileType.Vec for tile in tiles.values()) else "AIC"
+    core = home_of(tile.loc for tile in tiles.values())
     done = tuple(_placed(step, core) for step in _steps(instr, used.call, profile))
     said = tuple(f for f in (*prepared.refused, *prepared.remarks) if f.kind not in TOGETHER)
     return Site(used, used.call, used.plan, done, tiles, said)
@@ -95,26 +92,7 @@ def _steps(instr: Instr, call: Call, profile: Profile) -> tuple[Step, ...]:
     )
 
 
-def pipe_of(pipe: str, core: str) -> str:
-    """A pipe with its core; `core` is that of the instruction, for pipes that both cores have."""
-    return f"{CORES.get(pipe, core)}.{pipe}"
-
-
 def _placed(step: Step, core: str) -> Step:
     if isinstance(step, Sync):
         return Sync(pipe_of(step.src, core), pipe_of(step.dst, core))
     return replace(step, pipe=pipe_of(step.pipe, core))
-
-
-def home_of(program: Program, instr: Instr) -> str:
-    """The core of an instruction, by its tiles."""
-    return "AIV" if all(program.tiles[use.tile].spec.loc is TileType.Vec for use in instr.tiles) else "AIC"
-
-
-def ends_of(flag: Flag, cores: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The pipes of a flag with their cores: those that the pipes say, else every core that is in use."""
-    fixed = [CORES[pipe] for pipe in (flag.src, flag.dst) if pipe in CORES]
-    found: list[tuple[str, str]] = []
-    for core in fixed[:1] or cores:
-        found.append((pipe_of(flag.src, core), pipe_of(flag.dst, core)))
-    return found

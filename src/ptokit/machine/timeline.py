@@ -118,16 +118,28 @@ class Timeline:
     def __str__(self) -> str:
         time = f" ({self.microseconds:,.2f} us at {self.clock:g} GHz)" if self.microseconds is not None else ""
         many = f"; block {self.longest} of {self.blocks} takes longest" if self.blocks > 1 else ""
-        return "\n".join([f"{self.cycles:,.0f} cycles{time}{many}", *self.chart(), *self.advice])
+        cut = f"works after cycle {self.drawn:,.0f} are not kept, nor drawn" if self.drawn < self.cycles else ""
+        head = f"{self.cycles:,.0f} cycles{time}{many}"
+        return "\n".join([head, *self.chart(), *filter(None, [cut]), *self.advice])
+
+    @property
+    def drawn(self) -> float:
+        """The time up to which all works of the longest block are kept."""
+        if not self.dropped or any(work.block != self.longest for work in self.works):
+            return self.cycles
+        return max((work.start for work in self.works), default=0.0)
 
     def chart(self, width: int = WIDTH) -> list[str]:
-        """A line for each pipe of the longest block: `#` where it is busy most of a column's time, `-` for less."""
+        """A line for each pipe of the longest block: `#` where it is busy most of a column's time, `-` for less; blank
+        where works are no longer kept."""
         rows: dict[str, list[float]] = {pipe: [0.0] * width for pipe in self.busy}
         for work in self.works:
             if work.block == self.longest and self.cycles:
                 _shade(rows[work.pipe], work.start / self.cycles * width, work.end / self.cycles * width)
         edge = max(map(len, rows), default=0)
-        return [f"{pipe:<{edge}} |{''.join(map(_mark, row))}| {self.busy[pipe]:4.0%}" for pipe, row in rows.items()]
+        end = width if self.drawn >= self.cycles else int(self.drawn / self.cycles * width)
+        drawn = {pipe: "".join(map(_mark, row[:end])).ljust(width) for pipe, row in rows.items()}
+        return [f"{pipe:<{edge}} |{line}| {self.busy[pipe]:4.0%}" for pipe, line in drawn.items()]
 
     def to_perfetto(self) -> dict[str, Any]:
         """A trace for Perfetto and chrome://tracing: a process for each block, a thread for each pipe."""
