@@ -352,3 +352,48 @@ def test_any_kind_of_number_can_be_a_cost(number: Any) -> None:
     report = machine(gather[1], *arrays, options=options)
     assert str(report) and np.isfinite(report.timeline.cycles)
     assert json.loads(report.to_json())["timeline"]["cycles"] == report.timeline.cycles
+
+
+@pto.kernel
+def row_tails(table, ids, out, valid: pto.const = 5, read: pto.const = 8):
+    """Clears a tile, gathers some of its columns, stores more of them."""
+    idx = pto.Tile("vec", "int32", 1, ROWS)
+    tile = pto.Tile("vec", "float32", ROWS, COLS)
+    pto.tload(idx, ids)
+    pto.texpands(tile, 0)
+    tile.valid = (ROWS, valid)
+    pto.mgather(tile, table[0:64, 0:valid], idx, oob="clamp")
+    tile.valid = (ROWS, read)
+    pto.tstore(out[0:ROWS, 0:read], tile)
+
+
+@pytest.mark.parametrize(
+    ("target", "valid", "read", "expected"),
+    [
+        ("a2a3", 5, 5, []),
+        ("a2a3", 5, 6, ["H-36"]),
+        ("a2a3", 5, 8, ["H-36"]),
+        ("a2a3", 8, 16, []),
+        ("a2a3", 9, 16, ["H-36"]),
+        ("cpu", 5, 8, []),
+    ],
+)
+@pytest.mark.clause("A-67")
+def test_the_tail_of_a_transferred_row_is_unspecified(target: str, valid: int, read: int, expected: list[str]) -> None:
+    arrays = floats(64, COLS), np.arange(ROWS, dtype="int32"), floats(ROWS, COLS)
+    report = machine(row_tails[1], *arrays, target=target, valid=valid, read=read)
+    assert [kind for kind in kinds(report) if kind == "H-36"] == expected
+
+
+def test_what_nothing_wrote_is_told_once() -> None:
+    report = machine(unwritten_index[1], floats(64, COLS), floats(ROWS, COLS))
+    found = [finding for finding in report.hazards if finding.kind == "H-42"]
+    assert [(finding.level, finding.operand) for finding in found] == [("error", "idx")]
+
+
+@pto.kernel
+def unwritten_index(table, out):
+    idx = pto.Tile("vec", "int32", 1, ROWS)
+    tile = pto.Tile("vec", "float32", ROWS, COLS)
+    pto.mgather(tile, table, idx, oob="clamp")
+    pto.tstore(out, tile)

@@ -155,14 +155,20 @@ def test_random_element_scatters_against_a_loop(seed: int) -> None:
     got = found(elements("a5", idx, cells=cells, oob=policy))
     lands = [landed(int(index), cells, policy)[1] for index in idx.ravel()]
     expected = first_repeat([None if cell < 0 else cell for cell in lands])
-    assert len(got) == (expected is not None)
-    if expected is not None:
+    if expected is None:
+        assert not got
+    else:
         first, again, last, count = expected
         names = [str(list(divmod(lane, shape[1]))) for lane in (first, again, last)]
         assert f"lanes {names[0]} and {names[1]} both write element {lands[first]} " in got[0].message
         assert f"lane {names[2]}, wins" in got[0].message
         assert f"{count} lane" in got[0].message
         assert got[0].kind == ("H-14" if idx.flat[first] == idx.flat[again] else "H-15")
+        pairs = [(lands.index(cell), lane) for lane, cell in enumerate(lands) if cell >= 0]
+        assert {each.kind for each in got} == {
+            "H-14" if idx.flat[one] == idx.flat[two] else "H-15" for one, two in pairs if one != two
+        }
+        assert len(got) == len({each.kind for each in got})
 
 
 @pytest.mark.parametrize("span", [300, 100_000])

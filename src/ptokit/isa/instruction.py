@@ -244,6 +244,8 @@ class Instruction:
     route: Callable[[Call], str]
     effects: Mapping[str, Mapping[str, tuple[Effect, ...]]] = field(default_factory=dict)
     """Per family and route: which pipe touches which operand."""
+    besides: Callable[[Call], tuple[Effect, ...]] = lambda call: ()
+    """What some calls touch more than others of their route."""
     faults: Mapping[str, Fault] = field(default_factory=dict)
     """How to report odd indices (`outside`, `below` zero, `negative` but remapped, `padding`) and `shared` memory,
     and a `zero` integer divisor."""

@@ -156,14 +156,20 @@ def elem_meant(call: Call) -> bool:
     return min(call.idx.valid) > 1
 
 
+def row_of_indices(call: Call) -> str:
+    """How a tile for one index a row is declared: as wide as the hardware asks for."""
+    count, kind = call.dst.valid_rows, call.idx.dtype
+    cols = -(-count // kind.c0) * kind.c0
+    valid = f", valid=(1, {count})" if cols != count else ""
+    return f'Tile("vec", "{kind}", 1, {cols}{valid})'
+
+
 ROW_INDEX = {
     "operand": "idx",
     "found": idx_valid,
     "kind": lambda c: "H-40" if elem_meant(c) else "H-09",
     "fix": lambda c: (
-        'did you mean coalesce="elem"?'
-        if elem_meant(c)
-        else f'make it a tile of 1 row: Tile("vec", "{c.idx.dtype}", 1, {c.dst.valid_rows})'
+        'did you mean coalesce="elem"?' if elem_meant(c) else f"make it a tile of 1 row: {row_of_indices(c)}"
     ),
     "dims": ("idx.valid_rows", "idx.valid_cols", "dst.valid_rows"),
     "when": into_ub & is_row,
@@ -259,9 +265,9 @@ TYPES = (
     index_type("MG-TYPE-05"),
     same_type("MG-TYPE-06", "table", "dst", on=error(*EVERYWHERE), when=into_ub, kind="H-08"),
     header_sizes("dst", "table"),
-    Rule("MG-L1-21", "table", lambda c: f"an ND tensor of {c.dst.dtype}",
-         lambda c: is_nd_tensor(c.table) and c.table.dtype is c.dst.dtype, on=error(*NPU), when=into_l1, firm=True,
-         fix=ND_TABLE),
+    same_type("MG-L1-21", "table", "dst", on=error(*NPU), when=into_l1, kind="H-08", firm=True),
+    Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1, firm=True,
+         kind=lambda c: "H-02" if c.target == "a5" else "H-09", fix=ND_TABLE),
 )  # fmt: skip
 
 MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), *(("dn", form) for form in FORMS.values())}
@@ -302,11 +308,11 @@ LAYOUTS = (
     Rule("MG-HAZ-11", "idx", "consecutive in memory: the A5 kernel reads idx[row] linearly",
          lambda c: consecutive(c.idx), on=error("a5"), when=into_ub & is_row & one_or_other, kind="H-28",
          fix="use [1, R] RowMajor or [R, 1] ColMajor"),
-    Rule("A-03", "idx", "a ColMajor index or destination is refused on a2a3",
-         lambda c: c.idx.blayout is BLayout.RowMajor and c.dst.blayout is BLayout.RowMajor, on=note("cpu", "a5"),
-         when=into_ub, kind="H-29"),
+    *(Rule("A-03", operand, "a ColMajor index or destination is refused on a2a3",
+           lambda c, operand=operand: c.values[operand].blayout is BLayout.RowMajor, on=note("cpu", "a5"),
+           when=into_ub, kind="H-29") for operand in ("idx", "dst")),
     Rule("MG-L1-22", "dst", "ColMajor + RowMajor boxes of 512 bytes", lambda c: c.dst.is_nz, on=error(*NPU),
-         when=into_l1, fix=NZ_TILE, firm=True),
+         when=into_l1, kind="H-09", fix=NZ_TILE, firm=True),
 )  # fmt: skip
 
 SHAPES = (
@@ -343,14 +349,14 @@ SHAPES = (
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
          on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", dims=dims_of("table"), fix=PACKED_FIX),
     Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),
-         when=is_fractal, dims=("table.shape.3",), fix=NZ_SHAPE),
+         when=is_fractal, kind="H-09", dims=("table.shape.3",), fix=NZ_SHAPE),
     Rule("MG-SHAPE-08", "table", lambda c: f"of Shape[4] == {c.dst.dtype.c0}",
-         lambda c: c.table.shape[4] == c.dst.dtype.c0, on=error("a2a3"), when=is_fractal, dims=("table.shape.4",),
-         fix=NZ_SHAPE),
+         lambda c: c.table.shape[4] == c.dst.dtype.c0, on=error("a2a3"), when=is_fractal, kind="H-09",
+         dims=("table.shape.4",), fix=NZ_SHAPE),
     Rule("MG-SHAPE-09", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0}",
-         lambda c: c.dst.cols % c.dst.dtype.c0 == 0, on=error("a2a3"), when=is_fractal, fix=NZ_PAD),
+         lambda c: c.dst.cols % c.dst.dtype.c0 == 0, on=error("a2a3"), when=is_fractal, kind="H-09", fix=NZ_PAD),
     Rule("MG-SHAPE-10", "dst", "of Rows a multiple of 16", lambda c: c.dst.rows % FRACTAL_ROWS == 0, on=error("a2a3"),
-         when=is_fractal, fix=NZ_PAD),
+         when=is_fractal, kind="H-09", fix=NZ_PAD),
     Rule("A-47", "dst", lambda c: f"of at least {c.table.extents[1]} Cols: a row transfer writes them all",
          lambda c: c.dst.cols >= c.table.extents[1], on=error("a2a3"), when=is_fractal & is_row, kind="H-37",
          dims=("table.shape.0", "table.shape.1"), fix="widen the tile to the table's logical columns"),
@@ -364,13 +370,15 @@ SHAPES = (
 L1_SHAPES = (
     Rule("MG-L1-23", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0} and Rows a multiple of 16",
          lambda c: c.dst.cols % c.dst.dtype.c0 == 0 and c.dst.rows % FRACTAL_ROWS == 0, on=error(*NPU), when=into_l1,
-         firm=True, fix=NZ_PAD),
-    Rule("A-44", "idx", "Layout::ND", lambda c: is_nd_tensor(c.idx), on=error(*NPU), when=into_l1, fix=ND_TABLE),
+         kind="H-09", firm=True, fix=NZ_PAD),
+    Rule("A-44", "idx", "Layout::ND", lambda c: is_nd_tensor(c.idx), on=error(*NPU), when=into_l1, kind="H-09",
+         fix=ND_TABLE),
     Rule("A-44", "idx", lambda c: f"at least {c.dst.valid_rows} indices, side by side",
          lambda c: c.idx.elements >= c.dst.valid_rows and c.idx.is_packed, on=error(*NPU), when=into_l1 & is_row,
-         dims=("dst.valid_rows", *dims_of("idx")), fix="pass one packed run of indices, one for each destination row"),
+         kind="H-09", dims=("dst.valid_rows", *dims_of("idx")),
+         fix="pass one packed run of indices, one for each destination row"),
     Rule("A-44", "idx", lambda c: f"of shape {show_extents(c.dst.valid)}, as the destination",
-         lambda c: c.idx.shape == (1, 1, 1, *c.dst.valid), on=error(*NPU), when=into_l1 & is_elem,
+         lambda c: c.idx.shape == (1, 1, 1, *c.dst.valid), on=error(*NPU), when=into_l1 & is_elem, kind="H-45",
          dims=("dst.valid_rows", "dst.valid_cols", *dims_of("idx", "shape")),
          fix="pass an index array of the destination's valid shape"),
     Rule("MG-L1-07", "scratch", lambda c: f"at least {c.dst.rows * c.dst.cols} elements, side by side",
@@ -498,6 +506,16 @@ EFFECTS = {
     },
 }
 
+ZEROED_BY_SCALAR = frozenset((("a2a3", "mgather.row"), ("a2a3", "mgather.row.nz")))
+"""Families and routes whose scalar loop writes the zeroes of indices outside the table (MG-OOB-10, MG-OOB-12)."""
+
+
+def zeroes(call: Call) -> tuple[Effect, ...]:
+    """The destination is written by the scalar pipe, too, where that clears rows."""
+    is_cleared = call.oob is GatherOOB.Zero and (call.family, call.route) in ZEROED_BY_SCALAR
+    return (Effect("dst", "write", "S"),) if is_cleared else ()
+
+
 L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
 
 MGATHER = Instruction(
@@ -537,6 +555,7 @@ MGATHER = Instruction(
     lower=lambda call: LOWERINGS[call.route](call),
     route=route,
     effects=EFFECTS,
+    besides=zeroes,
     faults={
         "outside": Fault(
             "MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'

@@ -178,7 +178,7 @@ TSCATTER = Instruction(
         "outside": Fault("TS-HAZ-01", "H-12", "keep indices inside the destination tile"),
         "below": Fault("TS-HAZ-03", "H-12", "keep indices inside the destination tile"),
         "shared": Fault("A-52", None, "scatter into another tile: hardware does not promise this order"),
-        "padding": Fault("TS-HAZ-01", "H-12", "the index names the destination's padding"),
+        "padding": Fault("TS-HAZ-01", "H-12", "keep indices below the valid rows: beyond them lies padding"),
     },
     spellings={
         "C++": ("TSCATTER(dst, src, idx)",),

@@ -11,7 +11,7 @@
 | `grains.py`, `ways.py`, `traffic.py` | what moves together; who goes to global memory; all that is moved |
 | `costs.py`, `formulas.py`, `timed.py` | how long steps take: numbers, formulas, instructions |
 | `schedule.py`, `timer.py`, `timeline.py` | when the pipes of a block are busy, of all blocks, and what they wait for |
-| `adversary.py` | other legal schedules |
+| `adversary.py`, `deferred.py` | other legal schedules, and instructions in parts |
 | `session.py`, `findings.py` | one launch, and what it has found |
 | `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program while a session looks on |
 """

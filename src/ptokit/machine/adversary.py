@@ -20,6 +20,8 @@ from ptokit.program.steps import ISSUE
 class _Item:
     run: Callable[[], None]
     is_ready: Callable[[], bool]
+    is_due: Callable[[], bool]
+    """Whether it may go before others that could; it goes anyway where there are none."""
     after: int
     """How far the scalar pipe must have come: everything is issued after what it has waited for."""
 
@@ -34,8 +36,8 @@ class Adversary:
         self._done = dict.fromkeys(PIPES, 0)
         self._gates = dict.fromkeys(PIPES, 0)
         self._flags: dict[Hashable, bool] = {}
-        self._events: dict[Hashable, object] = {}
-        """The last signal of each event: one that is given again in a loop is another."""
+        self._events: dict[Hashable, list[object]] = {}
+        """The last signals of each event: one that is given again in a loop is another."""
         self._atomic: object = None
         """Set after the last atomic."""
 
@@ -50,11 +52,9 @@ class Adversary:
         self._give(pipe, do)
 
     def work_atomically(self, pipe: str, do: Callable[[], None]) -> None:
-        """The same for atomics, which keep the order of the program: they need none, but rounding would tell."""
+        """The same for atomics, which keep the order of the program if flags let them: rounding would tell."""
         before, self._atomic = self._atomic, object()
-        if before is not None:
-            self._give(pipe, lambda: None, lambda: self._flags.get(before, False))
-        self._give(pipe, do)
+        self._give(pipe, do, is_due=lambda: before is None or self._flags.get(before, False))
         self.set(pipe, self._atomic)
 
     def set(self, src: str, flag: Hashable) -> None:
@@ -73,24 +73,24 @@ class Adversary:
         self.set(src, token)
         self.wait(dst, token)
 
-    def hear(self, event: Hashable, sources: Sequence[str], pipes: Sequence[str]) -> None:
-        """An instruction on `pipes` starts after one on `sources` has ended."""
+    def hear(self, event: Hashable, pipes: Sequence[str]) -> None:
+        """An instruction on `pipes` starts after the one that signals an event has ended."""
         for dst in pipes:
-            for src in sources:
-                token = self._events.get((event, src))
+            for token in self._events.get(event, ()):
                 self._give(dst, lambda: None, lambda token=token: self._flags.get(token, False))
 
     def signal(self, event: Hashable, pipes: Sequence[str]) -> None:
         """An instruction on these pipes has ended."""
-        for pipe in pipes:
-            self._events[event, pipe] = token = object()
+        self._events[event] = [object() for _ in pipes]
+        for pipe, token in zip(pipes, self._events[event], strict=True):
             self.set(pipe, token)
 
-    def barrier(self, core: str) -> None:
-        """Everything that a core was given so far comes before all that follows."""
-        for pipe in PIPES:
-            if core_of(pipe) == core and not pipe.endswith(f".{ISSUE}"):
-                self.sync(pipe, f"{core}.{ISSUE}")
+    def barrier(self) -> None:
+        """Everything that was given so far comes before all that follows."""
+        for scalar in (pipe for pipe in PIPES if pipe.endswith(f".{ISSUE}")):
+            for pipe in PIPES:
+                if pipe != scalar:
+                    self.sync(pipe, scalar)
 
     def settle(self, pipe: str) -> None:
         """Go on until a pipe has done all that it was given."""
@@ -102,18 +102,26 @@ class Adversary:
         while any(self._queues.values()):
             self._step()
         self._flags.clear()
+        self._events.clear()
         self._atomic = None
 
-    def _give(self, pipe: str, run: Callable[[], None], is_ready: Callable[[], bool] = lambda: True) -> None:
+    def _give(
+        self,
+        pipe: str,
+        run: Callable[[], None],
+        is_ready: Callable[[], bool] = lambda: True,
+        is_due: Callable[[], bool] = lambda: True,
+    ) -> None:
         scalar = f"{core_of(pipe)}.{ISSUE}"
-        self._queues[pipe].append(_Item(run, is_ready, 0 if pipe == scalar else self._gates[scalar]))
+        self._queues[pipe].append(_Item(run, is_ready, is_due, 0 if pipe == scalar else self._gates[scalar]))
         self._given[pipe] += 1
 
     def _step(self) -> None:
         """Let one pipe go on; where all are stuck, one that is drawn goes on nevertheless."""
         waiting = [pipe for pipe in PIPES if self._queues[pipe]]
         ready = [pipe for pipe in waiting if self._may(pipe)]
-        pipe = self._lot.choice(ready or waiting)
+        due = [pipe for pipe in ready if self._queues[pipe][0].is_due()]
+        pipe = self._lot.choice(due or ready or waiting)
         self._queues[pipe].popleft().run()
         self._done[pipe] += 1
 

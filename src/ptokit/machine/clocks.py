@@ -174,14 +174,13 @@ class Clocks:
         self.set(src, token)
         self.wait(dst, token)
 
-    def barrier(self, core: str) -> None:
-        """Everything that a core was given so far comes before all that follows."""
-        for number, pipe in enumerate(self.pipes):
-            scalar = self._scalar[number]
-            if core_of(pipe) == core and number != scalar:
-                self.sync(pipe, self.pipes[scalar])
-        scalar = self.number[f"{core}.{ISSUE}"]
-        self._issue_after(scalar, self._known[scalar])
+    def barrier(self) -> None:
+        """Everything that was given so far comes before all that follows."""
+        for scalar in dict.fromkeys(self._scalar):
+            for number, pipe in enumerate(self.pipes):
+                if number != scalar:
+                    self.sync(pipe, self.pipes[scalar])
+            self._issue_after(scalar, self._known[scalar])
 
     def signal(self, event: Hashable, pipes: Sequence[str], what: object = None) -> None:
         """An instruction on these pipes has ended. One that ends again is another event of the same name."""
@@ -205,7 +204,6 @@ class Clocks:
             clock = self._before(number, item)
             if signal.known is not None:
                 later(clock, signal.known)
-            self._issue_after(number, clock)
 
         return _Item(self._before_issue(number), run, lambda: signal.known is not None, stuck)
 

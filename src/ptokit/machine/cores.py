@@ -46,29 +46,20 @@ class Cores:
         fixed = {CORES[pipe] for flag in flags for pipe in (flag.src, flag.dst) if pipe in CORES}
         self.names = tuple(sorted({*homes, *fixed, *map(core_of, self._busy)})) or ("AIV",)
         self.pipes = tuple(pipe for pipe in PIPES if core_of(pipe) in self.names)
+        self._busy |= {f"{core}.{ISSUE}" for core in self.names}
         self.scalar = f"{'AIC' if homes == {'AIC'} else 'AIV'}.{ISSUE}"
         """The scalar pipe that reads numbers from global memory: the vector core's, where it has any instruction."""
         self._ends: dict[int, list[tuple[str, str]]] = {}
 
     def ends(self, flag: Flag) -> list[tuple[str, str]]:
-        """The pipes of a flag with their cores. What both cores have is meant on every core that works on it; the
-        scalar pipe, and two such pipes, on one core each time."""
+        """The pipes of a flag with their cores: what both cores have is meant on every core that works on it."""
         known = self._ends.get(id(flag))
         if known is None:
-            known = self._ends[id(flag)] = self._find_ends(flag)
+            pairs = product(self._where(flag.src), self._where(flag.dst))
+            known = self._ends[id(flag)] = [(f"{a}.{flag.src}", f"{b}.{flag.dst}") for a, b in pairs]
         return known
 
-    def _find_ends(self, flag: Flag) -> list[tuple[str, str]]:
-        pairs = product(self._where(flag.src, flag.dst), self._where(flag.dst, flag.src))
-        is_fixed = flag.src in CORES or flag.dst in CORES
-        return [(f"{a}.{flag.src}", f"{b}.{flag.dst}") for a, b in pairs if is_fixed or a == b]
-
-    def _where(self, pipe: str, other: str) -> tuple[str, ...]:
-        """The cores whose pipe of this name is meant, by the pipe at the other end of the flag."""
+    def _where(self, pipe: str) -> tuple[str, ...]:
         if pipe in CORES:
             return (CORES[pipe],)
-        if pipe == ISSUE and other in CORES:
-            return (CORES[other],)
-        is_shared = pipe == ISSUE or other not in CORES
-        working = self.names if is_shared else [core for core in self.names if f"{core}.{pipe}" in self._busy]
-        return tuple(working) or (CORES[other],)
+        return tuple(core for core in self.names if f"{core}.{pipe}" in self._busy) or self.names

@@ -71,6 +71,8 @@ UNORDERED = (
     _Row("H-25", "MG-SYNC-15", UB, ("mgather", ""), ("", "MTE3"), "write", "", "read"),
     _Row("H-26", "MG-SYNC-04", UB, ("", "MTE3"), ("mgather", ""), "read", "dst", "write"),
     _Row("H-35", "A-45", CUBE, ("", "MTE2")),
+    _Row("H-16", "MS-CONF-04", frozenset(("GM",)), ("mscatter", ""), ("", "MTE3")),
+    _Row("H-16", "MS-CONF-04", frozenset(("GM",)), ("", "MTE3"), ("mscatter", "")),
     _Row("H-16", "MS-CONF-04", frozenset(("GM",)), ("mscatter", ""), ("mscatter", "")),
 )
 """Accesses of one block that nothing orders."""
@@ -98,13 +100,17 @@ def _flag_fix(src: str, dst: str) -> str:
     return f"pto.set_flag({pair}) after the first, pto.wait_flag({pair}) before the second"
 
 
+BLOCKS_FIX = {True: "read it in a later kernel", False: "let blocks write apart, or use one kind of atomic"}
+
+
 def between_blocks(first: Act, then: Act, block: int, other: int) -> Finding:
     """Two blocks that touch one place of global memory, at least one of them writing."""
     is_scratch = "scratch" in (first.operand, then.operand)
-    scatters = {"mscatter"} == {first.instruction, then.instruction}
+    reads = "read" in (first.how, then.how)
+    scatters = "mscatter" in (first.instruction, then.instruction) and not reads
     rule, kind = ("A-65", "H-32") if is_scratch else ("MS-CONF-04", "H-16") if scatters else ("CO-SEM-02", None)
     said = f"block {block}: {then}; block {other}: {first}; nothing orders blocks"
-    fix = "give every block a scratch of its own" if is_scratch else "let blocks write apart, or use an atomic"
+    fix = "give every block a scratch of its own" if is_scratch else BLOCKS_FIX[reads]
     return Finding("error", rule, said, kind, then.operand, "blocks that touch different elements", fix=fix)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from ptokit.engine.interpreter import POISON, Executable, InstructionStep
+from ptokit.engine.interpreter import Executable, InstructionStep
 from ptokit.engine.kept import remember
 from ptokit.engine.lanes import IndexFault, Lanes, SpanFault, ZeroFault
 from ptokit.engine.prepared import Prepared, shared_memory, span_finding, zero_finding
@@ -20,15 +19,16 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
+from ptokit.machine.deferred import Deferred, poison
 from ptokit.machine.executed import Executed
-from ptokit.machine.extent import Extent
+from ptokit.machine.extent import Extent, listed
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import Place
 from ptokit.machine.session import Session, Spot
 from ptokit.machine.shadow import READ
 from ptokit.machine.site import Site, lenient, site
 from ptokit.program.ir import Instr, TileUse
-from ptokit.program.steps import Sync, Touch
+from ptokit.program.steps import Sync
 
 SCATTERS = ("mscatter", "tscatter")
 """Instructions whose indices name destinations."""
@@ -78,23 +78,17 @@ class WatchedInstruction(InstructionStep):
         frame.fresh.difference_update(self.tiles)
         if here is None:
             return
-        is_index = [name == "idx" for name in here.prepared.names]
-        work = _Deferred(here.tolerant, storages, *_poisoned(storages, fresh, is_index))
-        touches = [step for step in here.steps if isinstance(step, Touch)]
-        reader = next((touch for touch in touches if "idx" in touch.reads), touches[-1])
-        pipes, atomic = here.pipes, here.call.values.get("atomic")
-        is_atomic = atomic is not None and atomic.text != "none"
+        work = Deferred(here, storages, fresh)
         for event in self.instr.waits:
-            adversary.hear(("event", event), frame.session.signallers(event), pipes)
+            adversary.hear(("event", event), here.pipes)
         for step in here.steps:
             if isinstance(step, Sync):
                 adversary.sync(step.src, step.dst)
             else:
-                moves = step is touches[-1]
-                give = adversary.work_atomically if moves and is_atomic else adversary.work
-                give(step.pipe, partial(work, reads=step is reader, moves=moves))
+                give = adversary.work_atomically if work.is_atomic(step) else adversary.work
+                give(step.pipe, partial(work, step))
         if self.instr.event is not None:
-            adversary.signal(("event", self.instr.event), pipes)
+            adversary.signal(("event", self.instr.event), here.pipes)
 
     def _site(self, prepared: Prepared) -> Site | None:
         known = self.sites.get(id(prepared))
@@ -151,9 +145,21 @@ class WatchedInstruction(InstructionStep):
         for spot in spots:
             if spot.how != READ and spot.place.name != "GM":
                 spot.place.shadow.define(spot.extent, spot.place.start)
+        if here.last_column:
+            self._blur(here, spots, lanes)
         number = session.numbers[id(self.instr)]
         done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
         session.look(done, here, spots)
+
+    def _blur(self, here: Site, spots: list[Spot], lanes: list[Lanes | None]) -> None:
+        """What a transfer writes beside the valid columns counts as written by nobody."""
+        dst, landed = here.call.dst, next(each for each in lanes if each is not None)
+        rows = np.arange(dst.valid_rows) if landed.outside is None else np.flatnonzero(~landed.outside)
+        offsets = dst.layout.offset(rows[:, None], np.arange(dst.valid_cols, here.last_column))
+        for spot in spots:
+            if spot.operand == "dst" and spot.how != READ:
+                shadow = spot.place.shadow
+                shadow.define(listed(offsets, dst.dtype.size // shadow.unit), spot.place.start, 0)
 
     def _move(
         self, session: Session, here: Site, storages: list[Storage], plan: Plan, lanes: list[Lanes | None]
@@ -220,7 +226,7 @@ class WatchedInstruction(InstructionStep):
             if tile in frame.fresh:
                 frame.fresh.discard(tile)
                 self._define(frame, tile, 0)
-                _poison([frame.tiles[tile]])
+                poison([frame.tiles[tile]])
 
     def _leave_out(self, frame: WatchedFrame) -> None:
         """Nothing was executed; what it would have done counts as done, so that no more is said of it."""
@@ -232,36 +238,6 @@ class WatchedInstruction(InstructionStep):
         spec, storage = self.executable.program.tiles[tile].spec, frame.tiles[tile]
         here = frame.session.chip.at(spec.loc, frame.addresses.get(tile), storage)
         here.shadow.define(Extent(1, spec.nbytes // here.shadow.unit, 0), here.start, value)
-
-
-class _Deferred:
-    """An instruction that reads its indices at one time and moves its data at another. Tiles that hold nothing are
-    poisoned when they are touched, not before: until then others may use the place."""
-
-    def __init__(self, plan: Plan, storages: list[Storage], index: list[Storage], data: list[Storage]) -> None:
-        self.plan, self.storages = plan, storages
-        self.index, self.data = index, data
-        self.lanes: list[Lanes | None] | None = None
-
-    def __call__(self, *, reads: bool, moves: bool) -> None:
-        with suppress(SpanFault, ZeroFault):  # told by the run in the order of the program
-            if reads:
-                _poison(self.index)
-                self.lanes, _ = self.plan.resolve(self.storages)
-            if moves and self.lanes is not None:
-                _poison(self.data)
-                self.plan.run(self.storages, self.lanes)
-
-
-def _poisoned(storages: list[Storage], fresh: list[bool], is_index: list[bool]) -> Iterable[list[Storage]]:
-    """The memories of index tiles that hold nothing, and those of other tiles."""
-    for wanted in (True, False):
-        yield [storage for storage, new, idx in zip(storages, fresh, is_index, strict=True) if new and idx is wanted]
-
-
-def _poison(storages: list[Storage]) -> None:
-    for storage in storages:
-        storage.bits.view(np.uint8)[...] = POISON
 
 
 def _indices(step: PlanStep, storages: list[Storage]) -> Array | None:

@@ -53,7 +53,8 @@ RULINGS = {
 
 
 def repeats(executed: Executed, profile: Profile) -> Iterator[Finding]:
-    """The first destination of a call that two of its lanes name, where the target gives that no meaning."""
+    """The first destinations of a call that two of its lanes name, with one index and with different ones, where the
+    target gives that no meaning."""
     ruling = RULINGS.get(executed.call.instruction.name)
     if ruling is None or executed.call.values.get("conflict") is ScatterConflict.Last:
         return
@@ -62,9 +63,9 @@ def repeats(executed: Executed, profile: Profile) -> Iterator[Finding]:
         return
     for step, lanes, indices in indexed(executed):
         if step.index.side is Side.DST and step.move.combine is Combine.STORE:
-            repeat = _first_repeat(step, lanes, indices)
-            if repeat is not None:
-                yield _finding(executed, step, ruling, level, repeat)
+            found = {repeat.is_folded: repeat for repeat in _first_repeats(step, lanes, indices)}
+            told = found.values() if ruling.same != ruling.folded else list(found.values())[:1]
+            yield from (_finding(executed, step, ruling, level, repeat) for repeat in told)
 
 
 def indexed(executed: Executed) -> Iterator[tuple[IndexedStep, Lanes, Array]]:
@@ -126,29 +127,36 @@ class _Repeat:
     count: int
     """Lanes of the call that name what an earlier one has named."""
 
+    @property
+    def is_folded(self) -> bool:
+        """Whether the two had different indices."""
+        return self.values[0] != self.values[1]
 
-def _first_repeat(step: IndexedStep, lanes: Lanes, indices: Array) -> _Repeat | None:
+
+def _first_repeats(step: IndexedStep, lanes: Lanes, indices: Array) -> Iterator[_Repeat]:
+    """The first repeat of all, and the first of the other kind."""
     cells, kept = destinations(step, lanes), None
     if lanes.outside is not None:
         kept = np.flatnonzero(~lanes.outside)
         cells = cells[kept]
     if _is_unique(cells):
-        return None
+        return
+    given = indices.ravel() if kept is None else indices.ravel()[kept]
     first = first_writers(cells)
     again = np.flatnonzero(first != np.arange(cells.size))
-    last = np.flatnonzero(cells == cells[again[0]])[-1]
-    named = np.array([first[again[0]], again[0], last])
-    one, two, winner = (named if kept is None else kept[named]).tolist()
-    values = indices.ravel()[[one, two]].tolist()
-    return _Repeat(int(cells[last]), one, two, winner, (values[0], values[1]), again.size)
+    is_folded = given[first[again]] != given[again]
+    for lane in (again[0], *again[is_folded != is_folded[0]][:1]):
+        last = np.flatnonzero(cells == cells[lane])[-1]
+        named = np.array([first[lane], lane, last])
+        one, two, winner = (named if kept is None else kept[named]).tolist()
+        yield _Repeat(int(cells[last]), one, two, winner, (int(given[first[lane]]), int(given[lane])), again.size)
 
 
 def _finding(executed: Executed, step: IndexedStep, ruling: _Ruling, level: Level, repeat: _Repeat) -> Finding:
     call = executed.call
     first, again, last = (lane_name(step, lane) for lane in (repeat.first, repeat.again, repeat.last))
-    is_folded = repeat.values[0] != repeat.values[1]
-    rule, kind = ruling.folded if is_folded else ruling.same
-    policy = f", folded by oob={call.oob.text!r}" if is_folded else ""
+    rule, kind = ruling.folded if repeat.is_folded else ruling.same
+    policy = f", folded by oob={call.oob.text!r}" if repeat.is_folded else ""
     found = f"idx{first} = {repeat.values[0]} and idx{again} = {repeat.values[1]}{policy}"
     place = _place(step, repeat)
     more = f"{repeat.count} lanes repeat" if repeat.count > 1 else "1 lane repeats"
@@ -157,7 +165,7 @@ def _finding(executed: Executed, step: IndexedStep, ruling: _Ruling, level: Leve
         f"the last writer, lane {last}, wins here ({ruling.targets}); {more} a destination of this call"
     )
     expected = "a destination of its own for every lane"
-    return Finding(level, rule, message, kind, "idx", expected, found, _fix(call, is_folded), executed.where)
+    return Finding(level, rule, message, kind, "idx", expected, found, _fix(call, repeat.is_folded), executed.where)
 
 
 def lane_name(step: IndexedStep, lane: int) -> str:

@@ -207,13 +207,14 @@ class Schedule:
         else:
             self._wait(at, issued, self._flags[flag])
 
-    def barrier(self, core: str) -> None:
-        """All that a core was given so far ends before it is given more."""
-        scalar = self._pipe(f"{core}.{ISSUE}")
-        others = [pipe for pipe in self._pipes.values() if pipe.scalar is scalar and not pipe.queue]
-        slowest = max(others, key=lambda pipe: pipe.time)
-        sent = _Sent(slowest.time + self._flag_cycles * (slowest is not scalar), slowest.name, slowest.last)
-        self._wait(scalar, self._issue(scalar), sent)
+    def barrier(self) -> None:
+        """All that was given so far ends before more is given."""
+        others = [pipe for pipe in self._pipes.values() if not pipe.queue]
+        slowest = max(others, key=lambda pipe: pipe.time, default=None)
+        for scalar in [pipe for pipe in others if pipe is pipe.scalar]:
+            assert slowest is not None
+            sent = _Sent(slowest.time + self._flag_cycles * (slowest is not scalar), slowest.name, slowest.last)
+            self._wait(scalar, self._issue(scalar), sent)
 
     # --- how they get on
 

@@ -135,10 +135,9 @@ class Session:
     def barrier(self, pipe: str) -> None:
         """Everything so far ends before all that follows."""
         if pipe == "ALL":
-            for core in self.cores.names:
-                self.clocks.barrier(core)
-                if self.timer:
-                    self.timer.barrier(core)
+            self.clocks.barrier()
+            if self.timer:
+                self.timer.barrier()
 
     def _set_twice(self, flag: Hashable, what: object, before: object) -> None:
         if isinstance(what, Flag) and self.orders:

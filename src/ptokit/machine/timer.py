@@ -121,9 +121,9 @@ class Timer:
         """What comes next on `pipes` starts after an instruction on `sources` has ended; others may hear it, too."""
         self._give(Schedule.hear, event, tuple(sources), tuple(pipes))
 
-    def barrier(self, core: str) -> None:
-        """All that a core was given so far ends before it is given more."""
-        self._give(Schedule.barrier, core)
+    def barrier(self) -> None:
+        """All that was given so far ends before more is given."""
+        self._give(Schedule.barrier)
 
     # --- what comes of it
 

@@ -141,4 +141,5 @@ def repeated(instr: Instr) -> frozenset[str]:
 
 def effects(call: Call) -> tuple[Effect, ...]:
     """Which pipe touches which operand; empty where the target has no pipes."""
-    return call.instruction.effects.get(call.family, {}).get(call.route, ())
+    usual = call.instruction.effects.get(call.family, {}).get(call.route, ())
+    return (*usual, *call.instruction.besides(call)) if usual else ()

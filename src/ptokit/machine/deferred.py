@@ -1,0 +1,75 @@
+"""An instruction whose pipes do their parts at different times, for schedules other than that of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import numpy as np
+
+from ptokit.engine.interpreter import POISON
+from ptokit.engine.lanes import Lanes, SpanFault, ZeroFault
+from ptokit.engine.storage import Storage
+from ptokit.machine.site import Site
+from ptokit.program.steps import Touch
+
+
+def poison(storages: Iterable[Storage]) -> None:
+    """Let memories hold nothing."""
+    for storage in storages:
+        storage.bits.view(np.uint8)[...] = POISON
+
+
+class Deferred:
+    """One execution: the pipe that reads the indices keeps them for those that move the data. Tiles that hold nothing
+    are poisoned when they are first touched, not before: until then others may use the place."""
+
+    def __init__(self, site: Site, storages: list[Storage], fresh: list[bool]) -> None:
+        """`fresh` says of every operand whether it is a tile that holds nothing yet."""
+        self._plan, self._storages = site.tolerant, storages
+        self._lanes: list[Lanes | None] | None = None
+        touches = [step for step in site.steps if isinstance(step, Touch)]
+        names = site.prepared.names
+        self._reader = next((touch for touch in touches if "idx" in touch.reads), touches[-1])
+        self._is_atomic = site.is_atomic
+        self._is_aliased = self._plan.is_aliased(storages)
+        self._last = touches[-1]
+        self._moves = [_last(touches, names[step.dst]) for step in self._plan.steps]
+        """Whose part each move of the plan is."""
+        self._poisons = [
+            (_first(touches, name), storage)
+            for name, storage, is_fresh in zip(names, storages, fresh, strict=True)
+            if is_fresh
+        ]
+
+    def is_atomic(self, touch: Touch) -> bool:
+        """Whether a part adds to what others add to, too."""
+        return self._is_atomic and any(mover is touch for mover in self._moves)
+
+    def __call__(self, touch: Touch) -> None:
+        """Do a pipe's part."""
+        poison(storage for first, storage in self._poisons if first is touch)
+        with suppress(SpanFault, ZeroFault):  # told by the run in the order of the program
+            if touch is self._reader:
+                self._lanes, _ = self._plan.resolve(self._storages)
+            if self._lanes is not None:
+                self._move(touch, self._lanes)
+
+    def _move(self, touch: Touch, lanes: list[Lanes | None]) -> None:
+        if self._is_aliased:
+            if touch is self._last:
+                self._plan.run(self._storages, lanes)
+            return
+        for step, own, mover in zip(self._plan.steps, lanes, self._moves, strict=True):
+            if mover is touch:
+                step.run(self._storages, own)
+
+
+def _first(touches: list[Touch], operand: str) -> Touch:
+    """The first part that touches an operand."""
+    return next((touch for touch in touches if operand in (*touch.reads, *touch.writes)), touches[-1])
+
+
+def _last(touches: list[Touch], operand: str) -> Touch:
+    """The last part that writes an operand."""
+    return next((touch for touch in reversed(touches) if operand in touch.writes), touches[-1])
