@@ -64,8 +64,8 @@ class Machine(Executable):
         """Run every block of the grid. `said` is what is known of the program before it runs."""
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
-        left_to_the_run = ("KN-19",) if options.wants("memory") and options.poison else ()
-        session.tell([finding for finding in said if finding.rule not in left_to_the_run], None)
+        seen_by_the_run = ("H-42",) if options.wants("memory") and options.poison else ()
+        session.tell([finding for finding in said if finding.kind not in seen_by_the_run], None)
         began, before = perf_counter(), {}
         if options.seed is not None and self.profile.pipes:
             before = {name: tensors[name].bits.copy() for name in written}
