@@ -397,3 +397,51 @@ def unwritten_index(table, out):
     tile = pto.Tile("vec", "float32", ROWS, COLS)
     pto.mgather(tile, table, idx, oob="clamp")
     pto.tstore(out, tile)
+
+
+@pto.kernel
+def into_l1(table, ids, scratch, kind: pto.const = "float32", mode: pto.const = "row"):
+    tile = pto.Tile("mat", kind, 16, 16, blayout="col_major", slayout="row_major")
+    more = {"scratch": scratch} if mode == "elem" else {}
+    pto.mgather(tile, table, ids, coalesce=mode, oob="clamp", **more)
+
+
+L1 = {
+    "clean rows": ("float32", "nd", "row", (16,), None),
+    "clean elements": ("float32", "nd", "elem", (16, 16), None),
+    "another layout": ("float32", "dn", "row", (16,), {"a5": "H-02", "a2a3": "H-09"}),
+    "another type": ("int32", "nd", "row", (16,), {"a5": "H-08", "a2a3": "H-08"}),
+    "another shape": ("float32", "nd", "elem", (16, 8), {"a5": "H-45", "a2a3": "H-45"}),
+    "too few indices": ("float32", "nd", "row", (8,), {"a5": "H-09", "a2a3": "H-09"}),
+}
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+@pytest.mark.parametrize("case", L1)
+def test_what_is_wrong_with_a_gather_into_l1_is_reported_by_number(case: str, target: str) -> None:
+    kind, layout, mode, shape, expected = L1[case]
+    table = pto.GlobalTensor(np.zeros((32, 16), kind), layout=layout)
+    arrays = table, np.zeros(shape, "int32"), np.zeros(256, "float32")
+    report = machine(into_l1[1], *arrays, target=target, mode=mode)
+    assert kinds(report) == ([] if expected is None else [expected[target]])
+
+
+@pto.kernel
+def scattered_and_stored(rows, ids, table, atomic: pto.const = "none", at: pto.const = 0):
+    """Even blocks scatter to rows 0 to 7, odd ones store to as many rows from `at` on."""
+    tile, idx = pto.Tile("vec", "float32", ROWS, COLS), pto.Tile("vec", "int32", 1, ROWS)
+    pto.tload(tile, rows)
+    pto.tload(idx, ids)
+    with pto.when(pto.block_idx() % 2 == 0):
+        pto.mscatter(table, tile, idx, coalesce="row", atomic=atomic)
+    with pto.otherwise():
+        pto.tstore(table[at : at + ROWS], tile, atomic=atomic)
+
+
+@pytest.mark.parametrize(
+    ("atomic", "at", "expected"), [("none", 0, ["H-16"]), ("none", 7, ["H-16"]), ("none", 8, []), ("add", 0, [])]
+)
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_scatter_and_a_store_to_one_row(target: str, atomic: str, at: int, expected: list[str]) -> None:
+    arrays = floats(ROWS, COLS), np.arange(ROWS, dtype="int32"), floats(2 * ROWS, COLS)
+    assert kinds(machine(scattered_and_stored[2], *arrays, target=target, atomic=atomic, at=at)) == expected
