@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ptokit.finding import Finding, Level
 
+LATER = "read it in a later kernel"
 CACHED = frozenset(("S", "V"))
 """Pipes whose accesses to global memory go through a cache; the others move data past it."""
 
@@ -100,7 +101,7 @@ def _flag_fix(src: str, dst: str) -> str:
     return f"pto.set_flag({pair}) after the first, pto.wait_flag({pair}) before the second"
 
 
-BLOCKS_FIX = {True: "read it in a later kernel", False: "let blocks write apart, or use one kind of atomic"}
+BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of atomic"}
 
 
 def between_blocks(first: Act, then: Act, block: int, other: int) -> Finding:
@@ -110,7 +111,7 @@ def between_blocks(first: Act, then: Act, block: int, other: int) -> Finding:
     scatters = "mscatter" in (first.instruction, then.instruction) and not reads
     rule, kind = ("A-65", "H-32") if is_scratch else ("MS-CONF-04", "H-16") if scatters else ("CO-SEM-02", None)
     said = f"block {block}: {then}; block {other}: {first}; nothing orders blocks"
-    fix = "give every block a scratch of its own" if is_scratch else BLOCKS_FIX[reads]
+    fix = "give every block a scratch of its own, apart from all that others touch" if is_scratch else BLOCKS_FIX[reads]
     return Finding("error", rule, said, kind, then.operand, "blocks that touch different elements", fix=fix)
 
 
@@ -119,15 +120,16 @@ STALE: tuple[tuple[str, Level, str, str], ...] = (
         "H-47",
         "error",
         "which DMA wrote before: the cache may hold what was there",
-        "read it with tload, or in a later kernel",
+        f"use tload, or {LATER}",
     ),
-    ("H-48", "hazard", "which went through the cache before: DMA may read what was there", "read it in a later kernel"),
+    ("H-48", "hazard", "which went through the cache before: DMA may read what was there", LATER),
 )
 
 
 def stale(first: Act, then: Act, when: str) -> Finding:
     """A read of global memory by another path than the write before it in the same kernel."""
     kind, level, why, fix = STALE[then.pipe not in CACHED]
+    fix = LATER if then.operand == "idx" else fix
     return Finding(level, "A-70", f"{then}, {why}: {first}, {when}", kind, then.operand, fix=fix)
 
 
