@@ -445,3 +445,27 @@ def scattered_and_stored(rows, ids, table, atomic: pto.const = "none", at: pto.c
 def test_a_scatter_and_a_store_to_one_row(target: str, atomic: str, at: int, expected: list[str]) -> None:
     arrays = floats(ROWS, COLS), np.arange(ROWS, dtype="int32"), floats(2 * ROWS, COLS)
     assert kinds(machine(scattered_and_stored[2], *arrays, target=target, atomic=atomic, at=at)) == expected
+
+
+@pto.kernel
+def fractal_rows(table, ids, out, valid: pto.const = 32, read: pto.const = 32, oob: pto.const = "clamp"):
+    """Gathers some columns of a fractal tile, and stores more of them."""
+    idx = pto.Tile("vec", "int32", 1, 16)
+    tile = pto.Tile("vec", "float16", 16, 32, valid=(16, valid), blayout="col_major", slayout="row_major")
+    pto.tload(idx, ids)
+    pto.mgather(tile, table, idx, oob=oob)
+    tile.valid = (16, read)
+    pto.tstore(out, tile)
+
+
+@pytest.mark.parametrize(("valid", "read", "expected"), [(32, 32, []), (16, 16, []), (16, 32, ["H-36"])])
+@pytest.mark.parametrize("oob", ["clamp", "zero"])
+@pytest.mark.clause("A-47")
+def test_what_a_fractal_transfer_writes_beside_the_valid_columns(
+    oob: str, valid: int, read: int, expected: list[str]
+) -> None:
+    table = pto.GlobalTensor(np.ones((1, 2, 4, 16, 16), "float16"), layout="nz")
+    out = pto.GlobalTensor(np.zeros((1, read // 16, 1, 16, 16), "float16"), layout="nz")
+    ids = np.arange(16, dtype="int32")
+    report = machine(fractal_rows[1], table, ids, out, target="a2a3", valid=valid, read=read, oob=oob)
+    assert kinds(report) == expected
