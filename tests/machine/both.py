@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.native.calls import Inexpressible, Outcome, Writer, outcome
-from ptokit.engine.prepared import Instead, Prepared, Tell, parse_modifiers
+from engine.native.calls import Inexpressible, Outcome, Writer, every_call, outcome
+from ptokit.engine.prepared import Prepared, parse_modifiers
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.isa.policy import GatherOOB, ScatterOOB
-from ptokit.lang import dispatch, where
+from ptokit.lang import where
 from ptokit.lang.context import current
 from ptokit.lang.launch import Collector, Observer, check_options, mode_of, observers
 from ptokit.lang.launcher import Launchable, Launcher
@@ -36,8 +36,6 @@ from ptokit.machine.report import Report
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Operand, Program, Stmt, TileDecl
 from ptokit.program.verify import verify
-from ptokit.program.verify_call import Options
-from ptokit.target import Profile
 from ptokit.testing import copied
 
 LEVELS = ("note", "hazard", "error")
@@ -339,37 +337,16 @@ def _machine(
 def on_the_machine(tally: Tally | None = None) -> Iterator[Tally]:
     """Within, every eager call and every launch also runs on the machine, and both must agree."""
     beside = Beside(Tally() if tally is None else tally)
-
-    class PreparedBeside(Prepared):
-        def __init__(
-            self,
-            instruction: Instruction,
-            profile: Profile,
-            options: Options,
-            specs: Sequence[OperandSpec],
-            modifiers: Sequence[object],
-            repeats: frozenset[int] = frozenset(),
-        ) -> None:
-            super().__init__(instruction, profile, options, specs, modifiers, repeats)
-            self.key = instruction, profile, options, tuple(specs), tuple(modifiers)
-            self.known: dict[Any, MachineCall] = {}
-
-        def run(self, storages: Sequence[Storage], tell: Tell, instead: Instead | None = None) -> tuple[Finding, ...]:
-            beside.call(self, self.key, storages, self.known)
-            return super().run(storages, tell, instead)
-
-    usual, dispatch.Prepared = dispatch.Prepared, PreparedBeside  # type: ignore[misc]
     is_machinery = where._is_machinery
     where._is_machinery = lambda file: file == __file__ or is_machinery(file)  # type: ignore[assignment]
-    dispatch.PREPARED.clear()
     observer: Observer = beside.launch
     observers.append(observer)
     try:
-        yield beside.tally
+        with every_call(lambda call, storages: beside.call(call, call.key, storages, call.known)):
+            yield beside.tally
     finally:
         observers.remove(observer)
-        dispatch.Prepared, where._is_machinery = usual, is_machinery  # type: ignore[misc]
-        dispatch.PREPARED.clear()
+        where._is_machinery = is_machinery
 
 
 # --- pytest ----------------------------------------------------------------------------------------------------

@@ -548,6 +548,7 @@ MGATHER = Instruction(
         "a2a3": (
             "row: an index names one of Shape[0] * ... * Shape[3] rows, Stride[3] elements apart",
             "row, NZ table: one of Shape[2] * 16 rows, by block strides; every logical column is written",
+            "row with oob=zero: the scalar pipe writes the zeroes, MTE2 the rows",
             L1_FACT,
         ),
         "a5": ("row: an index names one of Shape[3] rows, ValidCol elements apart", L1_FACT),

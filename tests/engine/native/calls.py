@@ -433,32 +433,44 @@ def _room(step: Any, storages: Sequence[Storage], wanted: Any) -> Any:
     return 2 * (left.shape[1] * 2.0**-23 * (left @ right) + ulp)  # the last for what is added to the product
 
 
+class Watched(Prepared):
+    """A call that knows what it was made from, and keeps what those who look at it work out."""
+
+    def __init__(
+        self,
+        instruction: Instruction,
+        profile: Profile,
+        options: Options,
+        specs: Sequence[OperandSpec],
+        modifiers: Sequence[object],
+        repeats: frozenset[int] = frozenset(),
+    ) -> None:
+        super().__init__(instruction, profile, options, specs, modifiers, repeats)
+        self.key = instruction, profile, options, tuple(specs), tuple(modifiers)
+        self.known: dict[Any, Any] = {}
+
+
+@contextmanager
+def every_call(look: Callable[[Watched, Sequence[Storage]], None]) -> Iterator[None]:
+    """Within, every eager call is looked at before it runs."""
+
+    class Shown(Watched):
+        def run(self, storages: Sequence[Storage], tell: Tell, instead: Instead | None = None) -> tuple[Finding, ...]:
+            look(self, storages)
+            return super().run(storages, tell, instead)
+
+    usual, dispatch.Prepared = dispatch.Prepared, Shown  # type: ignore[misc]
+    dispatch.PREPARED.clear()
+    try:
+        yield
+    finally:
+        dispatch.Prepared = usual  # type: ignore[misc]
+        dispatch.PREPARED.clear()
+
+
 @contextmanager
 def both_engines(ways: Ways | None = None) -> Iterator[Ways]:
     """Within, every eager call runs on both engines, which must agree; `ways` counts how."""
     both = Both(Ways() if ways is None else ways)
-
-    class PreparedForBoth(Prepared):
-        def __init__(
-            self,
-            instruction: Instruction,
-            profile: Profile,
-            options: Options,
-            specs: Sequence[OperandSpec],
-            modifiers: Sequence[object],
-            repeats: frozenset[int] = frozenset(),
-        ) -> None:
-            super().__init__(instruction, profile, options, specs, modifiers, repeats)
-            self.key = instruction, profile, options, tuple(specs), tuple(modifiers)
-
-        def run(self, storages: Sequence[Storage], tell: Tell, instead: Instead | None = None) -> tuple[Finding, ...]:
-            both.compare(self.key, self, storages)
-            return super().run(storages, tell, instead)
-
-    usual, dispatch.Prepared = dispatch.Prepared, PreparedForBoth  # type: ignore[misc]
-    dispatch.PREPARED.clear()
-    try:
+    with every_call(lambda call, storages: both.compare(call.key, call, storages)):
         yield both.ways
-    finally:
-        dispatch.Prepared = usual  # type: ignore[misc]
-        dispatch.PREPARED.clear()
