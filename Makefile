@@ -11,7 +11,7 @@ COMPILER := $(shell for c in g++ clang++ c++; do $$c -std=c++20 -fsyntax-only -x
 comma    := ,
 EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)
 
-.PHONY: demo test lint types fuzz bench clean
+.PHONY: demo test test-torch lint types fuzz bench clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -19,6 +19,14 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/pytest -n auto --dist worksteal
 	$(MAKE) lint types
+
+# The tests with torch tensors, which `make test` runs only where torch is installed.
+TORCH_TESTS := tests/test_torch_and_friends.py tests/test_torch_versions.py tests/test_ops.py tests/lang/test_kernel.py
+
+test-torch: $(READY)
+	@$(BIN)/python -c "import torch" 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),torch]"
+	$(BIN)/pytest -n auto $(TORCH_TESTS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -34,13 +42,12 @@ fuzz: $(READY)
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/machine/test_ground_truth.py tests/machine/test_clocks.py
 	PYTHONPATH=tests $(BIN)/pytest -n auto -p machine.both tests/conformance tests/property tests/compute tests/lang
 
-# The last three hold figures against what was asked: all run, and each can fail.
+# The last four hold figures against what was asked: all run, and each can fail.
 bench: $(PEERS)
 	$(BIN)/python benchmarks/eager.py
-	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/text.py
 	$(BIN)/python benchmarks/cli.py
-	@failed=0; for file in machine growth peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
+	@failed=0; for file in launch machine growth peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

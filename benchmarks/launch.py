@@ -1,12 +1,15 @@
 """What a kernel costs besides its work: tracing and verifying it once, and launching it again and again.
 
-    python benchmarks/launch.py
+    python benchmarks/launch.py [--scatters]
 
 Asked for: tracing and verifying a kernel of the gallery under 50 ms; a cached launch adds under 60 us over the work
 itself. What a launch adds is all that happens outside the engine (`Run.seconds`): sorting the arguments, finding the
 program, reporting. The last column shows how much of the engine's time the instructions take by themselves, run again
 over the same memory: the rest is the way from one instruction to the next. All of it on the reference engine;
 `peers.py` measures what a native launch costs.
+
+Then kernels that scatter, on the native engine: the default number of threads must not be slower than one. The status
+is 1 where it is. With `--scatters` only these are measured.
 """
 
 from __future__ import annotations
@@ -85,8 +88,31 @@ def microseconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
     return {name: 1e6 * seconds for name, seconds in medians(interleaved(calls, REPEATS, loops=CALLS)).items()}
 
 
+def scatters() -> bool:
+    """Compare the default number of threads with one, for kernels that scatter; whether it is as quick everywhere."""
+    from _scatters import ASKED, measured
+
+    from ptokit.engine.native.workers import thread_count
+
+    print(f"\nScatters on {thread_count()} threads; asked: at most {ASKED} times as long as on one\n")
+    print("| scatter | default | one thread | ratio |\n|---|---|---|---|")
+    met = True
+    for verdict, default, one in measured():
+        met = met and verdict.met
+        found = f"{verdict.found:.2f}" if verdict.met else f"**{verdict.found:.2f}**"
+        print(f"| {verdict.case} | {default:.2f} ms | {one:.2f} ms | {found} |", flush=True)
+    return met
+
+
 def main() -> None:
     print(f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, target {TARGET}\n")
+    if "--scatters" not in sys.argv:
+        launches()
+    sys.exit(not scatters())
+
+
+def launches() -> None:
+    """What launches of the gallery cost."""
     print("| kernel | trace and verify | cached launch | the engine's time | added | instructions alone |")
     print("|---|---|---|---|---|---|")
     for name in GALLERY:

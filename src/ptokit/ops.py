@@ -28,7 +28,7 @@ from ptokit.isa.mgather import MGATHER
 from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side, Unit
 from ptokit.isa.mscatter import COMBINES, MSCATTER
 from ptokit.isa.policy import Coalesce, E, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
-from ptokit.lang.arrays import as_array
+from ptokit.lang.arrays import as_array, writing
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.launch import check_options, refuse_inside
 from ptokit.lang.where import place, user_frame
@@ -111,13 +111,14 @@ def gather(
     plan = _known(key) or _keep(key, _plan_gather(source, lanes, given, coalesce, oob))
     target, out = _result(table, plan) if given is None else (given, out)
     storages = plan.lend(source, lanes, "out", target)
-    if storages is None or (given is not None and share(storages["out"], storages["table"], storages["indices"])):
-        options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
-        found = gather(_tidy(source), _tidy(lanes), out=target if given is None else None, **options)
-        if given is not None:
-            np.copyto(target, found)
-    else:
-        _run(GATHER, plan, storages, engine, threads)
+    with writing((out,)):
+        if storages is None or (given is not None and share(storages["out"], storages["table"], storages["indices"])):
+            options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
+            found = gather(_tidy(source), _tidy(lanes), out=target if given is None else None, **options)
+            if given is not None:
+                np.copyto(target, found)
+        else:
+            _run(GATHER, plan, storages, engine, threads)
     return out
 
 
@@ -149,15 +150,16 @@ def scatter(
     key = (_look(target), _look(source), _look(lanes), *policies)
     plan = _known(key) or _keep(key, _plan_scatter(target, source, lanes, *policies))
     storages = plan.lend(target, lanes, "src", source)
-    if storages is None or share(storages["table"], storages["src"], storages["indices"]):
-        options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
-        options |= {"accumulate": accumulate, "engine": engine, "threads": threads}
-        cells = _packed(target) if _is_odd(target) else target
-        scatter(cells, _packed(source), _packed(lanes), **options)
-        if cells is not target:
-            np.copyto(target, cells)
-    else:
-        _run(SCATTER, plan, storages, engine, threads)
+    with writing((table,)):
+        if storages is None or share(storages["table"], storages["src"], storages["indices"]):
+            options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
+            options |= {"accumulate": accumulate, "engine": engine, "threads": threads}
+            cells = _packed(target) if _is_odd(target) else target
+            scatter(cells, _packed(source), _packed(lanes), **options)
+            if cells is not target:
+                np.copyto(target, cells)
+        else:
+            _run(SCATTER, plan, storages, engine, threads)
     return table
 
 

@@ -40,6 +40,8 @@ class Prepared:
         self.strict = options.strict
         self.names = tuple(param.name for param in instruction.operands)[: len(specs)]
         self.plan: Plan | None = None
+        self.stored: tuple[int, ...] = ()
+        """Positions of the global tensors that it writes."""
         self.route = ""
         self.call: Call | None = None
         """What was verified; None where a modifier is none."""
@@ -67,6 +69,7 @@ class Prepared:
         self.route = call.route
         try:
             self.plan = plan_of(call)
+            self.stored = tuple(k for k in self.plan.written if isinstance(call.operands[self.names[k]], TensorSpec))
         except SpanFault as fault:
             upheld = tuple(replace(f, level="error") for f in self.remarks if f.level == "hazard")
             self.refused = upheld or (span_finding(self.instruction, fault),)

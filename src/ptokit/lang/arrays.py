@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import ml_dtypes
@@ -62,6 +64,36 @@ def as_array(source: object) -> Array:
 
 class _Refusal(Exception):
     """A reason of our own, in words of our own."""
+
+
+def tracked(source: object) -> object:
+    """The object itself if its library counts writes into it, as torch does for autograd; else None."""
+    return source if _is_torch(source) else None
+
+
+def writing(written: Iterable[object], *, in_part: bool = False) -> AbstractContextManager[None]:
+    """A block that writes the memory of these objects: their libraries are told when it ends.
+
+    torch tensors get a higher version, so that autograd refuses to use what it saved of them before. A block that
+    raises has written nothing, unless it was interrupted; with `in_part` it may have written in any case.
+    """
+    torch = sys.modules.get("torch")
+    tensors = [each for each in written if isinstance(each, torch.Tensor)] if torch is not None else ()
+    return _Writing(tensors, in_part) if tensors else _NOTHING
+
+
+class _Writing(AbstractContextManager[None]):
+    def __init__(self, tensors: Sequence[Any], in_part: bool) -> None:
+        self._tensors, self._in_part = tensors, in_part
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        if kind is None or self._in_part or not issubclass(kind, Exception):
+            for tensor in self._tensors:
+                if not tensor.is_inference():  # these have no version
+                    sys.modules["torch"].autograd.graph.increment_version(tensor)
+
+
+_NOTHING = nullcontext()
 
 
 def _is_torch(source: object) -> bool:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ptokit.engine.prepared import Prepared
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Instruction
+from ptokit.lang.arrays import writing
 from ptokit.lang.context import Mode, current
 from ptokit.lang.scalar import Scalar
 from ptokit.lang.tensor import GlobalTensor
@@ -72,7 +73,12 @@ def execute(
     if prepared.minds_repeats and (repeats := _repeats(operands)):
         again = (*key, repeats)
         prepared = PREPARED.get(again) or _prepare(again, instruction, mode, key[3:], modifiers, repeats)
-    told = prepared.run([operand.storage for operand in operands], _tell)
+    storages = [operand.storage for operand in operands]
+    if not prepared.stored:
+        told = prepared.run(storages, _tell)
+    else:
+        with writing([cast("GlobalTensor", operands[slot]).source for slot in prepared.stored]):
+            told = prepared.run(storages, _tell)
     return Event(instruction.name, prepared.route, told)
 
 

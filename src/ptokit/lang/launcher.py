@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from ptokit.engine.choose import chosen
 from ptokit.engine.storage import Storage
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
+from ptokit.lang.arrays import writing
 from ptokit.lang.context import Mode
 from ptokit.lang.launch import (
     Collector,
@@ -180,7 +182,8 @@ class Launcher:
         runnable = traced.executable(mode, chosen(engine), engine != "auto")
         began = time.perf_counter()
         try:
-            ran = runnable.launch(storages, integers, self.grid, collector, threads)
+            with self._writing(arguments, traced):
+                ran = runnable.launch(storages, integers, self.grid, collector, threads)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
         return ran, time.perf_counter() - began
@@ -201,7 +204,8 @@ class Launcher:
 
             return Report(said, "machine", 0.0, mode.profile.name, self.grid)
         try:
-            return traced.machine(mode).run(storages, integers, self.grid, options, said)
+            with self._writing(arguments, traced):
+                return traced.machine(mode).run(storages, integers, self.grid, options, said)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
 
@@ -212,6 +216,10 @@ class Launcher:
             if not storages[name].writable:
                 raise ValueError(f"{self.kernel.name}: {name} is read-only; pass a writable array")
         return storages
+
+    def _writing(self, arguments: Arguments, traced: Traced) -> AbstractContextManager[None]:
+        """The run of a program, which writes some of its arguments; a run that fails may have written some blocks."""
+        return writing([arguments.tensors[name].source for name in traced.stored], in_part=True)
 
     def _remember(self, key: Key, values: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
         """Let the next such launch find its way quickly, where it can."""

@@ -186,7 +186,7 @@ def _tensor(name: str, value: object, wanted: DType) -> GlobalTensor:
     if tensor.dtype is wanted:
         return tensor
     if tensor.dtype.size == wanted.size and wanted.family == "raw":
-        return GlobalTensor(tensor.array, dtype=wanted)
+        return tensor.over(tensor.array, dtype=wanted)
     fix = f'pass an array of {wanted}: a.astype("{wanted}")'
     raise refuse("KN-17", f"`{name}` holds {wanted} in the text; found {tensor.dtype}", fix, name)
 

@@ -15,7 +15,7 @@ from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import packed
 from ptokit.isa.operand import Dyn, TensorSpec
 from ptokit.isa.policy import GlobalLayout, choose
-from ptokit.lang.arrays import as_array
+from ptokit.lang.arrays import as_array, tracked
 from ptokit.lang.context import current
 from ptokit.lang.tile import extent
 from ptokit.lang.where import refuse, user_place
@@ -31,7 +31,7 @@ class GlobalTensor:
     elements) a contiguous array is read as any tensor that fits it; `dtype=` reinterprets elements of equal width.
     """
 
-    __slots__ = ("array", "spec", "storage")
+    __slots__ = ("array", "source", "spec", "storage")
 
     def __init__(
         self,
@@ -45,6 +45,8 @@ class GlobalTensor:
         if current().tracer is not None:
             raise refuse("KN-08", "a kernel's arrays are its arguments", "pass the array, or a GlobalTensor of it")
         self.array = own = as_array(array)
+        self.source = tracked(array)
+        """The object that is told of writes into its memory, if it wants to be."""
         if shape is None and stride is None:
             self.spec = _own_spec(own.dtype, own.shape, own.strides, layout, dtype)
         else:
@@ -110,7 +112,13 @@ class GlobalTensor:
         if len(parts) > self.array.ndim:
             raise IndexError(f"{len(parts)} slices for a tensor of {self.array.ndim} dims")
         ranges = tuple(_range(part, n) for part, n in zip(parts, self.shape, strict=False))
-        return GlobalTensor(self.array[ranges], layout=self.layout, dtype=self.dtype)
+        return self.over(self.array[ranges], layout=self.layout, dtype=self.dtype)
+
+    def over(self, part: Array, *, layout: str | GlobalLayout = "nd", dtype: object = None) -> GlobalTensor:
+        """A tensor over an array that lies in the memory of this one."""
+        made = GlobalTensor(part, layout=layout, dtype=dtype)
+        made.source = self.source
+        return made
 
     def __repr__(self) -> str:
         return f"<GlobalTensor {self.spec}>"

@@ -38,6 +38,8 @@ class Traced:
         self.program = program
         self.outside = outside
         self.writes = written_arguments(program)
+        self.stored = tuple({program.tensors[name].array for name in self.writes})
+        """What a launch passes an array for that is written."""
         self.verdict = lru_cache(MOST_KEPT)(self._verify)
         """The verdict for a target and a grid."""
         self.machine = lru_cache(MOST_KEPT)(self._on_machine)

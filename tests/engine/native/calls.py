@@ -22,7 +22,7 @@ from ptokit.engine.interpreter import Executable
 from ptokit.engine.native import jit
 from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.instruction import is_supported
-from ptokit.engine.native.program.ledger import Page, candidates, page
+from ptokit.engine.native.program.ledger import Page, candidates, page, settle
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
 from ptokit.engine.native.program.thread import Steps, Thread
@@ -221,8 +221,7 @@ class NativeCall:
         if thread.failure is not None:
             raise thread.failure
         for ledger in thread.ledgers:
-            if ledger.count:
-                ledger.settle(given[ledger.page.array], Crew(2, Stop()))
+            settle([ledger], given[ledger.page.array], Crew(2, Stop()))
         return thread.in_python == before
 
     def _tiles(self, given: Mapping[str, Storage]) -> Iterator[tuple[Any, Any]]:

@@ -34,9 +34,10 @@ from ptokit.text.errors import TextError
 
 @pytest.fixture(autouse=True, params=[0, None], ids=["workers", "small"])
 def _size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is too small for workers; or all is as it usually is."""
+    """Nothing is too small for workers, and nothing too cheap to be written down; or all is as it usually is."""
     if request.param is not None:
         monkeypatch.setattr(executable, "SMALL", request.param)
+        monkeypatch.setattr(executable, "threads_worth", lambda work, most: most)
 
 
 # --- Random programs -------------------------------------------------------------------------------------------

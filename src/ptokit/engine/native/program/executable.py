@@ -22,6 +22,7 @@ from ptokit.engine.native.program.slots import Slots, address_of
 from ptokit.engine.native.program.stage import MOST_GIVEN
 from ptokit.engine.native.program.thread import NEVER, Steps, Tensors
 from ptokit.engine.native.program.variant import Tracer, Variant
+from ptokit.engine.native.program.worth import Work, threads_worth, work_of
 from ptokit.engine.prepared import Tell
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import DType
@@ -61,6 +62,7 @@ class NativeExecutable:
         """How often an instruction had no code, and looking closer gave none."""
         self._are_independent = lru_cache(MOST_KEPT)(self._find_independent)
         self._cost = lru_cache(MOST_KEPT)(self._find_cost)
+        self._work = lru_cache(MOST_KEPT)(self._find_work)
 
     @cached_property
     def reference(self) -> Executable:
@@ -161,8 +163,10 @@ class NativeExecutable:
                 thread.begin(arrays, numbers, lambda: tensors, tell, NEVER if small else stop)
             if small:
                 code.work(crew[0], Parts(grid, 1))
+            elif code.pages:
+                code.run_writing_down(crew, tensors, self._work(grid, tuple(integers.items())), stop)
             else:
-                code.run(crew, tensors, grid, stop)
+                code.run(crew, grid, stop)
             failed = min((thread for thread in crew if thread.failure), key=lambda each: each.failed_at, default=None)
             if told is not None:
                 told.flush(grid if failed is None else failed.failed_at)
@@ -189,7 +193,8 @@ class NativeExecutable:
     def _shared_out(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, Code]:
         """How many threads run the blocks, and what code.
 
-        Several do where no block writes what another one touches, but for scatters that can be written down.
+        Several do where no block writes what another one touches. Scatters that can be written down do not count, if
+        the rest takes long enough to be worth that.
         """
         assert self.code is not None
         count = min(workers.thread_count(asked), grid)
@@ -199,11 +204,17 @@ class NativeExecutable:
         if self._are_independent(grid, given, frozenset()):
             return count, self.code
         besides = frozenset(self._candidates.values())
-        if besides and self._are_independent(grid, given, besides):
-            deferring = self._deferring()
-            if len(deferring.pages) == len(self._candidates):
-                return count, deferring
-        return 1, self.code
+        if not besides or not self._are_independent(grid, given, besides):
+            return 1, self.code
+        count = threads_worth(self._work(grid, given), count)
+        if count == 1:
+            return 1, self.code
+        deferring = self._deferring()
+        return (count, deferring) if len(deferring.pages) == len(self._candidates) else (1, self.code)
+
+    def _find_work(self, grid: int, integers: Items) -> Work:
+        scatters = {id(self.slots.statements[number]): number for number in self._candidates}
+        return work_of(self.program, dict(integers), grid, scatters)
 
     def _find_independent(self, grid: int, integers: Items, besides: frozenset[str]) -> bool:
         return are_independent(self.program, grid, dict(integers), besides)

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.program.ledger import from_json
+from ptokit.engine.native.program.ledger import from_json, settle
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
 from ptokit.engine.native.program.thread import Steps, Tensors, Thread
+from ptokit.engine.native.program.worth import Work
 from ptokit.engine.native.whole.strategies import Crew
 from ptokit.engine.prepared import Tell
 from ptokit.finding import Finding
@@ -44,27 +45,33 @@ class Code:
         thread.end()
         self._idle.append(thread)
 
-    def run(self, crew: Sequence[Thread], tensors: Tensors, grid: int, stop: workers.Stop) -> None:
+    def run(self, crew: Sequence[Thread], grid: int, stop: workers.Stop) -> None:
         """Run the whole grid on several threads."""
-        if not self.pages:
-            parts = Parts(grid, len(crew))
-            workers.run(lambda k: self.work(crew[k], parts), len(crew), stop)
-            return
-        wave = Wave(grid, len(crew))
+        parts = Parts(grid, len(crew))
+        workers.run(lambda k: self.work(crew[k], parts), len(crew), stop)
+
+    def run_writing_down(self, crew: Sequence[Thread], tensors: Tensors, work: Work, stop: workers.Stop) -> None:
+        """The same for code that writes scatters down: wave after wave of blocks, each followed by its scatters."""
+        wave = Wave(work.grid, len(crew), work.nbytes if work.certain else None)
         while wave.parts and all(thread.failure is None for thread in crew):
+            self._make_room(crew, work, wave)
             self._run_wave(crew, wave.parts, stop)
-            wave.go_on(max(ledger.nbytes for thread in crew for ledger in thread.ledgers))
+            wave.go_on(sum(ledger.nbytes for thread in crew for ledger in thread.ledgers))
             self._settle(crew, tensors, stop)
+
+    def _make_room(self, crew: Sequence[Thread], work: Work, wave: Wave) -> None:
+        """Room for what the blocks of a wave will probably write down."""
+        for thread, part in zip(crew, wave.parts, strict=True):
+            for ledger in thread.ledgers:
+                ledger.reserve(min(LEDGER, len(part) * work.written[ledger.page.number]))
 
     def _run_wave(self, crew: Sequence[Thread], parts: Sequence[range], stop: workers.Stop) -> None:
         workers.run(lambda k: self.work(crew[k], iter([parts[k]])), len(crew), stop)
 
     def _settle(self, crew: Sequence[Thread], tensors: Tensors, stop: workers.Stop) -> None:
         """What was written down takes effect, in the order of the blocks."""
-        for thread in crew:
-            for ledger in thread.ledgers:
-                if ledger.count:
-                    ledger.settle(tensors[ledger.page.array], Crew(len(crew), stop))
+        for nth, page in enumerate(self.pages):
+            settle([thread.ledgers[nth] for thread in crew], tensors[page.array], Crew(len(crew), stop))
 
     def work(self, thread: Thread, parts: Iterator[range]) -> None:
         """Run parts of the grid until there are none, or one fails."""
@@ -81,19 +88,25 @@ class Code:
 class Wave:
     """Shares a grid out in waves: a run of blocks for each thread, as long as ledgers stay of a good size."""
 
-    def __init__(self, grid: int, threads: int) -> None:
-        self._grid, self._threads, self._at, self._each = grid, threads, 0, 1
+    def __init__(self, grid: int, threads: int, nbytes: float | None) -> None:
+        """`nbytes` is what a block writes down; None where that is not known before the first wave."""
+        self._grid, self._threads, self._at = grid, threads, 0
+        self._blocks = threads if nbytes is None else max(threads, int(LEDGER / max(1.0, nbytes)))
+        """Blocks of a wave."""
         self.parts: list[range] = []
         self._cut()
 
     def _cut(self) -> None:
-        cuts = [min(self._grid, self._at + self._each * k) for k in range(self._threads + 1)]
-        self.parts = [range(a, b) for a, b in pairwise(cuts)] if self._at < self._grid else []
+        left, threads = self._grid - self._at, self._threads
+        taken = min(left, self._blocks)
+        cuts = [self._at + taken * k // threads for k in range(threads + 1)]
+        self.parts = [range(a, b) for a, b in pairwise(cuts)] if taken else []
 
     def go_on(self, nbytes: int) -> None:
-        """Take the next wave; the largest ledger of this one had so many bytes."""
-        self._at = self.parts[-1].stop
-        self._each = max(1, min(2 * self._each, self._each * LEDGER // max(1, nbytes * self._threads)))
+        """Take the next wave; the blocks of this one have written so many bytes down, all together."""
+        done = self.parts[-1].stop - self._at
+        self._at += done
+        self._blocks = max(self._threads, min(2 * self._blocks, done * LEDGER // max(1, nbytes)))
         self._cut()
 
 

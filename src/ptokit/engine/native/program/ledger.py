@@ -1,8 +1,8 @@
 """Scatters that are written down while blocks run side by side, and take effect afterwards in the order of the blocks.
 
 Where a table is touched by one scatter alone, nobody can tell when exactly its rows arrive, only in which order. So
-each thread runs neighbouring blocks and writes lanes and rows down; then the ledgers are emptied one after the other,
-each by all threads together, in one of the ways of `strategies`.
+each thread runs neighbouring blocks and writes lanes and rows down; then the ledgers are emptied in the order of the
+blocks, by all threads together, in one of the ways of `strategies`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.native.resolve import PADDING, SENTINEL, lane_of
 from ptokit.engine.native.whole.block import Block
 from ptokit.engine.native.whole.mover import Rows, known_width
-from ptokit.engine.native.whole.strategies import NEAR, Crew, scatter, scratch_bytes
+from ptokit.engine.native.whole.strategies import NEAR, Crew, pool, scatter_all, scratch_bytes
 from ptokit.engine.reference import Plan
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
@@ -35,8 +35,8 @@ LANES, ROWS, COUNT, ROOM = range(4)
 """The slots of a ledger: two addresses, how many lanes it has, and how many it has room for."""
 FIRST_ROOM = 1 << 12
 """Lanes that a new ledger has room for."""
-MOST_ROOM = 1 << 16
-"""Lanes that there is room for from one launch to the next."""
+MOST_KEPT = 4 << 20
+"""Bytes of a ledger that are kept from one launch to the next; what is beyond goes back to the pool."""
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,14 @@ class Ledger:
     def __init__(self, page: Page, state: Any, slot: int) -> None:
         self.page, self._state, self._slot = page, state, slot
         self._lane = np.dtype(np.uint32 if page.lane == I32 else np.int64)
-        self._room(FIRST_ROOM)
+        self._first_room = max(1, min(FIRST_ROOM, MOST_KEPT // max(1, page.nbytes)))
+        self._room(self._first_room)
         self.clear()
 
     def _room(self, lanes: int) -> None:
+        nbytes = lanes * self.page.nbytes
         self.lanes = np.zeros(lanes + PADDING, self._lane)
-        self.rows = np.empty(lanes * self.page.nbytes, np.uint8)
+        self.rows = pool.take(nbytes) if nbytes > MOST_KEPT else np.empty(nbytes, np.uint8)
         self._set(LANES, self.lanes.ctypes.data)
         self._set(ROWS, self.rows.ctypes.data)
         self._set(ROOM, lanes)
@@ -149,10 +151,19 @@ class Ledger:
         return self.count * (self.page.nbytes + self._lane.itemsize)
 
     def clear(self) -> None:
-        """Forget them, and give back room that was needed only once."""
-        if self._state[self._slot + ROOM] > MOST_ROOM:
-            self._room(FIRST_ROOM)
+        """Forget them."""
         self._set(COUNT, 0)
+
+    def end(self) -> None:
+        """Forget them, and give back much room."""
+        self.clear()
+        if self.rows.size > MOST_KEPT:
+            pool.give(self.rows)
+            self._room(self._first_room)
+
+    def reserve(self, nbytes: float) -> None:
+        """Make room for rows of so many bytes, where there is less."""
+        self._grow(int(nbytes) // max(1, self.page.nbytes))
 
     def append(self, lanes: Lanes, rows: Any) -> None:
         """Write lanes and their rows down, making room where there is none."""
@@ -160,7 +171,8 @@ class Ledger:
         if lanes.outside is not None:
             values[lanes.outside.ravel()] = np.array(SENTINEL).astype(self._lane)
         done, each = self.count, self.page.nbytes
-        self._grow(done + values.size)
+        if done + values.size > self._state[self._slot + ROOM]:
+            self._grow(2 * (done + values.size))
         self.lanes[done : done + values.size] = values
         self.rows[done * each : (done + values.size) * each] = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
         self._set(COUNT, done + values.size)
@@ -169,28 +181,38 @@ class Ledger:
         if lanes <= self._state[self._slot + ROOM]:
             return
         old_lanes, old_rows, done = self.lanes, self.rows, self.count
-        self._room(2 * lanes)
+        self._room(lanes)
         self.lanes[:done] = old_lanes[:done]
         self.rows[: done * self.page.nbytes] = old_rows[: done * self.page.nbytes]
+        if old_rows.size > MOST_KEPT:
+            pool.give(old_rows)
 
-    def settle(self, table: Storage, crew: Crew) -> None:
-        """Let everything that is written down take effect, in order."""
-        page, kind = self.page, dtype(self.page.element)
-        combine = Combine[page.combine]
-        far = page.capacity * page.row * kind.size > NEAR
-        arithmetic = None if combine is Combine.STORE else kind
-        rows = Rows(
-            kind.size, page.lane, known_width(kind.size, page.width), far=far, combine=combine, dtype=arithmetic
-        )
+    def block(self, table: Storage, crew: Crew) -> Block:
+        """What is written down, as a scatter into its table."""
+        page, size = self.page, dtype(self.page.element).size
         memory = np.empty(scratch_bytes(crew.threads), np.uint8)
-        block = Block(
-            table=table.span.start + page.offset * kind.size, other=self.rows.ctypes.data, lanes=self.lanes.ctypes.data,
+        made = Block(
+            table=table.span.start + page.offset * size, other=self.rows.ctypes.data, lanes=self.lanes.ctypes.data,
             count=self.count, capacity=page.capacity, width=page.width, greatest=page.capacity,
-            table_row=page.row * kind.size, table_col=kind.size, other_row=page.nbytes, other_col=kind.size,
+            table_row=page.row * size, table_col=size, other_row=page.nbytes, other_col=size,
             scratch=memory.ctypes.data, stop=crew.stop.address,
         )  # fmt: skip
-        scatter(block, rows, crew)
-        self.clear()
+        made.keep.append(memory)
+        return made
+
+
+def settle(ledgers: Sequence[Ledger], table: Storage, crew: Crew) -> None:
+    """Let everything that is written down for one scatter take effect, ledger after ledger."""
+    page = ledgers[0].page
+    kind, combine = dtype(page.element), Combine[page.combine]
+    far = page.capacity * page.row * kind.size > NEAR
+    arithmetic = None if combine is Combine.STORE else kind
+    rows = Rows(kind.size, page.lane, known_width(kind.size, page.width), far=far, combine=combine, dtype=arithmetic)
+    blocks = [ledger.block(table, crew) for ledger in ledgers if ledger.count]
+    if blocks:
+        scatter_all(blocks, rows, crew)
+    for ledger in ledgers:
+        ledger.clear()
 
 
 class WrittenDown:

@@ -94,7 +94,7 @@ class Thread:
         self.failure = None
         self.failed_at = 0
         for ledger in self.ledgers:
-            ledger.clear()
+            ledger.end()
         self.missed: dict[int, dict[Var, int]] = {}
         """Numbers at which instructions had no code, by statement."""
 

@@ -10,7 +10,7 @@ and memory for each worker (`scratch_bytes`).
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import CFUNCTYPE, c_int64, c_uint8, c_void_p
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -130,14 +130,23 @@ class Crew:
         """How many parts work is shared in."""
         return max(1, self.threads)
 
-    def do(self, work: Native, block: Block, parts: int = 0, *, is_short: bool = False) -> None:
-        """Run a phase on all threads, or on the first few; on the caller's own if it is short."""
-        block.set(counter=0)
-        at = block.address
+    def do(self, work: Native, *blocks: Block, parts: int = 0, is_short: bool = False) -> None:
+        """Run a phase on all threads, or on the first few; on the caller's own if it is short.
+
+        Each thread goes from block to block without waiting for the others.
+        """
+        for block in blocks:
+            block.set(counter=0)
+        places = [block.address for block in blocks]
+
+        def one_after_the_other(part: int) -> None:
+            for at in places:
+                work(at, part)
+
         if self.threads and not is_short:
-            workers.run(lambda part: work(at, part), parts or self.threads, self.stop)
+            workers.run(one_after_the_other, parts or self.threads, self.stop)
         else:
-            work(at, 0)
+            one_after_the_other(0)
 
 
 @dataclass(frozen=True)
@@ -156,11 +165,15 @@ class Spread:
     """Whether they mostly name the same row as their neighbours."""
 
 
-def sampled(lanes: Array, capacity: int, parts: int) -> Spread:
-    """Look at some lanes."""
-    step = max(2, lanes.size // SAMPLE)
-    whole = lanes[: lanes.size // step * step]
-    pairs = whole.reshape(-1, step)[:SAMPLE, :2].astype(np.float64)  # which has room for every lane
+Way = Callable[[Sequence[Block], Rows, Crew, Any], None]
+"""Scatters blocks into one table; the last argument is the `Spread` of their lanes."""
+
+
+def sampled(lanes: Sequence[Array], capacity: int, parts: int) -> Spread:
+    """Look at some lanes, wherever they lie."""
+    step = max(2, sum(each.size for each in lanes) // SAMPLE)
+    looks = [each[: each.size // step * step].reshape(-1, step)[:SAMPLE, :2] for each in lanes]
+    pairs = np.concatenate(looks).astype(np.float64)  # which has room for every lane
     found = np.sort(pairs[:, 0])
     found = found[: np.searchsorted(found, capacity)]
     if not found.size:
@@ -230,16 +243,22 @@ def direct(block: Block, write: Native) -> None:
 
 def scatter(block: Block, rows: Rows, crew: Crew, way: str | None = None) -> str:
     """Scatter the block's resolved lanes; gives the way that was taken. `way` forces one."""
-    count, capacity, width = block.get("count"), block.get("capacity"), block.get("width")
     if not crew.threads and way is None:
         direct(block, native("scatter", rows))
         return "direct"
-    spread = sampled(_lanes(block, rows), capacity, crew.parts)
-    taken = way or choose(rows, count, capacity, width, crew.parts, spread)
+    return scatter_all([block], rows, crew, way)
+
+
+def scatter_all(blocks: Sequence[Block], rows: Rows, crew: Crew, way: str | None = None) -> str:
+    """Scatter the resolved lanes of blocks that have one table, block after block, all in the same way."""
+    capacity, width = blocks[0].get("capacity"), blocks[0].get("width")
+    lanes = [_lanes(block, rows) for block in blocks]
+    spread = sampled(lanes, capacity, crew.parts)
+    taken = way or choose(rows, sum(each.size for each in lanes), capacity, width, crew.parts, spread)
     rows = _suited(rows, width, spread)
-    if _fills_lines(block, rows):
+    if _fills_lines(blocks[0], rows):
         rows = replace(rows, far=False)
-    WAYS[taken](block, rows, crew, spread)
+    WAYS[taken](blocks, rows, crew, spread)
     return taken
 
 
@@ -278,28 +297,30 @@ def _is_whole(block: Block) -> bool:
     return block.get("greatest") < block.get("capacity")
 
 
-def _direct(block: Block, rows: Rows, crew: Crew, spread: Spread | None) -> None:
-    capacity = block.get("capacity")
-    _shards(block, [(0, capacity, 0, block.get("width"))])
-    block.set(whole=_is_whole(block))
-    crew.do(native("scatter", rows), block, 1)
+def _direct(blocks: Sequence[Block], rows: Rows, crew: Crew, spread: Spread | None) -> None:
+    for block in blocks:
+        _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
+        block.set(whole=_is_whole(block))
+    crew.do(native("scatter", rows), *blocks, parts=1)
 
 
-def _destinations(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
-    width = block.get("width")
-    _shards(block, [(a, b, 0, width) for a, b in pairwise(spread.bounds)])
-    block.set(whole=0)
-    crew.do(native("scatter", replace(rows, gaps=width * rows.size > LINE)), block)
+def _destinations(blocks: Sequence[Block], rows: Rows, crew: Crew, spread: Spread) -> None:
+    width = blocks[0].get("width")
+    for block in blocks:
+        _shards(block, [(a, b, 0, width) for a, b in pairwise(spread.bounds)])
+        block.set(whole=0)
+    crew.do(native("scatter", replace(rows, gaps=width * rows.size > LINE)), *blocks)
 
 
-def _columns(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
-    width, capacity = block.get("width"), block.get("capacity")
-    cuts = column_cuts(block.get("table"), rows.size, width, crew.parts)
+def _columns(blocks: Sequence[Block], rows: Rows, crew: Crew, spread: Spread) -> None:
+    width, capacity = blocks[0].get("width"), blocks[0].get("capacity")
+    cuts = column_cuts(blocks[0].get("table"), rows.size, width, crew.parts)
     each = {b - a for a, b in pairwise(cuts)}
-    _shards(block, [(0, capacity, a, b - a) for a, b in pairwise(cuts)])
-    block.set(whole=_is_whole(block))
+    for block in blocks:
+        _shards(block, [(0, capacity, a, b - a) for a, b in pairwise(cuts)])
+        block.set(whole=_is_whole(block))
     part = known_width(rows.size, each.pop()) if len(each) == 1 else 0
-    crew.do(native("scatter", replace(rows, width=part, gaps=True)), block)
+    crew.do(native("scatter", replace(rows, width=part, gaps=True)), *blocks)
 
 
 def column_cuts(table: int, size: int, width: int, parts: int) -> list[int]:
@@ -309,7 +330,17 @@ def column_cuts(table: int, size: int, width: int, parts: int) -> list[int]:
     return [0, *cuts, width]
 
 
-def _winners(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
+def _each_alone(way: Callable[[Block, Rows, Crew], None]) -> Way:
+    """A way of several phases, which all threads take together for one block after the other."""
+
+    def take(blocks: Sequence[Block], rows: Rows, crew: Crew, spread: Spread) -> None:
+        for block in blocks:
+            way(block, rows, crew)
+
+    return take
+
+
+def _winners(block: Block, rows: Rows, crew: Crew) -> None:
     capacity = block.get("capacity")
     if not capacity:  # no lane has a row
         return
@@ -329,7 +360,7 @@ def can_bucket(rows: Rows, capacity: int) -> bool:
     return rows.size in (1, 2, 4, 8) and capacity <= MOST_BUCKETS << partition.local_bits(rows.size)
 
 
-def _buckets(block: Block, rows: Rows, crew: Crew, spread: Spread) -> None:
+def _buckets(block: Block, rows: Rows, crew: Crew) -> None:
     count, capacity = block.get("count"), block.get("capacity")
     shift = bucket_shift(rows.size, capacity)
     buckets = max(1, (capacity - 1 >> shift) + 1)
@@ -363,12 +394,12 @@ def bucket_shift(size: int, capacity: int) -> int:
     return min(max(wanted, least), partition.local_bits(size))
 
 
-WAYS: dict[str, Callable[[Block, Rows, Crew, Any], None]] = {
+WAYS: dict[str, Way] = {
     "direct": _direct,
     "destinations": _destinations,
     "columns": _columns,
-    "winners": _winners,
-    "buckets": _buckets,
+    "winners": _each_alone(_winners),
+    "buckets": _each_alone(_buckets),
 }
 
 

@@ -1,0 +1,149 @@
+"""How many threads are worth waking for a launch whose scatters have to be written down first.
+
+Scatters take effect one after the other in any case, and writing them down costs as much again as the move itself. So
+threads pay only where the rest of the program takes long enough. What is compared are rough numbers of nanoseconds,
+worked out from the program and the sizes of its tiles: the rest is counted low, the price of threads is counted high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isqrt, prod
+
+from ptokit.engine.native.program.sample import UNKNOWN_TURNS
+from ptokit.program.calls import named_operands
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
+from ptokit.program.ir import Block, Branch, Instr, Loop, Program, TileUse, View
+
+Values = Mapping[Var, int]
+
+MOST_TURNS = 1 << 40
+"""Iterations of one loop that are counted."""
+MOST_LOOKED_AT = 64
+"""Blocks of a grid that are looked at."""
+MOVED, COMPUTED = 0.05, 0.03
+"""Nanoseconds for a byte of the tiles of an instruction that moves to or from an array, and of one that does not."""
+SLOW = {"texp": 0.4, "tlog": 0.4}
+"""The same for instructions that take longer."""
+MULTIPLIED = 0.1
+"""Nanoseconds for a product of a matrix multiplication."""
+KEPT, TAKEN = 0.3, 0.2
+"""Nanoseconds for a byte that is written down, by each thread for its own, and when it takes effect."""
+MOST_WRITTEN = 256 << 20
+"""Bytes that one block of each thread may write down, all together."""
+WAKE = 150_000
+"""Nanoseconds for each thread: it is woken once for the blocks and once for what they have written down."""
+
+
+@dataclass(frozen=True, eq=False)  # looked up by its identity
+class Work:
+    """What the blocks of a launch do, roughly."""
+
+    besides: float
+    """Nanoseconds on one thread, without the scatters that are written down."""
+    written: Mapping[int, float]
+    """Bytes that a block writes down on average, for each scatter."""
+    grid: int
+    certain: bool
+    """Whether all extents of loops and all conditions are known before the run."""
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes that a block writes down."""
+        return sum(self.written.values())
+
+
+@lru_cache(maxsize=4096)
+def threads_worth(work: Work, most: int) -> int:
+    """How many threads such a launch is to run on: `most`, or half of them, and so on; 1 where others only cost."""
+    halves = [most >> k for k in range(most.bit_length() - 1)]
+    counts = [count for count in halves if count * work.nbytes <= MOST_WRITTEN]
+    best = max(counts, key=lambda count: gain(work, count), default=1)
+    return best if best > 1 and gain(work, best) > 0 else 1
+
+
+def gain(work: Work, threads: int) -> float:
+    """Nanoseconds that so many threads save."""
+    written = work.nbytes * work.grid
+    return work.besides * (1 - 1 / threads) - written * (KEPT / threads + TAKEN) - WAKE * threads
+
+
+def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int, int]) -> Work:
+    """What a launch does. `scatters` gives the number of each statement that is written down, by its identity."""
+    looked_at = sorted({grid * k // MOST_LOOKED_AT for k in range(MOST_LOOKED_AT)})
+    meter = _Meter(program, scatters)
+    for block in looked_at:
+        meter.add(program.body, {**integers, BLOCK_IDX: block, BLOCK_NUM: grid}, 1)
+    count = len(looked_at)
+    written = {number: meter.written.get(number, 0.0) / count for number in scatters.values()}
+    return Work(meter.besides * grid / count, written, grid, meter.certain)
+
+
+class _Meter:
+    """Adds up what statements cost."""
+
+    def __init__(self, program: Program, scatters: Mapping[int, int]) -> None:
+        self.program, self.scatters = program, scatters
+        self.besides, self.certain = 0.0, True
+        self.written: dict[int, float] = {}
+
+    def add(self, block: Block, values: Values, times: float) -> None:
+        """Statements that run so many times."""
+        for stmt in block:
+            if isinstance(stmt, Instr):
+                self._instruction(stmt, times)
+            elif isinstance(stmt, Loop):
+                self._loop(stmt, values, times)
+            elif isinstance(stmt, Branch):
+                self._branch(stmt, values, times)
+
+    def _instruction(self, instr: Instr, times: float) -> None:
+        number = self.scatters.get(id(instr))
+        if number is None:
+            self.besides += times * nanoseconds(self.program, instr)
+        else:
+            self.written[number] = self.written.get(number, 0.0) + times * tile_bytes(self.program, instr)
+
+    def _loop(self, loop: Loop, values: Values, times: float) -> None:
+        try:
+            start, stop = evaluate(loop.start, values), evaluate(loop.stop, values)
+        except (ExpressionError, KeyError):
+            self.certain = False
+            self.add(loop.body, values, times * UNKNOWN_TURNS)
+            return
+        turns = min(MOST_TURNS, max(0, -((start - stop) // loop.step)))
+        if turns:
+            self.add(loop.body, {**values, loop.var: start + turns // 2 * loop.step}, times * turns)
+
+    def _branch(self, branch: Branch, values: Values, times: float) -> None:
+        """The arm that is taken; where only the run knows it, the scatters of both and nothing else."""
+        try:
+            taken = (branch.then if evaluate(branch.condition, values) else branch.otherwise,)
+        except (ExpressionError, KeyError):
+            self.certain, taken = False, (branch.then, branch.otherwise)
+        before = self.besides
+        for arm in taken:
+            self.add(arm, values, times)
+        if len(taken) > 1:
+            self.besides = before
+
+
+def tile_bytes(program: Program, instr: Instr) -> int:
+    """Bytes of the tiles that an instruction names."""
+    return sum(program.tiles[use.tile].spec.nbytes for use in instr.tiles)
+
+
+def nanoseconds(program: Program, instr: Instr) -> float:
+    """What an instruction costs on one thread, rather less than more."""
+    operands = named_operands(instr)
+    factors = [
+        program.tiles[use.tile].spec.elements
+        for name in ("dst", "a", "b")
+        if isinstance(use := operands.get(name), TileUse)
+    ]
+    if instr.name.startswith("tmatmul") and len(factors) == 3:
+        return MULTIPLIED * isqrt(prod(factors))  # m n, m k and k n
+    usual = MOVED if any(isinstance(operand, View) for operand in operands.values()) else COMPUTED
+    return SLOW.get(instr.name, usual) * tile_bytes(program, instr)
