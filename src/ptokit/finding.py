@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Level = Literal["error", "hazard", "note"]
 """`error`: refused. `hazard`: right here, wrong elsewhere. `note`: a remark, shown on request."""
+
+
+CLOSE = 0.6
+"""How similar a misspelt word must be to a name, from 0 to 1."""
+LONGEST_WORD = 160
+"""Characters of a word that may be a misspelt name."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,8 @@ class Where:
     file: str
     line: int
     column: int | None = None
+    caret: int | None = field(default=None, compare=False, repr=False)
+    """The column to mark when the line is shown, where the place is the whole line."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f":{self.column}" if self.column is not None else "")
@@ -46,6 +54,21 @@ class Finding:
         name = f"{self.rule}, {self.kind}" if self.kind else self.rule
         place = f"{self.where}: " if self.where else ""
         return f"{place}{self.level} [{name}] {self.message}" + (f"\n    fix: {self.fix}" if self.fix else "")
+
+
+def near(word: str, names: Iterable[str]) -> str:
+    """The name that a misspelt word is closest to; empty where none is close."""
+    from difflib import SequenceMatcher
+
+    def likeness(name: str) -> tuple[float, float]:
+        pairs = (name.lower(), word.lower()), (name, word)  # among equals, the one in the same case
+        alike, exactly = (SequenceMatcher(None, *pair, autojunk=False).ratio() for pair in pairs)
+        return alike, exactly
+
+    if len(word) > LONGEST_WORD:
+        return ""
+    best = max(sorted(names), key=likeness, default="")
+    return best if best and likeness(best)[0] > CLOSE else ""
 
 
 def _text(findings: tuple[Finding, ...]) -> str:

@@ -11,9 +11,9 @@ from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.context import Mode
+from ptokit.lang.faults import finding_of, public, raised_in_user_code
 from ptokit.lang.launch import LAUNCH_OPTIONS, check_options, grid_of, mode_of, refuse_inside
 from ptokit.lang.launcher import Launchable
-from ptokit.lang.where import raised_at
 from ptokit.program.addresses import footprint
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Assign, Program, walk
@@ -117,6 +117,7 @@ def _wrapped(text: str, indent: str) -> str:
     )  # fmt: skip
 
 
+@public
 def check(
     kernel: Launchable,
     /,
@@ -158,11 +159,11 @@ def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int) -> 
         traced = kernel.trace(arguments, mode)
     except VerifyError as refusal:
         return TargetReport(profile.name, refusal.findings, {}, (), ())
-    except (TypeError, ValueError) as problem:
-        said = f"{type(problem).__name__}: {problem}"
-        fix = "see what the call takes: help(pto.Tile), ptokit explain"
-        finding = Finding("error", "KN-20", said, fix=fix, where=raised_at(problem))
-        return TargetReport(profile.name, (finding,), {}, (), ())
+    except (Exception, SystemExit) as problem:
+        where = raised_in_user_code(problem)
+        if where is None:
+            raise
+        return TargetReport(profile.name, (finding_of(problem, where),), {}, (), ())
     placement, verdict = place(traced.program, profile, mode.options.dyn_ub), traced.verdict(mode, grid)
     used = footprint(traced.program, profile, mode.options.dyn_ub, grid)
     return TargetReport(
@@ -197,6 +198,7 @@ def _tiles(program: Program, mode: Mode) -> tuple[Placed, ...]:
     )
 
 
+@public
 def show(
     kernel: Launchable,
     /,

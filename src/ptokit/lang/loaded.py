@@ -19,6 +19,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments, array_argument, is_integer
 from ptokit.lang.context import Mode
+from ptokit.lang.faults import public
 from ptokit.lang.launch import Collector
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.tensor import GlobalTensor
@@ -30,6 +31,7 @@ from ptokit.text.forms import read_program
 from ptokit.text.memories import open_extent, size_of
 
 
+@public
 def load(file: str | os.PathLike[str], function: str | None = None) -> TextKernel:
     """Read a kernel from a file of MLIR text or plain PTO-AS.
 
@@ -40,6 +42,7 @@ def load(file: str | os.PathLike[str], function: str | None = None) -> TextKerne
     return from_text(path.read_bytes(), str(file), function)
 
 
+@public
 def from_text(text: str | bytes, file: str = "<text>", function: str | None = None) -> TextKernel:
     """A kernel from a text itself."""
     return TextKernel(read_program(text, file, function), lambda arch: read_program(text, file, function, arch))
