@@ -10,6 +10,12 @@ Level = Literal["error", "hazard", "note"]
 """`error`: refused. `hazard`: right here, wrong elsewhere. `note`: a remark, shown on request."""
 
 
+LEVELS: tuple[Level, ...] = ("error", "hazard", "note")
+"""The gravest first."""
+MOST_SHOWN = 3
+"""Findings that a short line names."""
+NAME = 40
+"""Characters of a name in a short line."""
 CLOSE = 0.6
 """How similar a misspelt word must be to a name, from 0 to 1."""
 LONGEST_WORD = 160
@@ -69,6 +75,20 @@ def near(word: str, names: Iterable[str]) -> str:
         return ""
     best = max(sorted(names), key=likeness, default="")
     return best if best and likeness(best)[0] > CLOSE else ""
+
+
+def summary(findings: tuple[Finding, ...]) -> str:
+    """Findings in one short line: how many of each level, and the rules and lines of the first that are no notes."""
+    counts = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
+    said = ", ".join(f"{n} {level}{'' if n == 1 else 's'}" for level, n in counts.items() if n)
+    wrong = [finding for finding in findings if finding.level != "note"]
+    names = [*dict.fromkeys((finding.kind or finding.rule) + _line(finding) for finding in wrong)]
+    shown = ", ".join([*names[:MOST_SHOWN], *["..."] * (len(names) > MOST_SHOWN)])
+    return (said or "no findings") + (f" ({shown})" if shown else "")
+
+
+def _line(finding: Finding) -> str:
+    return f" at line {finding.where.line}" if finding.where else ""
 
 
 def _text(findings: tuple[Finding, ...]) -> str:

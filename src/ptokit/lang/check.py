@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.finding import Finding, VerifyError
+from ptokit.finding import NAME, Finding, VerifyError, summary
 from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments
@@ -36,7 +36,7 @@ class Placed:
     """Bytes of one copy."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TargetReport:
     """What one target says of a kernel."""
 
@@ -57,6 +57,9 @@ class TargetReport:
         """Whether nothing is wrong: no error and no hazard."""
         return all(finding.level == "note" for finding in self.findings)
 
+    def __repr__(self) -> str:
+        return f"<TargetReport {self.target}: {summary(self.findings)}>"
+
     def __str__(self) -> str:
         lines = [f"{self.target}: {'accepted' if self.accepted else 'refused'}"]
         lines += [f"  {name}: {_bytes(used, size)}" for name, (used, size) in self.memory.items()]
@@ -69,7 +72,7 @@ class TargetReport:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What every asked target says of a kernel."""
 
@@ -95,6 +98,9 @@ class Report:
     def ok(self) -> bool:
         """Whether nothing is wrong on any target: no error and no hazard."""
         return all(report.ok for report in self.targets.values())
+
+    def __repr__(self) -> str:
+        return f"<Report {self.kernel[:NAME]} on {', '.join(self.targets)}: {summary(self.findings)}>"
 
     def __str__(self) -> str:
         head = f"{self.kernel} over {self.grid} block{'' if self.grid == 1 else 's'}"

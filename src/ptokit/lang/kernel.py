@@ -98,10 +98,14 @@ class Kernel(Launchable):
         except TypeError as problem:
             names = [*self.parameters, *LAUNCH_OPTIONS]
             raise TypeError(f"{self.name}: {suggested(str(problem), names)}") from None
-        missing = [repr(name) for name in self.parameters if name not in given and name not in self._defaults]
+        missing = [repr(name) for name in self.missing(given)]
         more = f"{', '.join(missing[:-1])} and {missing[-1]}" if len(missing) > 1 else "".join(missing)
         what = "required arguments" if len(missing) > 1 else "a required argument"
         raise TypeError(f"{self.name}: missing {what}: {more}")
+
+    def missing(self, given: Mapping[str, object]) -> list[str]:
+        """The arguments that a launch needs besides these."""
+        return [name for name in self._names if name not in given and name not in self._defaults]
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program for a signature, traced when it is first asked for."""

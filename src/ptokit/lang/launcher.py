@@ -16,6 +16,7 @@ from ptokit.lang.arguments import Arguments
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
+    MACHINE,
     Collector,
     Run,
     check_options,
@@ -68,6 +69,10 @@ class Launchable(ABC):
     @abstractmethod
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort what a launch was given."""
+
+    @abstractmethod
+    def missing(self, given: Mapping[str, object]) -> list[str]:
+        """The arguments that a launch needs besides these."""
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort what a check was given, which runs nothing."""
@@ -148,7 +153,7 @@ class Launcher:
         _, target, engine, threads, strict, header, dyn_ub, launch, options, debug = asked
         refuse_inside("a launch")
         check_options(engine, threads, launch, options)
-        if engine == "machine":
+        if engine == MACHINE:
             if debug:
                 raise ValueError("debug=True runs the function itself; the machine runs the program that was traced")
             told = machine_options(options, launch, dyn_ub)
@@ -214,7 +219,7 @@ class Launcher:
         if any(finding.kind == MISPLACED for finding in verdict.errors):  # such a call takes no route: nothing can run
             from ptokit.machine.report import Report
 
-            return Report(said, "machine", 0.0, mode.profile.name, self.grid)
+            return Report(said, MACHINE, 0.0, mode.profile.name, self.grid, kernel=self.kernel.name)
         try:
             return traced.machine(mode).run(storages, integers, self.grid, options, said)
         except (VerifyError, OutOfBoundsError) as problem:

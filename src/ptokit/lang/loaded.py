@@ -75,12 +75,17 @@ class TextKernel(Launchable):
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort what a launch was given, and refuse arrays that do not fit."""
         given = self._with_extents(self._named(args, keywords))
-        if missing := [name for name in self.parameters if name not in given]:
+        if missing := self.missing(given):
             raise TypeError(f"{self.name}: missing {', '.join(missing)}; it takes {self._listed()}")
         arguments = self._sorted(given)
         for argument in self.program.tensors.values():
             self._check_array(argument, arguments)
         return arguments
+
+    def missing(self, given: Mapping[str, object]) -> list[str]:
+        """The arguments that a launch needs besides these."""
+        known = self._with_extents(dict(given))
+        return [name for name in self.parameters if name not in known]
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """A check needs no arrays: the text says what they are."""
