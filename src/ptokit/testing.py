@@ -149,14 +149,15 @@ def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: options[name] for name in names if name in options}
 
 
-def _text(found: Any, *, notes: bool = False) -> str:
-    """What is wrong, with the kernel's name: of a run on the machine, of several, or of a check."""
-    from ptokit.machine.report import Report
-    from ptokit.machine.text import findings_text
+def _text(found: Any, kernel: str = "", *, notes: bool = False) -> str:
+    """What is wrong, with the kernel's name: of a run on the machine, of a check, or of one of these on each target."""
+    from ptokit.machine.text import heading, told, verdict
 
-    if isinstance(found, Reports):
-        return "\n".join(_text(report, notes=notes) for report in found.targets.values() if not report.ok)
-    return f"{found.kernel} {findings_text(found, notes=notes)}" if isinstance(found, Report) else str(found)
+    kernel = kernel or getattr(found, "kernel", "")
+    if hasattr(found, "targets"):
+        return "\n".join(_text(each, kernel, notes=notes) for each in found.targets.values() if not each.ok)
+    head = heading(found) if hasattr(found, "grid") else f"{found.target}: {verdict(found.findings)}"
+    return "\n".join([f"{kernel} {head}".strip(), *map(str, told(found.findings, notes=notes))])
 
 
 # --- every launch of a test --------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.loaded import TextKernel
 from ptokit.lang.source import Unreadable, tree_of
+from ptokit.program.expr import Expr, Var, evaluate, variables
 from ptokit.text.memories import is_unshaped
 
 EXTENT = 64
@@ -20,7 +21,7 @@ EXTENT = 64
 NUMBER = "8"
 """A whole number that nothing tells."""
 BLOCKS = 4
-"""Tiles along the rows of an array that a kernel slices."""
+"""Tiles along each dim in which a kernel slices an array."""
 CALLS: dict[str, tuple[str, ...]] = {
     "tload": ("tile", "array"),
     "tstore": ("array", "tile"),
@@ -45,15 +46,20 @@ def example(kernel: Launchable, words: Sequence[str], missing: Iterable[str]) ->
 def _of_text(kernel: TextKernel) -> dict[str, str]:
     """The text says what its arguments are."""
     found: dict[str, str] = {}
+    numbers = {Var(name): int(NUMBER) for name, kind in kernel.parameters.items() if kind == "integer"}
     for name, kind in kernel.parameters.items():
         if kind != "array":
             found[name] = NUMBER if kind == "integer" else "1.0"
             continue
         views = [tensor for tensor in kernel.program.tensors.values() if tensor.array == name]
         view = next((tensor for tensor in views if not is_unshaped(tensor)), None)
-        shape = [extent if isinstance(extent, int) else EXTENT for extent in view.shape] if view else [EXTENT * EXTENT]
+        shape = [_extent(extent, numbers) for extent in view.shape] if view else [EXTENT * EXTENT]
         found[name] = _array(kernel.program.tensors[name].dtype.name, shape)
     return found
+
+
+def _extent(extent: Expr, numbers: dict[Var, int]) -> int:
+    return max(evaluate(extent, numbers), 1) if variables(extent) <= numbers.keys() else EXTENT
 
 
 def _array(kind: str, shape: Sequence[int]) -> str:
@@ -89,6 +95,8 @@ class _Use:
     is_array: bool = False
     is_number: bool = False
     is_sliced: bool = False
+    is_cut: bool = False
+    """Whether its columns are sliced, too."""
     is_table: bool = False
     is_index: bool = False
     rank: int = 0
@@ -139,7 +147,9 @@ class _Guess:
             use.is_array = True
         elif isinstance(node, ast.Subscript) and (use := self._used(node.value)):
             use.is_array = use.is_sliced = True
-            use.rank = max(use.rank, len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1)
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            use.rank = max(use.rank, len(parts))
+            use.is_cut |= len(parts) > 1 and isinstance(parts[-1], ast.Slice) and parts[-1].upper is not None
         elif isinstance(node, ast.Subscript):
             self._see_extent(node)
         elif isinstance(node, ast.BinOp | ast.Compare | ast.Slice | ast.UnaryOp):
@@ -234,12 +244,12 @@ def _operands(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _shape(use: _Use, is_index: bool) -> list[int]:
-    """The tile's own extents where the whole array is loaded or stored, and several tiles along the rows of others."""
+    """The tile's own extents where the whole array is loaded or stored, and room for several tiles otherwise."""
     rank = max(use.rank, 1 if is_index else 2)
     rows = next((tile.rows for tile in use.tiles if tile.rows), EXTENT)
     cols = next((tile.cols for tile in use.tiles if tile.cols), EXTENT)
     if use.is_table:
         rows = EXTENT
     elif use.is_sliced:
-        rows, cols = (rows, cols * BLOCKS) if rank == 1 else (rows * BLOCKS, cols)
+        rows, cols = rows * BLOCKS, cols * BLOCKS if rank == 1 or use.is_cut else cols
     return [*[1] * (rank - 2), rows, cols][-rank:]

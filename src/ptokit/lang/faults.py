@@ -7,6 +7,7 @@ import linecache
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import signature
@@ -71,6 +72,9 @@ def is_deliberate(problem: BaseException) -> bool:
     """Whether an exception was raised by code of the user's, or by ptokit to tell the user something."""
     if isinstance(problem, VerifyError | OutOfBoundsError):
         return True
+    if isinstance(problem, RecursionError):  # whoever calls itself, wherever the last call was made
+        counts = Counter(entry.tb_frame.f_code for entry in _entries(problem.__traceback__))
+        return all(not is_own(code.co_filename) for code, _ in counts.most_common(1))
     entry, in_library = _innermost(problem)
     if entry is None or not _is_own(entry):
         return True

@@ -75,7 +75,7 @@ class Kernel(Launchable):
         positional = dict(zip(self._positional, args, strict=False)) if args else {}
         given = {**self._defaults, **positional, **keywords}
         repeated = not positional.keys().isdisjoint(keywords)
-        if len(given) != len(self._names) or len(positional) < len(args) or repeated:
+        if given.keys() != self.parameters.keys() or len(positional) < len(args) or repeated:
             self._misbound(args, keywords)
         tensors: dict[str, GlobalTensor] = {}
         integers: dict[str, int] = {}
