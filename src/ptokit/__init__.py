@@ -35,6 +35,7 @@ from ptokit.isa.policy import GlobalLayout as Layout
 from ptokit.lang.context import target
 from ptokit.lang.dispatch import Event
 from ptokit.lang.eager import mgather, mscatter, tassign, tload, tmov, tscatter, tstore
+from ptokit.lang.faults import public
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
@@ -231,10 +232,15 @@ LATER = {
 """Names that are loaded when they are first used, by their file; those that stand nowhere are compute calls."""
 
 
+@public
 def __getattr__(name: str) -> object:
     """Load kernels, compute calls and calls on whole arrays when the first of them is used: importing stays quick."""
     if name not in __all__:
-        raise AttributeError(f"module 'ptokit' has no attribute {name!r}")
+        from ptokit.finding import near
+
+        close = "" if name.startswith("_") else near(name, __all__)
+        hint = f"; did you mean {close}?" if close else ""
+        raise AttributeError(f"module 'ptokit' has no attribute {name!r}{hint}", name=name, obj=None)
     from importlib import import_module
 
     home = next((file for file, names in LATER.items() if name in names), "lang.compute")

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Level = Literal["error", "hazard", "note"]
 """`error`: refused. `hazard`: right here, wrong elsewhere. `note`: a remark, shown on request."""
+
+
+LEVELS: tuple[Level, ...] = ("error", "hazard", "note")
+"""The gravest first."""
+MOST_SHOWN = 3
+"""Findings that a short line names."""
+NAME = 40
+"""Characters of a name in a short line."""
+CLOSE = 0.6
+"""How similar a misspelt word must be to a name, from 0 to 1."""
+LONGEST_WORD = 160
+"""Characters of a word that may be a misspelt name."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +29,8 @@ class Where:
     file: str
     line: int
     column: int | None = None
+    caret: int | None = field(default=None, compare=False, repr=False)
+    """The column to mark when the line is shown, where the place is the whole line."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f":{self.column}" if self.column is not None else "")
@@ -46,6 +60,35 @@ class Finding:
         name = f"{self.rule}, {self.kind}" if self.kind else self.rule
         place = f"{self.where}: " if self.where else ""
         return f"{place}{self.level} [{name}] {self.message}" + (f"\n    fix: {self.fix}" if self.fix else "")
+
+
+def near(word: str, names: Iterable[str]) -> str:
+    """The name that a misspelt word is closest to; empty where none is close."""
+    from difflib import SequenceMatcher
+
+    def likeness(name: str) -> tuple[float, float]:
+        pairs = (name.lower(), word.lower()), (name, word)  # among equals, the one in the same case
+        alike, exactly = (SequenceMatcher(None, *pair, autojunk=False).ratio() for pair in pairs)
+        return alike, exactly
+
+    if len(word) > LONGEST_WORD:
+        return ""
+    best = max(sorted(names), key=likeness, default="")
+    return best if best and likeness(best)[0] > CLOSE else ""
+
+
+def summary(findings: tuple[Finding, ...]) -> str:
+    """Findings in one short line: how many of each level, and the rules and lines of the first that are no notes."""
+    counts = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
+    said = ", ".join(f"{n} {level}{'' if n == 1 else 's'}" for level, n in counts.items() if n)
+    wrong = [finding for finding in findings if finding.level != "note"]
+    names = [*dict.fromkeys((finding.kind or finding.rule) + _line(finding) for finding in wrong)]
+    shown = ", ".join([*names[:MOST_SHOWN], *["..."] * (len(names) > MOST_SHOWN)])
+    return (said or "no findings") + (f" ({shown})" if shown else "")
+
+
+def _line(finding: Finding) -> str:
+    return f" at line {finding.where.line}" if finding.where else ""
 
 
 def _text(findings: tuple[Finding, ...]) -> str:

@@ -14,12 +14,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ptokit.engine import whole as reference
-from ptokit.engine.choose import chosen
+from ptokit.engine.choose import ENGINES, chosen
 from ptokit.engine.lanes import IndexFault, IndexReport
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Lent, Whole, layout_of, share
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.common import INDEX_TYPES, REMAPS
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.instruction import Instruction
@@ -30,8 +30,9 @@ from ptokit.isa.mscatter import COMBINES, MSCATTER
 from ptokit.isa.policy import Coalesce, E, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
 from ptokit.lang.arrays import as_array, writing
 from ptokit.lang.cast import exact_cast
-from ptokit.lang.launch import check_options, refuse_inside
-from ptokit.lang.where import place, user_frame
+from ptokit.lang.faults import trim
+from ptokit.lang.launch import check_engine, check_threads, refuse_inside
+from ptokit.lang.where import user_place
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Table = TypeVar("Table")
@@ -61,7 +62,8 @@ class _Call:
 
     def refused(self, rule: str, message: str, fix: str, operand: str = "", kind: str | None = None) -> VerifyError:
         """A refusal at the user's line."""
-        return VerifyError([Finding("error", rule, f"{self.name}: {message}", kind, operand, fix=fix, where=_place())])
+        said = f"{self.name}: {message}"
+        return VerifyError([Finding("error", rule, said, kind, operand, fix=fix, where=user_place())])
 
     def policy(self, enum: type[E], name: str, given: object) -> E:
         """A policy, from its enum or its name."""
@@ -79,7 +81,7 @@ class _Call:
         name = f"indices[{at}]" if shape else "indices"
         message = f"{self.name}: {name} = {report.value} is outside the capacity of {report.capacity}{more}"
         expected, found = f"an index below {report.capacity}", str(report.value)
-        said = Finding("error", fault.rule, message, fault.kind, "indices", expected, found, fault.fix, _place())
+        said = Finding("error", fault.rule, message, fault.kind, "indices", expected, found, fault.fix, user_place())
         return OutOfBoundsError([said])
 
 
@@ -103,6 +105,22 @@ def gather(
     a NumPy array otherwise, or `out`. Indices are int32, uint32 or int64. `oob` says what an index outside the table
     does: `undefined` (refused before anything is written), `clamp`, `wrap` or `zero`.
     """
+    try:
+        return _gather(table, indices, coalesce, oob, out, engine, threads)
+    except Exception as problem:
+        trim(problem)
+        raise
+
+
+def _gather(
+    table: object,
+    indices: object,
+    coalesce: str | Coalesce,
+    oob: str | GatherOOB,
+    out: object,
+    engine: str,
+    threads: int | None,
+) -> Any:
     _refuse_inside(GATHER)
     source = table if type(table) is np.ndarray else _array(GATHER, "table", table)
     lanes = indices if type(indices) is np.ndarray else _array(GATHER, "indices", indices)
@@ -142,6 +160,25 @@ def scatter(
     floats round at every step, or once with `accumulate="float32"`. `oob` says what an index outside the table does:
     `undefined` (refused before anything is written), `skip`, `clamp` or `wrap`.
     """
+    try:
+        return _scatter(table, src, indices, coalesce, oob, atomic, conflict, accumulate, engine, threads)
+    except Exception as problem:
+        trim(problem)
+        raise
+
+
+def _scatter(
+    table: Table,
+    src: object,
+    indices: object,
+    coalesce: str | Coalesce,
+    oob: str | ScatterOOB,
+    atomic: str | ScatterAtomicOp,
+    conflict: str | ScatterConflict,
+    accumulate: object,
+    engine: str,
+    threads: int | None,
+) -> Table:
     _refuse_inside(SCATTER)
     target = table if type(table) is np.ndarray else _array(SCATTER, "table", table, written=True)
     lanes = indices if type(indices) is np.ndarray else _array(SCATTER, "indices", indices)
@@ -171,15 +208,7 @@ def _refuse_inside(call: _Call) -> None:
         refuse_inside(call.name)
     except VerifyError as problem:
         fix = f"use pto.{call.instruction.name}, or call it between launches"
-        raise VerifyError([replace(said, fix=fix, where=_place()) for said in problem.findings]) from None
-
-
-def _place() -> Where | None:
-    """The user's line: the first frame above this file."""
-    frame = user_frame()
-    while frame is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return place(frame)
+        raise VerifyError([replace(said, fix=fix) for said in problem.findings]) from None
 
 
 def _array(call: _Call, name: str, given: object, *, written: bool = False) -> Array:
@@ -475,7 +504,8 @@ def _result(table: object, plan: _Plan) -> tuple[Array, Any]:
 
 
 def _run(call: _Call, plan: _Plan, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
-    check_options(engine, threads)
+    check_engine(engine, ENGINES, "the machine runs kernels: kernel[grid](..., engine='machine')")
+    check_threads(threads)
     if 0 in plan.lanes:
         return
     assert plan.whole is not None

@@ -6,14 +6,20 @@ What it needs of ptokit is imported when a test first uses it.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pytest
+
+from ptokit.finding import NAME, OutOfBoundsError, VerifyError, summary
+from ptokit.isa.instruction import DEVICES
+from ptokit.lang.faults import trim
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ptokit.finding import Finding
     from ptokit.lang.launcher import Launchable
     from ptokit.lang.tensor import GlobalTensor
     from ptokit.machine.report import Report
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
 
 OPTION = "--ptokit-strict"
 ENGINE = "machine"
+ALL = "all"
 LINE = 64
 """Bytes to which copies of arrays keep their alignment."""
 PASSED_ON = ("target", "strict", "header", "dyn_ub", "launch")
@@ -30,38 +37,82 @@ PLACES = ("H-20", "H-21", "H-22", "H-38")
 """Hazards of addresses, which no other engine looks at while it runs."""
 
 
+@dataclass(frozen=True, repr=False)
+class Reports:
+    """The reports of one kernel on several targets: `reports["a5"]`."""
+
+    targets: dict[str, Report]
+
+    def __getitem__(self, target: str) -> Report:
+        """The report of one target."""
+        return self.targets[target]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of all targets."""
+        return tuple(finding for report in self.targets.values() for finding in report.findings)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong on any target: no error and no hazard."""
+        return all(report.ok for report in self.targets.values())
+
+    def __repr__(self) -> str:
+        kernel = next(iter(self.targets.values())).kernel[:NAME]
+        return f"<Reports {kernel} on {', '.join(self.targets)}: {summary(self.findings)}>"
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.targets.values()))
+
+
 class Machine:
     """The fixture `ptokit`: launches on the machine, and tests that fail on what it finds."""
 
     def __init__(self, strict: Strict | None = None) -> None:
         self._strict = strict
 
-    def run(self, kernel: Launchable, grid: int, /, *arrays: object, target: str = "a5", **options: Any) -> Report:
+    @overload
+    def run(  # pyright: ignore[reportOverlappingOverload]
+        self, kernel: Launchable, grid: int, /, *arrays: object, target: Literal["all"], **options: Any
+    ) -> Reports: ...
+    @overload
+    def run(self, kernel: Launchable, grid: int, /, *arrays: object, target: str = "a5", **options: Any) -> Report: ...
+    def run(
+        self, kernel: Launchable, grid: int, /, *arrays: object, target: str = "a5", **options: Any
+    ) -> Report | Reports:
         """Launch a kernel on the machine, and give its report.
 
         `options` are those of the launch (`dyn_ub=`, `launch=`), those of the machine (`seed=`, `lanes=`, ...) and
-        arguments of the kernel by name.
+        arguments of the kernel by name. With `target="all"` the kernel is launched on every device: on copies of the
+        arrays first, and on the arrays themselves for the last, `a5`. What a device refuses is then in its report.
         """
-        if self._strict is None:
-            return _report(kernel, grid, arrays, {"target": target, **options})
-        with self._strict.paused():  # who asks for a report judges it
-            return _report(kernel, grid, arrays, {"target": target, **options})
+        __tracebackhide__ = True
+        try:
+            with self._strict.paused() if self._strict else nullcontext():  # who asks for a report judges it
+                if target == ALL:
+                    return _on_all(kernel, grid, arrays, options)
+                return _report(kernel, grid, arrays, {"target": target, **options})
+        except Exception as problem:
+            trim(problem)
+            raise
 
-    def check(self, found: Report | Launchable, /, *launch: Any, notes: bool = False, **options: Any) -> Report:
+    def check(
+        self, found: Report | Reports | Launchable, /, *launch: Any, notes: bool = False, **options: Any
+    ) -> Report | Reports:
         """Fail the test when a report is not clean. Takes a report, or what `run` takes."""
         __tracebackhide__ = True
-        report = (
-            cast("Report", found) if hasattr(found, "findings") else self.run(cast("Any", found), *launch, **options)
-        )
+        try:
+            report: Any = found if hasattr(found, "findings") else self.run(cast("Any", found), *launch, **options)
+        except Exception as problem:
+            trim(problem)
+            raise
         if not report.ok:
-            pytest.fail(_text(report, notes=notes), pytrace=False)
+            pytest.fail(_text(report, notes=notes))
         return report
 
 
 def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Report:
     """A launch on the machine; options that only it has are gathered up."""
-    from dataclasses import fields, replace
-
     from ptokit.machine.options import MachineOptions
 
     parameters = getattr(kernel, "parameters", ())
@@ -71,14 +122,42 @@ def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Ma
     return cast("Report", kernel[grid](*arrays, engine=ENGINE, options=chosen, **rest))
 
 
+def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Reports:
+    """A launch on every device, each on the same content."""
+    last = DEVICES[-1]
+    names = [name for name in options if name in getattr(kernel, "parameters", ())]
+    given = [*arrays, *(options[name] for name in names)]
+    content = {target: given if target == last else copied(given) for target in DEVICES}
+    reports: dict[str, Report] = {}
+    for target, values in content.items():
+        named = dict(zip(names, values[len(arrays) :], strict=True))
+        reports[target] = _judged(kernel, grid, values[: len(arrays)], {**options, **named, "target": target})
+    return Reports(reports)
+
+
+def _judged(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Report:
+    """A report, also of what a device refuses."""
+    from ptokit.machine.report import Report
+
+    try:
+        return _report(kernel, grid, arrays, options)
+    except (VerifyError, OutOfBoundsError) as refusal:
+        return Report(refusal.findings, ENGINE, 0.0, options["target"], grid, kernel=kernel.name)
+
+
 def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: options[name] for name in names if name in options}
 
 
-def _text(report: Report, *, notes: bool = False) -> str:
-    from ptokit.machine.text import findings_text
+def _text(found: Any, kernel: str = "", *, notes: bool = False) -> str:
+    """What is wrong, with the kernel's name: of a run on the machine, of a check, or of one of these on each target."""
+    from ptokit.machine.text import heading, told, verdict
 
-    return findings_text(report, notes=notes)
+    kernel = kernel or getattr(found, "kernel", "")
+    if hasattr(found, "targets"):
+        return "\n".join(_text(each, kernel, notes=notes) for each in found.targets.values() if not each.ok)
+    head = heading(found) if hasattr(found, "grid") else f"{found.target}: {verdict(found.findings)}"
+    return "\n".join([f"{kernel} {head}".strip(), *map(str, told(found.findings, notes=notes))])
 
 
 # --- every launch of a test --------------------------------------------------------------------------------------
@@ -112,15 +191,13 @@ class Strict:
         """A launch is about to be made. What it raises by itself is left to it."""
         if self._is_paused:
             return
-        from ptokit.finding import OutOfBoundsError, VerifyError
-
         with self.paused():
             try:
                 report = self._tried(kernel, grid, args, keywords, options)
             except (VerifyError, OutOfBoundsError, TypeError, ValueError):
                 return
         if report is not None and not report.ok:
-            self.wrong[f"{kernel.name} {_text(report)}"] = None
+            self.wrong[_text(report)] = None
 
     def _tried(
         self,
@@ -194,8 +271,6 @@ def _here() -> str:
 
 def _without_raised(report: Report) -> Report:
     """A report without errors for which the launch itself raises."""
-    from dataclasses import replace
-
     from ptokit import spec
 
     known = spec.hazards()
@@ -300,6 +375,34 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption(OPTION):
         config.stash[STRICT] = strict = Strict()
         config.pluginmanager.register(strict, "ptokit-strict")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, object, object]:
+    """Say under a failed `assert report.ok` what the report has found."""
+    if call.excinfo is not None and isinstance(call.excinfo.value, AssertionError):
+        _add_findings(call.excinfo.value)
+    return (yield)
+
+
+def _add_findings(problem: AssertionError) -> None:
+    """Append the findings of every report that the explanation of an assertion names.
+
+    pytest shows the values in an assertion by their `repr`, and keeps them in the frame until the assertion holds.
+    """
+    trace = problem.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    said = str(problem)
+    values: list[Any] = [*trace.tb_frame.f_locals.values(), *trace.tb_frame.f_globals.values()] if trace else []
+    reports = {id(value): value for value in values if _is_report(value) and not value.ok and repr(value) in said}
+    if reports:
+        problem.args = ("\n".join([said, *map(_text, reports.values())]),)
+
+
+def _is_report(value: Any) -> bool:
+    kind = type(value)
+    return kind.__module__.startswith("ptokit.") and hasattr(kind, "ok") and hasattr(value, "findings")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+from ptokit.machine.report import Report
 from ptokit.testing import copied
 
 pytest_plugins = "pytester"
@@ -111,6 +112,97 @@ def test_a_check_fails_with_the_findings(pytester: pytest.Pytester, call: str) -
 def test_a_check_gives_a_clean_report_back(pytester: pytest.Pytester) -> None:
     code = "def test(ptokit):\n    assert ptokit.check(copy, 1, X, X.copy(), target='a2a3').ok\n"
     outcome(pytester, code).assert_outcomes(passed=1)
+
+
+def test_a_failed_check_names_the_kernel_and_the_line_of_the_test(pytester: pytest.Pytester) -> None:
+    code = "def test(ptokit):\n    made = X.copy()\n    ptokit.check(racy, 1, X, made)\n"
+    result = outcome(pytester, code)
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([r">\s+ptokit.check\(racy, 1, X, made\)", r"E\s+Failed: racy a5, 1 block: 1 error"])
+    result.stdout.re_match_lines([r".*test_a_failed_check.*\.py:5: Failed"])
+    assert "testing.py" not in said(result)
+
+
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        "report = ptokit.run(racy, 1, X, X.copy()); assert report.ok",
+        "assert ptokit.run(racy, 1, X, X.copy()).ok, 'a word of mine'",
+        "report = ptokit.run(racy, 1, X, X.copy()); assert report.ok is True",
+        "assert ptokit.run(racy, 1, X, X.copy(), target='all').ok",
+        "reports = ptokit.run(racy, 1, X, X.copy(), target='all'); assert reports['a2a3'].ok",
+        "report = ptokit.run(racy, 1, X, X.copy()); assert report.ok and 1 == 1",
+    ],
+)
+def test_a_failed_assertion_shows_the_findings(pytester: pytest.Pytester, assertion: str) -> None:
+    result = outcome(pytester, f"def test(ptokit):\n    {assertion}\n")
+    result.assert_outcomes(failed=1)
+    shown = said(result)
+    assert "kernels.py:10: error [KN-13]" in shown and "E           fix: pto.set_flag" in shown
+    assert "= <Report" in shown and "Finding(" not in shown
+    assert ("a word of mine" in assertion) == ("a word of mine" in shown.partition("E   ")[2])
+
+
+def test_a_failed_assertion_on_a_check_shows_its_findings(pytester: pytest.Pytester) -> None:
+    code = "def test():\n    report = pto.check(copy, X[:5], X, target='a5')\n    assert report.ok\n"
+    shown = said(outcome(pytester, code))
+    assert "where False = <Report copy on a5: 1 error (TL-02 at line 16)>.ok" in shown
+    assert "kernels.py:16: error [TL-02]" in shown and "fix: " in shown
+
+
+def test_other_assertions_are_left_alone(pytester: pytest.Pytester) -> None:
+    code = "def test(ptokit):\n    report = ptokit.run(racy, 1, X, X.copy())\n    assert 1 == 2\n"
+    assert "KN-13" not in said(outcome(pytester, code))
+
+
+def test_all_devices_are_run_on_the_same_content_and_the_last_writes(pytester: pytest.Pytester) -> None:
+    code = """
+def test(ptokit):
+    x = X.copy()
+    reports = ptokit.run(twice, 1, x, target="all")
+    assert [*reports.targets] == ["cpu", "a2a3", "a5"]
+    assert all(reports[target].target == target for target in reports.targets)
+    assert reports.ok and ptokit.check(reports) is reports
+    assert np.array_equal(x, 2 * X)
+    ptokit.check(twice, 1, x=x, target="all", seed=1)
+    assert np.array_equal(x, 4 * X)
+
+def test_a_refusal_is_in_the_report_of_its_device(ptokit):
+    out = np.zeros_like(X)
+    reports = ptokit.run(copy, 1, X[:5], out, target="all", strict=True)
+    assert not reports.ok and {finding.rule for finding in reports["a5"].findings} == {"TL-02"}
+    assert not out.any()
+    with pytest.raises(pytest.fail.Exception, match="copy cpu, 1 block: 1 error"):
+        ptokit.check(reports)
+"""
+    outcome(pytester, code).assert_outcomes(passed=2)
+
+
+def test_what_a_kernel_raises_is_shown_at_its_line_without_frames_of_ptokit(pytester: pytest.Pytester) -> None:
+    code = """
+@pto.kernel
+def typo(x):
+    pto.taad(x)
+
+@pytest.mark.parametrize("call", ["run", "check"])
+def test(ptokit, call):
+    getattr(ptokit, call)(typo, 1, X)
+"""
+    result = outcome(pytester, code)
+    result.assert_outcomes(failed=2)
+    assert said(result).count("did you mean tadd?") == 2
+    assert "launcher.py" not in said(result) and "testing.py:" not in said(result)
+
+
+def test_reports_are_short_in_one_line() -> None:
+    finding = pto.Finding("error", "X-1", "m" * 999, where=pto.Where("f" * 999, 3))
+    many = tuple(pto.Finding("hazard", f"MG-LONG-{k}", "said") for k in range(99))
+    report = Report((finding, finding, *many), "machine", 0.0, "a5", 2, kernel="k" * 999)
+    run = pto.Run((), "native", 0.0, "cpu", 1)
+    assert repr(run) == "<Run on cpu, 1 block, native: no findings>"
+    assert repr(report) == (
+        f"<Report {'k' * 40} on a5, 2 blocks: 2 errors, 99 hazards (X-1 at line 3, MG-LONG-0, MG-LONG-1, ...)>"
+    )
 
 
 # --- the option --------------------------------------------------------------------------------------------------

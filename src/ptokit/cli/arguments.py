@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ptokit.cli.problems import Misuse, described
+from ptokit.finding import near
 from ptokit.isa.dtype import DType, dtype
 from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
@@ -50,18 +51,25 @@ def pairs(words: Iterable[str], option: str) -> dict[str, str]:
 
 
 def values_of(kernel: Launchable, given: Mapping[str, str], outs: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments of a launch; arrays that are only written come to be here, as zeros."""
+    """The arguments that were given; `outs` are names that must be parameters, too."""
     names: Iterable[str] = kernel.parameters if isinstance(kernel, Kernel | TextKernel) else ()
     for name in (*given, *outs):
         if name not in names:
-            raise Misuse(f"{kernel.name} has no parameter {name}; it has {', '.join(names) or 'none'}")
+            close = near(name, names)
+            hint = f"did you mean {close}? " if close else ""
+            raise Misuse(f"{kernel.name} has no parameter {name}; {hint}it has {', '.join(names) or 'none'}")
     program = kernel.program if isinstance(kernel, TextKernel) else None
     types = {name: tensor.dtype for name, tensor in program.tensors.items()} if program else {}
     constants = kernel.constants if isinstance(kernel, Kernel) else ()
-    values: dict[str, Any] = {
+    return {
         name: constant(text) if name in constants else value(name, text, types.get(name))
         for name, text in given.items()
     }
+
+
+def with_outs(kernel: Launchable, values: dict[str, Any], outs: Iterable[str]) -> dict[str, Any]:
+    """The arguments, with zeros for arrays that are only written."""
+    program = kernel.program if isinstance(kernel, TextKernel) else None
     for name in outs:
         if name not in values:
             values[name] = _blank(program, name, values)

@@ -15,12 +15,14 @@ import ptokit
 from ptokit.cli.choices import engines, explained, known_target, targets_or_all
 from ptokit.cli.choices import targets as target_names
 from ptokit.cli.guard import status_of
+from ptokit.cli.parsing import Command, Group
 from ptokit.cli.problems import FINE
 
 ABOUT = "Check, run, convert and explain PTO tile programs."
 
 app = typer.Typer(
     name="ptokit",
+    cls=Group,
     no_args_is_help=True,
     help=f"""{ABOUT}
 
@@ -34,7 +36,7 @@ app = typer.Typer(
 )
 
 cache = typer.Typer(
-    no_args_is_help=True, help="Show or clear the compiled code that is kept on disk.", rich_markup_mode=None
+    cls=Group, no_args_is_help=True, help="Show or clear the compiled code that is kept on disk.", rich_markup_mode=None
 )
 app.add_typer(cache, name="cache")
 
@@ -96,7 +98,7 @@ def _command(function: Callable[..., int], among: typer.Typer = app, name: str |
     def command(*args: Any, **options: Any) -> None:
         raise typer.Exit(status_of(partial(function, *args, **options)))
 
-    among.command(name)(command)
+    among.command(name, cls=Command)(command)
     return function
 
 

@@ -7,12 +7,10 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from ptokit.cli.problems import FOUND, INTERRUPTED, MISUSED, KernelFault, Misuse, described, tell
+from ptokit.cli.problems import FOUND, INTERRUPTED, MISUSED, Misuse, described, tell
 from ptokit.finding import OutOfBoundsError, VerifyError
+from ptokit.lang.faults import TRACEBACK
 from ptokit.text.errors import TextError
-
-TRACEBACK = "PTOKIT_TRACEBACK"
-"""The environment variable that asks for Python's traceback of an error."""
 
 
 def status_of(work: Callable[[], int]) -> int:
@@ -42,10 +40,7 @@ def _explain(problem: Exception) -> int:
 
         show_findings(problem.findings)
         return FOUND
-    if isinstance(problem, KernelFault | Misuse):
-        tell(str(problem))
-        return FOUND if isinstance(problem, KernelFault) else MISUSED
-    if isinstance(problem, ImportError) and problem.name == "xdsl":
+    if isinstance(problem, Misuse) or (isinstance(problem, ImportError) and problem.name == "xdsl"):
         tell(str(problem))
     elif isinstance(problem, OSError) and problem.filename is None:
         _silence()

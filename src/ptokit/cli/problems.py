@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextvars import ContextVar
 
 FINE, FOUND, MISUSED, INTERRUPTED = 0, 1, 2, 130
 """Exit statuses: nothing is wrong, something was found, the command makes no sense as given, Ctrl-C."""
@@ -13,12 +14,12 @@ LONGEST = 2000
 """Characters of an error that are shown."""
 
 
+WORDS: ContextVar[tuple[str, ...]] = ContextVar("ptokit_words", default=())
+"""What was written after `ptokit` on the command line."""
+
+
 class Misuse(Exception):
     """The command makes no sense as it was given."""
-
-
-class KernelFault(Exception):
-    """The user's own Python code raised something while its kernel was read."""
 
 
 def described(problem: BaseException) -> str:

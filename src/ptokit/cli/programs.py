@@ -12,23 +12,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import ptokit
-from ptokit.cli.arguments import pairs, passed, values_of, write_array
+from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
+from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
 from ptokit.cli.machine import ENGINE, Wanted, joined, machine_data, show_machine
-from ptokit.cli.problems import FINE, FOUND, KernelFault, Misuse, described, printable, tell
-from ptokit.cli.report import place_of, print_check, print_run, show_findings, show_report, show_run
+from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, printable, tell
+from ptokit.cli.report import print_check, print_run, show_findings, show_report, show_run
 from ptokit.cli.subject import find
 from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError
 from ptokit.lang.check import check, show
+from ptokit.lang.faults import finding_of, raised_in_user_code
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
-from ptokit.lang.where import raised_at
+from ptokit.lang.loaded import TextKernel
 from ptokit.machine.report import Report as MachineReport
 from ptokit.program.ir import Program
 from ptokit.text.errors import TextError
-
-_PACKAGE = os.path.dirname(ptokit.__file__)
 
 
 @dataclass(frozen=True)
@@ -57,16 +56,18 @@ def check_program(asked: Asked, as_json: bool, run: bool = False) -> int:
     try:
         kernel = find(asked.word, asked.function)
         args, keywords = passed(kernel, _values(kernel, asked, () if run else None))
-        with asking(kernel):
+        with asking():
             report = check(kernel, *args, grid=asked.grid, **asked.judgement, **keywords)
         if run:
             targets = {name: joined(found, _tried(kernel, asked, name)) for name, found in report.targets.items()}
             report = replace(report, targets=targets)
-    except TextError as error:
+    except (TextError, VerifyError, OutOfBoundsError) as error:
         if as_json:
             print_check(asked.grid, error=error)
-        else:
+        elif isinstance(error, TextError):
             print_text(printable(f"{error}\n"))
+        else:
+            raise
         return FOUND
     if as_json:
         print_check(asked.grid, report)
@@ -79,7 +80,7 @@ def _tried(kernel: Launchable, asked: Asked, target: str) -> tuple[Finding, ...]
     """What the machine finds in a run on a target, over arrays of its own."""
     args, keywords = passed(kernel, _values(kernel, asked, ()))
     try:
-        with asking(kernel):
+        with asking():
             options = {**asked.judgement, "target": target, "engine": ENGINE}
             return kernel[asked.grid](*args, **options, **keywords).findings
     except (VerifyError, OutOfBoundsError) as refusal:
@@ -96,7 +97,7 @@ def run_program(
         kernel = find(asked.word, asked.function)
         values = _values(kernel, asked, outs)
         args, keywords = passed(kernel, values)
-        with asking(kernel):
+        with asking():
             how = {"engine": engine, "threads": threads, "options": options, **asked.judgement}
             result = kernel[asked.grid](*args, **how, **keywords)
     except (TextError, VerifyError, OutOfBoundsError) as error:
@@ -127,27 +128,37 @@ def show_program(asked: Asked) -> int:
     kernel = find(asked.word, asked.function)
     args, keywords = passed(kernel, _values(kernel, asked))
     printed = io.StringIO()
-    with asking(kernel), redirect_stdout(printed):
+    with asking(), redirect_stdout(printed):
         show(kernel, *args, target=asked.target, dyn_ub=asked.dyn_ub, **keywords)
     print_text(printable(printed.getvalue()))
     return FINE
 
 
-def program_of(asked: Asked) -> tuple[Launchable, Program]:
-    """A kernel, and the program that it is on a target."""
+def program_of(asked: Asked) -> Program:
+    """The program that a kernel is on a target."""
     kernel = find(asked.word, asked.function)
     values = _values(kernel, asked)
-    with asking(kernel):
+    with asking():
         traced = kernel.trace(kernel.bind_for_check((), values), mode_of(asked.target, dyn_ub=asked.dyn_ub))
-    return kernel, traced.program
+    return traced.program
 
 
 def _values(kernel: Launchable, asked: Asked, outs: Iterable[str] | None = None) -> dict[str, Any]:
     """The arguments of a check, or of a run when there are `outs`; refused when they do not fit the kernel."""
+    written = [*(outs or ())]
+    bind = kernel.bind_for_check if outs is None else kernel.bind
     try:
-        with asking(kernel):
-            values = values_of(kernel, pairs(asked.args, "--arg"), outs or ())
-            (kernel.bind_for_check if outs is None else kernel.bind)((), values)
+        with asking():
+            values = values_of(kernel, pairs(asked.args, "--arg"), written)
+            needed = [] if isinstance(kernel, TextKernel) else kernel.missing(values)
+            values = values if {*needed} - {*written} else with_outs(kernel, values, written)
+        try:
+            with asking():
+                bind((), values)
+        except Misuse as problem:
+            if not (missing := kernel.missing(values)):
+                raise
+            raise Misuse(f"{problem}; for example:\n    {example(kernel, WORDS.get(), missing)}") from problem
     except (VerifyError, OutOfBoundsError) as refusal:
         said = (f"{finding.message}; {finding.fix}" for finding in refusal.findings)
         raise Misuse("\n".join(said)) from refusal
@@ -168,19 +179,17 @@ def _destinations(out: Iterable[str], timeline: str | None = None) -> dict[str, 
 
 
 @contextmanager
-def asking(kernel: Launchable) -> Iterator[None]:
+def asking() -> Iterator[None]:
     """Around a call of the library: hazards are told later, and only results go to standard output."""
     with warnings.catch_warnings(), redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore", HazardWarning)
         try:
             yield
-        except (TextError, VerifyError, OutOfBoundsError, Misuse):
+        except (TextError, VerifyError, OutOfBoundsError, Misuse, KeyboardInterrupt):
             raise
-        except Exception as problem:
-            where = raised_at(problem)
-            if kernel.module is not None and where is not None and not where.file.startswith(_PACKAGE):
-                said = f"the kernel {kernel.name} raised {type(problem).__name__}: {described(problem)}"
-                raise KernelFault(f"{place_of(where)}: {said}") from problem
+        except BaseException as problem:
+            if (where := raised_in_user_code(problem)) is not None:
+                raise VerifyError([finding_of(problem, where)]) from problem
             if isinstance(problem, TypeError | ValueError | ArithmeticError | MemoryError):
                 raise Misuse(described(problem)) from problem
             raise

@@ -26,6 +26,8 @@ from ptokit.text.errors import TextError
 
 Written = Mapping[str, tuple[str, Array]]
 """Arrays that were written, by their parameter, each with its file."""
+Problem = TextError | VerifyError | OutOfBoundsError
+"""Why a kernel cannot be read, checked or run."""
 FORMAT = 1
 """The version of the JSON; it grows when a field changes its meaning or goes."""
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -56,10 +58,15 @@ def finding_text(finding: Finding) -> Text:
 
 def _shown(finding: Finding) -> str:
     where = place_of(finding.where)
-    if where is None or where.column is None:
+    if finding.where is None or where is None or (where.column is None and where.caret is None):
         return str(finding.at(where))
     said, _, fix = str(finding.at(None)).partition("\n    ")
-    return str(TextError(said, where, linecache.getline(where.file, where.line), fix))
+    return shown_line(said, finding.where, fix)
+
+
+def shown_line(said: str, where: Where, fix: str = "") -> str:
+    """A message at a place, with the line itself and a caret."""
+    return str(TextError(said, place_of(where) or where, linecache.getline(where.file, where.line), fix))
 
 
 def place_of(where: Where | None) -> Where | None:
@@ -105,8 +112,8 @@ def print_json(command: str, **fields: Any) -> None:
     print_text(json.dumps({"format": FORMAT, "command": command, **fields}, indent=2) + "\n")
 
 
-def print_check(grid: int, report: Report | None = None, error: TextError | None = None) -> None:
-    """A check as JSON: a report, or why the text cannot be read."""
+def print_check(grid: int, report: Report | None = None, error: Problem | None = None) -> None:
+    """A check as JSON: a report, or why there is none."""
     print_json(
         "check",
         kernel=report.kernel if report else None,
@@ -122,7 +129,7 @@ def print_run(
     grid: int,
     run: Run | None = None,
     written: Written | None = None,
-    error: TextError | VerifyError | OutOfBoundsError | None = None,
+    error: Problem | None = None,
     **more: Any,
 ) -> None:
     """A run as JSON: what it did, or why there was none; and what else its engine tells."""
@@ -173,9 +180,12 @@ def _findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def _error_data(error: TextError) -> dict[str, Any]:
-    """A text that cannot be read, as plain data."""
-    return {"message": error.message, "fix": error.hint, "where": _place_data(error.where)}
+def _error_data(error: Problem) -> dict[str, Any]:
+    """Why there is no kernel, as plain data: a text that cannot be read, or the first finding."""
+    if isinstance(error, TextError):
+        return {"message": error.message, "fix": error.hint, "where": _place_data(error.where)}
+    finding = error.findings[0]
+    return {"message": finding.message, "fix": finding.fix, "where": _place_data(finding.where)}
 
 
 def _place_data(where: Where | None) -> dict[str, Any] | None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import linecache
 import os
 import re
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from types import ModuleType
 
 from ptokit.cli.files import STDIN, read_text, shown_name
 from ptokit.cli.problems import Misuse, described
+from ptokit.cli.report import shown_line
+from ptokit.finding import OutOfBoundsError, VerifyError, Where, near
+from ptokit.lang.faults import raised_in_user_code
 from ptokit.lang.launcher import Launchable
+from ptokit.text.errors import TextError
 
 KERNEL = re.compile(r"(?P<module>.+\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 """`path/to/file.py:kernel` or `package.module:kernel`."""
@@ -49,13 +53,31 @@ def _read(file: str, function: str | None) -> Launchable:
 def _module(name: str) -> ModuleType:
     """Import a module, from a file or from the current directory; what it prints goes to standard error."""
     importlib.invalidate_caches()
+    with _running(f"cannot import {name}"):
+        return _from_file(name) if name.endswith(".py") else _from_path(name)
+
+
+@contextmanager
+def _running(what: str) -> Iterator[None]:
+    """Around code of the user's module: what it raises is misuse, with its line. Findings stay findings."""
     try:
         with redirect_stdout(sys.stderr):
-            return _from_file(name) if name.endswith(".py") else _from_path(name)
-    except ModuleNotFoundError as problem:
-        raise Misuse(f"cannot import {name}: no module named {problem.name}") from problem
-    except (Exception, SystemExit) as problem:
-        raise Misuse(f"cannot import {name}: {type(problem).__name__}: {described(problem)}") from problem
+            yield
+    except (TextError, VerifyError, OutOfBoundsError, KeyboardInterrupt):
+        raise
+    except BaseException as problem:
+        where, said = _place_of(problem), f"{type(problem).__name__}: {described(problem)}"
+        if isinstance(problem, ModuleNotFoundError):
+            said = f"no module named {problem.name}"
+        text = f"{what}: {said}"
+        raise Misuse(text if where is None else shown_line(text, where)) from problem
+
+
+def _place_of(problem: BaseException) -> Where | None:
+    """The user's line that raised; that of a syntax error is where Python stopped reading."""
+    if isinstance(problem, SyntaxError) and problem.filename and problem.lineno:
+        return Where(problem.filename, problem.lineno, caret=max(problem.offset or 1, 1))
+    return raised_in_user_code(problem)
 
 
 def _from_path(name: str) -> ModuleType:
@@ -84,14 +106,15 @@ def _look_first_in(folder: str) -> None:
 
 def _kernel(module: ModuleType, where: str, name: str) -> Launchable:
     found: object = module
-    for part in name.split("."):
-        found = getattr(found, part, None)
+    with _running(f"cannot take {name} from {where}"):
+        for part in name.split("."):
+            found = getattr(found, part, None)
     if isinstance(found, Launchable):
         return found
     kernels = [other for other, value in vars(module).items() if isinstance(value, Launchable)]
     if found is None:
-        close = difflib.get_close_matches(name, kernels, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"its kernels: {', '.join(kernels) or 'none'}"
+        close = near(name, kernels)
+        hint = f"did you mean {close}?" if close else f"its kernels: {', '.join(kernels) or 'none'}"
         raise Misuse(f"{where} has no {name}; {hint}")
     said = f"{where}:{name} is no kernel but a {type(found).__name__}"
     raise Misuse(f"{said}: put @pto.kernel above it" if callable(found) else said)

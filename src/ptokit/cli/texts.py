@@ -69,17 +69,17 @@ def _converted(asked: Asked, to: Any, version: Any) -> str:
         if asked.args or asked.target or asked.dyn_ub:
             raise Misuse("--arg, --target and --dyn-ub are for --to cpp and for kernels of a module")
         return convert(read_text(asked.word), shown_name(asked.word), to, version, asked.function)
-    kernel, program = program_of(asked)
-    with asking(kernel):
+    program = program_of(asked)
+    with asking():
         return print_program(program, to, version, ARCHITECTURES.get(asked.target or "", ""))
 
 
 def _cpp(asked: Asked) -> str:
     if asked.target is None:
         raise Misuse(f"--to cpp is for one machine: give --target, one of {', '.join(PROFILES)}")
-    kernel, program = program_of(asked)
+    program = program_of(asked)
     machine = profile(asked.target)
-    with asking(kernel):
+    with asking():
         text = emit(program, machine, dyn_ub=asked.dyn_ub)
         found = verify(program, machine, Options(dyn_ub=asked.dyn_ub))
     show_findings(finding for finding in found if finding.level == "hazard")

@@ -33,11 +33,14 @@ def chosen(engine: str) -> str:
 
     The environment is read when an engine is first chosen: that takes longer than the rest of a small call.
     """
-    asked = engine if engine != "auto" else os.environ.get(VARIABLE) or "auto"
+    source, asked = "engine", engine
+    if engine == "auto" and (named := os.environ.get(VARIABLE)):
+        source, asked = VARIABLE, named
     if asked not in ENGINES:
-        raise ValueError(f"{VARIABLE} is one of {', '.join(ENGINES)}; found {asked!r}")
+        raise ValueError(f"{source} is one of {', '.join(ENGINES)}; found {asked!r}")
     if asked == "native" and not has_native():
-        raise ImportError("the native engine needs llvmlite: pip install llvmlite; the reference engine does without")
+        said = f"{source}={asked}: the native engine needs llvmlite"
+        raise ImportError(f"{said}: pip install llvmlite; the reference engine does without")
     return ("native" if has_native() else "reference") if asked == "auto" else asked
 
 

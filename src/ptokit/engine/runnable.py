@@ -8,11 +8,11 @@ from typing import Protocol
 
 from ptokit.engine.prepared import Tell
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding
+from ptokit.finding import Finding, summary
 from ptokit.program.expr import Var
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """What a launch did."""
 
@@ -22,6 +22,10 @@ class Run:
     seconds: float
     target: str
     grid: int
+
+    def __repr__(self) -> str:
+        blocks = f"{self.grid} block{'' if self.grid == 1 else 's'}"
+        return f"<{type(self).__name__} on {self.target}, {blocks}, {self.engine}: {summary(self.findings)}>"
 
 
 class Unsupported(Exception):

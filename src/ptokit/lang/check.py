@@ -6,14 +6,14 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.finding import Finding, VerifyError
+from ptokit.finding import NAME, Finding, VerifyError, summary
 from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.context import Mode
+from ptokit.lang.faults import finding_of, public, raised_in_user_code
 from ptokit.lang.launch import LAUNCH_OPTIONS, check_options, grid_of, mode_of, refuse_inside
 from ptokit.lang.launcher import Launchable
-from ptokit.lang.where import raised_at
 from ptokit.program.addresses import footprint
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Assign, Program, walk
@@ -36,7 +36,7 @@ class Placed:
     """Bytes of one copy."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TargetReport:
     """What one target says of a kernel."""
 
@@ -57,6 +57,9 @@ class TargetReport:
         """Whether nothing is wrong: no error and no hazard."""
         return all(finding.level == "note" for finding in self.findings)
 
+    def __repr__(self) -> str:
+        return f"<TargetReport {self.target}: {summary(self.findings)}>"
+
     def __str__(self) -> str:
         lines = [f"{self.target}: {'accepted' if self.accepted else 'refused'}"]
         lines += [f"  {name}: {_bytes(used, size)}" for name, (used, size) in self.memory.items()]
@@ -69,7 +72,7 @@ class TargetReport:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What every asked target says of a kernel."""
 
@@ -96,6 +99,9 @@ class Report:
         """Whether nothing is wrong on any target: no error and no hazard."""
         return all(report.ok for report in self.targets.values())
 
+    def __repr__(self) -> str:
+        return f"<Report {self.kernel[:NAME]} on {', '.join(self.targets)}: {summary(self.findings)}>"
+
     def __str__(self) -> str:
         head = f"{self.kernel} over {self.grid} block{'' if self.grid == 1 else 's'}"
         return "\n\n".join([head, *map(str, self.targets.values())])
@@ -117,6 +123,7 @@ def _wrapped(text: str, indent: str) -> str:
     )  # fmt: skip
 
 
+@public
 def check(
     kernel: Launchable,
     /,
@@ -158,11 +165,11 @@ def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int) -> 
         traced = kernel.trace(arguments, mode)
     except VerifyError as refusal:
         return TargetReport(profile.name, refusal.findings, {}, (), ())
-    except (TypeError, ValueError) as problem:
-        said = f"{type(problem).__name__}: {problem}"
-        fix = "see what the call takes: help(pto.Tile), ptokit explain"
-        finding = Finding("error", "KN-20", said, fix=fix, where=raised_at(problem))
-        return TargetReport(profile.name, (finding,), {}, (), ())
+    except (Exception, SystemExit) as problem:
+        where = raised_in_user_code(problem)
+        if where is None:
+            raise
+        return TargetReport(profile.name, (finding_of(problem, where),), {}, (), ())
     placement, verdict = place(traced.program, profile, mode.options.dyn_ub), traced.verdict(mode, grid)
     used = footprint(traced.program, profile, mode.options.dyn_ub, grid)
     return TargetReport(
@@ -197,6 +204,7 @@ def _tiles(program: Program, mode: Mode) -> tuple[Placed, ...]:
     )
 
 
+@public
 def show(
     kernel: Launchable,
     /,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import FunctionType
+
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import CmpMode, Dividend, IotaOrder, RoundMode, Saturation
 from ptokit.lang.dispatch import Event, Operand, Wait, execute
+from ptokit.lang.faults import public
 from ptokit.lang.scalar import Scalar, corner, scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
@@ -269,3 +272,8 @@ def tmatmul_bias(dst: Tile, a: Tile, b: Tile, bias: Tile, *, wait: Wait = None) 
 def textract(dst: Tile, src: Tile, row: int = 0, col: int = 0, *, wait: Wait = None) -> Event:
     """`dst[i, j] = src[row + i, col + j]`: Mat to Left or Right, Acc to Mat, Vec to Vec."""
     return _run("textract", dst, src, corner(row, "row"), corner(col, "col"), wait=wait)
+
+
+for _name, _call in [*globals().items()]:
+    if isinstance(_call, FunctionType) and _call.__module__ == __name__ and not _name.startswith("_"):
+        globals()[_name] = public(_call)

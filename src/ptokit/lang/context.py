@@ -12,6 +12,7 @@ from typing import Any
 from ptokit.engine.storage import OnChip
 from ptokit.finding import Finding
 from ptokit.isa.policy import TileType
+from ptokit.lang.faults import public
 from ptokit.lang.where import refuse
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
@@ -40,6 +41,7 @@ class target:
     `dyn_ub` is the launch's dynUBufSize in bytes. Tiles made with `addr=` share the memories of this target.
     """
 
+    @public
     def __init__(self, name: str, *, header: bool = False, strict: bool = False, dyn_ub: int | None = None) -> None:
         if dyn_ub is not None and (isinstance(dyn_ub, bool) or not isinstance(dyn_ub, int) or dyn_ub < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
@@ -69,6 +71,7 @@ class target:
         """The on-chip memory behind a tile location."""
         return self._memories.setdefault(loc, OnChip())
 
+    @public
     def __enter__(self) -> target:
         outer = current()
         if outer.tracer is not None or outer.block is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.lang.context import current
 from ptokit.lang.expr import Value, expression
+from ptokit.lang.faults import public
 from ptokit.lang.reading import check_caller
 from ptokit.lang.source import assigned_name, marked
 from ptokit.lang.stand_ins import TracedTensor
@@ -33,11 +34,13 @@ else:
         """Annotates a kernel's parameter as a constant: known while tracing, and part of the signature."""
 
 
+@public
 def block_idx() -> Any:
     """The number of the block that runs, from 0."""
     return _block(0)
 
 
+@public
 def block_num() -> Any:
     """How many blocks the grid has."""
     return _block(1)
@@ -53,6 +56,7 @@ def _block(which: int) -> Any:
 
 
 @marked("range")
+@public
 def range(*bounds: Any, buffers: int = 1) -> Iterator[Any]:
     """`for i in pto.range(start, stop, step):` as a loop of the program; the ends may be expressions.
 
@@ -93,6 +97,7 @@ class _Body(ABC):
     depth = 0
     """Bodies around it."""
 
+    @public
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -110,6 +115,7 @@ class _Body(ABC):
 class when(_Body):
     """`with pto.when(condition):` runs its body where the condition holds (is not 0)."""
 
+    @public
     def __init__(self, condition: Any) -> None:
         self.condition = int(condition) if isinstance(condition, bool) else expression(condition, "pto.when")
 
@@ -118,6 +124,7 @@ class when(_Body):
         """The condition with real values; under debug=True it decides instead of the body."""
         return bool(self.condition)
 
+    @public
     def __enter__(self) -> None:
         tracer = _tracer("pto.when")
         self.where = user_place()
@@ -134,6 +141,7 @@ class when(_Body):
 class otherwise(_Body):
     """`with pto.otherwise():` directly after a `pto.when` body runs where that one does not."""
 
+    @public
     def __enter__(self) -> None:
         tracer = _tracer("pto.otherwise")
         self.branch = tracer.closed_branch
@@ -157,6 +165,7 @@ def _tracer(what: str) -> Any:
     return here.tracer
 
 
+@public
 def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
     """One whole number from memory, read by the scalar pipe: `pto.load_scalar(lengths, b)`."""
     if not isinstance(tensor, GlobalTensor):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -184,11 +193,13 @@ def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
     return tensor.number(position)
 
 
+@public
 def set_flag(src: str, dst: str, event: Any = 0) -> None:
     """Pipe `src` sets an event when it has done all that was issued to it before; `dst` can wait for it."""
     _flag("set", src, dst, event)
 
 
+@public
 def wait_flag(src: str, dst: str, event: Any = 0) -> None:
     """Pipe `dst` does nothing that is issued from here on before `src` has set the event."""
     _flag("wait", src, dst, event)
@@ -204,6 +215,7 @@ def _flag(action: str, src: str, dst: str, event: Any) -> None:
     _manual(f"{action}_flag", Flag(action, *pipes, number, where=user_place()))
 
 
+@public
 def barrier(pipe: str = "ALL") -> None:
     """All that was issued before, to one pipe or to `ALL`, ends before anything that is issued after begins."""
     name = "ALL" if str(pipe).removeprefix("PIPE_") == "ALL" else _pipe(pipe)

@@ -21,10 +21,12 @@ from ptokit.isa.tscatter import TSCATTER
 from ptokit.isa.tstore import TSTORE
 from ptokit.lang.context import current
 from ptokit.lang.dispatch import Event, Wait, execute
+from ptokit.lang.faults import public
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile, check_address, extent
 
 
+@public
 def mgather(
     dst: Tile,
     table: GlobalTensor,
@@ -46,6 +48,7 @@ def mgather(
     return execute(MGATHER, operands, (coalesce, oob, executor), wait)
 
 
+@public
 def mscatter(
     table: GlobalTensor,
     src: Tile,
@@ -65,6 +68,7 @@ def mscatter(
     return execute(MSCATTER, (table, src, idx), (coalesce, atomic, oob, conflict), wait)
 
 
+@public
 def tscatter(
     dst: Tile, src: Tile, idx: Tile, *, index: str | ScatterIndex = ScatterIndex.Row, wait: Wait = None
 ) -> Event:
@@ -75,21 +79,25 @@ def tscatter(
     return execute(TSCATTER, (dst, src, idx), (index,), wait)
 
 
+@public
 def tload(dst: Tile, src: GlobalTensor, *, wait: Wait = None) -> Event:
     """Load the destination's valid region from a block of global memory."""
     return execute(TLOAD, (dst, src), (), wait)
 
 
+@public
 def tstore(dst: GlobalTensor, src: Tile, *, atomic: str | StoreAtomic = StoreAtomic.NONE, wait: Wait = None) -> Event:
     """Store the source's valid region into a block of global memory, or add it there."""
     return execute(TSTORE, (dst, src), (atomic,), wait)
 
 
+@public
 def tmov(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
     """Move a tile into another one, changing location and layout as the two say."""
     return execute(TMOV, (dst, src), (), wait)
 
 
+@public
 def tassign(tile: Tile, addr: int) -> Event:
     """Bind a tile to a byte address of the current target's memory. What the memory holds there is what it shows.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, overload
 
 from ptokit.lang.context import current
+from ptokit.lang.faults import public
 from ptokit.lang.where import refuse
 from ptokit.program.expr import Expr, ExpressionError, Op, apply, check_second, show_expr
 
@@ -146,6 +147,7 @@ setattr(Value, "__invert__", _no("~", "compare the other way round, or use `with
 def min(first: int, second: int, *more: int) -> int: ...
 @overload
 def min(first: Any, second: Any, *more: Any) -> Any: ...
+@public
 def min(first: Any, second: Any, *more: Any) -> Any:
     """The smallest of two or more whole numbers, known or not."""
     return _fold("min", first, second, *more)
@@ -155,6 +157,7 @@ def min(first: Any, second: Any, *more: Any) -> Any:
 def max(first: int, second: int, *more: int) -> int: ...
 @overload
 def max(first: Any, second: Any, *more: Any) -> Any: ...
+@public
 def max(first: Any, second: Any, *more: Any) -> Any:
     """The largest of two or more whole numbers, known or not."""
     return _fold("max", first, second, *more)
@@ -167,6 +170,7 @@ def _fold(name: str, *values: object) -> Any:
     return result
 
 
+@public
 def cdiv(a: Any, b: Any) -> Any:
     """`a / b`, rounded up: how many pieces of `b` cover `a`."""
     return combine("floordiv", combine("add", a, combine("sub", b, 1)), b)

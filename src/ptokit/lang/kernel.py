@@ -13,6 +13,7 @@ from ptokit.finding import Where
 from ptokit.lang.arguments import PLAIN, Arguments, Signature, array_argument, constant, is_integer
 from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import Value
+from ptokit.lang.faults import public, suggested
 from ptokit.lang.launch import LAUNCH_OPTIONS, Collector
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.reading import check_source, refuse_at
@@ -33,6 +34,7 @@ MOST_SIGNATURES = 256
 class Kernel(Launchable):
     """A function of tiles, run by every block of a grid: `kernel[grid](arrays..., constant=..., target="a5")`."""
 
+    @public
     def __init__(self, function: FunctionType, mode: str) -> None:
         if not isinstance(function, FunctionType):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"@pto.kernel takes a function, got {function!r}")
@@ -73,7 +75,7 @@ class Kernel(Launchable):
         positional = dict(zip(self._positional, args, strict=False)) if args else {}
         given = {**self._defaults, **positional, **keywords}
         repeated = not positional.keys().isdisjoint(keywords)
-        if len(given) != len(self._names) or len(positional) < len(args) or repeated:
+        if given.keys() != self.parameters.keys() or len(positional) < len(args) or repeated:
             self._misbound(args, keywords)
         tensors: dict[str, GlobalTensor] = {}
         integers: dict[str, int] = {}
@@ -92,10 +94,18 @@ class Kernel(Launchable):
 
     def _misbound(self, args: Sequence[object], keywords: Mapping[str, object]) -> NoReturn:
         try:
-            self.signature.bind(*args, **keywords)
+            given = self.signature.bind_partial(*args, **keywords).arguments
         except TypeError as problem:
-            raise TypeError(f"{self.name}: {problem}") from None
-        raise TypeError(f"{self.name}: these arguments do not fit {self.signature}")
+            names = [*self.parameters, *LAUNCH_OPTIONS]
+            raise TypeError(f"{self.name}: {suggested(str(problem), names)}") from None
+        missing = [repr(name) for name in self.missing(given)]
+        more = f"{', '.join(missing[:-1])} and {missing[-1]}" if len(missing) > 1 else "".join(missing)
+        what = "required arguments" if len(missing) > 1 else "a required argument"
+        raise TypeError(f"{self.name}: missing {what}: {more}")
+
+    def missing(self, given: Mapping[str, object]) -> list[str]:
+        """The arguments that a launch needs besides these."""
+        return [name for name in self._names if name not in given and name not in self._defaults]
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program for a signature, traced when it is first asked for."""
@@ -177,6 +187,7 @@ class Kernel(Launchable):
 def kernel(function: Callable[..., None], /) -> Kernel: ...
 @overload
 def kernel(*, mode: str = "auto") -> Callable[[Callable[..., None]], Kernel]: ...
+@public
 def kernel(function: Any = None, /, *, mode: str = "auto") -> Any:
     """Make a kernel of a function.
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ptokit.engine.choose import ENGINES
 from ptokit.engine.runnable import Run as Run
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, near
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.context import Mode, current, target
 from ptokit.lang.where import refuse, warn_at
@@ -19,6 +19,8 @@ from ptokit.machine.options import LAUNCHES, MachineOptions
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
 """Keywords of launches and checks; no parameter of a kernel has one of these names."""
 MOST_THREADS = 1024
+MACHINE = "machine"
+"""The engine that runs kernels on a model of their target."""
 Observer = Callable[[Any, int, tuple[object, ...], Mapping[str, Any], Mapping[str, Any]], None]
 observers: list[Observer] = []
 """Told of every launch before it runs: the kernel, its grid, its arguments by position and by name, and the options."""
@@ -87,18 +89,30 @@ def mode_of(
     )
 
 
+def check_threads(threads: object) -> None:
+    """Refuse a number of threads that cannot be one."""
+    if threads is not None and not (is_integer(threads) and 0 < operator.index(cast("int", threads)) <= MOST_THREADS):
+        raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {threads!r}")
+
+
+def check_engine(engine: object, known: Sequence[str], but: str = "") -> None:
+    """Refuse an engine that a call does not have; `but` says of a known one where it belongs."""
+    if engine in known:
+        return
+    close = near(engine, known) if isinstance(engine, str) else ""
+    hint = but if engine == MACHINE else f"did you mean {close}?" if close else ""
+    raise ValueError(f"engine is one of {', '.join(known)}; got {engine!r}" + (f"; {hint}" if hint else ""))
+
+
 def check_options(
     engine: object = "auto", threads: object = None, launch: object = "standard", options: object = None
 ) -> None:
     """Refuse options of a launch that mean nothing."""
-    known = (*ENGINES, "machine")
-    if engine not in known:
-        raise ValueError(f"engine is one of {', '.join(known)}; got {engine!r}")
-    if threads is not None and not (is_integer(threads) and 0 < operator.index(cast("int", threads)) <= MOST_THREADS):
-        raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {threads!r}")
+    check_engine(engine, (*ENGINES, MACHINE))
+    check_threads(threads)
     if launch not in LAUNCHES:
         raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; got {launch!r}")
-    if options is not None and engine != "machine":
+    if options is not None and engine != MACHINE:
         raise ValueError("options= is for engine='machine'; the others have none")
 
 

@@ -16,7 +16,9 @@ from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.arrays import writing
 from ptokit.lang.context import Mode
+from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
+    MACHINE,
     Collector,
     Run,
     check_options,
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
     from ptokit.machine.report import Report
 
 
+Asked = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
+"""A grid, and how to launch it: the options of `Launcher.__call__` in their order."""
+
+
 class Launchable(ABC):
     """A kernel, wherever its program comes from: `kernel[grid](arrays..., target="a5")`."""
 
@@ -51,8 +57,13 @@ class Launchable(ABC):
 
     def __getitem__(self, grid: object) -> Launcher:
         """The kernel over a grid of so many blocks."""
-        return Launcher(self, grid_of(grid))
+        try:
+            return Launcher(self, grid_of(grid))
+        except Exception as problem:
+            trim(problem)
+            raise
 
+    @public
     def __call__(self, /, *args: object, **options: object) -> None:
         """A kernel needs a grid."""
         raise refuse("KN-17", f"{self.name} is launched over a grid", f"write {self.name}[blocks](...)")
@@ -60,6 +71,10 @@ class Launchable(ABC):
     @abstractmethod
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort what a launch was given."""
+
+    @abstractmethod
+    def missing(self, given: Mapping[str, object]) -> list[str]:
+        """The arguments that a launch needs besides these."""
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort what a check was given, which runs nothing."""
@@ -130,17 +145,22 @@ class Launcher:
             )
         asked = (self.grid, target, engine, threads, strict, header, dyn_ub, launch, options, debug)
         key = key_of(asked, args, keywords)
-        again = self._recall(key, args, keywords)
-        if again is not None:
-            return again
+        try:
+            return self._recall(key, args, keywords) or self._launch(asked, key, args, keywords)
+        except Exception as problem:
+            trim(problem)
+            raise
+
+    def _launch(self, asked: Asked, key: Key | None, args: tuple[object, ...], keywords: dict[str, Any]) -> Run:
+        _, target, engine, threads, strict, header, dyn_ub, launch, options, debug = asked
         refuse_inside("a launch")
         check_options(engine, threads, launch, options)
-        if engine == "machine":
+        if engine == MACHINE:
             if debug:
                 raise ValueError("debug=True runs the function itself; the machine runs the program that was traced")
-            asked = machine_options(options, launch, dyn_ub)
-            mode = mode_of(target, header, strict, asked.dyn_ub)
-            return self._run_on_machine(args, keywords, mode, replace(asked, dyn_ub=mode.options.dyn_ub))
+            told = machine_options(options, launch, dyn_ub)
+            mode = mode_of(target, header, strict, told.dyn_ub)
+            return self._run_on_machine(args, keywords, mode, replace(told, dyn_ub=mode.options.dyn_ub))
         mode = mode_of(target, header, strict, dyn_ub)
         arguments = self.kernel.bind(args, keywords)
         collector = self.kernel.collector()
@@ -202,7 +222,7 @@ class Launcher:
         if any(finding.kind == MISPLACED for finding in verdict.errors):  # such a call takes no route: nothing can run
             from ptokit.machine.report import Report
 
-            return Report(said, "machine", 0.0, mode.profile.name, self.grid)
+            return Report(said, MACHINE, 0.0, mode.profile.name, self.grid, kernel=self.kernel.name)
         try:
             with self._writing(arguments, traced):
                 return traced.machine(mode).run(storages, integers, self.grid, options, said)

@@ -19,6 +19,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments, array_argument, is_integer
 from ptokit.lang.context import Mode
+from ptokit.lang.faults import public
 from ptokit.lang.launch import Collector
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.tensor import GlobalTensor
@@ -30,6 +31,7 @@ from ptokit.text.forms import read_program
 from ptokit.text.memories import open_extent, size_of
 
 
+@public
 def load(file: str | os.PathLike[str], function: str | None = None) -> TextKernel:
     """Read a kernel from a file of MLIR text or plain PTO-AS.
 
@@ -40,6 +42,7 @@ def load(file: str | os.PathLike[str], function: str | None = None) -> TextKerne
     return from_text(path.read_bytes(), str(file), function)
 
 
+@public
 def from_text(text: str | bytes, file: str = "<text>", function: str | None = None) -> TextKernel:
     """A kernel from a text itself."""
     return TextKernel(read_program(text, file, function), lambda arch: read_program(text, file, function, arch))
@@ -72,12 +75,17 @@ class TextKernel(Launchable):
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort what a launch was given, and refuse arrays that do not fit."""
         given = self._with_extents(self._named(args, keywords))
-        if missing := [name for name in self.parameters if name not in given]:
+        if missing := self.missing(given):
             raise TypeError(f"{self.name}: missing {', '.join(missing)}; it takes {self._listed()}")
         arguments = self._sorted(given)
         for argument in self.program.tensors.values():
             self._check_array(argument, arguments)
         return arguments
+
+    def missing(self, given: Mapping[str, object]) -> list[str]:
+        """The arguments that a launch needs besides these."""
+        known = self._with_extents(dict(given))
+        return [name for name in self.parameters if name not in known]
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """A check needs no arrays: the text says what they are."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NoReturn, cast
 
+from ptokit.finding import near
 from ptokit.isa.dtype import DType
 from ptokit.isa.operand import UNKNOWN, Dyn, TileSpec, show_extents
 from ptokit.lang.context import current
 from ptokit.lang.expr import Value, expression
+from ptokit.lang.faults import public, suggested
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile, describe
 from ptokit.lang.trace import StandIn, Tracer
@@ -91,13 +93,15 @@ class TracedTile(StandIn, Tile):
             raise refuse(
                 "KN-08", f"{self.name} is a tile of a kernel that was traced", "make a tile here: pto.Tile(...)"
             )
-        raise AttributeError(f"a tile has no attribute {name!r}")
+        close = near(name, [known for known in dir(Tile) if not known.startswith("_")])
+        raise AttributeError(f"a tile has no attribute {name!r}" + (f"; did you mean {close}?" if close else ""))
 
     def __repr__(self) -> str:
         return f"<tile {self.name}: {self.spec}>"
 
 
 TracedTile.__name__, TracedTile.__init__.__qualname__ = "Tile", "Tile.__init__"  # what messages of Python say
+setattr(TracedTile, "__init__", public(TracedTile.__init__))  # noqa: B010
 
 
 def _describe(
@@ -106,7 +110,8 @@ def _describe(
     """A tile's description, and its valid extents as expressions."""
     known: dict[str, Any] = {"blayout": None, "slayout": None, "fractal": None, "pad": "null"}
     if unknown := set(options) - set(known):
-        raise TypeError(f"Tile() got an unexpected keyword argument {sorted(unknown)[0]!r}")
+        said = f"Tile() got an unexpected keyword argument {sorted(unknown)[0]!r}"
+        raise TypeError(suggested(said, ["valid", "addr", *known]))
     spec = describe(loc, dtype, rows, cols, valid=None, addr=None, **{**known, **options})
     if valid is None:
         return spec, (spec.rows, spec.cols)

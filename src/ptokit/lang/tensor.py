@@ -17,6 +17,7 @@ from ptokit.isa.operand import Dyn, TensorSpec
 from ptokit.isa.policy import GlobalLayout, choose
 from ptokit.lang.arrays import as_array, tracked
 from ptokit.lang.context import current
+from ptokit.lang.faults import public, trim
 from ptokit.lang.tile import extent
 from ptokit.lang.where import refuse, user_place
 
@@ -41,6 +42,20 @@ class GlobalTensor:
         stride: Sequence[int] | None = None,
         layout: str | GlobalLayout = "nd",
         dtype: object = None,
+    ) -> None:
+        try:
+            self._describe(array, shape, stride, layout, dtype)
+        except Exception as problem:
+            trim(problem)
+            raise
+
+    def _describe(
+        self,
+        array: object,
+        shape: Sequence[int] | None,
+        stride: Sequence[int] | None,
+        layout: str | GlobalLayout,
+        dtype: object,
     ) -> None:
         if current().tracer is not None:
             raise refuse("KN-08", "a kernel's arrays are its arguments", "pass the array, or a GlobalTensor of it")
@@ -101,6 +116,7 @@ class GlobalTensor:
         offset = sum(i * step for i, step in zip(position, steps, strict=True))
         return int(self.storage.bits[offset : offset + 1].view(self.spec.dtype.numpy)[0])
 
+    @public
     def __getitem__(self, key: object) -> GlobalTensor:
         """A block over the same memory: `t[a:b]` takes rows (or elements), `t[a:b, c:d]` a block.
 

@@ -17,6 +17,7 @@ from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
 from ptokit.lang.expr import Value
+from ptokit.lang.faults import public
 from ptokit.lang.where import refuse, user_place
 from ptokit.program.verify_call import verify_address
 
@@ -42,6 +43,7 @@ class Tile:
         tracer = current().tracer
         return object.__new__(cls if tracer is None else tracer.tile)
 
+    @public
     def __init__(  # pyright: ignore[reportInconsistentConstructor]
         self,
         loc: str | TileType,
@@ -75,6 +77,7 @@ class Tile:
         return self.spec.valid
 
     @valid.setter
+    @public
     def valid(self, extents: tuple[int, int]) -> None:
         """Change the extents that were given as `dyn` (CO-DYN-01); the others are part of the type.
 
@@ -101,6 +104,7 @@ class Tile:
         """A copy of the valid region in logical order."""
         return self.storage.bits[self._offsets()].view(self.spec.dtype.numpy)
 
+    @public
     def write(self, values: object) -> Self:
         """Fill the valid region with an array of its shape or with one number; returns the tile.
 

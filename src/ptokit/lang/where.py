@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from functools import lru_cache
@@ -13,17 +14,33 @@ import numpy as np
 
 from ptokit.finding import Finding, HazardWarning, VerifyError, Where
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__))
-_ROOMS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("lang", "engine", "program", "target", "isa"))
-_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_COMMANDS = os.path.join(_PACKAGE, "cli") + os.sep
+_DEMO = os.path.join(_PACKAGE, "demo.py")
+_STANDARD = os.path.dirname(os.__file__) + os.sep
 _NUMPY = os.path.dirname(np.__file__) + os.sep
+_INSTALLED = ("site-packages", "dist-packages")
+_USED = re.compile(rf"[/\\](?:{'|'.join(_INSTALLED)})[/\\](?:ml_dtypes|llvmlite|xdsl)[/\\]")
+"""Libraries that ptokit calls, besides NumPy."""
+
+
+@lru_cache(maxsize=1024)
+def is_own(file: str) -> bool:
+    """Whether a file is ptokit's; the demo's kernels are those of a user."""
+    return file.startswith(_PACKAGE) and file != _DEMO
+
+
+@lru_cache(maxsize=1024)
+def is_library(file: str) -> bool:
+    """Whether a file is Python's own, or of a library that ptokit calls."""
+    standard = file.startswith(_STANDARD) and not any(name in file for name in _INSTALLED)
+    return standard or file.startswith((_NUMPY, "<frozen ")) or _USED.search(file) is not None
 
 
 @lru_cache(maxsize=1024)
 def _is_machinery(file: str) -> bool:
-    """Whether a file is ours, Python's own or NumPy's: nothing there is the user's line."""
-    own_library = file.startswith(_LIBRARY) and "site-packages" not in file and "dist-packages" not in file
-    return file.startswith((*_ROOMS, _NUMPY)) or own_library
+    """Whether nothing in a file is the user's line. A command calls the library as a user does."""
+    return is_library(file) or (is_own(file) and not file.startswith(_COMMANDS))
 
 
 def user_frame() -> FrameType | None:
@@ -47,17 +64,6 @@ def place(frame: FrameType | None) -> Where | None:
 def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyError:
     """An error in the user's kernel, at the user's line."""
     return VerifyError([Finding("error", rule, message, None, operand, fix=fix, where=user_place())])
-
-
-def raised_at(problem: BaseException) -> Where | None:
-    """The user's innermost line that an exception came through."""
-    found: Where | None = None
-    trace = problem.__traceback__
-    while trace is not None:
-        if not _is_machinery(trace.tb_frame.f_code.co_filename):
-            found = Where(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
-        trace = trace.tb_next
-    return found
 
 
 def warn(finding: Finding, frame: FrameType | None) -> None:

@@ -83,6 +83,7 @@ class Machine(Executable):
             session.timer.result() if session.timer else None,
             session.traffic.result() if session.traffic and options.wants("traffic") else (),
             tuple(session.lanes),
+            self.program.name,
         )  # fmt: skip
 
     def _run_block(self, frame: WatchedFrame, block: int) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from ptokit.finding import Finding
-
-LEVELS = ("error", "hazard", "note")
-"""The gravest first."""
+from ptokit.finding import LEVELS, Finding
 
 
 class Findings:

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ptokit.engine.runnable import Run
-from ptokit.finding import Finding
+from ptokit.finding import NAME, Finding, summary
 from ptokit.machine.outcomes import LaneOutcomes
-from ptokit.machine.text import report_text
+from ptokit.machine.text import counted, report_text
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.traffic import Traffic
 
@@ -27,7 +27,7 @@ class MemoryUse:
     """Name, first byte and the byte after the last, of every place where a tile was."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report(Run):
     """A launch on the machine: a `Run` whose findings are all of them, and what hardware would have made of it."""
 
@@ -38,6 +38,12 @@ class Report(Run):
     """One for each gather, scatter, load and store of the program, all blocks together."""
     lanes: tuple[LaneOutcomes, ...] = ()
     """What became of every lane, where that was asked for."""
+    kernel: str = ""
+    """The name of the kernel that was launched."""
+
+    def __repr__(self) -> str:
+        blocks = counted(self.grid, "block")
+        return f"<Report {self.kernel[:NAME]} on {self.target}, {blocks}: {summary(self.findings)}>"
 
     @property
     def ok(self) -> bool:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ptokit.finding import Finding
-from ptokit.machine.findings import LEVELS
+from ptokit.finding import LEVELS, Finding
 from ptokit.machine.outcomes import LaneOutcomes
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.traffic import Traffic

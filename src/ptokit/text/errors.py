@@ -16,7 +16,7 @@ class TextError(ValueError):
 
     def __init__(self, message: str, where: Where, line: str = "", hint: str = "") -> None:
         self.message, self.where, self.hint = message, where, hint
-        self.file, self.line, self.column = where.file, where.line, where.column or 1
+        self.file, self.line, self.column = where.file, where.line, where.column or where.caret or 1
         excerpt, caret = _excerpt(line, self.column - 1)
         parts = [f"{where}: {message}", *([f"    {excerpt}", f"    {caret}^"] if line.strip() else [])]
         super().__init__("\n".join(parts + ([f"    {hint}"] if hint else [])))

@@ -1,0 +1,55 @@
+"""How words of the command line are read: options and commands that do not exist get the nearest one that does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from ptokit.cli.problems import WORDS
+from ptokit.finding import near
+
+
+class Command(TyperCommand):
+    """A command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words after the command's name."""
+        with _suggesting(option for param in self.get_params(ctx) for option in param.opts):
+            return super().parse_args(ctx, args)
+
+
+class Group(TyperGroup):
+    """Commands with a common name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words after the group's name, which for `ptokit` are all of them."""
+        if ctx.parent is None:
+            WORDS.set(tuple(args))
+        with _suggesting(option for param in self.get_params(ctx) for option in param.opts):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that is named."""
+        with _suggesting(self.list_commands(ctx), args[0]):
+            return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _suggesting(names: Iterable[str], word: str = "") -> Iterator[None]:
+    """Name the nearest of the names where the parser refuses a word: `word`, or the option that it says is unknown.
+
+    The parser's exceptions come from click, or from typer's own copy of it, so they are known by what they hold.
+    """
+    try:
+        yield
+    except Exception as problem:
+        unknown = word or getattr(problem, "option_name", "")
+        close = near(unknown, names) if unknown and hasattr(problem, "message") else ""
+        if close:
+            said = str(getattr(problem, "message", "")).partition(" Did you mean")[0].removesuffix(".")
+            problem.message = f"{said}; did you mean {close}?"  # type: ignore[attr-defined]
+            problem.possibilities = None  # type: ignore[attr-defined]
+        raise

@@ -1,0 +1,188 @@
+"""Exceptions on their way to the user: whose fault they are, and tracebacks that end at the user's own line."""
+
+from __future__ import annotations
+
+import dis
+import linecache
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import wraps
+from inspect import signature
+from itertools import islice
+from traceback import TracebackException
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where, near
+from ptokit.lang.where import is_library, is_own
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TRACEBACK = "PTOKIT_TRACEBACK"
+"""The environment variable that keeps ptokit's own frames in tracebacks."""
+RAISE = dis.opmap["RAISE_VARARGS"]
+BY_ARGUMENTS = (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError)
+"""What the arguments of a call can make Python and NumPy raise inside ptokit."""
+LONGEST = 2000
+"""Characters of an exception's text that a finding repeats."""
+UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'$")
+SUGGESTED = re.compile(r"[Dd]id you mean:? '?([\w.]+)'?\?")
+_CALL = "__ptokit_call__"
+
+
+def public(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that users call: the traceback of an error of theirs ends at the line of the call."""
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        try:
+            return function(*args, **options)
+        except Exception as problem:
+            _describe_call(problem, function)
+            trim(problem)
+            raise
+
+    return call
+
+
+_BOUNDARY = public(len).__code__
+"""The code that all public functions share."""
+
+
+def trim(problem: BaseException) -> None:
+    """Remove ptokit's frames from an error of the user's; to be called by a public function that then re-raises it.
+
+    A bare `raise` takes the traceback that the exception has then, and adds no entry for its own frame. A defect of
+    ptokit keeps its frames, and so does everything that passes from one part of ptokit to another.
+    """
+    caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    if is_own(caller.f_code.co_filename) or os.environ.get(TRACEBACK) or not is_deliberate(problem):
+        return
+    problem.__traceback__ = _without_own(problem.__traceback__)
+    context = problem.__context__
+    if context is not None and context.__traceback__ is not None and _is_own(_innermost(context)[0]):
+        problem.__suppress_context__ = True
+
+
+def is_deliberate(problem: BaseException) -> bool:
+    """Whether an exception was raised by code of the user's, or by ptokit to tell the user something."""
+    if isinstance(problem, VerifyError | OutOfBoundsError):
+        return True
+    if isinstance(problem, RecursionError):  # whoever calls itself, wherever the last call was made
+        counts = Counter(entry.tb_frame.f_code for entry in _entries(problem.__traceback__))
+        return all(not is_own(code.co_filename) for code, _ in counts.most_common(1))
+    entry, in_library = _innermost(problem)
+    if entry is None or not _is_own(entry):
+        return True
+    code = entry.tb_frame.f_code
+    if code is _BOUNDARY:  # the arguments did not fit the function
+        return isinstance(problem, TypeError)
+    return not in_library and not isinstance(problem, AssertionError) and code.co_code[entry.tb_lasti] == RAISE
+
+
+def raised_in_user_code(problem: BaseException) -> Where | None:
+    """The innermost line of the user's that an exception came through, if it is the user's; None for a defect."""
+    entries = [entry for entry in _entries(problem.__traceback__) if not _is_own(entry) and not _is_library(entry)]
+    if not entries or not (is_deliberate(problem) or isinstance(problem, BY_ARGUMENTS)):
+        return None
+    own = [entry for entry in entries if not _is_installed(entry)]
+    return _place((own or entries)[-1])
+
+
+def finding_of(problem: BaseException, where: Where) -> Finding:
+    """What a kernel has raised while it was traced, as a finding (KN-20)."""
+    said = "".join(TracebackException.from_exception(problem, limit=0, lookup_lines=False).format_exception_only())
+    line, *_ = said.strip().splitlines()
+    return Finding("error", "KN-20", line[:LONGEST], fix=_fix(problem, line), where=where)
+
+
+def _fix(problem: BaseException, said: str) -> str:
+    close, call = SUGGESTED.search(said), getattr(problem, _CALL, "")
+    parts = [f"write {close[1]}"] if close else []
+    parts += [str(note) for note in getattr(problem, "__notes__", ())] or ([f"see help(pto.{call})"] if call else [])
+    return "; ".join(parts) or "correct this line; a launch raises the same error, with Python's traceback"
+
+
+def _describe_call(problem: BaseException, function: Callable[..., Any]) -> None:
+    """Name the function that the user has called, and what it takes where the arguments do not fit it."""
+    if hasattr(problem, _CALL) or not isinstance(problem, TypeError | ValueError) or isinstance(problem, VerifyError):
+        return
+    name = function.__qualname__.removesuffix(".__init__")
+    setattr(problem, _CALL, name)
+    entered = problem.__traceback__ is not None and problem.__traceback__.tb_next is not None
+    if entered or not isinstance(problem, TypeError):
+        return
+    names = [parameter for parameter in signature(function).parameters if parameter != "self"]
+    problem.args = (suggested(str(problem), names),)
+    problem.add_note(f"pto.{name} takes {', '.join(names) or 'no arguments'}")
+
+
+def suggested(said: str, names: list[str]) -> str:
+    """What Python says of an unexpected keyword, with the name that it is close to."""
+    unexpected = UNEXPECTED.search(said)
+    close = near(unexpected[1], names) if unexpected else ""
+    return f"{said}. Did you mean '{close}'?" if close else said
+
+
+# --- tracebacks ----------------------------------------------------------------------------------------------------
+
+
+def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _is_own(entry: TracebackType | None) -> bool:
+    return entry is not None and is_own(entry.tb_frame.f_code.co_filename)
+
+
+def _is_library(entry: TracebackType) -> bool:
+    return is_library(entry.tb_frame.f_code.co_filename)
+
+
+def _is_installed(entry: TracebackType) -> bool:
+    file = entry.tb_frame.f_code.co_filename
+    return "site-packages" in file or "dist-packages" in file
+
+
+def _innermost(problem: BaseException) -> tuple[TracebackType | None, bool]:
+    """The innermost entry that is no library's, and whether a library was entered from there."""
+    last, in_library = None, False
+    for entry in _entries(problem.__traceback__):
+        in_library = _is_library(entry)
+        last = last if in_library else entry
+    return last, in_library
+
+
+def _without_own(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without ptokit's frames, and without those of libraries that ptokit has called."""
+    kept: list[TracebackType] = []
+    inside = False
+    for entry in _entries(trace):
+        inside = _is_own(entry) or (inside and _is_library(entry))
+        if not inside:
+            kept.append(entry)
+    result = None
+    for entry in reversed(kept):
+        result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return result
+
+
+def _place(entry: TracebackType) -> Where:
+    code = entry.tb_frame.f_code
+    return Where(code.co_filename, entry.tb_lineno, caret=_caret(entry))
+
+
+def _caret(entry: TracebackType) -> int | None:
+    """The column of the expression that raised; Python counts in bytes of UTF-8."""
+    code = entry.tb_frame.f_code
+    line, _, first, _ = next(islice(code.co_positions(), entry.tb_lasti // 2, None), (None, None, None, None))
+    if first is None or line != entry.tb_lineno:
+        return None
+    text = linecache.getline(code.co_filename, entry.tb_lineno).encode("utf-8", "replace")
+    return len(text[:first].decode("utf-8", "replace")) + 1 if text else None
