@@ -47,7 +47,8 @@ RecordEvent DOC_MGATHER(Dst& dst, Table& table, Idx& idx);
 template <Coalesce CMode = Coalesce::Elem, GatherOOB Oob = GatherOOB::Undefined, typename Dst, typename Table,
           typename Idx, typename Scratch>
     requires(Dst::loc == TileType::Mat && IsTensor<Table> && IsTensor<Idx> &&
-             !std::same_as<typename Idx::DType, half> && IsTensor<Scratch> && Scratch::Sizes::value[4] == 256 && CMode == Coalesce::Elem)
+             !std::same_as<typename Idx::DType, half> && IsTensor<Scratch> && Scratch::Sizes::value[4] == 256 &&
+             CMode == Coalesce::Elem)
 RecordEvent DOC_MGATHER(Dst& dst, Table& table, Idx& idx, Scratch& scratch);
 """
 SCATTER = """
