@@ -318,7 +318,7 @@ LAYOUTS = (
     Rule("MG-LAY-13", "idx", "the layout matrix has [1, R] RowMajor and [R, 1] ColMajor; [R, 1] RowMajor is not in it, "
          "though its bytes are the same", lambda c: c.idx.blayout is BLayout.ColMajor, on=note("a5"),
          when=into_ub & is_row & stands & side_by_side, fix=lambda c: standing_index(c)),
-    Rule("MG-LAY-04", "idx", "an [R, 1] index is not portable as RowMajor: a5 lists it as ColMajor only, a2a3 takes [1, R]",
+    Rule("MG-LAY-04", "idx", "an [R, 1] index is not portable as RowMajor: a5 lists [R, 1] ColMajor, a2a3 takes [1, R]",
          lambda c: c.idx.blayout is BLayout.ColMajor, on=note("cpu"), when=is_row & stands,
          kind=lambda c: None if consecutive(c.idx) else "H-28", fix=lambda c: standing_index(c)),
     *(Rule("A-03", operand, "a ColMajor index or destination is refused on a2a3",
