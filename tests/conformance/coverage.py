@@ -51,7 +51,7 @@ def _mark(decorator: ast.expr) -> str:
     return function.attr if is_mark else ""  # type: ignore[union-attr]
 
 
-def tested() -> set[str]:
+def covered() -> set[str]:
     """Every id that has an example or a marked test."""
     return set(spec.examples()) | marked()
 
@@ -68,5 +68,5 @@ def summary() -> str:
 
 
 def _figure(what: str, ids: set[str]) -> str:
-    counts = len(ids & tested()), len(ids & set(reasons())), len(ids - tested() - set(reasons()))
+    counts = len(ids & covered()), len(ids & set(reasons())), len(ids - covered() - set(reasons()))
     return f"{counts[0]} of {len(ids)} {what} have a test, {counts[1]} a reason why not, {counts[2]} neither"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from conformance.coverage import clauses_of, in_scope, reasons, tested
+from conformance.coverage import clauses_of, covered, in_scope, reasons
 from conformance.harness import check_example
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
@@ -23,11 +23,11 @@ RULES = [(name, k) for name, instruction in INSTRUCTIONS.items() for k in range(
 
 
 def test_every_clause_and_every_decision_has_a_test_or_a_reason() -> None:
-    assert sorted(in_scope() - tested() - set(reasons())) == []
+    assert sorted(in_scope() - covered() - set(reasons())) == []
 
 
 def test_no_reason_is_stated_for_what_has_a_test() -> None:
-    assert sorted(set(reasons()) & tested()) == []
+    assert sorted(set(reasons()) & covered()) == []
 
 
 def test_reasons_are_few_and_about_known_ids() -> None:
@@ -60,7 +60,7 @@ def test_every_clause_that_refuses_has_code_that_is_refused() -> None:
 
 def test_every_named_id_exists() -> None:
     known = set(spec.clauses()) | set(spec.gaps()) | set(spec.hazards())
-    assert sorted(tested() - known) == []
+    assert sorted(covered() - known) == []
 
 
 def test_every_rule_names_a_clause_or_a_decision_a_known_hazard_and_a_mend() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 from typing import Any
 
@@ -108,3 +109,33 @@ def test_every_engine_moves_every_column(kind: str, oob: str, engine: str) -> No
             target="a2a3", engine=engine,
         )  # fmt: skip
         assert out.tobytes() == made["after"].tobytes(), sizes
+
+
+@pytest.mark.clause("MG-NZ-10", "MG-NZ-07")
+@pytest.mark.parametrize(("kind", "blocks", "rows"), [("int32", 2, 16), ("int16", 3, 16), ("uint8", 2, 32)])
+def test_elements_are_walked_by_block_column_then_row_then_column_in_the_block(
+    kind: str, blocks: int, rows: int
+) -> None:
+    """The table is the destination's own memory, so that a lane can load what an earlier one stored."""
+    kc0 = 32 // np.dtype(kind).itemsize
+    cols = blocks * kc0
+    random = np.random.default_rng(rows * cols)
+    content = random.integers(0, 100, rows * cols).astype(kind)
+    idx = random.integers(0, rows * cols, (rows, cols))
+    by_block = [(r, block * kc0 + c) for block, r, c in product(range(blocks), range(rows), range(kc0))]
+    by_row = list(product(range(rows), range(cols)))
+
+    def walked(order: list[tuple[int, int]]) -> bytes:
+        cells = content.copy()
+        for r, c in order:
+            row, col = divmod(int(idx[r, c]), cols)
+            cells[tile_place(kc0, rows, r, c)] = cells[tile_place(kc0, rows, row, col)]
+        return cells.tobytes()
+
+    with pto.target("a2a3"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", pto.HazardWarning)  # operands that share memory
+        dst = pto.Tile("vec", kind, rows, cols, blayout="col_major", slayout="row_major")
+        dst.buffer[:] = content
+        table = pto.GlobalTensor(dst.buffer, shape=(1, blocks, rows // 16, 16, kc0), layout="nz")
+        pto.mgather(dst, table, pto.Tile("vec", "int32", rows, cols).write(idx), coalesce="elem")
+    assert dst.buffer.tobytes() == walked(by_block) != walked(by_row)
