@@ -58,6 +58,14 @@ def test_every_clause_that_refuses_has_code_that_is_refused() -> None:
     assert [name for name in refusing if not examples[name].breaks and name not in SETTLED_OTHERWISE] == []
 
 
+def test_every_example_can_fail() -> None:
+    """It asserts something, or holds code that must be stopped."""
+    silent = [
+        name for name, example in spec.examples().items() if "assert " not in example.meets and not example.breaks
+    ]
+    assert silent == []
+
+
 def test_every_named_id_exists() -> None:
     known = set(spec.clauses()) | set(spec.gaps()) | set(spec.hazards())
     assert sorted(covered() - known) == []
