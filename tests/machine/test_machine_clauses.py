@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from random import Random
 from typing import Any
@@ -97,6 +98,77 @@ def test_a_gather_of_a2a3_drains_stores_that_still_read_its_destination(makers: 
     twice = {"table": makers["table"], "tokens": makers["tokens"], "out": zeros(16, 16), **index, "way": "none"}
     assert run(order.twice, twice, "a2a3").ok
     assert kinds(run(order.twice, twice, "a5")) == ["H-26"]
+
+
+NEEDED = {
+    "row": (("before", ("V", "S")), ("before", ("MTE3", "S")), ("after", ("MTE2", "V")), ("after", ("MTE2", "MTE3"))),
+    "elem": (
+        ("before", ("V", "S")), ("before", ("MTE3", "S")), ("after", ("S", "V")), ("after", ("S", "MTE2")),
+        ("after", ("S", "MTE3")),
+    ),
+}  # fmt: skip
+"""Pairs that no other pair of the same kernel implies."""
+EVERY_USE = """
+ids = pto.Tile("vec", "int32", *INDEX, addr=0x0)
+got = pto.Tile("vec", "float32", 16, 16, addr=0x4000, FORM)
+other = pto.Tile("vec", "float32", 16, 16, addr=0x8000, FORM)
+pto.tload(ids, tokens)
+pto.tload(other, out)
+pto.set_flag("MTE2", "V", 0)
+pto.wait_flag("MTE2", "V", 0)
+pto.tmov(got, other)
+pto.mgather(got, table, ids, coalesce=MODE)
+pto.tmov(other, got)
+pto.tmov(got, other)
+pto.mgather(got, table, ids, coalesce=MODE)
+pto.tstore(out, got)
+pto.mgather(got, table, ids, coalesce=MODE)
+pto.texpands(ids, 0)
+pto.mgather(got, table, ids, coalesce=MODE)
+pto.tload(ids, tokens)
+"""
+
+
+def every_use(form: str, mode: str) -> Any:
+    """A fresh kernel whose only flag is the one after the index load."""
+    index = "(1, 16)" if mode == "row" else "(16, 16)"
+    layout = 'blayout="col_major", slayout="row_major"' if form == "nz" else ""
+    body = EVERY_USE.replace("INDEX", index).replace("MODE", repr(mode)).replace("FORM", layout)
+    return kernel_from(body, "manual", table=0, tokens=0, out=0)
+
+
+def blocks(form: str, *shape: int) -> Any:
+    array = np.ones(shape, "float32")
+    return (
+        array if form == "nd" else pto.GlobalTensor(array, shape=(1, shape[1] // 8, shape[0] // 16, 16, 8), layout="nz")
+    )
+
+
+@pytest.mark.clause("MG-SYNC-04", "MG-SYNC-05", "MG-SYNC-10", "MG-SYNC-11", "MG-SYNC-12")
+@pytest.mark.parametrize(("form", "mode"), list(product(("nd", "nz"), ("row", "elem"))))
+def test_each_pair_of_a_gather_is_what_keeps_its_neighbours_in_order(
+    form: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its pairs the program is clean; without any one of them the machine finds a race."""
+    route = f"mgather.{mode}" + ".nz" * (form == "nz")
+    makers = {"table": lambda: blocks(form, 64, 16), "out": lambda: blocks(form, 16, 16)}
+    makers["tokens"] = upto(16) if mode == "row" else spread(16, 16, below=1024)
+    assert run(every_use(form, mode), makers, "a2a3").ok
+    chain = A2A3.handshakes[route]
+    for field, pair in NEEDED[mode]:
+        fewer = tuple(other for other in getattr(chain, field) if other != pair)
+        assert len(fewer) == len(getattr(chain, field)) - 1
+        with monkeypatch.context() as patch:
+            patch.setitem(A2A3.handshakes, route, replace(chain, **{field: fewer}))
+            assert not run(every_use(form, mode), makers, "a2a3").ok, (field, pair)
+
+
+@pytest.mark.clause("MG-SYNC-14", "MG-SIMT-08")
+def test_a_single_element_on_a5_hands_over_between_the_vector_and_the_scalar_pipe() -> None:
+    """V before the scalar copy and V after it: what is ordered with V needs no more, what is not needs its flag."""
+    assert run(order.lookup, order.ONE, "a5").ok
+    assert kinds(run(order.lookup, {**order.ONE, "first": "none"}, "a5")) == ["H-24"]
+    assert kinds(run(order.lookup, {**order.ONE, "then": "none"}, "a5")) == ["H-25"]
 
 
 @pytest.mark.clause("MG-SYNC-03", "MG-L1-30")
