@@ -135,11 +135,11 @@ def test_python_takes_the_operands_in_the_order_of_cpp_and_the_policies_by_name(
         assert operands == named(getattr(pto, name))[0]
 
 
-@pytest.mark.clause("MG-API-07")
-def test_cpu_and_a5_share_calls_defaults_and_results() -> None:
+@pytest.mark.clause("MG-API-07", "CO-SEM-02", "MG-OOB-09")
+def test_targets_share_calls_defaults_and_results() -> None:
     assert calls_of(gathers("cpu"), "MGATHER") == calls_of(gathers("a5"), "MGATHER")
     results = {}
-    for target in ("cpu", "a5"):
+    for target in TARGETS:
         with pto.target(target):
             table = pto.GlobalTensor(np.arange(64 * 16, dtype="float32").reshape(64, 16))
             rows = pto.Tile("vec", "uint32", 1, 8).write([0, 63, 64, 7, 200, 2**32 - 1, 5, 128])
@@ -151,7 +151,7 @@ def test_cpu_and_a5_share_calls_defaults_and_results() -> None:
                     pto.mgather(dst, table, idx, oob=oob, **words)
                     found.append(dst.read().tolist())
             results[target] = found
-    assert results["cpu"] == results["a5"]
+    assert results["cpu"] == results["a5"] == results["a2a3"]
 
 
 @pytest.mark.clause("MG-API-06", "MG-L1-05", "MG-L1-06", "A-69")
