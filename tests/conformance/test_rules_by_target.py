@@ -41,7 +41,12 @@ src = pto.Tile("vec", "hifloat8", 1, 32)
 src.buffer[:] = 0
 pto.mscatter(table, src, pto.Tile("vec", "int32", 1, 1).write(0), atomic="add")
 """
+LAST_WRITER = """
+src, idx = pto.Tile("vec", "int32", 2, 8).write(1), pto.Tile("vec", "int32", 2, 1).write([[0], [1]])
+pto.mscatter(pto.GlobalTensor(np.zeros((4, 8), "int32")), src, idx, conflict="last")
+"""
 MORE = {
+    "MS-CONF-02": [LAST_WRITER],
     "CP-MM-02": [LONG_PRODUCT.format("4096, 16"), LONG_PRODUCT.format("16, 4096")],
     "A-57": [UNEVEN_ROWS],
     "A-16": [ADDED_BITS],
