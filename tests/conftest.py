@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.coverage import covered, in_scope
+from conformance.coverage import summary
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -12,9 +12,4 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    scope = in_scope()
-    done = scope & covered()
-    share = 100 * len(done) / len(scope)
-    terminalreporter.write_line(
-        f"clause coverage: {len(done)} of {len(scope)} clauses in scope have a test ({share:.0f} %)"
-    )
+    terminalreporter.write_line(f"coverage: {summary()}")

@@ -79,7 +79,11 @@ CALLS: dict[str, tuple[Callable[[], object], dict[str, tuple[str, str | None]]]]
     ),
     "scattered index": (
         lambda: row(vec("float32", 2, 8), gm(4, 8), vec("int32", 2, 8, valid=(2, 1))),
-        {"a5": ("MG-HAZ-11", "H-28"), "cpu": ("", None)},
+        {"a5": ("MG-HAZ-11", "H-28"), "cpu": ("note MG-LAY-04", "H-28"), "a2a3": ("MG-MODE-03", "H-09")},
+    ),
+    "row-major standing index": (
+        lambda: row(vec("float32", 8, 8), gm(4, 8), vec("int32", 8, 1)),
+        {"cpu": ("note MG-LAY-04", None), "a5": ("note MG-LAY-13", None), "a2a3": ("MG-MODE-03", "H-09")},
     ),
     "standing index": (
         lambda: row(vec("float32", 8, 8), gm(4, 8), vec("int32", 8, 1, blayout="col_major")),

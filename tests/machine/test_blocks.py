@@ -85,6 +85,7 @@ def sample(seed: int) -> tuple[tuple[Step, ...], np.ndarray, int]:
     return steps, np.array([row for _ in range(grid) for row in rng.sample(range(ROWS), ROWS)], "int32"), grid
 
 
+@pytest.mark.clause("MS-CONF-04")
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
 @pytest.mark.parametrize("chunk", range(6))
 def test_blocks_conflict_exactly_where_their_rows_say_so(chunk: int, target: str) -> None:

@@ -44,6 +44,7 @@ def found(executed: Executed) -> list[Finding]:
     return list(repeats(executed, profile(executed.call.target)))
 
 
+@pytest.mark.clause("MS-CONF-02")
 @pytest.mark.parametrize("target", NPU)
 def test_an_index_twice_is_h14(target: str) -> None:
     (finding,) = found(elements(target, [[3, 17, 5, 9], [17, 2, 5, 17]]))
@@ -58,6 +59,7 @@ def test_an_index_twice_is_h14(target: str) -> None:
     assert 'conflict="last"' in finding.fix and 'atomic="add"' in finding.fix
 
 
+@pytest.mark.clause("MS-HAZ-02")
 @pytest.mark.parametrize("target", NPU)
 @pytest.mark.parametrize(("oob", "idx"), [("clamp", [3, 90, 5, 63]), ("wrap", [3, 70, 5, 6])])
 def test_different_indices_folded_onto_one_cell_are_h15(target: str, oob: str, idx: list[int]) -> None:
@@ -87,12 +89,14 @@ def test_rows_are_lanes_of_a_row_scatter(target: str) -> None:
     assert "lane [5], wins" in finding.message and "3 lanes repeat" in finding.message
 
 
+@pytest.mark.clause("MS-CONF-01")
 @pytest.mark.parametrize("target", ["cpu", "cpu@aicore", "host"])
 def test_where_the_last_writer_is_promised_nothing_is_said(target: str) -> None:
     assert not found(elements(target, [[5, 5, 5, 5]]))
     assert not found(rows(target, [1, 1, 1]))
 
 
+@pytest.mark.clause("MS-ATOM-08")
 @pytest.mark.parametrize("modifiers", [{"conflict": "last"}, {"atomic": "add"}, {"atomic": "max"}])
 @pytest.mark.parametrize("target", NPU)
 def test_asking_for_the_last_writer_or_for_an_atomic_makes_repeats_legal(
@@ -116,6 +120,7 @@ def test_an_atomic_is_offered_only_for_types_that_have_one() -> None:
     assert "atomic" not in finding.fix and 'conflict="last"' in finding.fix
 
 
+@pytest.mark.clause("TS-CONF-01", "TS-HAZ-02")
 @pytest.mark.parametrize("target", ["cpu", "a2a3", "a5", "host"])
 def test_tscatter_repeats_are_h17_on_every_target(target: str) -> None:
     (finding,) = found(in_tile(target, [[1, 1, 1], [2, 1, 3], [2, 1, 4]]))

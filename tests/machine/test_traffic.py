@@ -54,6 +54,7 @@ def by_element(name: str, target: str, idx: np.ndarray, cells: int, kind: str = 
 # --- SIMT ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.clause("MG-SIMT-03", "MG-SIMT-04", "MG-SIMT-05", "A-50")
 @pytest.mark.parametrize(("rows", "cols"), [(8, 64), (1, 1024), (5, 1000), (64, 32), (40, 33), (3, 7), (64, 256)])
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("start", [0, 8, 3])
@@ -79,6 +80,7 @@ def test_a_warp_on_consecutive_columns_makes_one_burst_of_128_bytes() -> None:
     assert found.transactions == 4 and found.efficiency == 1.0
 
 
+@pytest.mark.clause("MG-SIMT-06", "MG-SIMT-07", "MS-SIMT-01")
 @pytest.mark.parametrize("shape", [(3, 3), (8, 32), (32, 32), (50, 100), (1, 2)])
 @pytest.mark.parametrize("name", ["mgather", "mscatter"])
 @pytest.mark.parametrize("kind", ["float32", "float16"])
@@ -147,6 +149,7 @@ def test_a_single_element_needs_no_launch() -> None:
 # --- bursts and scalars --------------------------------------------------------------------------------------
 
 
+@pytest.mark.clause("MG-SYNC-07", "MG-COST-03")
 @pytest.mark.parametrize(("cols", "kind"), [(9, "float32"), (64, "float32"), (33, "float16"), (100, "int8")])
 @pytest.mark.parametrize("policy", ["clamp", "zero"])
 def test_row_gather_of_a2a3_is_one_burst_a_row(cols: int, kind: str, policy: str) -> None:
@@ -161,6 +164,7 @@ def test_row_gather_of_a2a3_is_one_burst_a_row(cols: int, kind: str, policy: str
     assert found.launch is None and found.warps == found.lanes_per_row == 0
 
 
+@pytest.mark.clause("MG-SYNC-08")
 def test_fractal_rows_take_a_transfer_for_each_batch() -> None:
     """MG-SYNC-08."""
     operands = {
@@ -174,6 +178,7 @@ def test_fractal_rows_take_a_transfer_for_each_batch() -> None:
     assert found.bytes_moved == found.bytes_used == 4 * 48 * 4
 
 
+@pytest.mark.clause("MG-SYNC-09", "MG-COST-04")
 @pytest.mark.parametrize("name", ["mgather", "mscatter"])
 def test_elements_of_a2a3_go_one_by_one_through_the_cache(name: str) -> None:
     """MG-SYNC-09; a line is fetched when the access before was not in it."""
@@ -278,6 +283,7 @@ def into_cube(coalesce: str, shape: tuple[int, int]) -> dict[str, OperandSpec]:
     return operands
 
 
+@pytest.mark.clause("MG-L1-09")
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
 def test_rows_into_l1_read_their_indices_too(target: str) -> None:
     """MG-L1-09: an index by the scalar pipe and a transfer, for every row; only the table's bytes are used."""
@@ -288,6 +294,7 @@ def test_rows_into_l1_read_their_indices_too(target: str) -> None:
     assert found.misaligned == 0
 
 
+@pytest.mark.clause("MG-L1-12", "MG-L1-13", "MG-L1-14")
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
 def test_elements_into_l1_go_through_the_workspace(target: str) -> None:
     """MG-L1-12 to -14: zero the scratch, fill it, copy it; 256 elements of scratch are 16 lines."""
@@ -303,6 +310,7 @@ def test_elements_into_l1_go_through_the_workspace(target: str) -> None:
     assert found.bytes_used == 48
 
 
+@pytest.mark.clause("MG-SIMT-18", "MG-SIMT-19", "MG-SIMT-20", "MG-SIMT-21", "MG-SIMT-22", "MG-COST-10")
 def test_simt_into_l1_numbers_threads_like_the_workspace() -> None:
     """MG-SIMT-18 to -22 and MG-COST-10: table reads are random, scratch stores are not, indices follow the blocks."""
     shape = (10, 12)

@@ -427,17 +427,19 @@ def row_nz(dst: Tile, table: Tensor, idx: Tile, oob: str) -> Outcome:
 
 
 def elem_nz(dst: Tile, table: Tensor, idx: Tile, oob: str) -> Outcome:
-    """MG-NZ-07, -08, -09, -12."""
+    """MG-NZ-07 to -10, -12."""
     outcome = Outcome()
     kc0 = table.c0
     rows, cols = table.shape[2] * 16, table.shape[0] * table.shape[1] * kc0
     index = Index(idx, rows * cols, oob, outcome)
     for i, j in dst.valid():
         index.promise(idx.offset(i, j), (i, j))
-    for i, j in dst.valid():
-        safe = index(idx.offset(i, j), (i, j))
-        bits = 0 if safe is None else table.load(table.offset(safe // cols, safe % cols))
-        dst.store((j // kc0) * (dst.rows * kc0) + i * kc0 + j % kc0, bits)
+    for first in range(0, dst.valid_cols, kc0):
+        for i in range(dst.valid_rows):
+            for j in range(first, min(first + kc0, dst.valid_cols)):
+                safe = index(idx.offset(i, j), (i, j))
+                bits = 0 if safe is None else table.load(table.offset(safe // cols, safe % cols))
+                dst.store((j // kc0) * (dst.rows * kc0) + i * kc0 + j % kc0, bits)
     return outcome
 
 

@@ -348,6 +348,54 @@ def test_mgather_at_overlapping_addresses(target: str, data: st.DataObject) -> N
         run_in(Case(target, "mgather", {}, {"oob": oob, "coalesce": "elem"}, "elem"), world)
 
 
+@fuzz(3)
+@given(data=st.data())
+def test_mgather_nz_at_overlapping_addresses(data: st.DataObject) -> None:
+    """MG-NZ-10: an NZ element gather walks block column after block column, and so does the loop that it is held to."""
+    make = Maker(data.draw, "a2a3")
+    dtype, kind = make.one_of("int32", "uint32", "int32", "int16", "uint8"), make.one_of("int32", "uint32")
+    kc0, oob = c0(dtype), make.one_of(*GATHER_OOB)
+    valid = (make.upto(1, 24), make.upto(1, 3 * kc0))
+    dst = make.tile(dtype, up(valid[0], 16), up(valid[1], kc0), valid, form="nz")
+    shape = (make.upto(1, 2), make.upto(1, 2), make.upto(1, 2), 16, kc0)
+    capacity = prod(shape)
+    index = make.tile(kind, make.pad(valid[0]), make.pad(valid[1]), valid)
+    index = make.index_tile(index, make.indices(prod(valid), capacity, kind, oob), grid(valid))
+    table = make.tensor(dtype, shape, tuple(prod(shape[k + 1 :]) for k in range(5)), "nz")
+    with pto.target("a2a3", header=True):
+        world = World()
+        laid(make, world, {"dst": dst, "idx": index})
+        world.tensor("table", table)
+        if SIZE[dtype] == 4:  # a table of indices, so that they stay in range when they are written over
+            few = np.array(names(make, capacity, capacity, dtype, make.one_of(True, False)), np.uint32).view(np.uint8)
+            world.real["table"][table.before : table.before + few.size] = few
+            world.model["table"][table.before : table.before + few.size] = few.tobytes()
+        ordered(world, "dst", "table", "idx")
+        run_in(Case("a2a3", "mgather", {}, {"oob": oob, "coalesce": "elem"}, "elem"), world)
+
+
+@fuzz(2)
+@given(data=st.data())
+def test_mgather_nz_from_its_own_destination(data: st.DataObject) -> None:
+    """The NZ table lies in dst.buffer: what one lane stores is what a later one of the walk loads."""
+    make = Maker(data.draw, "a2a3")
+    dtype, oob, kind = make.one_of(*BASE), make.one_of(*GATHER_OOB), make.one_of("int32", "uint32")
+    kc0 = c0(dtype)
+    valid = (make.upto(1, 32), make.upto(1, 3 * kc0))
+    dst = make.tile(dtype, up(valid[0], 16), up(valid[1], kc0), valid, form="nz")
+    shape = (1, make.upto(1, dst.cols // kc0), make.upto(1, dst.rows // 16), 16, kc0)
+    index = make.tile(kind, make.pad(valid[0]), make.pad(valid[1]), valid)
+    index = make.index_tile(index, make.indices(prod(valid), prod(shape), kind, oob), grid(valid))
+    with pto.target("a2a3"):
+        world = World()
+        world.tile("dst", dst)
+        world.tile("idx", index)
+        table = TensorArg(dtype, shape, tuple(prod(shape[k + 1 :]) for k in range(5)), "nz")
+        world.tensor_over("table", table, "dst", SIZE[dtype] * make.upto(0, dst.rows * dst.cols - prod(shape)))
+        ordered(world, "dst", "table", "idx")
+        run_in(Case("a2a3", "mgather", {}, {"oob": oob, "coalesce": "elem"}, "elem"), world)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @fuzz()
 @given(data=st.data())

@@ -39,6 +39,7 @@ def names(profiles: tuple[Profile, ...]) -> list[str]:
 # --- Launch shapes ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.clause("MG-SIMT-03", "MG-SIMT-04", "MG-SIMT-05")
 @pytest.mark.parametrize("rows", [*range(1, 70), 100, 1000, 4096])
 def test_row_gather_shares_32_warps_between_rows_and_then_columns(rows: int) -> None:
     row_warps = rows if rows < 32 else 32  # MG-SIMT-03
@@ -60,6 +61,7 @@ def test_row_gather_vectors(rows: int, cols: int, warps: int) -> None:
     assert (shape.lanes, shape.warps, shape.threads) == (32, warps, 32 * warps)
 
 
+@pytest.mark.clause("MG-SIMT-06")
 def test_element_gather_starts_a_warp_for_32_elements_up_to_32_warps() -> None:
     for rows in range(1, 70):
         for cols in WIDTHS:
@@ -77,6 +79,7 @@ def test_element_gather_vectors(total: int, warps: int) -> None:
     assert shape.warps == warps
 
 
+@pytest.mark.clause("MG-SIMT-08", "A-35")
 def test_only_a_single_element_runs_without_a_launch() -> None:
     """MG-SIMT-08 and A-35: elem only; a row gather of one element launches a warp."""
     assert A5.launch_shape("mgather.elem", 1, 1) is None
@@ -87,6 +90,7 @@ def test_only_a_single_element_runs_without_a_launch() -> None:
     assert A5.launch_shape("mgather.elem", 1, 2) == A5.launch_shape("mgather.elem", 2, 1) == LaunchShape(32, 1)
 
 
+@pytest.mark.clause("MG-SIMT-22")
 def test_simt_executor_spans_the_padded_tile() -> None:
     for rows in range(16, 400, 16):
         for cols in range(8, 200, 8):
@@ -95,6 +99,7 @@ def test_simt_executor_spans_the_padded_tile() -> None:
             assert A5.launch_shape("mgather.l1.elem.simt", rows, cols) == expected
 
 
+@pytest.mark.clause("MS-SIMT-01", "A-61")
 @pytest.mark.parametrize("route", ["mscatter.row", "mscatter.elem"])
 def test_scatter_always_starts_1024_threads(route: str) -> None:
     """MS-SIMT-01, A-61."""
@@ -105,6 +110,7 @@ def test_scatter_always_starts_1024_threads(route: str) -> None:
             assert (shape.lanes, shape.warps, shape.threads) == (32, 32, 1024)
 
 
+@pytest.mark.clause("MG-SIMT-01")
 @given(st.sampled_from(SIMT_ROUTES), st.integers(1, 10**6), st.integers(1, 10**6))
 def test_no_launch_leaves_its_bounds(route: str, rows: int, cols: int) -> None:
     """MG-SIMT-01: at most dim3{32, 32}, and never a warp without work in a gather."""
@@ -144,6 +150,7 @@ def test_an_empty_launch_is_refused(name: str, route: str, rows: int, cols: int)
 # --- Budgets ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.clause("MG-BUDG-06", "MG-BUDG-07", "A-39")
 @given(st.integers(0, 216 * KB), st.integers(0, 216 * KB))
 def test_a5_budget(static: int, dyn_ub: int) -> None:
     budget = A5.budget(static, dyn_ub)
@@ -154,6 +161,7 @@ def test_a5_budget(static: int, dyn_ub: int) -> None:
     assert budget.data_cache == (cache if cache > 32 * KB else 32 * KB)
 
 
+@pytest.mark.clause("MG-BUDG-06")
 @pytest.mark.parametrize("static", range(0, 217, 8))
 def test_a5_shares_out_the_whole_ub(static: int) -> None:
     """MG-BUDG-06: static tiles, dynamic memory, 8 KB and a data cache of at least 32 KB make up 256 KB."""
@@ -175,6 +183,7 @@ def test_a5_data_cache(static: int, dyn_ub: int | None, cache: int) -> None:
     assert budget.data_cache == cache * KB
 
 
+@pytest.mark.clause("MG-BUDG-12")
 @given(st.integers(0, 216 * KB), st.integers(0, 216 * KB))
 def test_a5_data_cache_grows_as_the_dynamic_region_shrinks(first: int, second: int) -> None:
     """MG-BUDG-12."""
@@ -199,6 +208,7 @@ def test_a5_without_a_dynamic_region_is_safe_up_to_128_kb() -> None:
     assert left_open.available == left_open.limit == 221_184
 
 
+@pytest.mark.clause("MG-BUDG-14", "MG-BUDG-17")
 def test_a5_element_limits() -> None:
     """MG-BUDG-14, MG-BUDG-17: float data and int32 indices take 8 bytes an element."""
     asked, most = A5.budget(dyn_ub=0), A5.budget()
@@ -208,6 +218,7 @@ def test_a5_element_limits() -> None:
     assert most.limit == 27648 * (4 + 4)
 
 
+@pytest.mark.clause("MG-BUDG-02", "MG-BUDG-05")
 @pytest.mark.parametrize("dyn_ub", [None, 0, 1, 4096, 128 * KB, 192 * KB, 216 * KB])
 @pytest.mark.parametrize("static", [0, 4096, 192 * KB])
 def test_a2a3_has_192_kb_and_nothing_to_ask_for(static: int, dyn_ub: int | None) -> None:
@@ -218,6 +229,7 @@ def test_a2a3_has_192_kb_and_nothing_to_ask_for(static: int, dyn_ub: int | None)
     assert budget.available == 196_608
 
 
+@pytest.mark.clause("MG-BUDG-01")
 @pytest.mark.parametrize("name", names(OFF_CHIP))
 @pytest.mark.parametrize("dyn_ub", [None, 0, 4096])
 def test_no_budget_without_a_ub(name: str, dyn_ub: int | None) -> None:
@@ -228,6 +240,7 @@ def test_no_budget_without_a_ub(name: str, dyn_ub: int | None) -> None:
 # --- Work ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.clause("MG-SYNC-07", "MG-SYNC-08", "MG-SYNC-09")
 @given(st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 16))
 def test_a2a3_operations(rows: int, cols: int, batches: int) -> None:
     def issued(route: str, n: int = 1) -> tuple[int, int]:
@@ -321,6 +334,7 @@ def test_pipes_cores_and_event_ids(name: str) -> None:
     assert here.event_ids == 8
 
 
+@pytest.mark.clause("MG-SYNC-16")
 @pytest.mark.parametrize("name", names(OFF_CHIP))
 def test_nothing_to_synchronise_off_chip(name: str) -> None:
     """MG-SYNC-16."""
@@ -358,6 +372,7 @@ S_V, S_MTE2, S_MTE3 = ("S", "V"), ("S", "MTE2"), ("S", "MTE3")
 MTE2_V, MTE2_MTE3, MTE3_V, MTE3_MTE2 = ("MTE2", "V"), ("MTE2", "MTE3"), ("MTE3", "V"), ("MTE3", "MTE2")
 
 
+@pytest.mark.clause("MG-SYNC-04", "MG-SYNC-10")
 @pytest.mark.parametrize("route", ["mgather.row", "mgather.row.nz"])
 def test_a2a3_row_gather(route: str) -> None:
     chain = A2A3.handshakes[route]
@@ -366,6 +381,7 @@ def test_a2a3_row_gather(route: str) -> None:
     assert (chain.body, chain.each_row) == (("S", "MTE2"), ())
 
 
+@pytest.mark.clause("MG-SYNC-05", "MG-SYNC-11")
 @pytest.mark.parametrize("route", ["mgather.elem", "mgather.elem.nz"])
 def test_a2a3_element_gather(route: str) -> None:
     chain = A2A3.handshakes[route]
@@ -389,18 +405,21 @@ def test_a2a3_element_scatter() -> None:
     assert (chain.body, chain.each_row) == (("S",), ())
 
 
+@pytest.mark.clause("MG-SYNC-13", "MG-SYNC-15")
 @pytest.mark.parametrize("route", ["mgather.row", "mgather.elem", "mscatter.row", "mscatter.elem"])
 def test_a5_launches_show_no_flags(route: str) -> None:
     """MG-SYNC-13, MG-SYNC-15: one launch on V."""
     assert A5.handshakes[route] == Handshake(body=("V",))
 
 
+@pytest.mark.clause("MG-SYNC-14")
 def test_a5_scalar_fallback() -> None:
     """MG-SYNC-14."""
     assert A5.handshakes["mgather.elem.scalar"] == Handshake(before=(V_S,), body=("S",), after=(S_V,))
     assert "mgather.elem.scalar" not in A2A3.handshakes
 
 
+@pytest.mark.clause("MG-L1-14")
 @pytest.mark.parametrize("name", list(SIZES))
 def test_the_copy_into_l1_waits_for_the_scalar_pipe(name: str) -> None:
     """MG-L1-14."""
@@ -408,11 +427,13 @@ def test_the_copy_into_l1_waits_for_the_scalar_pipe(name: str) -> None:
     assert chain == Handshake(body=("S", "MTE2"), between=(S_MTE2,))
 
 
+@pytest.mark.clause("MG-SYNC-17")
 def test_the_simt_executor_hands_over_across_cores() -> None:
     """MG-SYNC-17."""
     assert A5.handshakes["mgather.l1.elem.simt"].between == (("AIV.S", "AIC.MTE2"),)
 
 
+@pytest.mark.clause("A-37")
 def test_a_zeroed_nz_tile_is_ready_before_the_transfers() -> None:
     """A-37."""
     assert A2A3.handshakes["mgather.row.nz"].after_fill == (S_MTE2,)

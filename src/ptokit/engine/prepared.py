@@ -93,7 +93,7 @@ class Prepared:
             if instead is not None:
                 instead(plan, lanes)
             elif plan.run(storages, lanes) == "in order":
-                told += tell(shared_memory(self.instruction))
+                told += tell(shared_memory(self.instruction, plan))
         except IndexFault as fault:
             raise OutOfBoundsError(tell((self.index_finding(fault.report, "error"),))) from None
         except ZeroFault as fault:
@@ -167,10 +167,10 @@ SAYINGS = {
 }
 
 
-def shared_memory(instruction: Instruction) -> tuple[Finding, ...]:
+def shared_memory(instruction: Instruction, plan: Plan) -> tuple[Finding, ...]:
     """A remark on operands that share memory, where a decision speaks of it."""
     fault = instruction.faults.get("shared")
-    message = f"{instruction.name}: operands share memory; lanes took effect one after the other, in row-major order"
+    message = f"{instruction.name}: operands share memory; lanes took effect one after the other, {plan.order}"
     return (Finding("note", fault.rule, message, fault.kind, fix=fault.fix),) if fault else ()
 
 

@@ -65,6 +65,12 @@ class Plan:
         reports: list[IndexReport] = []
         return [step.resolve(storages, reports) for step in self.steps], reports
 
+    @property
+    def order(self) -> str:
+        """The order in which lanes take effect, in words."""
+        blocks = any(isinstance(step, CopyStep) and step.move.block for step in self.steps)
+        return "block column by block column, each in row-major order" if blocks else "in row-major order"
+
     def is_aliased(self, storages: Storages) -> bool:
         """Whether something that is written shares memory with something that is read."""
         for step in self.steps:  # noqa: SIM110  (a generator costs half a microsecond)
@@ -282,12 +288,16 @@ class CopyStep(_Move):
         total, done, length = self.move.rows * self.move.cols, 0, 64
         while done < total:
             lanes = np.arange(done, min(total, done + length))
-            ended = self._run_prefix(storages, *divmod(lanes, self.move.cols))
+            ended = self._run_prefix(storages, *_walked(self.move, lanes))
             done += ended
             length = min(2 * length, 1 << 16) if ended == lanes.size else 64
 
     def values(self, storages: Storages) -> Array:
         return self.load(storages[self.src], self.source)
+
+    def in_order(self, lanes: Array) -> Array:
+        """What is known of every lane, in the order of the walk."""
+        return lanes[_walked(self.move, np.arange(lanes.size))] if self.move.block else lanes.ravel()
 
     def _run_prefix(self, storages: Storages, i: Array, j: Array) -> int:
         run, target = self.aim(storages, i, j), storages[self.dst]
@@ -463,6 +473,16 @@ class _Scatter(IndexedStep):
             cells[where] = values  # NumPy assigns in order: the last writer wins
         else:
             accumulate(cells, where, values, self.move.combine, self.dtype)
+
+
+def _walked(move: Move, lanes: Array) -> tuple[Array, Array]:
+    """Row and column of the lanes with these numbers, in the order of the walk."""
+    if not move.block:
+        return divmod(lanes, move.cols)
+    blocks, rest = divmod(lanes, move.rows * move.block)
+    first = blocks * move.block
+    rows, cols = divmod(rest, np.minimum(move.block, move.cols - first))
+    return rows, first + cols
 
 
 def _reach(index: Index, layout: Layout, cols: int) -> Region:

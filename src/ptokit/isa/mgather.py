@@ -206,6 +206,13 @@ def consecutive(tile: TileSpec) -> bool:
     return lanes == Layout.plain(1, 0) or max(tile.valid) == 1
 
 
+def standing_index(call: Call) -> str:
+    """How to declare the index so that targets agree on it."""
+    return f"declare it as {row_of_indices(call)}, which every target takes"
+
+
+stands = Case("[R, 1] index", lambda c: c.dst.valid_rows > 1 and c.idx.valid == (c.dst.valid_rows, 1))
+side_by_side = Case("consecutive", lambda c: consecutive(c.idx))
 in_plain_rows = into_ub & is_row & ~is_fractal
 has_scratch = Case("with scratch", lambda c: c.scratch is not None)
 known_type = Case("a PTO type", lambda c: c.dst.dtype in PTO_TYPES)
@@ -308,6 +315,12 @@ LAYOUTS = (
     Rule("MG-HAZ-11", "idx", "consecutive in memory: the A5 kernel reads idx[row] linearly",
          lambda c: consecutive(c.idx), on=error("a5"), when=into_ub & is_row & one_or_other, kind="H-28",
          fix="use [1, R] RowMajor or [R, 1] ColMajor"),
+    Rule("MG-LAY-13", "idx", "the layout matrix has [1, R] RowMajor and [R, 1] ColMajor; [R, 1] RowMajor is not in it, "
+         "though its bytes are the same", lambda c: c.idx.blayout is BLayout.ColMajor, on=note("a5"),
+         when=into_ub & is_row & stands & side_by_side, fix=lambda c: standing_index(c)),
+    Rule("MG-LAY-04", "idx", "an [R, 1] index is not portable as RowMajor: a5 lists [R, 1] ColMajor, a2a3 takes [1, R]",
+         lambda c: c.idx.blayout is BLayout.ColMajor, on=note("cpu"), when=is_row & stands,
+         kind=lambda c: None if consecutive(c.idx) else "H-28", fix=lambda c: standing_index(c)),
     *(Rule("A-03", operand, "a ColMajor index or destination is refused on a2a3",
            lambda c, operand=operand: c.values[operand].blayout is BLayout.RowMajor, on=note("cpu", "a5"),
            when=into_ub, kind="H-29") for operand in ("idx", "dst")),
@@ -431,9 +444,13 @@ def lower_row_nz(call: Call) -> tuple[Move, ...]:
 
 
 def lower_elem_nz(call: Call) -> tuple[Move, ...]:
-    """The index splits into (idx / logicalCols, idx mod logicalCols) (MG-NZ-07)."""
+    """The index splits into (idx / logicalCols, idx mod logicalCols) (MG-NZ-07).
+
+    The kernel walks block columns, then rows, then the columns of a block (MG-NZ-10).
+    """
     index = index_of(call, call.idx.layout, Unit.ELEMENT, width=call.table.extents[1])
-    return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("table", call.table.layout), index),)
+    dst, table = Access("dst", call.dst.layout), Access("table", call.table.layout)
+    return (Move(call.dst.valid, dst, table, index, block=call.dst.dtype.c0),)
 
 
 def lower_l1_row(call: Call) -> tuple[Move, ...]:

@@ -81,7 +81,10 @@ class Index:
 
 @dataclass(frozen=True)
 class Move:
-    """Walk (i, j) over a region in row-major order; form two offsets; combine the source into the destination."""
+    """Walk (i, j) over a region; form two offsets; combine the source into the destination.
+
+    The walk is row-major unless `block` says otherwise. Its order matters where operands share memory.
+    """
 
     shape: tuple[int, int]
     """Rows and columns of the region."""
@@ -89,6 +92,8 @@ class Move:
     src: Access | Fill
     index: Index | None = None
     combine: Combine = Combine.STORE
+    block: int = 0
+    """Columns of a block: all rows of a block column are walked before the next one (MG-NZ-10); 0 walks whole rows."""
 
     @property
     def rows(self) -> int:

@@ -8,12 +8,14 @@ from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
 
-VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
+VEC, MAT, LEFT, RIGHT, ACC, BIAS = (
+    TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc, TileType.Bias,
+)  # fmt: skip
 
-A2A3_PATHS = {(VEC, VEC): "V", (MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (ACC, MAT): "FIX"}
+A2A3_PATHS = {(VEC, VEC): "V", (MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (MAT, BIAS): "MTE1", (ACC, MAT): "FIX"}
 A5_PATHS = {**A2A3_PATHS, (ACC, VEC): "FIX", (VEC, MAT): "MTE3", (MAT, VEC): "MTE1"}
-PATHS = {"cpu": {(VEC, VEC): "V"}, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS}
-"""Which location moves into which, and the pipe that does it (TV-01)."""
+PATHS = {"cpu": {**A2A3_PATHS, **A5_PATHS}, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS}
+"""Which location moves into which, and the pipe that does it (TV-01). cpu allows every pair that a target allows."""
 
 
 def path(call: Call) -> tuple[TileType, TileType]:
@@ -21,14 +23,22 @@ def path(call: Call) -> tuple[TileType, TileType]:
     return call.src.loc, call.dst.loc
 
 
+REACHED = {
+    "operand": "dst",
+    "expect": lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
+    "holds": lambda c: path(c) in c.here(PATHS),
+    "found": lambda c: f"{c.src.loc.text} to {c.dst.loc.text}",
+    "fix": "go by way of another memory, or through GM",
+}
+"""A path that the target has. The header of cpu asserts none."""
+
 RULES = (
     Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
          fix="tload brings memory into a tile"),
     Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
          fix="tstore takes a tile to memory"),
-    Rule("TV-01", "dst", lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
-         lambda c: path(c) in c.here(PATHS), on=error(*EVERYWHERE), firm=True,
-         found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="go by way of another memory, or through GM"),
+    Rule("TV-01", on=error(*NPU, "host"), firm=True, **REACHED),
+    Rule("TV-01", on=error("cpu"), asserted=(), **REACHED),
     data_type("dst"),
     same_type("TV-01", "src", "dst", on=error(*EVERYWHERE), fix="give both tiles one type", firm=True),
     Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",

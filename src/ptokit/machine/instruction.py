@@ -168,7 +168,7 @@ class WatchedInstruction(InstructionStep):
         instruction = here.prepared.instruction
         try:
             if plan.run(storages, lanes) == "in order":
-                self._tell(session, list(shared_memory(instruction)))
+                self._tell(session, list(shared_memory(instruction, plan)))
         except ZeroFault as fault:
             raise VerifyError([zero_finding(instruction, fault).at(self.instr.where)]) from None
         except IndexFault as fault:

@@ -103,7 +103,7 @@ class Way:
         found = self.step.aimed(lanes) * self.size + start
         if lanes.outside is not None:
             found[self.step.spread(lanes.outside)] = -1
-        return found.ravel()
+        return self.step.in_order(found)
 
 
 def ways_of(executed: Executed, profile: Profile, grains: Grains) -> Iterator[Way]:
