@@ -122,15 +122,13 @@ def test_a_kernel_that_is_refused_where_it_is_defined_is_a_finding(folder: Path)
 NEEDY = '''\
 import ptokit as pto
 
-WIDTH = 16
-
 
 @pto.kernel
 def rows(table, ids, n, out, kind: pto.const, oob: pto.const, tile: pto.const = 8):
     """out = rows of table, from the n-th id on."""
     first = pto.block_idx() * tile
     index = pto.Tile("vec", ids.dtype, 1, tile)
-    t, u = pto.Tile("vec", kind, tile, WIDTH), pto.Tile("vec", "float32", tile, WIDTH)
+    t = pto.Tile("vec", kind, tile, table.shape[1])
     pto.tload(index, ids[first : first + tile])
     pto.mgather(t, table, index, oob=oob)
     for i in pto.range(n):
@@ -141,8 +139,8 @@ def rows(table, ids, n, out, kind: pto.const, oob: pto.const, tile: pto.const = 
 @pto.kernel
 def lengths(values, counts, out):
     """The first of the values, as a 3-D array."""
-    n = pto.load_scalar(counts, 0, 1)
-    t = pto.Tile("vec", "int16", 16, 32)
+    n = pto.load_scalar(counts, 0)
+    t = pto.Tile("vec", "float32", 16, 32)
     pto.tload(t, values)
     with pto.when(n > 0):
         pto.tstore(out[0:1, 0:16, 0:32], t)
@@ -165,16 +163,16 @@ def test_all_missing_arguments_are_named_with_a_command_that_works(folder: Path)
     assert "rows: missing required arguments: 'table', 'ids', 'n', 'out', 'kind' and 'oob'; for example:" in said
     offered = example("check", "needy.py:rows")
     assert offered[2:] == [
-        "--arg", "table=float32[64,16]", "--arg", "ids=int32[32]", "--arg", "n=8", "--arg", "out=float32[32,16]",
-        "--arg", "kind=float32", "--arg", "oob=clamp",
+        "--arg", "table=float32[64,64]", "--arg", "ids=int32[64]", "--arg", "n=8", "--arg", "out=float32[64,64]",
+        "--arg", "kind=float32", "--arg", "oob=undefined",
     ]  # fmt: skip
     assert ptokit_(*offered).exit_code == 0
     offered = example("run", "needy.py:rows", "--grid", "4", "--arg", "oob=wrap", "--arg", "n=2")
-    assert "oob=clamp" not in offered and "n=8" not in offered
+    assert "oob=undefined" not in offered and "n=8" not in offered
     assert ptokit_(*offered).exit_code == 0
     offered = example("check", "needy.py:lengths")
     assert offered[2:] == [
-        "--arg", "values=int16[16,32]", "--arg", "counts=int32[64,64]", "--arg", "out=int16[1,64,128]",
+        "--arg", "values=float32[64,64]", "--arg", "counts=int32[64]", "--arg", "out=float32[64,64,64]",
     ]  # fmt: skip
     assert ptokit_(*offered).exit_code == 0
 
