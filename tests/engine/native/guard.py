@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 
 import ptokit as pto
-from ptokit.engine.native.program import executable, worth
+from ptokit.engine.native.program import executable, thread_count
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -244,7 +244,7 @@ def fuzz(seed: int, launches: int, shapes: int) -> int:
     done = 0
     for _ in range(launches // 2):
         executable.SMALL = int(dice.choice((0, 1 << 20)))
-        executable.threads_worth = (worth.threads_worth, lambda work, most: most)[dice.integers(2)]
+        executable.profitable_threads = (thread_count.profitable_threads, lambda work, most: most)[dice.integers(2)]
         done += agree(
             known[dice.integers(shapes)], int(dice.integers(1 << 31)), int(dice.choice((1, 2, 5))), whole=False
         )

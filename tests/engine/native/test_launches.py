@@ -24,7 +24,7 @@ GRIDS = (1, 3, 16)
 def _on_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is too small for workers, and nothing too cheap to be written down."""
     monkeypatch.setattr(executable, "SMALL", 0)
-    monkeypatch.setattr(executable, "threads_worth", lambda work, most: most)
+    monkeypatch.setattr(executable, "profitable_threads", lambda work, most: most)
 
 
 def rng(seed: int = 3) -> np.random.Generator:

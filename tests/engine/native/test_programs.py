@@ -37,7 +37,7 @@ def _size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Nothing is too small for workers, and nothing too cheap to be written down; or all is as it usually is."""
     if request.param is not None:
         monkeypatch.setattr(executable, "SMALL", request.param)
-        monkeypatch.setattr(executable, "threads_worth", lambda work, most: most)
+        monkeypatch.setattr(executable, "profitable_threads", lambda work, most: most)
 
 
 # --- Random programs -------------------------------------------------------------------------------------------

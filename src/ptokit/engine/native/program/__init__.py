@@ -8,7 +8,7 @@
 | `instruction.py`, `emitter.py` | one instruction; all statements, as one function over blocks |
 | `forward.py`, `poison.py` | tiles that need not be filled at all, tiles that must be poison first |
 | `thread.py` | a thread's state and arena, and the way back to Python |
-| `independent.py`, `worth.py` | which blocks may run side by side, and how many threads pay where scatters wait |
+| `independent.py`, `thread_count.py` | which blocks may run in parallel; how many threads pay where scatters wait |
 | `ledger.py`, `launching.py` | scatters written down for later; blocks shared out among threads |
 | `executable.py` | a program compiled, compiled again where numbers had no code, launched |
 """

@@ -21,8 +21,8 @@ from ptokit.engine.native.program.sample import cost, sample
 from ptokit.engine.native.program.slots import Slots, address_of
 from ptokit.engine.native.program.stage import MOST_GIVEN
 from ptokit.engine.native.program.thread import NEVER, Steps, Tensors
+from ptokit.engine.native.program.thread_count import Work, profitable_threads, work_of
 from ptokit.engine.native.program.variant import Tracer, Variant
-from ptokit.engine.native.program.worth import Work, threads_worth, work_of
 from ptokit.engine.prepared import Tell
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import DType
@@ -206,7 +206,7 @@ class NativeExecutable:
         besides = frozenset(self._candidates.values())
         if not besides or not self._are_independent(grid, given, besides):
             return 1, self.code
-        count = threads_worth(self._work(grid, given), count)
+        count = profitable_threads(self._work(grid, given), count)
         if count == 1:
             return 1, self.code
         deferring = self._deferring()

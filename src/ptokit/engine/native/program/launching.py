@@ -12,7 +12,7 @@ from ptokit.engine.native.program.ledger import from_json, settle
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
 from ptokit.engine.native.program.thread import Steps, Tensors, Thread
-from ptokit.engine.native.program.worth import Work
+from ptokit.engine.native.program.thread_count import Work
 from ptokit.engine.native.whole.strategies import Crew
 from ptokit.engine.prepared import Tell
 from ptokit.finding import Finding

@@ -1,4 +1,4 @@
-"""How many threads are worth waking for a launch whose scatters have to be written down first.
+"""How many threads a launch should use when its scatters must be deferred.
 
 Scatters take effect one after the other in any case, and writing them down costs as much again as the move itself. So
 threads pay only where the rest of the program takes long enough. What is compared are rough numbers of nanoseconds,
@@ -56,7 +56,7 @@ class Work:
 
 
 @lru_cache(maxsize=4096)
-def threads_worth(work: Work, most: int) -> int:
+def profitable_threads(work: Work, most: int) -> int:
     """How many threads such a launch is to run on: `most`, or half of them, and so on; 1 where others only cost."""
     halves = [most >> k for k in range(most.bit_length() - 1)]
     counts = [count for count in halves if count * work.nbytes <= MOST_WRITTEN]

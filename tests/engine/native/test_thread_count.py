@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
-from ptokit.engine.native.program import executable, launching, worth
+from ptokit.engine.native.program import executable, launching, thread_count
 from ptokit.engine.native.program.launching import Wave
-from ptokit.engine.native.program.worth import Work, gain, nanoseconds, threads_worth, work_of
+from ptokit.engine.native.program.thread_count import Work, gain, nanoseconds, profitable_threads, work_of
 from ptokit.engine.native.whole import strategies
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Program, walk
@@ -154,12 +154,12 @@ WORKS = st.builds(
 
 @given(WORKS, st.integers(1, 1024))
 def test_no_more_threads_than_pay(work: Work, most: int) -> None:
-    count = threads_worth(work, most)
+    count = profitable_threads(work, most)
     assert 1 <= count <= most
     assert count == 1 or gain(work, count) > 0
-    assert threads_worth(replace(work, besides=0), most) == 1
-    assert count * work.nbytes <= worth.MOST_WRITTEN or count == 1
-    assert threads_worth(replace(work, written={}, besides=1e15), most) == most
+    assert profitable_threads(replace(work, besides=0), most) == 1
+    assert count * work.nbytes <= thread_count.MOST_WRITTEN or count == 1
+    assert profitable_threads(replace(work, written={}, besides=1e15), most) == most
 
 
 # --- What a launch does ----------------------------------------------------------------------------------------
@@ -181,17 +181,17 @@ def test_bytes_that_are_written_down_are_those_of_the_tiles(count: int, grid: in
     work = work_of(program, {}, grid, scatters_of(program))
     tiles, each = ceil(count / ROWS), ROWS * 32 * 4 + ROWS * 4
     assert work.certain
-    if grid <= worth.MOST_LOOKED_AT:  # every block was looked at
+    if grid <= thread_count.MOST_LOOKED_AT:  # every block was looked at
         assert work.nbytes * grid == pytest.approx(tiles * each)
-        assert work.besides == pytest.approx(tiles * each * worth.MOVED)
+        assert work.besides == pytest.approx(tiles * each * thread_count.MOVED)
     else:
-        assert tiles * each / 4 <= work.nbytes * grid + each * grid / worth.MOST_LOOKED_AT
+        assert tiles * each / 4 <= work.nbytes * grid + each * grid / thread_count.MOST_LOOKED_AT
 
 
 def test_loops_count_as_often_as_they_run() -> None:
     program = program_of(scatter_logs, floats(64, 16), lanes(64, 9), floats(9, 16), 5)
     once, more = (work_of(program, {Var("turns"): turns}, 2, scatters_of(program)) for turns in (1, 11))
-    logs = 2 * ROWS * 16 * 4 * worth.SLOW["tlog"] * 2
+    logs = 2 * ROWS * 16 * 4 * thread_count.SLOW["tlog"] * 2
     assert more.besides - once.besides == pytest.approx(10 * logs)
     assert more.written == once.written
 
@@ -231,7 +231,7 @@ def product(x, y, out):
 def test_matrices_cost_their_products() -> None:
     program = program_of(product, np.ones((32, 48), "float16"), np.ones((48, 64), "float16"), floats(32, 64))
     (matmul,) = (s for s in walk(program.body) if isinstance(s, Instr) and s.name == "tmatmul")
-    assert nanoseconds(program, matmul) == pytest.approx(32 * 48 * 64 * worth.MULTIPLIED)
+    assert nanoseconds(program, matmul) == pytest.approx(32 * 48 * 64 * thread_count.MULTIPLIED)
 
 
 # --- Waves -----------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_the_same_bits_on_any_number_of_threads(spread: str, ledger: int, monkey
         return ""
 
     monkeypatch.setattr(executable, "SMALL", 0)
-    monkeypatch.setattr(executable, "threads_worth", lambda work, most: most)
+    monkeypatch.setattr(executable, "profitable_threads", lambda work, most: most)
     monkeypatch.setattr(launching, "LEDGER", ledger)
     monkeypatch.setattr("ptokit.engine.native.program.ledger.scatter_all", spy)
     dice = np.random.default_rng(7)
@@ -306,7 +306,7 @@ def test_the_same_bits_on_any_number_of_threads(spread: str, ledger: int, monkey
 
 def test_elements_have_the_same_bits_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executable, "SMALL", 0)
-    monkeypatch.setattr(executable, "threads_worth", lambda work, most: most)
+    monkeypatch.setattr(executable, "profitable_threads", lambda work, most: most)
     dice = np.random.default_rng(8)
     src = dice.standard_normal((10 * ROWS, 64)).astype("float32")
     for below in (50, 1 << 20):
@@ -323,7 +323,7 @@ def test_elements_have_the_same_bits_on_any_number_of_threads(monkeypatch: pytes
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_loops_that_only_the_run_knows_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executable, "SMALL", 0)
-    monkeypatch.setattr(executable, "threads_worth", lambda work, most: most)
+    monkeypatch.setattr(executable, "profitable_threads", lambda work, most: most)
     monkeypatch.setattr(launching, "LEDGER", 50_000)
     dice = np.random.default_rng(9)
     src, idx = dice.standard_normal((ROWS, 16)).astype("float32"), lanes(ROWS, 9)
