@@ -37,6 +37,8 @@ class Finding:
     found: str = ""
     fix: str = ""
     where: Where | None = None
+    target: str = ""
+    """The target it was found on; empty where it would be the same on every one."""
 
     def at(self, where: Where | None) -> Finding:
         """The same finding, pointing at a place."""

@@ -265,7 +265,10 @@ MSCATTER = Instruction(
     },
     faults={
         "outside": Fault(
-            "MS-OOB-06", "H-11", 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'
+            "MS-OOB-06",
+            "H-11",
+            'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"',
+            elsewhere=("MS-OOB-02", "A-18"),
         ),
         "negative": Fault("A-12", "H-13", 'remap negative indices yourself first, or use oob="skip"'),
     },

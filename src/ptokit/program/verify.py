@@ -74,7 +74,8 @@ def check_cores(program: Program, profile: Profile, options: Options, grid: int 
             (core, tile), (other, against) = first.items()
             said = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
             fix = "split the kernel in two, and pass data through memory"
-            found = [Finding(level, "KN-16", said, None, against, "tiles of one core", fix=fix, where=instr.where)]
+            wanted, where, target = "tiles of one core", instr.where, profile.name
+            found = [Finding(level, "KN-16", said, None, against, wanted, fix=fix, where=where, target=target)]
     yield from found
 
 
