@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ptokit import spec
 from ptokit.finding import Finding
@@ -33,15 +34,17 @@ def fault_of(finding: Finding) -> str:
 
 def watch() -> None:
     """Look at every finding from now on."""
+    make = Finding.__init__
 
-    def look(self: Finding) -> None:
+    def look(self: Finding, *given: Any, **named: Any) -> None:
+        make(self, *given, **named)
         key = self.rule, self.kind, self.target
         if key not in SEEN:
             SEEN[key] = None
             if fault := fault_of(self):
                 FAULTS[f"{fault}: {self}"] = None
 
-    Finding.__post_init__ = look  # type: ignore[attr-defined]
+    Finding.__init__ = look
 
 
 def take_faults() -> list[str]:

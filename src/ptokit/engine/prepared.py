@@ -120,9 +120,7 @@ class Prepared:
         expected, found = f"an index below {report.capacity}", str(report.value)
         message = f"{subject} {said}{more}{poison}"
         rule = fault.clause(self.target)
-        return Finding(
-            level, rule, message, fault.kind, report.operand, expected, found, fault.fix, target=self.target
-        )
+        return Finding(level, rule, message, fault.kind, report.operand, expected, found, fault.fix, target=self.target)
 
 
 def plan_of(call: Call, *, tolerant: bool = False) -> Plan:

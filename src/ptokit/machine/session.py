@@ -114,7 +114,8 @@ class Session:
 
     def tell(self, findings: Iterable[Finding], where: Where | None) -> None:
         """Take findings, which are at a place unless they say another."""
-        self.findings.add(finding if finding.where else finding.at(where) for finding in findings)
+        here = (finding.on(self.profile.name) for finding in findings)
+        self.findings.add(finding if finding.where else finding.at(where) for finding in here)
 
     # --- flags
 

@@ -30,7 +30,8 @@ def verify(
     if grid != 0:
         for check in CHECKS:
             findings += check(program, profile, options, grid)
-    return sorted(dict.fromkeys(judged(findings, options)), key=_place)
+    placed = [finding.on(profile.name) for finding in findings]
+    return sorted(dict.fromkeys(judged(placed, options)), key=_place)
 
 
 def _place(finding: Finding) -> tuple[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -122,22 +122,27 @@ def _rule_line(name: str, instruction: Instruction, rule: Rule) -> str:
     return f"  {instruction.name}, {rule.operand}{case}:{clause} {levels}{kind}"
 
 
-OUTCOMES = {"reject": "is refused", "value": "the assertion fails", "text": "fails"}
-
-
 def _example(name: str) -> Iterator[RenderableType]:
     example, clause = spec.examples().get(name), spec.clauses().get(name)
     if example is None:
         return
     where = ", ".join(example.targets or (clause.targets if clause else spec.FAMILIES))
-    outcome = OUTCOMES.get(clause.kind if clause else "reject", "is refused or warned of")
     if example.each:
         yield Text(f"\nop is each of {', '.join(example.each)}", style="dim")
     if example.meets:
-        yield from _code(f"Meets it (with pto.target(target), target one of {where})", example.meets)
-    for code in example.breaks:
-        by = f", by {example.rule}" if example.rule and example.rule != name else ""
-        yield from _code(f"Breaks it ({outcome}{by})", code)
+        yield from _code(f"Meets it: runs clean (with pto.target(target), target one of {where})", example.meets)
+    for code, shown in zip(example.breaks, spec.outcomes().get(name, ()), strict=False):
+        yield from _code(f"Breaks it: {_outcome(shown)}", code)
+
+
+def _outcome(shown: Mapping[str, str]) -> str:
+    """What the run of an example showed: once where it is the same on every target."""
+    by_outcome: dict[str, list[str]] = {}
+    for target, outcome in shown.items():
+        by_outcome.setdefault(outcome, []).append(target)
+    if len(by_outcome) == 1:
+        return next(iter(by_outcome))
+    return "; ".join(f"{', '.join(targets)}: {outcome}" for outcome, targets in by_outcome.items())
 
 
 def _code(title: str, code: str) -> Iterator[RenderableType]:

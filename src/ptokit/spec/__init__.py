@@ -141,6 +141,15 @@ def examples() -> dict[str, Example]:
     return found
 
 
+@cache
+def outcomes() -> dict[str, tuple[dict[str, str], ...]]:
+    """What came of running the code that breaks each clause, by target, one entry for each piece of code.
+
+    `tests/conformance/outcomes.py` writes them, from runs; a test holds them against runs.
+    """
+    return {name: tuple(row["breaks"]) for name, row in _rows("outcomes")}
+
+
 def header(rule: str) -> tuple[str, ...]:
     """The targets whose real headers assert a rule; none for a decision of ptokit's own."""
     clause = clauses().get(rule)
