@@ -568,14 +568,14 @@ MGATHER = Instruction(
         "shared": Fault("A-38", None, "give every operand memory of its own"),
     },
     spellings={
-        "C++": ("MGATHER<Coalesce, GatherOOB[, GatherExec]>(dst, table, idx[, scratch])",),
-        "PTO-AS": (
-            "%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",
-            "mgather.{row,elem}[.{clamp,wrap,zero}] %dst, %table, %idx : (!pto.tile<...>, !pto.memref<...>, ...)",
+        "C++": (
+            "MGATHER<Coalesce, GatherOOB>(dst, table, idx[, events...])",
+            "MGATHER<Coalesce, GatherOOB[, GatherExec]>(dst, table, idx[, scratch])    into L1",
         ),
+        "PTO-AS": ("%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",),
         **Text(
             ("table", "idx"),
-            after="coalesce = #pto<coalesce elem>, gatherOob = #pto<gather_oob clamp>",
+            after='coalesce = #pto<coalesce elem>, gatherOob = #pto<gather_oob clamp>, gatherExec = "simt"',
             orders=(("table", "idx", "scratch"),),
         ).spellings("mgather"),
     },
