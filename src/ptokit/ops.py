@@ -87,7 +87,7 @@ class _Call:
         return OutOfBoundsError([said])
 
 
-GATHER = _Call("gather", MGATHER, "MG-TYPE-05", "MG-HAZ-03", "MG-SHAPE-03", "MG-SHAPE-01")
+GATHER = _Call("gather", MGATHER, "MG-TYPE-05", "MG-TYPE-06", "MG-SHAPE-03", "MG-SHAPE-01")
 SCATTER = _Call("scatter", MSCATTER, "MS-TYPE-05", "MS-TYPE-06", "MS-SHAPE-02", "A-22")
 
 

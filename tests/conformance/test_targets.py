@@ -77,7 +77,8 @@ def test_an_unknown_target_has_no_clause() -> None:
     with pytest.raises(LookupError, match="MS-CONF-01, MS-CONF-02 applies to a9"):
         spec.first(("MS-CONF-01", "MS-CONF-02"), "a9")
     assert spec.first(("MS-CONF-01", "MS-CONF-02"), "a5@2026.08") == "MS-CONF-02"
-    assert spec.first(("MS-CONF-02", "MS-CONF-01"), "host") == "MS-CONF-01"
+    assert spec.first(("MS-CONF-02", "MS-CONF-01"), "cpu@aicore") == "MS-CONF-01"
+    assert spec.first(("MS-CONF-02", "MS-CONF-01"), "host") == "MS-CONF-02"  # a profile of our own
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ TSCATTER = Instruction(
         "padding": Fault("TS-HAZ-01", "H-12", "keep indices below the valid rows: beyond them lies padding"),
     },
     spellings={
-        "C++": ("TSCATTER(dst, src, idx[, events...])",),
+        "C++": ("TSCATTER(dst, src, idx)", "TSCATTER(dst, src, idx, events...)"),
         "PTO-AS": ("%dst = tscatter %src, %idx : !pto.tile<...>, !pto.tile<...> -> !pto.tile<...>",),
         **Text(("src", "idx"), after='index = "flat"').spellings("tscatter"),
     },

@@ -236,10 +236,11 @@ def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
     named = {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
     named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
     groups = {name.rpartition("-")[0] for name in named if name.startswith("CP-")}
+    families = spec.FAMILIES if spec.family_of(target) in spec.OURS else (spec.family_of(target),)
     return [
         clause
         for clause in spec.clauses().values()
-        if spec.holds(clause.id, target)
+        if set(families) <= set(clause.targets)
         and (clause.id.partition("-")[0] in documents or clause.id in named or clause.id.rpartition("-")[0] in groups)
     ]
 

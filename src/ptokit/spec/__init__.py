@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 FAMILIES = ("cpu", "a2a3", "a5")
-STANDS_FOR = {"host": "cpu"}
-"""Profiles that no document speaks of, and the family whose clauses hold for them."""
+OURS = ("host",)
+"""Profiles that no document speaks of: they may have a rule of any target."""
 EVERY_INSTRUCTION = "*"
 
 
@@ -157,15 +157,14 @@ def header(rule: str) -> tuple[str, ...]:
 
 
 def family_of(target: str) -> str:
-    """The family of the documents that a target belongs to: `a5` for `a5@2026.08`, `cpu` for `host`."""
-    family = target.partition("@")[0]
-    return STANDS_FOR.get(family, family)
+    """The target without its revision: `a5` for `a5@2026.08`."""
+    return target.partition("@")[0]
 
 
 def holds(rule: str, target: str) -> bool:
     """Whether a clause or decision applies to a target. Decisions apply everywhere."""
-    clause = clauses().get(rule)
-    return rule in gaps() if clause is None else family_of(target) in clause.targets
+    clause, family = clauses().get(rule), family_of(target)
+    return rule in gaps() if clause is None else family in OURS or family in clause.targets
 
 
 def first(rules: Iterable[str], target: str) -> str:
