@@ -1,14 +1,26 @@
-"""Shared set-up: the `clause` marker, and the clause coverage printed at the end of every run."""
+"""Shared set-up: the `clause` marker, a look at every finding, and the clause coverage printed after every run."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
+import findings
 from conformance.coverage import summary
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    findings.watch()
     config.addinivalue_line("markers", "clause(*ids): the clauses that a test is about")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """A test fails when a finding that was made meanwhile names a rule that does not apply to its target."""
+    yield
+    faults = findings.take_faults()
+    assert not faults, "\n".join(faults)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

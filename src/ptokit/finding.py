@@ -51,10 +51,16 @@ class Finding:
     found: str = ""
     fix: str = ""
     where: Where | None = None
+    target: str = ""
+    """The target it was found on; empty where it is the same on every one."""
 
     def at(self, where: Where | None) -> Finding:
         """The same finding, pointing at a place."""
         return replace(self, where=where)
+
+    def on(self, target: str) -> Finding:
+        """The same finding, on a target."""
+        return self if self.target else replace(self, target=target)
 
     def __str__(self) -> str:
         name = f"{self.rule}, {self.kind}" if self.kind else self.rule

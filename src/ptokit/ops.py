@@ -42,6 +42,8 @@ SMALL = 1 << 18
 """Bytes that are not worth a second thread."""
 ALIGNMENT = 64
 """Results begin at a cache line: rows that straddle lines are written at a quarter of the speed."""
+HOST = "host"
+"""The profile under which both calls run."""
 BYTE = np.dtype(np.uint8)
 NUMBERS = (bool, int, float, complex, np.generic)
 FLOAT32 = dtype("float32")
@@ -63,7 +65,7 @@ class _Call:
     def refused(self, rule: str, message: str, fix: str, operand: str = "", kind: str | None = None) -> VerifyError:
         """A refusal at the user's line."""
         said = f"{self.name}: {message}"
-        return VerifyError([Finding("error", rule, said, kind, operand, fix=fix, where=user_place())])
+        return VerifyError([Finding("error", rule, said, kind, operand, fix=fix, where=user_place(), target=HOST)])
 
     def policy(self, enum: type[E], name: str, given: object) -> E:
         """A policy, from its enum or its name."""
@@ -81,7 +83,8 @@ class _Call:
         name = f"indices[{at}]" if shape else "indices"
         message = f"{self.name}: {name} = {report.value} is outside the capacity of {report.capacity}{more}"
         expected, found = f"an index below {report.capacity}", str(report.value)
-        said = Finding("error", fault.rule, message, fault.kind, "indices", expected, found, fault.fix, user_place())
+        rule = fault.clause(HOST)
+        said = Finding("error", rule, message, fault.kind, "indices", expected, found, fault.fix, user_place(), HOST)
         return OutOfBoundsError([said])
 
 

@@ -45,7 +45,7 @@ def test_every_contract_can_be_printed(name: str, target: str | None) -> None:
     page = output("explain", name, *(["--target", target] if target else []))
     for rule in INSTRUCTIONS[name].rules:
         if target is not None and target in rule.on:
-            assert rule.id in page
+            assert rule.clause(target) in page
     if target is not None:
         assert f"On {target}" in page
 

@@ -27,7 +27,11 @@ def raising(problem: BaseException) -> Callable[[], int]:
     [
         (Misuse("no such thing"), MISUSED, "ptokit: no such thing\n"),
         (TextError("odd", Where("a.pto", 2, 3), "  x", "no"), FOUND, "a.pto:2:3: odd\n      x\n      ^\n    no\n"),
-        (VerifyError([Finding("error", "X-1", "wrong", fix="mend")]), FOUND, "error [X-1] wrong\n    fix: mend\n"),
+        (
+            VerifyError([Finding("error", "CO-SEM-01", "wrong", fix="so")]),
+            FOUND,
+            "error [CO-SEM-01] wrong\n    fix: so\n",
+        ),
         (KeyboardInterrupt(), INTERRUPTED, "ptokit: interrupted\n"),
         (MemoryError(), MISUSED, "something went wrong inside ptokit (MemoryError: MemoryError); please report it"),
         (RecursionError("too deep\nand more"), MISUSED, "(RecursionError: too deep); please report it"),

@@ -141,7 +141,7 @@ def test_a_finding_in_a_text_shows_its_line(folder: Path) -> None:
     assert "\na5, 1 block: clean" in fine(*words, given=TEXT)
     result = ptokit_(*words, given=TEXT.replace(".atomic_add", ""))
     assert result.exit_code == 1
-    assert "<stdin>:7:1: error [MS-CONF-01, H-14] " in result.stdout
+    assert "<stdin>:7:1: error [MS-CONF-02, H-14] " in result.stdout
     assert "\n    mscatter.elem.skip %counts, %ones, %index" in result.stdout and "\n    ^\n" in result.stdout
 
 

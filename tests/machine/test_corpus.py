@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -15,7 +16,9 @@ import ptokit as pto
 from corpus.hazards import blocks, budgets, memory, order, repeats, tables
 from corpus.hazards.case import Case
 from corpus.hazards.everything import CASES
+from corpus.hazards.rules import RULES
 from ptokit import spec
+from ptokit.isa.catalog import INSTRUCTIONS
 
 NO_PROGRAM = {"H-33", "H-34", "H-39", "H-41"}
 """Hazards that no program can have."""
@@ -45,8 +48,9 @@ class Verdict:
 
 def is_it(case: Case, finding: pto.Finding) -> bool:
     """Whether a finding is the one that a bad case has to give."""
-    placed = case.line in line_of(finding) and finding.operand == case.operand
-    return placed and (finding.kind or "", finding.level) == (case.kind, case.level)
+    placed = case.line in line_of(finding) and finding.operand == case.operand and finding.target == case.target
+    ruled = finding.rule in RULES[case.kind][case.target]
+    return placed and ruled and (finding.kind or "", finding.level) == (case.kind, case.level)
 
 
 @cache
@@ -119,6 +123,16 @@ def test_every_hazard_that_a_program_can_show_has_cases_and_twins() -> None:
     assert {kind for kind in wanted if bad[kind] < 3 or twins[kind] < 3} == set()
     assert min(bad.total(), twins.total()) >= 130
     assert len({case.id for case in CASES}) == len(CASES)
+
+
+def test_the_table_of_hazards_has_the_levels_and_instructions_of_the_cases() -> None:
+    """A level that depends on the case is given in words, which have the level of each."""
+    for case in CASES:
+        if case.bad and case.kind:
+            row = spec.hazards()[case.kind]
+            assert case.level in row.levels[case.target], case.id
+            named = re.search(r"pto\.(\w+)\(", case.line)
+            assert named is None or named[1] not in INSTRUCTIONS or row.concerns(named[1]), case.id
 
 
 def contents(given: dict[str, object]) -> dict[str, bytes]:

@@ -196,7 +196,7 @@ def test_the_search_agrees_with_happens_before(chunk: int) -> None:
 
 # --- The machine ---------------------------------------------------------------------------------------------------
 
-RACES = ("KN-13", "MG-SYNC-01", "MG-SYNC-04", "MG-SYNC-15", "MS-CONF-04", "A-45")
+RACES = ("KN-13", "MG-SYNC-01", "MG-SYNC-13", "MG-SYNC-15", "MS-CONF-04", "A-45")
 """Rules of accesses that nothing orders."""
 FLAGS = ("flag", "event")
 """What findings on flags call their operand."""

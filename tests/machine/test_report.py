@@ -25,7 +25,7 @@ HERE = Where("kernels.py", 12)
 
 
 def finding(level: Level, message: str, kind: str | None = None) -> Finding:
-    return Finding(level, "MG-SYNC-01", message, kind, "idx", fix="wait for it", where=HERE)
+    return Finding(level, "MG-SYNC-01", message, kind, "idx", fix="wait for it", where=HERE, target="a5")
 
 
 ERROR, HAZARD, NOTE = finding("error", "wrong", "H-24"), finding("hazard", "odd", "H-48"), finding("note", "dear")

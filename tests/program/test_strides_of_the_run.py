@@ -80,7 +80,7 @@ def test_nothing_is_refused_before_the_run(what: str, target: str) -> None:
     [
         ("tstore", "cpu", 8, "CO-SEM-01"),
         ("mgather row", "cpu", 24, "MG-HAZ-08"),
-        ("mgather row", "a5", 24, "MG-HAZ-08"),
+        ("mgather row", "a5", 24, "A-09"),
         ("mscatter row", "cpu", 8, "CO-SEM-01"),
         ("mscatter row", "a5", 24, "A-68"),
         ("mscatter elem", "cpu", 24, "A-10"),

@@ -803,7 +803,7 @@ REFUSALS = [
     ("cpu", INDEX + VEC.format("float32") + "pto.tcvt(i, t, 'odd')", "CP-HDR-01"),
     ("cpu", VEC.format("float32") + "w = pto.Tile('vec', 'float32', 16, 64, valid=(8, 64))\npto.tadd(w, t, u)",
      "CP-HDR-01"),
-    ("cpu", "t = pto.Tile('vec', 'float32', 8, 4)\npto.texpands(t, 1)", "CO-ALIGN-01"),
+    ("cpu", "t = pto.Tile('vec', 'float32', 8, 4)\npto.texpands(t, 1)", "CP-HDR-01"),
     ("cpu", VEC.format("float32") + MASK.format(8) + "pto.tcmps(m, t, 1.0)", "CP-HDR-01"),
     ("cpu", VEC.format("float32") + MASK.format(32) + "pto.tcmps(m, t, float('inf'))", "CP-HDR-01"),
     ("cpu", VEC.format("float32") + MASK.format(32) + "pto.tcmp(m, t, u)\npto.tsel(u, m, t, u)", "CP-HDR-01"),

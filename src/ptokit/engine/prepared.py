@@ -122,7 +122,8 @@ class Prepared:
         subject = f"{self.instruction.name} on {self.target}: {report.operand}[{position}] = {report.value}"
         expected, found = f"an index below {report.capacity}", str(report.value)
         message = f"{subject} {said}{more}{poison}"
-        return Finding(level, fault.rule, message, fault.kind, report.operand, expected, found, fault.fix)
+        rule = fault.clause(self.target)
+        return Finding(level, rule, message, fault.kind, report.operand, expected, found, fault.fix, target=self.target)
 
 
 def plan_of(call: Call, *, tolerant: bool = False) -> Plan:

@@ -129,6 +129,7 @@ def header_sizes(data: str, table: str, *more: str) -> Rule:
         kind="H-08",
         firm=True,
         fix="give data and table one element type, and indices an integer one",
+        elsewhere=("MS-TYPE-06",) if more else (),
     )
 
 

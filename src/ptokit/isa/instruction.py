@@ -54,6 +54,11 @@ class Call:
         return self.instruction.route(self)
 
 
+DYNAMIC = "H-27"
+"""The hazard of a rule that compares an extent which only the run tells."""
+GIVE_WAY = (None, "H-09")
+"""Kinds that say less than that."""
+
 Test = Callable[[Call], bool]
 Text = str | Callable[[Call], str]
 
@@ -103,6 +108,28 @@ ALWAYS = Case("", lambda _: True)
 
 
 @dataclass(frozen=True)
+class Either:
+    """The number of a hazard that depends on the call."""
+
+    case: Case
+    then: str
+    otherwise: str
+
+    def __call__(self, call: Call) -> str:
+        return self.then if self.case(call) else self.otherwise
+
+    @property
+    def text(self) -> str:
+        """Both numbers, for pages."""
+        return f"{self.then} ({self.case.text}), else {self.otherwise}"
+
+
+def either(case: Case, then: str, otherwise: str) -> Either:
+    """One hazard where the case applies, another elsewhere."""
+    return Either(case, then, otherwise)
+
+
+@dataclass(frozen=True)
 class Rule:
     """One thing that must hold, the clause that says so, and what to tell the user when it does not."""
 
@@ -114,7 +141,7 @@ class Rule:
     when: Case = ALWAYS
     found: Text | None = None
     """What to show as found; the operand's description unless told."""
-    kind: str | Callable[[Call], str | None] | None = None
+    kind: str | Either | None = None
     fix: Text = ""
     dims: tuple[str, ...] = ()
     """The extents it compares (`idx.valid_rows`, `table.shape.4`): one that is -1 in the type is not asserted."""
@@ -124,6 +151,19 @@ class Rule:
     """`header=True` cannot drop it: without it there is nothing that could be executed."""
     asserted: tuple[str, ...] | None = None
     """Families whose headers assert it, where the clause's own column does not fit."""
+    elsewhere: tuple[str, ...] = ()
+    """What stands behind it on targets that the clause `id` does not speak of: the first that applies counts."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Every hazard that a finding of it may be."""
+        named = (self.kind.then, self.kind.otherwise) if isinstance(self.kind, Either) else (self.kind,)
+        dynamic = self.dims and "error" in self.on.values() and set(named) & set(GIVE_WAY)
+        return tuple(kind for kind in (*named, *((DYNAMIC,) if dynamic else ())) if kind)
+
+    def clause(self, target: str) -> str:
+        """The clause or decision that stands behind it on a target."""
+        return applying(self.id, self.elsewhere, target)
 
     def level(self, call: Call) -> Level | None:
         """The level on the call's target, or None where the rule does not apply."""
@@ -157,22 +197,32 @@ class Rule:
         if level is None or self.is_deferred(call) or self.holds(call):
             return None
         dropped = header and level == "error" and not self.is_asserted(call)
-        kind = self.kind(call) if callable(self.kind) else self.kind
-        if kind in (None, "H-09") and level == "error" and self.is_dynamic(call):
-            kind = "H-27"
+        kind = self.kind(call) if isinstance(self.kind, Either) else self.kind
+        if kind in GIVE_WAY and level == "error" and self.is_dynamic(call):
+            kind = DYNAMIC
         expected, found = _say(self.expect, call), _say(self.found or describe(self.operand), call)
         subject = f"{call.instruction.name} on {call.target}: {self.operand}"
         said = f"{subject}: {expected}" if level == "note" else f"{subject} must be {expected}; found {found}"
         return Finding(
             level="hazard" if dropped else level,
-            rule=self.id,
+            rule=self.clause(call.target),
             message=said + (" (the target's headers do not assert this)" if dropped else ""),
             kind=kind,
             operand=self.operand,
             expected=expected,
             found=found,
             fix=_say(self.fix, call),
+            target=call.target,
         )
+
+
+def applying(rule: str, elsewhere: tuple[str, ...], target: str) -> str:
+    """`rule`, or where that does not apply to the target, the first of the others that does."""
+    if not elsewhere:
+        return rule  # the table is not loaded without need
+    from ptokit import spec
+
+    return spec.first((rule, *elsewhere), target)
 
 
 def _say(text: Text, call: Call) -> str:
@@ -227,6 +277,12 @@ class Fault:
     rule: str
     kind: str | None
     fix: str = ""
+    elsewhere: tuple[str, ...] = ()
+    """What stands behind it on targets that the clause `rule` does not speak of: the first that applies counts."""
+
+    def clause(self, target: str) -> str:
+        """The clause or decision that stands behind it on a target."""
+        return applying(self.rule, self.elsewhere, target)
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ from ptokit.isa.instruction import (
     Rule,
     always,
     case,
+    either,
     error,
     hazard,
     is_tensor,
@@ -151,6 +152,7 @@ def idx_valid(call: Call) -> str:
     return f"valid {show_extents(call.idx.valid)}"
 
 
+@case("2-D index")
 def elem_meant(call: Call) -> bool:
     """Row, by default or by mistake, with a two-dimensional index."""
     return min(call.idx.valid) > 1
@@ -167,7 +169,7 @@ def row_of_indices(call: Call) -> str:
 ROW_INDEX = {
     "operand": "idx",
     "found": idx_valid,
-    "kind": lambda c: "H-40" if elem_meant(c) else "H-09",
+    "kind": either(elem_meant, "H-40", "H-09"),
     "fix": lambda c: (
         'did you mean coalesce="elem"?' if elem_meant(c) else f"make it a tile of 1 row: {row_of_indices(c)}"
     ),
@@ -237,7 +239,7 @@ OPERANDS = (
          kind="H-09", fix="tload the indices into a Vec tile"),
     Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
          lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1,
-         kind=lambda c: "H-08" if is_tensor(c.idx) else "H-09", gate=True, firm=True,
+         kind=either(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), gate=True, firm=True,
          fix="pass the index as pto.GlobalTensor(array.astype('int32'))"),
     Rule("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
          lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), gate=True, firm=True,
@@ -270,11 +272,12 @@ TYPES = (
          lambda c: c.dst.dtype.size <= 4, on=error(*NPU), when=into_l1 & is_row,
          found=lambda c: f"{c.dst.dtype.size} bytes", fix="gather in elem mode, or as a narrower type"),
     index_type("MG-TYPE-05"),
-    same_type("MG-TYPE-06", "table", "dst", on=error(*EVERYWHERE), when=into_ub, kind="H-08"),
+    same_type("MG-TYPE-06", "table", "dst", on=error(*EVERYWHERE), when=into_ub, kind="H-08",
+              elsewhere=("MG-HAZ-03",)),
     header_sizes("dst", "table"),
     same_type("MG-L1-21", "table", "dst", on=error(*NPU), when=into_l1, kind="H-08", firm=True),
     Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1, firm=True,
-         kind=lambda c: "H-02" if c.target == "a5" else "H-09", fix=ND_TABLE),
+         kind=either(Case("on a5", lambda c: c.family == "a5"), "H-02", "H-09"), fix=ND_TABLE),
 )  # fmt: skip
 
 MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), *(("dn", form) for form in FORMS.values())}
@@ -309,7 +312,7 @@ LAYOUTS = (
          lambda c: not (c.table.layout_kind is GlobalLayout.NZ and c.dst.form == "nz"), on=error("a5"), when=into_ub,
          kind="H-09", fix="repack the table to ND"),
     Rule("MG-NZ-13", "table", "an NZ table and tile run on a2a3 only; A5 refuses them", lambda c: not is_fractal(c),
-         on=note("a2a3"), when=into_ub, kind="H-30"),
+         on=note("a2a3"), when=into_ub, kind="H-30", elsewhere=("CO-HAZ-02",)),
     Rule("MG-LAY-15", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error("a5"),
          when=into_ub, kind="H-02", fix="repack the table to ND"),
     Rule("MG-HAZ-11", "idx", "consecutive in memory: the A5 kernel reads idx[row] linearly",
@@ -338,7 +341,7 @@ SHAPES = (
     extents_positive("A-55", "dst", "cpu", "host"),
     Rule("MG-SHAPE-03", "table", "of Shape<1, 1, 1, TableRows, RowWidth>",
          lambda c: rows_of(c.table) == c.table.shape[3], on=error("cpu"),
-         kind=lambda c: "H-05" if is_row(c) else "H-09", dims=("table.shape.0", "table.shape.1", "table.shape.2"),
+         kind=either(is_row, "H-05", "H-09"), dims=("table.shape.0", "table.shape.1", "table.shape.2"),
          when=nd_table, fix=FLATTEN),
     Rule("MG-HAZ-09", "table", "of Shape[0..2] == 1 for the row count to agree on every target",
          lambda c: rows_of(c.table) == c.table.shape[3], on=hazard("a5"), kind="H-05", when=into_ub & is_row & nd_table,
@@ -355,9 +358,9 @@ SHAPES = (
     even_rows(is_row & ~is_fractal & one_stride, "a2a3", "a5", "host"),
     Rule("MG-HAZ-08", "table", "packed, Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",
          packed_rows, on=error("cpu", "a5"), when=in_plain_rows, found=row_pitch, kind="H-04",
-         dims=ROW_PITCH, fix=PACKED_FIX),
+         dims=ROW_PITCH, fix=PACKED_FIX, elsewhere=("A-09",)),
     Rule("MG-HAZ-08", "table", "padded rows are honoured here; cpu and a5 do not look at Stride[3]", packed_rows,
-         on=note("a2a3"), when=in_plain_rows, kind="H-04", dims=ROW_PITCH),
+         on=note("a2a3"), when=in_plain_rows, kind="H-04", dims=ROW_PITCH, elsewhere=("A-09",)),
     packed_a5_rows(in_plain_rows),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
          on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", dims=dims_of("table"), fix=PACKED_FIX),
@@ -582,14 +585,14 @@ MGATHER = Instruction(
         "shared": Fault("A-38", None, "give every operand memory of its own"),
     },
     spellings={
-        "C++": ("MGATHER<Coalesce, GatherOOB[, GatherExec]>(dst, table, idx[, scratch])",),
-        "PTO-AS": (
-            "%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",
-            "mgather.{row,elem}[.{clamp,wrap,zero}] %dst, %table, %idx : (!pto.tile<...>, !pto.memref<...>, ...)",
+        "C++": (
+            "MGATHER<Coalesce, GatherOOB>(dst, table, idx[, events...])",
+            "MGATHER<Coalesce, GatherOOB[, GatherExec]>(dst, table, idx[, scratch])    into L1",
         ),
+        "PTO-AS": ("%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",),
         **Text(
             ("table", "idx"),
-            after="coalesce = #pto<coalesce elem>, gatherOob = #pto<gather_oob clamp>",
+            after='coalesce = #pto<coalesce elem>, gatherOob = #pto<gather_oob clamp>, gatherExec = "simt"',
             orders=(("table", "idx", "scratch"),),
         ).spellings("mgather"),
     },

@@ -265,16 +265,20 @@ MSCATTER = Instruction(
     },
     faults={
         "outside": Fault(
-            "MS-OOB-06", "H-11", 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'
+            "MS-OOB-06",
+            "H-11",
+            'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"',
+            elsewhere=("MS-OOB-02", "A-18"),
         ),
         "negative": Fault("A-12", "H-13", 'remap negative indices yourself first, or use oob="skip"'),
     },
     spellings={
-        "C++": ("MSCATTER<Coalesce, ScatterAtomicOp, ScatterOOB[, ScatterConflict]>(table, src, idx)",),
-        "PTO-AS": (
-            "mscatter %src, %mem, %idx : !pto.memref<...>, !pto.tile<...>, !pto.tile<...>",
-            "mscatter.{row,elem}[.atomic_{add,max,min}] %table, %src, %idx : (!pto.memref<...>, !pto.tile<...>, ...)",
+        "C++": (
+            "MSCATTER<Coalesce, ScatterAtomicOp, ScatterOOB[, ScatterConflict]>(table, src, idx[, events...])",
+            "MSCATTER<ScatterAtomicOp, ScatterOOB>(table, src, idx)    as the A5 page has it",
+            "MSCATTER(table, src, idx[, events...])    as the general page has it",
         ),
+        "PTO-AS": ("mscatter %src, %mem, %idx : !pto.memref<...>, !pto.tile<...>, !pto.tile<...>",),
         "Level 1": (f"pto.mscatter %src, %idx, %table {{{ATTRIBUTES}}} : (..., ..., ...) -> ()",),
         "Level 2": (
             f"pto.mscatter ins(%src, %idx : ..., ...) outs(%table : !pto.partition_tensor_view<...>) {{{ATTRIBUTES}}}",

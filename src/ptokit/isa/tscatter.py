@@ -32,6 +32,9 @@ INDEX_TYPES = tuple(dtype(name) for name in ("int16", "int32", "uint16", "uint32
 INDEX_WIDTH = {4: 4, 2: 2, 1: 2}
 """Bytes of an index, by bytes of the data (TS-TYPE-05, -06, -07)."""
 
+CPU = ("A-52",)
+"""The decision by which the simulator has the rules of A2/A3 and A5."""
+
 ZEROES_FIRST = {"a2a3": True, "a5": True}
 """Targets whose kernel clears the whole destination before a flat scatter."""
 
@@ -52,6 +55,7 @@ def index_width(rule: str, data: int) -> Rule:
         when=Case(f"{data}-byte data", lambda c: c.dst.dtype.size == data),
         found=lambda c: f"{c.idx.dtype} for {c.dst.dtype}",
         fix=f"use int{8 * INDEX_WIDTH[data]} or uint{8 * INDEX_WIDTH[data]} indices",
+        elsewhere=CPU,
     )
 
 
@@ -67,6 +71,7 @@ def vec(operand: str) -> Rule:
         gate=True,
         firm=True,
         fix="tload or tmov the data into a Vec tile first",
+        elsewhere=CPU,
     )
 
 
@@ -84,6 +89,7 @@ def valid_inside(operand: str) -> Rule:
         dims=(f"{operand}.valid_rows", f"{operand}.valid_cols"),
         firm=True,
         fix="shrink valid= or enlarge the tile",
+        elsewhere=CPU,
     )
 
 
@@ -100,14 +106,16 @@ RULES = (
     vec("idx"),
     data_type("dst"),
     Rule("TS-TYPE-01", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, found=lambda c: str(c.dst.dtype),
-         fix="convert the data, or run on the host profile"),
+         fix="convert the data, or run on the host profile", elsewhere=CPU),
     Rule("TS-TYPE-02", "dst", "of another type than an 8-bit float", lambda c: c.dst.dtype not in (*FLOAT8, HIFLOAT8),
-         kind="H-44", found=lambda c: str(c.dst.dtype), fix="scatter the bytes as uint8"),
+         kind="H-44", found=lambda c: str(c.dst.dtype), fix="scatter the bytes as uint8", elsewhere=CPU),
     Rule("TS-TYPE-03", "idx", f"one of {names(INDEX_TYPES)}", lambda c: c.idx.dtype in INDEX_TYPES, kind="H-08",
-         found=lambda c: str(c.idx.dtype), fix="hold the indices in a 16-bit or 32-bit integer tile"),
+         found=lambda c: str(c.idx.dtype), fix="hold the indices in a 16-bit or 32-bit integer tile",
+         elsewhere=CPU),
     Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"), kind="H-08",
-         found=lambda c: str(c.idx.dtype), firm=True, fix="hold the indices in an integer tile"),
-    same_type("TS-TYPE-04", "src", "dst", on=error(*EVERYWHERE), kind="H-08", fix="give both one type", firm=True),
+         found=lambda c: str(c.idx.dtype), firm=True, fix="hold the indices in an integer tile", elsewhere=CPU),
+    same_type("TS-TYPE-04", "src", "dst", on=error(*EVERYWHERE), kind="H-08", fix="give both one type", firm=True,
+              elsewhere=CPU),
     index_width("TS-TYPE-05", 4),
     index_width("TS-TYPE-06", 2),
     index_width("TS-TYPE-07", 1),
@@ -181,7 +189,7 @@ TSCATTER = Instruction(
         "padding": Fault("TS-HAZ-01", "H-12", "keep indices below the valid rows: beyond them lies padding"),
     },
     spellings={
-        "C++": ("TSCATTER(dst, src, idx)",),
+        "C++": ("TSCATTER(dst, src, idx)", "TSCATTER(dst, src, idx, events...)"),
         "PTO-AS": ("%dst = tscatter %src, %idx : !pto.tile<...>, !pto.tile<...> -> !pto.tile<...>",),
         **Text(("src", "idx"), after='index = "flat"').spellings("tscatter"),
     },

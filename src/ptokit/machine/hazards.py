@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptokit import spec
 from ptokit.finding import Finding, Level
 
 LATER = "read it in a later kernel"
@@ -40,7 +41,6 @@ class _Row:
     """A kind of conflict; what is empty fits everything."""
 
     kind: str
-    rule: str
     memories: frozenset[str] = frozenset()
     first: tuple[str, str] = ("", "")
     """Instruction and pipe of what came first."""
@@ -67,31 +67,35 @@ def _fits(pattern: tuple[str, str], found: tuple[str, str]) -> bool:
 
 UB, CUBE = frozenset(("UB",)), frozenset(("L1", "L0A", "L0B", "L0C"))
 UNORDERED = (
-    _Row("H-24", "MG-SYNC-01", UB, ("", "MTE2"), ("mgather", ""), "write", "idx", "read"),
-    _Row("H-24", "MG-SYNC-01", UB, ("", "MTE2"), ("mscatter", ""), "write", "idx", "read"),
-    _Row("H-25", "MG-SYNC-15", UB, ("mgather", ""), ("", "MTE3"), "write", "", "read"),
-    _Row("H-26", "MG-SYNC-04", UB, ("", "MTE3"), ("mgather", ""), "read", "dst", "write"),
-    _Row("H-35", "A-45", CUBE, ("", "MTE2")),
-    _Row("H-16", "MS-CONF-04", frozenset(("GM",)), ("mscatter", ""), ("", "MTE3")),
-    _Row("H-16", "MS-CONF-04", frozenset(("GM",)), ("", "MTE3"), ("mscatter", "")),
-    _Row("H-16", "MS-CONF-04", frozenset(("GM",)), ("mscatter", ""), ("mscatter", "")),
+    _Row("H-24", UB, ("", "MTE2"), ("mgather", ""), "write", "idx", "read"),
+    _Row("H-24", UB, ("", "MTE2"), ("mscatter", ""), "write", "idx", "read"),
+    _Row("H-25", UB, ("mgather", ""), ("", "MTE3"), "write", "", "read"),
+    _Row("H-26", UB, ("", "MTE3"), ("mgather", ""), "read", "dst", "write"),
+    _Row("H-35", CUBE, ("", "MTE2")),
+    _Row("H-16", frozenset(("GM",)), ("mscatter", ""), ("", "MTE3")),
+    _Row("H-16", frozenset(("GM",)), ("", "MTE3"), ("mscatter", "")),
+    _Row("H-16", frozenset(("GM",)), ("mscatter", ""), ("mscatter", "")),
 )
 """Accesses of one block that nothing orders."""
-OTHER = _Row("", "KN-13")
+UNNAMED = "KN-13"
+"""The clause of accesses without order that are no hazard of the list."""
 
 
-def unordered(first: Act, then: Act, entry: str, when: str) -> Finding:
+def unordered(first: Act, then: Act, entry: str, when: str, target: str) -> Finding:
     """Two accesses that nothing orders; `entry` is the pipe by which the second can be made to wait."""
-    row = next((row for row in UNORDERED if row.fits(first, then)), OTHER)
+    kind = next((row.kind for row in UNORDERED if row.fits(first, then)), None)
+    rule = spec.behind(kind, target) if kind else UNNAMED
     said = f"{then}, which is not certain to come after: {first}, {when}"
     fix = _flag_fix(first.pipe, entry)
-    return Finding("error", row.rule, said, row.kind or None, then.operand, f"{first.pipe} before {then.pipe}", fix=fix)
+    wanted = f"{first.pipe} before {then.pipe}"
+    return Finding("error", rule, said, kind, then.operand, wanted, fix=fix, target=target)
 
 
-def untold_index() -> Finding:
+def untold_index(target: str) -> Finding:
     """The load of an index without the flag that the documents ask for, where the kernel waits for the load itself."""
     said = "mgather: idx: nothing makes V wait for its load; this kernel waits by itself, others do not"
-    return Finding("note", "MG-SYNC-01", said, "H-24", "idx", fix=_flag_fix("MTE2", "V"))
+    fix = _flag_fix("MTE2", "V")
+    return Finding("note", spec.behind("H-24", target), said, "H-24", "idx", fix=fix, target=target)
 
 
 def _flag_fix(src: str, dst: str) -> str:
@@ -104,15 +108,17 @@ def _flag_fix(src: str, dst: str) -> str:
 BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of atomic"}
 
 
-def between_blocks(first: Act, then: Act, block: int, other: int) -> Finding:
+def between_blocks(first: Act, then: Act, block: int, other: int, target: str) -> Finding:
     """Two blocks that touch one place of global memory, at least one of them writing."""
     is_scratch = "scratch" in (first.operand, then.operand)
     reads = "read" in (first.how, then.how)
     scatters = "mscatter" in (first.instruction, then.instruction) and not reads
-    rule, kind = ("A-65", "H-32") if is_scratch else ("MS-CONF-04", "H-16") if scatters else ("CO-SEM-02", None)
+    kind = "H-32" if is_scratch else "H-16" if scatters else None
+    rule = spec.behind(kind, target) if kind else "CO-SEM-02"
     said = f"block {block}: {then}; block {other}: {first}; nothing orders blocks"
     fix = "give every block a scratch of its own, apart from all that others touch" if is_scratch else BLOCKS_FIX[reads]
-    return Finding("error", rule, said, kind, then.operand, "blocks that touch different elements", fix=fix)
+    wanted = "blocks that touch different elements"
+    return Finding("error", rule, said, kind, then.operand, wanted, fix=fix, target=target)
 
 
 STALE: tuple[tuple[str, Level, str, str], ...] = (
@@ -126,22 +132,25 @@ STALE: tuple[tuple[str, Level, str, str], ...] = (
 )
 
 
-def stale(first: Act, then: Act, when: str) -> Finding:
+def stale(first: Act, then: Act, when: str, target: str) -> Finding:
     """A read of global memory by another path than the write before it in the same kernel."""
     kind, level, why, fix = STALE[then.pipe not in CACHED]
     fix = LATER if then.operand == "idx" else fix
-    return Finding(level, "A-70", f"{then}, {why}: {first}, {when}", kind, then.operand, fix=fix)
+    said = f"{then}, {why}: {first}, {when}"
+    return Finding(level, spec.behind(kind, target), said, kind, then.operand, fix=fix, target=target)
 
 
-def overwritten(name: str, operand: str, tile: str, other: str, when: str) -> Finding:
+def overwritten(name: str, operand: str, tile: str, other: str, when: str, target: str) -> Finding:
     """A tile that another one was put over while both were in use."""
     said = f"{name} reads {operand} from {tile}, parts of which {other} has written over, {when}"
-    return Finding("error", "A-38", said, "H-38", operand, f"{tile} apart from {other}", fix="move one of the tiles")
+    rule, wanted, fix = spec.behind("H-38", target), f"{tile} apart from {other}", "move one of the tiles"
+    return Finding("error", rule, said, "H-38", operand, wanted, fix=fix, target=target)
 
 
-def unwritten(act: Act, count: int, total: int, when: str, *, is_index: bool) -> Finding:
+def unwritten(act: Act, count: int, total: int, when: str, target: str, *, is_index: bool) -> Finding:
     """A read of bytes that nothing has written."""
-    rule, kind = ("A-54", "H-42") if is_index else ("CO-ALIGN-05", "H-36")
+    kind = "H-42" if is_index else "H-36"
     said = f"{act}, of which nothing has written {count} of {total} bytes, {when}"
     fix = "load or compute all of it first, or shrink valid="
-    return Finding("error", rule, said, kind, act.operand, "bytes that were written", f"{count} that were not", fix)
+    rule, wanted, found = spec.behind(kind, target), "bytes that were written", f"{count} that were not"
+    return Finding("error", rule, said, kind, act.operand, wanted, found, fix, target=target)

@@ -205,7 +205,7 @@ class WatchedInstruction(InstructionStep):
             if missing:
                 act = hazards.Act(self.instr.name, spot.operand, "", READ, spot.place.name, "")
                 count = missing * shadow.unit, spot.extent.count * shadow.unit
-                said = hazards.unwritten(act, *count, session.when, is_index=spot.is_index)
+                said = hazards.unwritten(act, *count, session.when, session.profile.name, is_index=spot.is_index)
                 session.tell([said], self.instr.where)
                 shadow.define(spot.extent, spot.place.start)
 
@@ -217,7 +217,9 @@ class WatchedInstruction(InstructionStep):
             if spot.how != READ:
                 session.owners.write(spot.tile, spot.place, spot.extent)
             elif other := session.owners.read(spot.tile, spot.place, spot.extent):
-                said = hazards.overwritten(self.instr.name, spot.operand, spot.tile, other, session.when)
+                said = hazards.overwritten(
+                    self.instr.name, spot.operand, spot.tile, other, session.when, session.profile.name
+                )
                 session.tell([said], self.instr.where)
 
     def _make_fresh(self, frame: WatchedFrame) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptokit import spec
 from ptokit.engine.lanes import Lanes
 from ptokit.engine.reference import IndexedStep
 from ptokit.engine.storage import Array
@@ -28,9 +29,9 @@ class _Ruling:
 
     levels: Mapping[str, Level]
     """By target; no word where there is none."""
-    same: tuple[str, str]
-    """The clause and the hazard, where both lanes had the same index."""
-    folded: tuple[str, str]
+    same: str
+    """The hazard, where both lanes had the same index."""
+    folded: str
     """The same where a policy brought different indices to one place."""
     targets: str
     """What each target makes of it."""
@@ -39,14 +40,14 @@ class _Ruling:
 RULINGS = {
     "mscatter": _Ruling(
         levels=error(*NPU),
-        same=("MS-CONF-01", "H-14"),
-        folded=("MS-HAZ-02", "H-15"),
+        same="H-14",
+        folded="H-15",
         targets="cpu keeps the last writer in row-major order; on a2a3 and a5 the final value is undefined",
     ),
     "tscatter": _Ruling(
         levels=hazard(*EVERYWHERE),
-        same=("TS-CONF-01", "H-17"),
-        folded=("TS-CONF-01", "H-17"),
+        same="H-17",
+        folded="H-17",
         targets="cpu, a2a3 and a5 keep the last writer today, but the result is implementation-defined",
     ),
 }
@@ -155,7 +156,8 @@ def _first_repeats(step: IndexedStep, lanes: Lanes, indices: Array) -> Iterator[
 def _finding(executed: Executed, step: IndexedStep, ruling: _Ruling, level: Level, repeat: _Repeat) -> Finding:
     call = executed.call
     first, again, last = (lane_name(step, lane) for lane in (repeat.first, repeat.again, repeat.last))
-    rule, kind = ruling.folded if repeat.is_folded else ruling.same
+    kind = ruling.folded if repeat.is_folded else ruling.same
+    rule = spec.behind(kind, call.target)
     policy = f", folded by oob={call.oob.text!r}" if repeat.is_folded else ""
     found = f"idx{first} = {repeat.values[0]} and idx{again} = {repeat.values[1]}{policy}"
     place = _place(step, repeat)
@@ -165,7 +167,8 @@ def _finding(executed: Executed, step: IndexedStep, ruling: _Ruling, level: Leve
         f"the last writer, lane {last}, wins here ({ruling.targets}); {more} a destination of this call"
     )
     expected = "a destination of its own for every lane"
-    return Finding(level, rule, message, kind, "idx", expected, found, _fix(call, repeat.is_folded), executed.where)
+    fix = _fix(call, repeat.is_folded)
+    return Finding(level, rule, message, kind, "idx", expected, found, fix, executed.where, call.target)
 
 
 def lane_name(step: IndexedStep, lane: int) -> str:

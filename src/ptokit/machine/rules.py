@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ptokit import spec
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding
 from ptokit.isa.operand import TileSpec
@@ -23,11 +24,13 @@ def dispatch(site: Site, profile: Profile) -> Iterator[Finding]:
     if shape is not None:
         said = f"{call.instruction.name} on {call.target} starts {shape.threads} threads, and the kernel was dispatched"
         fix = 'launch the standard way (launch="standard")'
-        yield Finding("error", "MG-SIMT-10", f"{said} through a function pointer: it hangs", "H-23", "launch", fix=fix)
+        said, rule = f"{said} through a function pointer: it hangs", spec.behind("H-23", call.target)
+        yield Finding("error", rule, said, "H-23", "launch", fix=fix, target=call.target)
 
 
-def burst(name: str, operand: str, place: Place, extent: Extent, alignment: int) -> Iterator[Finding]:
+def burst(name: str, operand: str, place: Place, extent: Extent, profile: Profile) -> Iterator[Finding]:
     """Every burst into UB begins at a multiple of the alignment (H-01)."""
+    alignment = profile.burst
     if extent.listed is not None or not alignment or not extent.count:
         return
     start, pitch = place.start * place.shadow.unit, extent.pitch * place.shadow.unit
@@ -35,7 +38,8 @@ def burst(name: str, operand: str, place: Place, extent: Extent, alignment: int)
         bad = start if start % alignment else start + pitch
         said = f"{name}: a burst to {operand} begins at {bad:#x}, which is no multiple of {alignment}: it is dropped"
         fix = f"put rows of {operand} at multiples of {alignment} bytes"
-        yield Finding("error", "MG-HAZ-01", said, "H-01", operand, f"a multiple of {alignment}", hex(bad), fix)
+        rule, wanted = spec.behind("H-01", profile.name), f"a multiple of {alignment}"
+        yield Finding("error", rule, said, "H-01", operand, wanted, hex(bad), fix, target=profile.name)
 
 
 def scratch(site: Site, storages: Sequence[Storage]) -> Iterator[Finding]:
@@ -49,4 +53,6 @@ def scratch(site: Site, storages: Sequence[Storage]) -> Iterator[Finding]:
         if other is not None and name not in site.tiles and own.overlaps(other):
             said = f"{site.call.instruction.name}: scratch shares memory with {name}"
             fix = "give the scratch memory of its own"
-            yield Finding("error", "A-65", said, "H-32", "scratch", f"memory apart from {name}", fix=fix)
+            target, wanted = site.call.target, f"memory apart from {name}"
+            rule = spec.behind("H-32", target)
+            yield Finding("error", rule, said, "H-32", "scratch", wanted, fix=fix, target=target)

@@ -114,7 +114,8 @@ class Session:
 
     def tell(self, findings: Iterable[Finding], where: Where | None) -> None:
         """Take findings, which are at a place unless they say another."""
-        self.findings.add(finding if finding.where else finding.at(where) for finding in findings)
+        here = (finding.on(self.profile.name) for finding in findings)
+        self.findings.add(finding if finding.where else finding.at(where) for finding in here)
 
     # --- flags
 
@@ -197,8 +198,8 @@ class Session:
         """What a DMA pipe writes to UB begins where a burst can."""
         for touch in touches:
             if touch.operand in site.loaded and touch.how != READ and touch.place.name == "UB":
-                name, burst = executed.instr.name, self.profile.burst
-                self.tell(rules.burst(name, touch.operand, touch.place, touch.extent, burst), executed.where)
+                name = executed.instr.name
+                self.tell(rules.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
 
     def _time(self, executed: Executed, pipes: tuple[str, ...]) -> None:
         assert self.timer is not None
@@ -218,7 +219,7 @@ class Session:
             if touch.operand == "idx" and touch.how == READ:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
                 if any(each.pipe == load for each in earlier):
-                    self.tell([hazards.untold_index()], executed.where)
+                    self.tell([hazards.untold_index(self.profile.name)], executed.where)
 
     def signallers(self, event: int) -> tuple[str, ...]:
         """The pipes whose end signals an event."""
@@ -260,7 +261,7 @@ class Session:
 
     def _race(self, number: int, pipe: str, touch: Spot, earlier: Earlier, entry: str) -> None:
         then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
-        said = hazards.unordered(first, then, unit_of(entry), self.when)
+        said = hazards.unordered(first, then, unit_of(entry), self.when, self.profile.name)
         self.tell([said], self.statements[number].where)
 
     def _across(self, number: int, pipe: str, touch: Spot) -> None:
@@ -273,13 +274,14 @@ class Session:
             if self.options.wants("blocks") and (other := layer.last_until(before, extent, start)):
                 self.blocks_meet = True
                 first, then = self._act_of(other, touch), self._act(number, pipe, touch)
-                said = hazards.between_blocks(first, then, self.block, self._block_of(other))
+                said = hazards.between_blocks(first, then, self.block, self._block_of(other), self.profile.name)
                 self.tell([said], self.statements[number].where)
             if self.orders and touch.how == READ and self._is_cached(layer.pipe) != (unit_of(pipe) in CACHED):
                 stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # within an instruction its kernel sees to that
                     first, then = self._act_of(stale, touch), self._act(number, pipe, touch)
-                    self.tell([hazards.stale(first, then, self.when)], self.statements[number].where)
+                    said = hazards.stale(first, then, self.when, self.profile.name)
+                    self.tell([said], self.statements[number].where)
 
     def _is_cached(self, pipe: int) -> bool:
         return unit_of(self.clocks.pipes[pipe]) in CACHED

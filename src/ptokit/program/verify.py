@@ -30,7 +30,8 @@ def verify(
     if grid != 0:
         for check in CHECKS:
             findings += check(program, profile, options, grid)
-    return sorted(dict.fromkeys(judged(findings, options)), key=_place)
+    placed = [finding.on(profile.name) for finding in findings]
+    return sorted(dict.fromkeys(judged(placed, options)), key=_place)
 
 
 def _place(finding: Finding) -> tuple[str, int]:
@@ -74,7 +75,8 @@ def check_cores(program: Program, profile: Profile, options: Options, grid: int 
             (core, tile), (other, against) = first.items()
             said = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
             fix = "split the kernel in two, and pass data through memory"
-            found = [Finding(level, "KN-16", said, None, against, "tiles of one core", fix=fix, where=instr.where)]
+            wanted, where, target = "tiles of one core", instr.where, profile.name
+            found = [Finding(level, "KN-16", said, None, against, wanted, fix=fix, where=where, target=target)]
     yield from found
 
 

@@ -49,9 +49,11 @@ def _subject(call: Call) -> str:
     return f"{call.instruction.name} on {call.target}"
 
 
-def _finding(rule: str, kind: str | None, operand: str, subject: str, expected: str, found: str, fix: str) -> Finding:
+def _finding(
+    rule: str, kind: str | None, operand: str, subject: str, expected: str, found: str, fix: str, target: str
+) -> Finding:
     message = f"{subject}: {operand} must be {expected}; found {found}"
-    return Finding("error", rule, message, kind, operand, expected, found, fix)
+    return Finding("error", rule, message, kind, operand, expected, found, fix, target=target)
 
 
 def valid_extents(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
@@ -59,9 +61,8 @@ def valid_extents(call: Call, profile: Profile, options: Options) -> Iterable[Fi
     for name, tile in tiles(call).items():
         if tile.valid_rows > tile.rows or tile.valid_cols > tile.cols:
             expected = f"valid within {tile.rows}x{tile.cols}"
-            yield _finding(
-                "CO-SHAPE-02", None, name, _subject(call), expected, str(tile), "shrink valid= or enlarge the tile"
-            )
+            fix = "shrink valid= or enlarge the tile"
+            yield _finding("CO-SHAPE-02", None, name, _subject(call), expected, str(tile), fix, call.target)
 
 
 def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
@@ -78,6 +79,7 @@ def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[F
                 "a tensor whose elements lie apart",
                 found,
                 "copy the array first",
+                call.target,
             )
 
 
@@ -93,7 +95,8 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
         first, second = _range(tile), _range(against)
         if first.start < second.stop and second.start < first.stop:
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
-            yield _finding("A-38", "H-38", name, _subject(call), f"apart from {other}", found, "move one of the tiles")
+            expected, fix = f"apart from {other}", "move one of the tiles"
+            yield _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
     yield from _repeated(call)
 
 
@@ -110,7 +113,7 @@ def _repeated(call: Call) -> Iterable[Finding]:
         if set(earlier) <= written(call):
             found = f"{', '.join(earlier)} once more"
             expected, fix = f"another tile than {', '.join(earlier)}", "give the result a tile of its own"
-            yield _finding("A-38", "H-38", name, _subject(call), expected, found, fix)
+            yield _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
 
 
 def _storage(tile: TileSpec) -> TileSpec:
@@ -142,7 +145,7 @@ def memory_findings(
         elif nbytes > memory.size:
             expected = f"within {memory.size} bytes of {memory.name}"
             fix = "use smaller tiles"
-            yield _finding("A-38", None, f"{loc.text} tiles", subject, expected, f"{nbytes} bytes", fix)
+            yield _finding("A-38", None, f"{loc.text} tiles", subject, expected, f"{nbytes} bytes", fix, profile.name)
 
 
 def _ub_budget(subject: str, profile: Profile, options: Options, used: int) -> Iterable[Finding]:
@@ -152,17 +155,18 @@ def _ub_budget(subject: str, profile: Profile, options: Options, used: int) -> I
     if used > allowance.limit:
         expected = f"within {allowance.limit} bytes of UB"
         fix = "use smaller tiles, fewer of them, or lower addresses"
-        yield _finding(ub.over_rule, ub.over_kind, "vec tiles", subject, expected, f"{used} bytes", fix)
+        yield _finding(ub.over_rule, ub.over_kind, "vec tiles", subject, expected, f"{used} bytes", fix, profile.name)
     elif options.dyn_ub is None or not ub.has_dynamic:
         return
     elif options.dyn_ub > allowance.max_dynamic:
         expected = f"launched with dyn_ub of at most {allowance.max_dynamic} bytes"
-        yield _finding("MG-BUDG-07", "H-21", "vec tiles", subject, expected, f"dyn_ub={options.dyn_ub}", "ask for less")
+        found = f"dyn_ub={options.dyn_ub}"
+        yield _finding("MG-BUDG-07", "H-21", "vec tiles", subject, expected, found, "ask for less", profile.name)
     elif used > allowance.available:
         rule, kind = ("MG-BUDG-13", "H-21") if options.dyn_ub else ("MG-BUDG-09", "H-20")
         expected = f"within {allowance.available} bytes of UB under dyn_ub={options.dyn_ub}"
         fix = f"launch with dyn_ub={used} or more"
-        yield _finding(rule, kind, "vec tiles", subject, expected, f"{used} bytes", fix)
+        yield _finding(rule, kind, "vec tiles", subject, expected, f"{used} bytes", fix, profile.name)
 
 
 @dataclass(frozen=True)

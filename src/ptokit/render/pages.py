@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -15,7 +15,8 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
 from ptokit.isa.dtype import FLOAT8
-from ptokit.isa.instruction import Instruction, Rule
+from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule
+from ptokit.isa.policy import PtoEnum
 from ptokit.program.verify_call import CHECKS
 from ptokit.render.sketch import sketch
 from ptokit.target import PROFILES, Profile
@@ -36,7 +37,7 @@ def rules_named(name: str) -> list[tuple[Instruction, Rule]]:
         (instruction, rule)
         for instruction in INSTRUCTIONS.values()
         for rule in instruction.rules
-        if name in (rule.id, rule.kind)
+        if name in (rule.id, *rule.elsewhere, *rule.kinds)
     ]
 
 
@@ -79,9 +80,14 @@ def hazard_page(name: str) -> Group:
         Text(hazard.situation),
         Text(f"What happens: {hazard.effect}"),
         Text(f"Level: {hazard.level}; first seen by: {SEEN_BY[hazard.seen_by]}"),
-        Text(f"See {hazard.clauses}", style="dim"),
+        Text(f"Instructions: {_instructions(hazard)}"),
+        Text(f"See {', '.join(hazard.clauses)}", style="dim"),
     ]
     return Group(*parts, *_rules(name))
+
+
+def _instructions(hazard: spec.Hazard) -> str:
+    return "every one" if spec.EVERY_INSTRUCTION in hazard.instructions else ", ".join(hazard.instructions)
 
 
 def _title(name: str, remark: str) -> Line:
@@ -97,7 +103,7 @@ def _rules(name: str) -> Iterator[RenderableType]:
     lines += [f"  every instruction: {check.run.__doc__}" for check in CHECKS if name in check.names]
     for instruction in INSTRUCTIONS.values():
         for case, fault in instruction.faults.items():
-            if name in (fault.rule, fault.kind):
+            if name in (fault.rule, *fault.elsewhere, fault.kind):
                 lines.append(f"  {instruction.name}, at the call: {FAULTS[case]}")
     if lines:
         yield Text("\nRule", style="bold")
@@ -115,14 +121,15 @@ FAULTS = {
 
 
 def _rule_line(name: str, instruction: Instruction, rule: Rule) -> str:
-    levels = ", ".join(f"{level} on {target}" for target, level in rule.on.items())
-    kind = f" ({rule.kind})" if isinstance(rule.kind, str) and rule.kind != name else ""
+    """Where a rule applies: under a clause, only the targets on which that clause stands behind it."""
+    is_clause = name in (rule.id, *rule.elsewhere)
+    on = {target: level for target, level in rule.on.items() if not is_clause or rule.clause(target) == name}
+    levels = ", ".join(f"{level} on {target}" for target, level in on.items())
+    kind = f" ({_kind(rule)})" if rule.kind and rule.kind != name else ""
     case = f" [{rule.when.text}]" if rule.when.text else ""
-    clause = f" {rule.id}" if rule.id != name else ""
+    named = () if is_clause else dict.fromkeys(rule.clause(target) for target in on)
+    clause = f" {', '.join(named)}" if named else ""
     return f"  {instruction.name}, {rule.operand}{case}:{clause} {levels}{kind}"
-
-
-OUTCOMES = {"reject": "is refused", "value": "the assertion fails", "text": "fails"}
 
 
 def _example(name: str) -> Iterator[RenderableType]:
@@ -130,14 +137,22 @@ def _example(name: str) -> Iterator[RenderableType]:
     if example is None:
         return
     where = ", ".join(example.targets or (clause.targets if clause else spec.FAMILIES))
-    outcome = OUTCOMES.get(clause.kind if clause else "reject", "is refused or warned of")
     if example.each:
         yield Text(f"\nop is each of {', '.join(example.each)}", style="dim")
     if example.meets:
-        yield from _code(f"Meets it (with pto.target(target), target one of {where})", example.meets)
-    for code in example.breaks:
-        by = f", by {example.rule}" if example.rule and example.rule != name else ""
-        yield from _code(f"Breaks it ({outcome}{by})", code)
+        yield from _code(f"Meets it: runs clean (with pto.target(target), target one of {where})", example.meets)
+    for code, shown in zip(example.breaks, spec.outcomes().get(name, ()), strict=False):
+        yield from _code(f"Breaks it: {_outcome(shown)}", code)
+
+
+def _outcome(shown: Mapping[str, str]) -> str:
+    """What the run of an example showed: once where it is the same on every target."""
+    by_outcome: dict[str, list[str]] = {}
+    for target, outcome in shown.items():
+        by_outcome.setdefault(outcome, []).append(target)
+    if len(by_outcome) == 1:
+        return next(iter(by_outcome))
+    return "; ".join(f"{', '.join(targets)}: {outcome}" for outcome, targets in by_outcome.items())
 
 
 def _code(title: str, code: str) -> Iterator[RenderableType]:
@@ -156,11 +171,98 @@ def instruction_page(name: str, target: str | None = None) -> Group:
     parts += [Text("\nOperands and modifiers", style="bold"), _parameters(instruction)]
     for profile in profiles:
         parts += _contract(instruction, profile)
-    parts += [
-        Text("\nSpelling", style="bold"),
-        _grid((form, "\n".join(t)) for form, t in instruction.spellings.items()),
-    ]
+    parts += [Text("\nSpelling", style="bold"), _grid(_spellings(instruction))]
+    parts += _clauses(instruction, profiles)
     return Group(*parts)
+
+
+def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:
+    """How it is written: in Python, in C++ and as text, with the events that it waits for."""
+    yield "Python", _python(instruction)
+    for form, texts in instruction.spellings.items():
+        yield form, "\n".join((*texts, *(_suffixed(instruction) if form == "PTO-AS" else ())))
+    if _has_events(instruction):
+        yield "Events", "{event = 0, waits = [0]} in text: the event that it signals, and those that it waits for"
+
+
+def _has_events(instruction: Instruction) -> bool:
+    """`tassign` only says where a tile lies."""
+    return bool(instruction.effects)
+
+
+def _python(instruction: Instruction) -> str:
+    import inspect
+
+    import ptokit
+
+    given = inspect.signature(getattr(ptokit, instruction.name)).parameters.values()
+    plain = [p.replace(annotation=p.empty, default=_default_of(p.default)) for p in given]
+    return f"pto.{instruction.name}{inspect.Signature(plain)}"
+
+
+def _default_of(value: object) -> object:
+    return value.text if isinstance(value, PtoEnum) else value
+
+
+def _suffixed(instruction: Instruction) -> Iterator[str]:
+    """The opcode with its suffixes, the destination first."""
+    from ptokit.text.ptoas.shapes import SUFFIXES, opcode_pattern  # pages of clauses and hazards do without
+
+    if instruction.name in SUFFIXES:
+        given = ", ".join(f"%{param.name}" for param in instruction.operands if not param.optional)
+        more = "".join(f"[, %{param.name}]" for param in instruction.operands if param.optional)
+        yield f"{opcode_pattern(instruction.name)} {given}{more} : (...)"
+
+
+TOPICS = {
+    "SEM": "Meaning", "MODE": "Mode", "OOB": "Out of bounds", "ATOM": "Atomics", "CONF": "Repeated destinations",
+    "TYPE": "Types", "LOC": "Locations", "LAY": "Layouts", "SHAPE": "Shapes", "ALIGN": "Alignment",
+    "DYN": "Dynamic extents", "NZ": "NZ", "L1": "Into L1", "SIMT": "SIMT", "SYNC": "Order between pipes",
+    "BUDG": "Memory budget", "COST": "Cost", "PERF": "Performance", "ASM": "Text", "API": "C++",
+    "HAZ": "Accepted silently elsewhere", "EX": "Examples",
+}  # fmt: skip
+"""Parts of the documents, by the middle of a clause id."""
+OTHER_TOPIC = "Rules and values"
+DOCUMENTS = {
+    "mgather": ("CO", "MG"), "mscatter": ("CO", "MS"), "tscatter": ("CO", "TS"),
+    "tload": ("TL",), "tstore": ("TT",), "tmov": ("TV",),
+}  # fmt: skip
+"""The parts of the clause table that are about an instruction, by the beginning of a clause id."""
+
+
+def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
+    """Every clause that is about an instruction on a target: of its documents, and what its rules and faults name."""
+    documents = DOCUMENTS.get(instruction.name, ())
+    named = {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
+    named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
+    groups = {name.rpartition("-")[0] for name in named if name.startswith("CP-")}
+    families = spec.FAMILIES if spec.family_of(target) in spec.OURS else (spec.family_of(target),)
+    return [
+        clause
+        for clause in spec.clauses().values()
+        if set(families) <= set(clause.targets)
+        and (clause.id.partition("-")[0] in documents or clause.id in named or clause.id.rpartition("-")[0] in groups)
+    ]
+
+
+def _clauses(instruction: Instruction, profiles: Sequence[Profile]) -> Iterator[RenderableType]:
+    """What the documents say, part by part; with targets, where the page is about several."""
+    found = {clause.id: clause for profile in profiles for clause in clauses_of(instruction, profile.name)}
+    parts: dict[str, list[spec.Clause]] = {topic: [] for topic in (*TOPICS.values(), OTHER_TOPIC)}
+    for clause in (clause for name, clause in spec.clauses().items() if name in found):
+        parts[TOPICS.get(clause.id.split("-")[1], OTHER_TOPIC)].append(clause)
+    if found:
+        yield Text()
+        yield _title("Clauses", "what the documents say, and what was decided")
+    for topic, clauses in ((topic, clauses) for topic, clauses in parts.items() if clauses):
+        yield Text(f"\n{topic}", style="bold")
+        where = [(", ".join(clause.targets),) if len(profiles) > 1 else () for clause in clauses]
+        yield _grid((c.id, *targets, _statement(c)) for c, targets in zip(clauses, where, strict=True))
+
+
+def _statement(clause: spec.Clause) -> str:
+    decided = f" Decided ({clause.decision}): {clause.verdict}" if clause.verdict else ""
+    return clause.statement + decided
 
 
 def _parameters(instruction: Instruction) -> Table:
@@ -169,6 +271,8 @@ def _parameters(instruction: Instruction) -> Table:
         default = modifier.default_text or _default(modifier)
         choices = " | ".join(member.text for member in modifier.enum)
         rows.append((f"{modifier.name}=", f"default {default}", f"{modifier.about}: {choices}"))
+    if _has_events(instruction):
+        rows.append(("wait=", "default none", "events of earlier calls that it waits for; every call returns one"))
     return _grid(rows)
 
 
@@ -182,16 +286,62 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[Renderable
     yield _title(f"On {profile.name}", profile.title)
     for fact in instruction.facts.get(profile.family, ()):
         yield Text(f"  {fact}")
-    titles = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Remarked"}
-    for level, title in titles.items():
+    for level, title in TITLES.items():
         rules = [rule for rule in instruction.rules if rule.on.get(profile.name, rule.on.get(profile.family)) == level]
-        if rules:
-            yield Text(f"\n{title}", style="bold")
-            yield _grid((rule.id, rule.operand, rule.when.text, sketch(rule, profile), _kind(rule)) for rule in rules)
-    if instruction.faults:
-        yield Text("\nStopped by values", style="bold")
-        yield _grid((f.rule, case, f.kind or "", f.fix) for case, f in instruction.faults.items())
+        yield from _section(title, (_rule_row(rule, profile) for rule in rules))
+    yield from _section("Refused in every instruction, unless", _common(profile))
+    faults = instruction.faults.items()
+    yield from _section(
+        "Stopped by values", ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
+    )
+    emitted = (_rule_row(rule, profile) for rule in _emitted(instruction) if profile.family in rule.on)
+    yield from _section("Refused when C++ is emitted, unless", emitted)
+    duties = (clause for clause in clauses_of(instruction, profile.name) if clause.kind == "hazard")
+    yield from _section("What the caller sees to", ((clause.id, _statement(clause)) for clause in duties))
+    yield from _section("Hazards", _hazards(instruction, profile))
     yield from _machine(instruction, profile)
+
+
+def _emitted(instruction: Instruction) -> tuple[Rule, ...]:
+    """Rules of the headers that C++ is emitted for."""
+    from ptokit.text.cpp.headers import RULES  # pages of clauses and hazards do without
+
+    return RULES.get(instruction.name, ())
+
+
+TITLES = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Remarked"}
+
+
+def _section(title: str, rows: Iterable[tuple[str, ...]]) -> Iterator[RenderableType]:
+    found = list(rows)
+    if found:
+        yield Text(f"\n{title}", style="bold")
+        yield _grid(found)
+
+
+def _rule_row(rule: Rule, profile: Profile) -> tuple[str, ...]:
+    return rule.clause(profile.name), rule.operand, rule.when.text, sketch(rule, profile), _kind(rule)
+
+
+def _common(profile: Profile) -> Iterator[tuple[str, ...]]:
+    """What every instruction must satisfy, with what applies to the target."""
+    for check in CHECKS:
+        rules = [name for name in check.names if name not in spec.hazards() and spec.holds(name, profile.name)]
+        kinds = [name for name in check.names if name in spec.hazards() and _level(spec.hazards()[name], profile)]
+        yield ", ".join(rules), str(check.run.__doc__), ", ".join(kinds)
+
+
+def _level(hazard: spec.Hazard, profile: Profile) -> str:
+    return hazard.levels.get(profile.family, "")
+
+
+def _hazards(instruction: Instruction, profile: Profile) -> Iterator[tuple[str, ...]]:
+    """What can go wrong with it here, how bad that is, who sees it first, and the clause behind it."""
+    for hazard in spec.hazards().values():
+        level = _level(hazard, profile)
+        if level and hazard.concerns(instruction.name):
+            rules = ", ".join(name for name in hazard.clauses if spec.holds(name, profile.name))
+            yield hazard.id, level, f"by {hazard.seen_by}", hazard.situation, rules
 
 
 def _machine(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
@@ -223,7 +373,10 @@ def _pipe_row(route: str, effects: Iterable[Any], profile: Profile) -> tuple[str
 
 
 def _kind(rule: Rule) -> str:
-    return rule.kind if isinstance(rule.kind, str) else ""
+    """Every hazard that the rule stands for, with the case where it depends on the call."""
+    kind = rule.kind.text if isinstance(rule.kind, Either) else rule.kind or ""
+    dynamic = f"{DYNAMIC} (run-time extents)" if DYNAMIC in rule.kinds else ""
+    return ", ".join(filter(None, (kind, dynamic)))
 
 
 def targets_table() -> Table:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 FAMILIES = ("cpu", "a2a3", "a5")
+OURS = ("host",)
+"""Profiles that no document speaks of: they may have a rule of any target."""
+EVERY_INSTRUCTION = "*"
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,28 @@ class Hazard:
     silent: str
     situation: str
     effect: str
-    clauses: str
-    level: str
+    clauses: tuple[str, ...]
+    """The clauses and decisions behind it; a finding names the first one that holds for its target."""
+    instructions: tuple[str, ...]
+    """The instructions whose use can have it, or `EVERY_INSTRUCTION`."""
     seen_by: str
+    levels: Mapping[str, str]
+    """By target, as decided; a level that depends on the case is given with its cases."""
+
+    @property
+    def level(self) -> str:
+        """The levels in one line."""
+        groups: dict[str, list[str]] = {}
+        for target in FAMILIES:
+            if target in self.levels:
+                groups.setdefault(self.levels[target], []).append(target)
+        if len(groups) == 1 and set(FAMILIES) <= set(self.levels):
+            return next(iter(groups))
+        return "; ".join(f"{level} on {' and '.join(targets)}" for level, targets in groups.items())
+
+    def concerns(self, instruction: str) -> bool:
+        """Whether a use of the instruction can have it."""
+        return EVERY_INSTRUCTION in self.instructions or instruction in self.instructions
 
 
 @dataclass(frozen=True)
@@ -99,7 +121,11 @@ def gaps() -> dict[str, Gap]:
 @cache
 def hazards() -> dict[str, Hazard]:
     """All hazards by number."""
-    return {name: Hazard(name, **row) for name, row in _rows("hazards")}
+    found: dict[str, Hazard] = {}
+    for name, row in _rows("hazards"):
+        row["clauses"], row["instructions"] = tuple(row["clauses"]), tuple(row["instructions"])
+        found[name] = Hazard(name, **row)
+    return found
 
 
 @cache
@@ -115,7 +141,41 @@ def examples() -> dict[str, Example]:
     return found
 
 
+@cache
+def outcomes() -> dict[str, tuple[dict[str, str], ...]]:
+    """What came of running the code that breaks each clause, by target, one entry for each piece of code.
+
+    `tests/conformance/outcomes.py` writes them, from runs; a test holds them against runs.
+    """
+    return {name: tuple(row["breaks"]) for name, row in _rows("outcomes")}
+
+
 def header(rule: str) -> tuple[str, ...]:
     """The targets whose real headers assert a rule; none for a decision of ptokit's own."""
     clause = clauses().get(rule)
     return clause.header if clause else ()
+
+
+def family_of(target: str) -> str:
+    """The target without its revision: `a5` for `a5@2026.08`."""
+    return target.partition("@")[0]
+
+
+def holds(rule: str, target: str) -> bool:
+    """Whether a clause or decision applies to a target. Decisions apply everywhere."""
+    clause, family = clauses().get(rule), family_of(target)
+    return rule in gaps() if clause is None else family in OURS or family in clause.targets
+
+
+def first(rules: Iterable[str], target: str) -> str:
+    """The first of several clauses and decisions that applies to a target."""
+    named = tuple(rules)
+    for rule in named:
+        if holds(rule, target):
+            return rule
+    raise LookupError(f"none of {', '.join(named)} applies to {target}")
+
+
+def behind(hazard: str, target: str) -> str:
+    """The clause or decision that a finding of a hazard names on a target."""
+    return first(hazards()[hazard].clauses, target)

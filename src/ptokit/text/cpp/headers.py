@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ptokit import spec as clauses
 from ptokit.finding import Finding
 from ptokit.isa import mscatter
-from ptokit.isa.instruction import DEVICES, Call, Case, Rule, error
+from ptokit.isa.instruction import Call, Case, Rule, error
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import (
     CmpMode,
@@ -69,7 +70,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "mgather": (
         Rule("MG-SIMT-18", "executor", "scalar: the other runs on both cores, and a kernel is emitted for one",
-             lambda c: c.executor is not GatherExec.Simt, on=error(*DEVICES), found=lambda c: c.executor.text,
+             lambda c: c.executor is not GatherExec.Simt, on=error("a5"), found=lambda c: c.executor.text,
              fix='leave executor= out, or give "scalar"'),
     ),
     "tscatter": ROW_SCATTER,
@@ -98,7 +99,7 @@ HIDDEN = {"a2a3": 184 * KB}
 USE_HIDDEN = ("trowexpandmul", "trowexpandsub", "trowexpanddiv")
 
 
-def tile_findings(name: str, spec: TileSpec) -> Iterator[Finding]:
+def tile_findings(name: str, spec: TileSpec, target: str) -> Iterator[Finding]:
     """A tile type that the headers assert against: storage that is no whole number of blocks."""
     if spec.slayout is SLayout.NoneBox:
         found, whole = f"{spec.burst_bytes} bytes", spec.burst_bytes % 32 == 0
@@ -110,7 +111,8 @@ def tile_findings(name: str, spec: TileSpec) -> Iterator[Finding]:
         wanted = f"of whole boxes of {rows} x {cols}"
     if not whole:
         said = f"{name} must be {wanted} for the C++ tile type; found {found}"
-        yield Finding("error", "CO-ALIGN-01", said, None, name, wanted, found, "pad the tile and give valid=")
+        rule, fix = clauses.first(("CO-ALIGN-01", "CP-HDR-01"), target), "pad the tile and give valid="
+        yield Finding("error", rule, said, None, name, wanted, found, fix, target=target)
 
 
 def cores(program: Program, profile: Profile) -> dict[str, str]:
@@ -133,7 +135,8 @@ def program_findings(program: Program, profile: Profile, used: int, *, has_works
     if len(here) > 1:
         said = f"{program.name}: C++ is emitted for one core; {' and '.join(here.values())} belong to two"
         fix = "split the kernel in two, and pass data through memory"
-        yield Finding("error", "KN-16", said, None, "", "tiles of one core", fix=fix, where=program.where)
+        wanted, target = "tiles of one core", profile.name
+        yield Finding("error", "KN-16", said, None, "", wanted, fix=fix, where=program.where, target=target)
     end = HIDDEN.get(profile.family)
     for stmt in walk(program.body):
         if isinstance(stmt, Instr) and stmt.name in USE_HIDDEN and end is not None and used > end:

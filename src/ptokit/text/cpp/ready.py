@@ -89,7 +89,8 @@ def _header_findings(program: Program, profile: Profile) -> Iterator[Finding]:
         for name, operand in named_operands(instr).items():
             if isinstance(operand, TileUse):
                 spec = call.values[name]
-                for finding in tile_findings(operand.tile, lying(spec) if lies_down(call, name) else spec):
+                shown = lying(spec) if lies_down(call, name) else spec
+                for finding in tile_findings(operand.tile, shown, profile.name):
                     yield finding.at(instr.where)
         if instr.name in TRANSFERS:
             yield from _transfer_findings(program, instr, call)

@@ -32,6 +32,17 @@ UNSPOKEN = {
 }
 """What goes without a suffix."""
 
+
+def opcode_pattern(instruction: str) -> str:
+    """The opcode with its suffixes: `mgather.{row,elem}[.{clamp,wrap,zero}][.simt]`. What goes unsaid is left out."""
+    words: dict[str, list[str]] = {}
+    for word, (key, value) in SUFFIXES.get(instruction, {}).items():
+        if UNSPOKEN.get(key) != value:
+            words.setdefault(key, []).append(word)
+    given = {key: f".{{{','.join(found)}}}" if len(found) > 1 else f".{found[0]}" for key, found in words.items()}
+    return instruction + "".join(text if key not in UNSPOKEN else f"[{text}]" for key, text in given.items())
+
+
 BRIEF = {"executor": "exec", "mode": "cmp", "round": "rnd", "saturation": "sat"}
 """Modifiers with short keys of other names."""
 KEYS = {(name, BRIEF.get(modifier, modifier)): row.key for (name, modifier), row in ATTRIBUTES.items()}

@@ -1,0 +1,14 @@
+"""What is rendered, as plain text in lines of any length."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, RenderableType
+
+
+def text_of(page: RenderableType) -> str:
+    """The page without colours and without line breaks of its own."""
+    out = io.StringIO()
+    Console(file=out, width=10_000, color_system=None, no_color=True).print(page)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
