@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from types import CodeType, FrameType
-from typing import Any, cast
+from typing import cast
 
 from ptokit.engine.prepared import parse_modifiers
 from ptokit.finding import VerifyError, Where
