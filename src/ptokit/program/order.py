@@ -1,4 +1,4 @@
-"""Flags, those of auto mode and those that events stand for: what must be waited for, no more, with ids that are free."""
+"""Flags, of auto mode and for events: what must be waited for, no more, with ids that are free."""
 
 from __future__ import annotations
 

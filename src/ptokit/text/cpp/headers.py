@@ -12,6 +12,7 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import (
     CmpMode,
     Coalesce,
+    GatherExec,
     RoundMode,
     ScatterAtomicOp,
     ScatterConflict,
@@ -20,7 +21,7 @@ from ptokit.isa.policy import (
 )
 from ptokit.isa.vector import types
 from ptokit.program.bounds import reaches
-from ptokit.program.ir import Assign, Instr, Program, TileDecl, TileUse, walk
+from ptokit.program.ir import Assign, Flag, Instr, Program, Stmt, TileDecl, TileUse, walk
 from ptokit.program.verify import CORES
 from ptokit.target import Profile
 from ptokit.target.profile import KB
@@ -158,6 +159,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }  # fmt: skip
 """By instruction."""
 
+VECTOR_PIPES = ("V", "MTE3")
+"""Pipes that only the vector core has."""
+
 HIDDEN = {"a2a3": 184 * KB}
 """Where the headers keep a workspace of their own in UB."""
 USE_HIDDEN = ("trowexpandmul", "trowexpandsub", "trowexpanddiv")
@@ -188,6 +192,23 @@ def cores(program: Program, profile: Profile) -> dict[str, str]:
         if isinstance(operand, TileUse)
     )
     return {CORES.get(program.tiles[tile].spec.loc, "AIC"): tile for tile in uses} if profile.cores else {}
+
+
+def is_simt(stmt: Stmt) -> bool:
+    """Whether a statement is a gather that the vector core makes for the cube core."""
+    return isinstance(stmt, Instr) and stmt.name == "mgather" and GatherExec.Simt in stmt.modifiers
+
+
+def hand_over_findings(program: Program, profile: Profile) -> Iterator[Finding]:
+    """A gather on the vector core hands its result over to the cube core; nothing hands anything back."""
+    if not any(is_simt(stmt) for stmt in walk(program.body)):
+        return
+    for stmt in walk(program.body):
+        pipes = (stmt.src, stmt.dst) if isinstance(stmt, Flag) else ()
+        if any(pipe in VECTOR_PIPES for pipe in pipes):
+            said = f"{program.name}: the gather with executor simt would have to wait for {pipes[0]} of the other core"
+            fix = 'give every such gather a scratch and a table of its own, outside loops, or use executor="scalar"'
+            yield Finding("error", "KN-16", said, None, "executor", "no wait across cores", fix=fix, where=stmt.where)
 
 
 def program_findings(program: Program, profile: Profile, used: int, *, has_workspace: bool) -> Iterator[Finding]:
