@@ -26,7 +26,7 @@ from ptokit.program.verify import CORES
 from ptokit.target import Profile
 from ptokit.target.profile import KB
 from ptokit.text.cpp.scatter import RULES as ROW_SCATTER
-from ptokit.text.cpp.simulator import COMPARES, SELECTS
+from ptokit.text.cpp.simulator import COMPARES, MASKS, ROUNDS, SELECTS
 
 ADD_TYPES = {"a2a3": ("int32", "float32", "float16"), "a5": mscatter.ADD_TYPES}
 ORDER_TYPES = {"a2a3": (), "a5": mscatter.ORDER_TYPES}
@@ -143,7 +143,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         _typed("src0", {"cpu": EIGHT_TO_32}, Case("a uint32 mask", lambda c: c.dst.dtype.size == 4)),
     ),
     "tcmps": (IGNORES_MODE, COMPARES),
-    "tsel": (SELECTS, _one_type("dst", "src0", "src1", on=DEVICES)),
+    "tsel": (SELECTS, MASKS, _one_type("dst", "src0", "src1", on=DEVICES)),
     "tsels": (_typed("dst", {"a5": "i8 u8 i16 u16 i32 u32 i64 u64 f16 f32"}),),
     "tdivs": (
         Rule("CP-HDR-01", "src", "float: the headers divide integers through float and destroy src",
@@ -151,6 +151,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
              fix="tcvt to float32 first"),
     ),
     "tcvt": (
+        ROUNDS,
         Rule("CP-HDR-01", "round", "another mode than odd: the simulator rounds to odd only where a value is a tie",
              lambda c: c.round is not RoundMode.Odd, on=error("cpu"), found=lambda c: c.round.text,
              fix="choose another mode"),
