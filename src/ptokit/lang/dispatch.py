@@ -83,9 +83,11 @@ def execute(
 
 def awaited(name: str, wait: object) -> list[Event]:
     """The events that `wait=` names; refused where it is anything else."""
-    events = cast("Sequence[object]", wait) if isinstance(wait, tuple | list) else () if wait is None else (wait,)
+    given: Sequence[object] = () if wait is None else (wait,)
+    events = cast("Sequence[object]", wait) if isinstance(wait, tuple | list) else given
     if not all(isinstance(event, Event) for event in events):
-        said = f"{name}: wait= takes what earlier calls returned, an event or a list of events; got {_short(wait)}"
+        got = _short(cast("object", wait))
+        said = f"{name}: wait= takes what earlier calls returned, an event or a list of events; got {got}"
         raise refuse("KN-13", said, "event = pto.tload(...); pto.tadd(..., wait=event)", "wait")
     return cast("list[Event]", list(events))
 

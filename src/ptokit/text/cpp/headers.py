@@ -205,9 +205,8 @@ def hand_over_findings(program: Program, profile: Profile) -> Iterator[Finding]:
     if not any(is_simt(stmt) for stmt in walk(program.body)):
         return
     for stmt in walk(program.body):
-        pipes = (stmt.src, stmt.dst) if isinstance(stmt, Flag) else ()
-        if any(pipe in VECTOR_PIPES for pipe in pipes):
-            said = f"{program.name}: the gather with executor simt would have to wait for {pipes[0]} of the other core"
+        if isinstance(stmt, Flag) and (stmt.src in VECTOR_PIPES or stmt.dst in VECTOR_PIPES):
+            said = f"{program.name}: the gather with executor simt would have to wait for {stmt.src} of the other core"
             fix = 'give every such gather a scratch and a table of its own, outside loops, or use executor="scalar"'
             yield Finding("error", "KN-16", said, None, "executor", "no wait across cores", fix=fix, where=stmt.where)
 
