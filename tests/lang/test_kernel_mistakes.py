@@ -724,10 +724,17 @@ MANUAL = {
     "a flag in auto mode": body("KN-13", "pto.set_flag belongs to manual mode", """
         pto.set_flag("MTE2", "V", 0)  # <- here
     """),
-    "a wait in auto mode": body("KN-13", "wait= belongs to manual mode", """
+    "a wait in auto mode for a list of words": body("KN-13", "an event or a list of events; got ['MTE2']", """
         tile = pto.Tile("vec", "float32", 8, 64)
-        loaded = pto.tload(tile, x[0:8])
-        pto.tadds(tile, tile, 1, wait=loaded)  # <- here
+        pto.tload(tile, x[0:8], wait=["MTE2"])  # <- here
+    """),
+    "a wait for a word in an eager call": code("KN-13", "an event or a list of events; got 'nonsense'", """
+        tile = pto.Tile("vec", "float32", 8, 64)
+        pto.tload(tile, x[0:8], wait="nonsense")  # <- here
+    """),
+    "a wait for a tile in an eager call": code("KN-13", "an event or a list of events; got", """
+        tile = pto.Tile("vec", "float32", 8, 64)
+        pto.texpands(tile, 1, wait=[pto.texpands(tile, 0), tile])  # <- here
     """),
     "a barrier in auto mode": body("KN-13", "pto.barrier belongs to manual mode", "pto.barrier()  # <- here"),
     "an unknown pipe": body("KN-13", "'MTE9' is no pipe", 'pto.set_flag("MTE9", "V", 0)  # <- here', mode="manual"),
@@ -741,11 +748,11 @@ MANUAL = {
         pto.set_flag("MTE2", "V", pto.block_idx())  # <- here
         pto.wait_flag("MTE2", "V", pto.block_idx())
     """, mode="manual", launch='k[9](x, out, idx, target="a5")'),
-    "a wait for a word": body("KN-13", "wait= takes what earlier calls of this kernel returned", """
+    "a wait for a word": body("KN-13", "wait= takes what earlier calls returned, an event or a list of events", """
         tile = pto.Tile("vec", "float32", 8, 64, addr=0)
         pto.tload(tile, x[0:8], wait="MTE2")  # <- here
     """, mode="manual"),
-    "a wait for a number": body("KN-13", "wait= takes what earlier calls of this kernel returned", """
+    "a wait for a number": body("KN-13", "wait= takes what earlier calls returned, an event or a list of events", """
         tile = pto.Tile("vec", "float32", 8, 64, addr=0)
         pto.tload(tile, x[0:8], wait=3)  # <- here
     """, mode="manual"),

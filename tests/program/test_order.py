@@ -27,11 +27,12 @@ from program.building import (
     tiles,
     use,
 )
+from program.happens_before import check
 from ptokit.finding import Where
 from ptokit.isa.policy import Coalesce
 from ptokit.program.expr import Var, apply
-from ptokit.program.ir import Barrier, Branch, Flag, Instr, Program, walk
-from ptokit.program.order import order
+from ptokit.program.ir import Barrier, Branch, Flag, Instr, Program, Stmt, walk
+from ptokit.program.order import order, order_events
 from ptokit.target import Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
@@ -483,3 +484,58 @@ def test_a_number_read_from_memory_names_other_rows_in_every_turn() -> None:
     body = (load_scalar("s", "z"), load("a", "y", Var("s")), store("y", "b", Var("s")))
     result = order(program(*tiles("a b"), loop(*body)), A5)
     assert ("MTE3", "MTE2") in {(flag.src, flag.dst) for flag in flags(result)}
+
+
+# --- events as flags ---
+
+
+def chained(first_waits: tuple[int, ...] = ()) -> tuple[Instr, ...]:
+    """A load, a computation and a store, each waiting for the one before."""
+    return (
+        replace(load("a", "x"), event=0, waits=first_waits),
+        replace(exp("a", "a"), event=1, waits=(0,)),
+        replace(store("y", "a"), event=2, waits=(1,)),
+    )
+
+
+EVENT_BODIES = {
+    "in a line": (*tiles("a"), *chained()),
+    "in a loop, with the store of the iteration before": (*tiles("a"), loop(*chained((2,)))),
+    "in a branch": (*tiles("a"), Branch(COND, chained())),
+    "into a loop": (*tiles("a"), replace(load("a", "x"), event=0), loop(replace(store("y", "a"), waits=(0,)))),
+    "out of a loop": (*tiles("a"), loop(replace(load("a", "x"), event=0)), replace(store("y", "a"), waits=(0,))),
+    "out of a branch": (
+        *tiles("a"), Branch(COND, (replace(load("a", "x"), event=0),)), replace(store("y", "a"), waits=(0,)),
+    ),
+}  # fmt: skip
+
+
+@NPUS
+@pytest.mark.parametrize("mode", ["manual", "flags", "auto"])
+@pytest.mark.parametrize("body", EVENT_BODIES.values(), ids=list(EVENT_BODIES))
+def test_events_as_flags_order_what_the_events_ordered(body: tuple[Stmt, ...], mode: str, profile: Profile) -> None:
+    source = program(*body, mode=mode)
+    result = order_events(order(source, profile), profile)
+    assert not any(isinstance(stmt, Instr) and (stmt.waits or stmt.event is not None) for stmt in walk(result.body))
+    assert all(flag.auto for flag in flags(result)) and "barrier ALL" not in show(result)
+    for count in (0, 1, 5):
+        assert check(result, profile, integers={"n": count, "cond": count}) == []
+
+
+def test_an_event_between_pipes_that_are_in_order_needs_no_flag() -> None:
+    body = (replace(exp("a", "b"), event=0), replace(exp("b", "a"), waits=(0,)))
+    assert not flags(order_events(program(*tiles("a b"), *body, mode="manual"), A5))
+    own = (Flag("set", "MTE2", "V", 0), Flag("wait", "MTE2", "V", 0))
+    body = (replace(load("a", "x"), event=0), *own, replace(exp("a", "a"), waits=(0,)))
+    result = order_events(program(*tiles("a"), *body, mode="manual"), A5)
+    assert flags(result) == list(own)
+
+
+def test_an_event_takes_no_id_of_the_author_s() -> None:
+    own = [Flag(action, "MTE2", "MTE3", number) for number in range(7) for action in ("set", "wait")]
+    body = (*own, replace(load("a", "x"), event=0), exp("b", "b"), replace(store("y", "b"), waits=(0,)))
+    result = order_events(program(*tiles("a b"), *body, mode="manual"), A5)
+    assert [(flag.action, flag.event) for flag in flags(result) if flag.auto] == [("set", 7), ("wait", 7)]
+    full = [*own, *(Flag(action, "MTE2", "MTE3", 7) for action in ("set", "wait"))]
+    result = order_events(program(*tiles("a b"), *full, *body[len(own) :], mode="manual"), A5)
+    assert any(isinstance(stmt, Barrier) and stmt.pipe == "ALL" for stmt in result.body)

@@ -657,9 +657,23 @@ def test_mgather_with_values() -> None:
     for line in (
         f"%new = pto.mgather %mem, %idx : ({MEMORY}, pto.tile<1x8xi32>) -> {tile}",
         f"%new = pto.mgather %mem, %idx : ({MEMORY}, !pto.tile<1x8xi32>)\n  -> !pto.tile<8x8xf32>",
+        f"%new = pto.mgather %mem, %idx : ({MEMORY}, pto.tile<1x8xi32>)",
     ):
         found = indexed(line, "!pto.tile<1x8xi32>")
         assert found.name == "mgather" and found.operands[0].tile == "new"  # type: ignore[union-attr]
+
+
+@pytest.mark.clause("MG-ASM-07", "A-26")
+def test_a_listing_without_result_types_lowers_in_a_function() -> None:
+    rows = "!pto.tile<1x8xi32>"
+    typed = indexed(f"%new = pto.mgather %mem, %idx : ({MEMORY}, !pto.tile<1x8xi32>) -> !pto.tile<8x8xf32>", rows)
+    assert indexed(f"%new = pto.mgather %mem, %idx : ({MEMORY}, pto.tile<1x8xi32>)", rows) == typed
+    elem = "{coalesce = #pto<coalesce elem>}"
+    bare = indexed(f"%new = pto.mgather %mem, %idx {elem} : ({MEMORY}, pto.tile<8x16xi32>)", "!pto.tile<8x16xi32>")
+    full = f"%new = pto.mgather %mem, %idx {elem} : ({MEMORY}, !pto.tile<8x16xi32>) -> !pto.tile<8x16xf32>"
+    assert bare == indexed(full, "!pto.tile<8x16xi32>")
+    with pytest.raises(TextError, match="nothing says the type of %new; write it at the end"):
+        program(f"%a = pto.alloc_tile : {DATA}\n%new = pto.trowsum %a, %a : ({DATA}, {DATA})")
 
 
 @pytest.mark.clause("MS-ASM-02", "MS-ASM-03")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from lang.test_random_kernels import arguments as random_arguments
 from ptokit.lang.launch import mode_of
 from ptokit.lang.loaded import from_text
 from ptokit.program.ir import Program
-from ptokit.text.forms import FORMS, Form, convert, form_of, print_program, read_program
+from ptokit.text.errors import TextError
+from ptokit.text.forms import FORMS, Form, convert, form_of, format_text, print_program, read_program
 
 every_launch = pytest.mark.parametrize(
     ("entry", "target"),
@@ -112,3 +114,71 @@ def test_a_kernel_of_text_is_launched_by_name_and_by_position() -> None:
     by_name = {name: case[name].copy() for name in kernel.parameters}
     kernel[3](**by_name)
     assert all(array.tobytes() == by_name[name].tobytes() for array, name in zip(arrays, by_name, strict=True))
+
+
+# --- Formatting what is formatted ----------------------------------------------------------------------------------
+
+CORPUS = sorted((Path(__file__).parent.parent / "corpus").glob("*.pto*"))
+REMARKS = {"a blank line": "\n", "a comment": "// said\n", "a comment among blank lines": "\n// said\n\n"}
+YIELDS = """
+func.func @k(%n: index, %p: i1) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %c2 = arith.constant 2 : index
+    scf.yield // kept
+  }
+  scf.for %i = %c0 to %n step %c1 {
+    scf.yield
+  }
+  scf.if %p {
+    scf.yield
+  } else {
+    %c3 = arith.constant 3 : index
+    scf.yield
+  }
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("remark", REMARKS.values(), ids=list(REMARKS))
+@pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.name)
+def test_formatting_twice_changes_nothing(file: Path, remark: str) -> None:
+    """With remarks between all lines; a text that cannot be read so is left out, which the next test counts."""
+    once = formatted(file, remark)
+    assert once is None or format_text(once, file.name) == once
+
+
+def test_most_texts_can_be_read_with_remarks_between_their_lines() -> None:
+    read = sum(formatted(file, remark) is not None for file in CORPUS for remark in REMARKS.values())
+    assert read >= 0.9 * len(CORPUS) * len(REMARKS)
+
+
+@pytest.mark.parametrize("remark", REMARKS.values(), ids=list(REMARKS))
+def test_a_remark_before_a_yield_that_is_left_out_is_formatted_once(remark: str) -> None:
+    lines = YIELDS.splitlines(keepends=True)
+    for k in range(len(lines) + 1):
+        once = format_text("".join((*lines[:k], remark, *lines[k:])), "k.pto")
+        assert format_text(once, "k.pto") == once, k
+        assert once.count("said") == remark.count("said")
+
+
+def formatted(file: Path, remark: str) -> str | None:
+    """A text with a remark between all its lines, formatted; None if that is no text any more."""
+    try:
+        return format_text(remark.join(file.read_text(encoding="utf-8").splitlines(keepends=True)), file.name)
+    except TextError:
+        return None
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_kernel_that_does_nothing_is_read_again(form: Form) -> None:
+    nothing = read_program("func.func @nothing() { return }", "k.pto")
+    again = read_program(print_program(nothing, form), "k")
+    assert again == nothing and again.name == "nothing" and again.body == ()
+
+
+def test_a_function_that_is_only_declared_is_no_kernel() -> None:
+    with pytest.raises(TextError, match="the text has no kernel"):
+        read_program("func.func private @elsewhere()", "k.pto")

@@ -17,7 +17,7 @@ from ptokit.lang.context import Mode, current
 from ptokit.lang.scalar import Scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
-from ptokit.lang.where import place, user_frame, warn
+from ptokit.lang.where import place, refuse, user_frame, warn
 
 Operand = Tile | GlobalTensor | Scalar
 
@@ -26,7 +26,7 @@ Operand = Tile | GlobalTensor | Scalar
 class Event:
     """What a call returns: the instruction that ran, the kernel it took, and what was found, notes included.
 
-    Inside a kernel of manual mode it stands for the instruction's end: a later call takes it as `wait=`.
+    Inside a kernel it stands for the instruction's end: a later call takes it as `wait=`.
     """
 
     instruction: str
@@ -36,7 +36,10 @@ class Event:
 
 
 Wait = Event | Sequence[Event] | None
-"""What a call waits for before it starts, inside a kernel of manual mode."""
+"""What a call waits for before it starts. An eager call has nothing to wait for: earlier ones have ended."""
+
+MOST_SHOWN = 60
+"""Characters of a value that a message shows."""
 
 PREPARED: dict[Any, Prepared] = {}
 """Calls by signature. Emptied when it grows too large."""
@@ -58,10 +61,12 @@ def _repeats(operands: Sequence[Operand]) -> frozenset[int]:
 def execute(
     instruction: Instruction, operands: tuple[Operand, ...], modifiers: tuple[object, ...], wait: Wait = None
 ) -> Event:
-    """Verify and run one instruction on the current target; an eager call has nothing to wait for."""
+    """Verify and run one instruction on the current target, or write it down in the kernel that is being traced."""
     here = current()
     if here.tracer is not None:
         return here.tracer.record(instruction, operands, modifiers, wait)
+    if wait is not None:
+        awaited(instruction.name, wait)
     mode = here.mode
     try:
         key = (mode, instruction.name, modifiers, *[operand.spec for operand in operands])
@@ -80,6 +85,23 @@ def execute(
         with writing([cast("GlobalTensor", operands[slot]).source for slot in prepared.stored]):
             told = prepared.run(storages, _tell)
     return Event(instruction.name, prepared.route, told)
+
+
+def awaited(name: str, wait: object) -> list[Event]:
+    """The events that `wait=` names; refused where it is anything else."""
+    given: Sequence[object] = () if wait is None else (wait,)
+    events = cast("Sequence[object]", wait) if isinstance(wait, tuple | list) else given
+    if not all(isinstance(event, Event) for event in events):
+        got = _short(cast("object", wait))
+        said = f"{name}: wait= takes what earlier calls returned, an event or a list of events; got {got}"
+        raise refuse("KN-13", said, "event = pto.tload(...); pto.tadd(..., wait=event)", "wait")
+    return cast("list[Event]", list(events))
+
+
+def _short(value: object) -> str:
+    """A value in a message; what prints long is named by its type."""
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"a {type(value).__name__}"
 
 
 def misuse(instruction: Instruction, operands: Sequence[object], modifiers: Sequence[object]) -> TypeError:

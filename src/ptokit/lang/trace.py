@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from types import CodeType, FrameType
-from typing import Any, cast
+from typing import cast
 
 from ptokit.engine.prepared import parse_modifiers
 from ptokit.finding import VerifyError, Where
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
-from ptokit.lang.dispatch import Event, Wait, no_operand
+from ptokit.lang.dispatch import Event, Wait, awaited, no_operand
 from ptokit.lang.expr import Value, expression
 from ptokit.lang.scalar import Scalar, TracedScalar
 from ptokit.lang.source import assigned_name
@@ -121,8 +121,7 @@ class Tracer:
             raise VerifyError(problem.at(where) for problem in problems)
         pairs = zip(instruction.operands, operands, strict=False)
         named = [self._operand(instruction, param.name, given) for param, given in pairs]
-        number = self._event() if self.mode == "manual" else None
-        waits = self._waits(instruction.name, wait)
+        number, waits = self._event(), self._waits(instruction.name, wait)
         self.emit(Instr(instruction.name, tuple(named), tuple(chosen.values()), number, waits, where=where))
         return Event(instruction.name, "", (), number)
 
@@ -146,15 +145,11 @@ class Tracer:
         raise no_operand(instruction, name, given)
 
     def _waits(self, name: str, wait: Wait) -> tuple[int, ...]:
-        if wait is None:
-            return ()
-        if self.mode != "manual":
-            raise refuse("KN-13", f"{name}: wait= belongs to manual mode", 'use @pto.kernel(mode="manual")')
-        events: Any = wait if isinstance(wait, tuple | list) else [wait]
-        if not all(isinstance(event, Event) and event.number in self._events for event in events):
-            said = f"{name}: wait= takes what earlier calls of this kernel returned, got {wait!r}"
+        events = awaited(name, wait)
+        if not all(event.number in self._events for event in events):
+            said = f"{name}: wait= takes what earlier calls of this kernel returned, got an event of another"
             raise refuse("KN-13", said, "event = pto.tload(...); pto.tadd(..., wait=event)")
-        numbers = tuple(event.number for event in events)
+        numbers = tuple(dict.fromkeys(cast("int", event.number) for event in events))
         self._waited.update(numbers)
         return numbers
 
@@ -223,7 +218,7 @@ class Tracer:
         return tuple(self._settle(stmt) for stmt in self.leave())
 
     def _settle(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Instr) and self.mode == "manual":
+        if isinstance(stmt, Instr):
             numbering = self._numbering
             waits = tuple(numbering[event] for event in stmt.waits)
             return replace(stmt, event=numbering.get(cast("int", stmt.event)), waits=waits)

@@ -1,4 +1,4 @@
-"""Auto mode, flags: what must be waited for, no more, with event ids that are free."""
+"""Flags, of auto mode and for events: what must be waited for, no more, with ids that are free."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from functools import partial
 from itertools import pairwise
 
 from ptokit.finding import Where
-from ptokit.program.before import Action, Slot, Survey, Walk, Work
+from ptokit.program.before import Action, Slot, Survey, Unrolled, Walk, Work
 from ptokit.program.calls import call_of
 from ptokit.program.expr import Expr, apply, interval
-from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, Loop, Program, Stmt, iteration, walk
+from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, Loop, Program, Stmt, iteration, mapped, walk
 from ptokit.program.memory import Path, meeting_block
 from ptokit.program.steps import own_pairs
 from ptokit.program.unroll import unroll
@@ -95,15 +95,31 @@ def order(program: Program, profile: Profile) -> Program:
     """
     if not profile.pipes or program.mode != "auto":
         return program
-    return _Orderer(program, profile).result()
+    return _Orderer(program, profile, unroll(program, profile)).result()
+
+
+def order_events(program: Program, profile: Profile) -> Program:
+    """The program without events: with the flags, marked `auto`, that they stand for.
+
+    Targets have flags and no events. An instruction that waits for another gets a flag from the pipe of the one to the
+    pipe of the other, unless other flags order the two already.
+    """
+    instructions = [stmt for stmt in walk(program.body) if isinstance(stmt, Instr)]
+    if profile.pipes and any(instr.waits for instr in instructions):
+        program = _Orderer(program, profile, unroll(program, profile, only_events=True)).result()
+    return replace(program, body=mapped(program.body, _without_event))
+
+
+def _without_event(stmt: Stmt) -> Stmt:
+    return replace(stmt, event=None, waits=()) if isinstance(stmt, Instr) else stmt
 
 
 class _Orderer:
     """Finds the links of one program."""
 
-    def __init__(self, program: Program, profile: Profile) -> None:
+    def __init__(self, program: Program, profile: Profile, unrolled: Unrolled) -> None:
         self.program = program
-        self.unrolled = unroll(program, profile)
+        self.unrolled = unrolled
         self.outline = self.unrolled.outline
         self.free = _free_ids(program, profile)
 

@@ -7,10 +7,12 @@ forget nothing.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import inf
-from operator import methodcaller
+from operator import methodcaller, or_
 from typing import Any
 
 from ptokit.finding import Where
@@ -27,9 +29,12 @@ WORKSPACE = "workspace"
 LOAD_SCALAR: tuple[Step, ...] = (Touch(ISSUE, reads=(SOURCE,)),)
 
 
-def unroll(program: Program, profile: Profile) -> Unrolled:
-    """Write a program out."""
-    writer = _Writer(program, profile)
+def unroll(program: Program, profile: Profile, *, only_events: bool = False) -> Unrolled:
+    """Write a program out, with its events.
+
+    With `only_events` there are none: works conflict where an instruction waits for another, and not over data.
+    """
+    writer = _Writer(program, profile, only_events=only_events)
     writer.block(program.body, (), (), {})
     return writer.result
 
@@ -54,9 +59,12 @@ class _Site:
 class _Writer:
     """Writes the operations of a program, block by block."""
 
-    def __init__(self, program: Program, profile: Profile) -> None:
+    def __init__(self, program: Program, profile: Profile, *, only_events: bool) -> None:
         self.program = program
         self.profile = profile
+        self.only_events = only_events
+        self.events: dict[int, int] = defaultdict(int)
+        """For each event: the works of the instructions that have signalled it so far (`only_events`)."""
         self.history = History(program)
         self.outline = self.history.outline
         self.result = Unrolled(profile.pipes, [], [], {}, self.outline, {})
@@ -91,6 +99,11 @@ class _Writer:
             if stmt.workspace is not None:
                 operands[WORKSPACE], todo = stmt.workspace, _with_workspace(todo, next(iter(operands)))
             self._sites[path] = self._site(todo, operands, path, scope)
+        if self.only_events:
+            own = self._work(path, turns, stmt.where, reduce(or_, (self.events[event] for event in stmt.waits), 0))
+            if stmt.event is not None:
+                self.events[stmt.event] |= own
+            return
         pipes = self._sites[path].pipes
         for event in stmt.waits:
             self._emit("hear", event, pipes)
@@ -119,21 +132,26 @@ class _Writer:
                 site.append((step, gate(todo, step.pipe), touched))
         return _Site(tuple(site))
 
-    def _work(self, path: Path, turns: tuple[int, ...], where: Where | None) -> None:
-        """The works of a statement. They do not conflict with one another: the instruction sees to that."""
+    def _work(self, path: Path, turns: tuple[int, ...], where: Where | None, awaited: int = 0) -> int:
+        """Write the works of a statement, which come after the `awaited` ones; returns their bits.
+
+        They do not conflict with one another: the instruction orders them itself.
+        """
+        first = len(self.result.works)
         new: list[tuple[Access, int]] = []
         for step, entry, accesses in self._sites[path].steps:
             if isinstance(step, Sync):
                 self._emit("sync", step.src, step.dst)
                 continue
-            conflicts, bit = 0, len(self.result.works)
-            for access in accesses:
+            conflicts, bit = awaited, len(self.result.works)
+            for access in () if self.only_events else accesses:
                 conflicts |= self.history.conflicts(access, turns)
                 new.append((access, 1 << bit))
             self.result.works.append(Work(step.pipe, entry, path, turns, conflicts, where))
             self._emit("work", bit)
         for access, bit in new:
             self.history.record(access, turns, bit)
+        return (1 << len(self.result.works)) - (1 << first)
 
     # --- the user's own flags ---
 

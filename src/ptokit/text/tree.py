@@ -103,6 +103,8 @@ class Function:
     body: Body
     attributes: Mapping[str, Any] = field(default_factory=dict)
     where: Where | None = None
+    is_declared: bool = False
+    """Whether it has no body: another text defines it."""
 
     @property
     def arguments(self) -> tuple[Value, ...]:

@@ -2,7 +2,8 @@
 
 The public headers put a barrier between dependent steps of one vector instruction on A2/A3, and turn an event from the
 vector pipe to itself into one; on A5 they do neither. Between instructions nothing is said, so there the emitted text
-does as the headers do inside. A barrier on one pipe never changes what a program means.
+does as the headers do inside, and where an instruction waits for an event of its own pipe. A barrier on one pipe never
+changes what a program means.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class _Barriers:
     def __init__(self, program: Program, profile: Profile, pipe: str, workspace: int) -> None:
         self.program, self.profile, self.pipe, self.workspace = program, profile, pipe, workspace
         self.moved = {stmt.tile for stmt in walk(program.body) if isinstance(stmt, Assign)}
+        self.events = {instr.event for instr in _instructions(program.body) if self._touches(instr)}
+        """Events that instructions of the pipe signal."""
 
     def block(self, block: Block, open_: Touches) -> tuple[Block, Touches]:
         """The block, and what may still be under way at its end; `open_` is what may be at its beginning."""
@@ -44,7 +47,8 @@ class _Barriers:
         for stmt in block:
             if isinstance(stmt, Instr):
                 here = self._touches(stmt)
-                if _clash(open_, here):
+                waits = here and open_ and not self.events.isdisjoint(stmt.waits)
+                if waits or _clash(open_, here):
                     result.append(Barrier(self.pipe, auto=True, where=stmt.where))
                     open_ = frozenset()
                 open_ |= here

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, cast
 
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
@@ -39,6 +41,7 @@ from ptokit.program.ir import (
 from ptokit.target import Profile
 from ptokit.text.cpp.calls import call_text, constant, converted, enumerator
 from ptokit.text.cpp.expr import Expressions
+from ptokit.text.cpp.headers import is_simt
 from ptokit.text.cpp.names import Identifiers, pipe, place_text
 from ptokit.text.cpp.ready import Ready, instructions
 from ptokit.text.cpp.types import (
@@ -55,6 +58,8 @@ from ptokit.text.cpp.types import (
 from ptokit.text.workspaces import scratch_of
 
 INDENT = "    "
+CORE_MACROS = {"AIV": "__DAV_VEC__", "AIC": "__DAV_CUBE__"}
+"""What the compiler defines when it compiles for a core."""
 ARGUMENT = "argument"
 """The kind of names that arguments have, but for whole numbers, which are variables."""
 FLAGS = {"set": "set_flag", "wait": "wait_flag"}
@@ -88,7 +93,10 @@ class Body:
             self.identifiers.of(name, kind)
         self.expressions = Expressions(self.identifiers, program.names)
         self.text = self.expressions.text
-        self.written: list[str] = []
+        self.written: list[tuple[str, bool]] = []
+        """Lines, and whether they are for the cube core only, in a kernel that both cores run."""
+        self.gathered = {use.tile for stmt in walk(program.body) if is_simt(stmt) for use in cast("Instr", stmt).tiles}
+        """Tiles that the vector core gathers for the cube core."""
         self.seen: list[dict[object, str]] = [{}]
         """What is declared in each open block: variables, named expressions, tiles, tensors."""
         self.inner = set(_inner_variables(program))
@@ -106,7 +114,11 @@ class Body:
         """All lines, with their places in the source at the ends."""
         for stmt in self.program.body:
             self._statement(stmt)
-        return self.written
+        result: list[str] = []
+        for cube_only, lines in groupby(self.written, key=itemgetter(1)):
+            texts = [text for text, _ in lines]
+            result += (f"#if defined({CORE_MACROS['AIC']})", *texts, "#endif") if cube_only else texts
+        return result
 
     def open_variables(self) -> list[Var]:
         """Variables that were written and that neither an argument nor a statement gives a value."""
@@ -114,9 +126,15 @@ class Body:
         known = {BLOCK_IDX, BLOCK_NUM, *integers, *self.inner}
         return [var for var in self.expressions.used if var not in known]
 
-    def _write(self, text: str, where: Where | None = None) -> None:
+    @property
+    def has_both_cores(self) -> bool:
+        """Whether the vector core gathers for the cube core; all else is the cube core's."""
+        return bool(self.gathered)
+
+    def _write(self, text: str, where: Where | None = None, *, cube_only: bool = False) -> None:
         place = f"  // {place_text(where)}" if where else ""
-        self.written.append(f"{INDENT * len(self.seen)}{text}{place}")
+        line = f"{INDENT * len(self.seen)}{text}{place}"
+        self.written.append((line, cube_only and self.has_both_cores))
 
     def _declare(self, key: object, name: str) -> str:
         self.seen[-1][key] = name
@@ -137,7 +155,8 @@ class Body:
         STATEMENTS[type(stmt)](self, stmt)
 
     def _barrier(self, barrier: Barrier) -> None:
-        self._write(f"pipe_barrier({pipe(barrier.pipe)});", None if barrier.auto else barrier.where)
+        where = None if barrier.auto else barrier.where
+        self._write(f"pipe_barrier({pipe(barrier.pipe)});", where, cube_only=True)
 
     def _loop(self, loop: Loop) -> None:
         self._define(loop.start, loop.stop)
@@ -173,7 +192,7 @@ class Body:
         event = flag.event
         text = f"EVENT_ID{event}" if isinstance(event, int) else f"static_cast<event_t>({self.text(event)})"
         given = f"({pipe(flag.src)}, {pipe(flag.dst)}, {text})"
-        self._write(f"{FLAGS[flag.action]}{given};", None if flag.auto else flag.where)
+        self._write(f"{FLAGS[flag.action]}{given};", None if flag.auto else flag.where, cube_only=True)
 
     def _load(self, load: LoadScalar) -> None:
         argument = self.program.tensors[load.source.argument]
@@ -239,7 +258,7 @@ class Body:
         for block in self.seen:
             for key, name in block.items():
                 if isinstance(key, _TileKey) and key.tile == stmt.tile:
-                    self._write(f"TASSIGN({name}, {at});")
+                    self._write(f"TASSIGN({name}, {at});", cube_only=stmt.tile not in self.gathered)
 
     def _tile(self, key: _TileKey, where: Where | None = None) -> str:
         """The C++ object of a tile, declared where it is not seen yet."""
@@ -254,19 +273,27 @@ class Body:
         if key.tile in self.named:
             name = self.identifiers.fresh(f"{key.tile}_{'row' if key.lies_down else 'part'}")
         self.named.add(key.tile)
-        self._object(name, spec, valid, self.addresses[key.tile], where)
+        cube_only = key.tile not in self.gathered
+        self._object(name, spec, valid, self.addresses[key.tile], where, cube_only=cube_only)
         return self._declare(key, name)
 
     def _object(
-        self, name: str, spec: TileSpec, valid: tuple[Expr, Expr], address: Expr, where: Where | None = None
+        self,
+        name: str,
+        spec: TileSpec,
+        valid: tuple[Expr, Expr],
+        address: Expr,
+        where: Where | None = None,
+        *,
+        cube_only: bool = False,
     ) -> None:
         """A tile and its address."""
         numbers = [extent for extent, is_dynamic in zip(valid, spec.dynamic, strict=True) if is_dynamic]
         self._define(*numbers)
         given = f"({', '.join(map(self.text, numbers))})" if numbers else ""
-        self._write(f"{tile_type(spec, valid)} {name}{given};", where)
         self._define(address)
-        self._write(f"TASSIGN({name}, {_bytes(address, self.text(address))});")
+        self._write(f"{tile_type(spec, valid)} {name}{given};", where, cube_only=cube_only)
+        self._write(f"TASSIGN({name}, {_bytes(address, self.text(address))});", cube_only=cube_only)
 
     # --- tensors ---
 
@@ -314,8 +341,6 @@ class Body:
     # --- instructions ---
 
     def _instruction(self, instr: Instr) -> None:
-        if instr.waits and self.profile.pipes:
-            self._write(f"pipe_barrier(PIPE_ALL);  // for event {', '.join(map(str, instr.waits))}")
         call = call_of(self.program, instr, self.profile)
         operands = named_operands(instr)
         given = {name: self._operand(call, instr, name) for name in operands}
@@ -327,7 +352,7 @@ class Body:
             valid: tuple[Expr, Expr] = like.valid if isinstance(like, TileUse) else scratch.spec.valid
             given["tmp"] = self.identifiers.fresh("tmp")
             self._object(given["tmp"], scratch.spec, valid, self.ready.workspace)
-        self._write(f"{call_text(call, given)};", instr.where)
+        self._write(f"{call_text(call, given)};", instr.where, cube_only=not is_simt(instr))
 
     def _operand(self, call: Call, instr: Instr, name: str) -> str:
         operand = named_operands(instr)[name]

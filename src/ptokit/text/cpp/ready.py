@@ -12,13 +12,13 @@ from ptokit.program.addresses import footprint
 from ptokit.program.calls import call_of, named_operands
 from ptokit.program.expr import difference
 from ptokit.program.ir import Instr, Program, TileUse, walk
-from ptokit.program.order import order
+from ptokit.program.order import order, order_events
 from ptokit.program.place import BLOCK, place
 from ptokit.program.verify import verify
 from ptokit.program.verify_call import Options, check_rules, memory_findings
 from ptokit.target import Profile
 from ptokit.text.cpp.barriers import with_barriers
-from ptokit.text.cpp.headers import RULES, program_findings, tile_findings
+from ptokit.text.cpp.headers import RULES, hand_over_findings, program_findings, tile_findings
 from ptokit.text.cpp.scatter import flatten
 from ptokit.text.cpp.simulator import simulator_findings
 from ptokit.text.cpp.types import TRANSFERS, lies_down, logical_extents, lying, transfer
@@ -50,7 +50,9 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
         *memory_findings(title, {TileType.Vec: used}, profile, replace(options, dyn_ub=asked)),
         *program_findings(placed, profile, used, has_workspace=used > tiles),
     ])  # fmt: skip
-    return Ready(with_barriers(order(placed, profile), profile, workspace), workspace, asked)
+    flagged = order_events(with_barriers(order(placed, profile), profile, workspace), profile)
+    _refuse(hand_over_findings(flagged, profile))
+    return Ready(flagged, workspace, asked)
 
 
 def _used(program: Program, profile: Profile, dyn_ub: int | None) -> int:

@@ -28,6 +28,16 @@ SELECTS = Rule(
     on=error(*SIMULATORS), dims=both_valid("dst", "mask"), fix="narrow the mask, or widen the valid region",
 )  # fmt: skip
 
+MASKS = Rule(
+    "CP-HDR-01", "mask", "of uint8: the simulator reads 8 bits of each element", lambda c: c.mask.dtype.size == 1,
+    on=error(*SIMULATORS), found=lambda c: str(c.mask.dtype), fix="use a uint8 mask",
+)  # fmt: skip
+ROUNDS = Rule(
+    "CP-HDR-01", "dst", "of another type than src: the simulator copies floats of one type and rounds none",
+    lambda c: c.dst.dtype != c.src.dtype, on=error(*SIMULATORS), found=lambda c: str(c.dst.dtype),
+    fix="convert to int32 and back",
+)  # fmt: skip
+
 Extents = tuple[int, int]
 
 

@@ -9,15 +9,13 @@ from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
 from ptokit.program.ir import Argument, Float, Integer, Program
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
-from ptokit.text.cpp.body import INDENT, Body, kind_of
+from ptokit.text.cpp.body import CORE_MACROS, INDENT, Body, kind_of
 from ptokit.text.cpp.expr import HELPERS
 from ptokit.text.cpp.headers import cores
 from ptokit.text.cpp.names import comment, place_text
 from ptokit.text.cpp.ready import Ready, prepare
 from ptokit.text.cpp.types import pointer_of
 
-CORE_MACROS = {"AIV": "__DAV_VEC__", "AIC": "__DAV_CUBE__"}
-"""What the compiler defines when it compiles for a core."""
 BLOCKS = {BLOCK_IDX: "get_block_idx", BLOCK_NUM: "get_block_num"}
 
 
@@ -83,9 +81,11 @@ class _File:
         return self.identifiers.of(argument.name, kind_of(argument))
 
     def _guarded(self, lines: list[str]) -> Iterator[str]:
-        """The body, for the one core that has the tiles."""
-        here = [CORE_MACROS[core] for core in cores(self.program, self.profile)]
-        yield from (f"#if defined({guard})" for guard in here)
+        """The body, for the one core that has the tiles; for both where the vector core gathers for the cube core."""
+        here = cores(self.program, self.profile)
+        guards = CORE_MACROS.values() if self.body.has_both_cores else (CORE_MACROS[core] for core in here)
+        tests = " || ".join(f"defined({guard})" for guard in guards)
+        yield from (f"#if {tests}" for _ in here)
         used = self.body.expressions.used
         yield from (
             f"{INDENT}const int64_t {self.identifiers.of(var)} = {BLOCKS[var]}();" for var in BLOCKS if var in used

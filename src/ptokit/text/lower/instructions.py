@@ -23,6 +23,7 @@ from ptokit.text.lower.operands import (
     workspace_of,
 )
 from ptokit.text.memories import Place
+from ptokit.text.results import result_type
 from ptokit.text.spelling import instruction_of
 from ptokit.text.tree import Operation, Value
 
@@ -79,9 +80,19 @@ def _result(low: Lowering, result: Value, operation: Operation, named: dict[str,
         if isinstance(result.type, TileSpec) and not _is_like(low.tiles[name], result.type):
             raise Refusal(f"{operation.name}: the type of %{result.name} is not that of the tile it goes into")
         return TileName(name)
-    if not isinstance(result.type, TileSpec):
-        raise Refusal(f"{operation.name}: the type of %{result.name} says no tile")
-    return low.declare(result, result.type, _open_extents(low, result.type, named))
+    kind = result.type
+    if not isinstance(kind, TileSpec):
+        kind = result_type(operation.name, [_type(low, value) for value in named.values()], operation.attributes)
+    if kind is None:
+        said = f"{operation.name}: nothing says the type of %{result.name}"
+        raise Refusal(f"{said}; write it at the end, as in `-> !pto.tile<16x32xf32>`")
+    return low.declare(result, kind, _open_extents(low, kind, named))
+
+
+def _type(low: Lowering, value: Value) -> object:
+    """The type of a source; that of a tile is known even where the text does not say it."""
+    meaning = low.meaning(value)
+    return low.tiles[meaning.name] if isinstance(meaning, TileName) else value.type
 
 
 def _is_like(tile: TileSpec, other: TileSpec) -> bool:

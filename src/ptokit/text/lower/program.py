@@ -50,7 +50,7 @@ def lower(unit: Unit, function: str | None = None) -> Program:
 
 def _entry(unit: Unit, name: str | None) -> Function:
     """The function that is asked for; else the one marked as entry; else the only one that nobody calls."""
-    whole = [function for function in unit.functions if function.body.operations or function.arguments]
+    whole = [function for function in unit.functions if not function.is_declared]
     if name is not None:
         found = next((function for function in whole if function.name == name), None)
         if found is None:

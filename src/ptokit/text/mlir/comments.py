@@ -186,6 +186,17 @@ class Collector:
         return self.comments
 
 
+def without_blank_ends(lines: Sequence[str], *, first: bool) -> list[str]:
+    """The last lines of a block, as they are read again: no two blank ones in a row, none at the end.
+
+    None comes at the beginning where no operation stands before them (`first`).
+    """
+    kept = [line for k, line in enumerate(lines) if line or (lines[k - 1] if k else not first)]
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept
+
+
 def _lines(remarks: Iterable[Remark], *, first: bool = False) -> list[str]:
     """Remarks as lines, of which no two blank ones follow each other; none comes first in a block."""
     lines: list[str] = []

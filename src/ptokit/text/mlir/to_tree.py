@@ -74,7 +74,8 @@ class _Translation:
     def function(self, op: FuncOp) -> tree.Function:
         """A function; one that is only declared has no body."""
         attributes = {name: _plain(value) for name, value in op.attributes.items()}
-        return tree.Function(op.sym_name.data, self.body(op.body), attributes, self.source.where(self._offset(op)))
+        where, is_declared = self.source.where(self._offset(op)), not op.body.blocks
+        return tree.Function(op.sym_name.data, self.body(op.body), attributes, where, is_declared)
 
     def body(self, region: Region) -> tree.Body:
         """The operations of a region; several blocks come one after the other, and no lowering takes them."""

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator
 
-from ptokit.text.mlir.comments import Comments
+from ptokit.text.mlir.comments import Comments, without_blank_ends
 from ptokit.text.mlir.floats import raw_text
 from ptokit.text.mlir.func import print_location
 from ptokit.text.mlir.ops import PtoOp
@@ -67,9 +67,12 @@ class Writer(Printer):
         before = self._comments.before.get(module, ())
         self._parts.append("".join(f"{line}\n" for line in before))
         self.print_op(module)
+        resources, end = tuple(resources), self._comments.end
         for text in resources:
             self._print_lines(["", *text.splitlines()])
-        self._print_lines(self._comments.end)
+        if resources and end and not end[0]:
+            end = end[1:]  # a blank line before the resources is printed with them
+        self._print_lines(end)
         self._print_new_line()
 
     def print_ssa_value(self, value: SSAValue) -> str:
@@ -137,15 +140,19 @@ class Writer(Printer):
             self._print_new_line()
             self._print_label(block)
         with self.indented():
+            lines: list[str] = []
             for op in block.ops:
-                self._print_lines(self._comments.before.get(op, ()))
+                lines = self._comments.before.get(op, [])
                 if print_block_terminator or _is_known(op.location) or not op.has_trait(IsTerminator):
+                    self._print_lines(lines)
                     self._print_new_line()
                     self.print_op(op)
+                    lines = []
                 elif op in self._comments.after:
-                    self._print_lines([self._comments.after[op]])
+                    lines = [*lines, self._comments.after[op]]
             if block.next_block is None and block.parent is not None:
-                self._print_lines(self._comments.closing.get(block.parent, ()))
+                lines = [*lines, *self._comments.closing.get(block.parent, ())]
+            self._print_lines(without_blank_ends(lines, first=block.first_op is block.last_op))
 
     def _print_label(self, block: Block) -> None:
         """`^name(%a: T):`."""

@@ -6,9 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from ptokit.isa.elementwise import ELEMENTWISE
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import TileType
 from ptokit.text.errors import guess
 from ptokit.text.numbers import PREDICATES, READ, UNSIGNED
 from ptokit.text.ptoas.scope import PENDING, Frame, Scope, is_number
@@ -30,11 +28,10 @@ from ptokit.text.ptoas.shapes import (
 from ptokit.text.ptoas.statement import Draft, Item, Written, unknown_word
 from ptokit.text.ptoas.tokens import MAX_DEPTH
 from ptokit.text.ptoas.types import Unsaid
+from ptokit.text.results import result_type
 from ptokit.text.spelling import INSTRUCTION_OF, instruction_of
 from ptokit.text.tree import Body, Opaque, Operation, Pointer, Tensor, Type, Value
 
-SAME_TYPE = frozenset(instruction.name for instruction in ELEMENTWISE)
-"""Instructions whose destination has the type of their first source."""
 MEMORY_FIRST = {"mscatter", "tstore"}
 """Instructions that write memory."""
 MOVES = {"mscatter", "tstore", "tload"}
@@ -345,12 +342,7 @@ class Builder:
 
     def _inferred(self, draft: Draft, name: str, ins: list[Value], attributes: dict[str, Any]) -> Type:
         """The type of a result that the text does not say."""
-        tiles = [value.type for value in ins if isinstance(value.type, TileSpec)]
-        if name in SAME_TYPE and tiles:
-            return tiles[0]
-        if name == "mgather" and len(ins) >= 2 and isinstance(ins[0].type, Tensor) and tiles:
-            return _gathered(ins[0].type, tiles[0], attributes) or self._untyped(draft)
-        self._untyped(draft)
+        return result_type(name, [value.type for value in ins], attributes) or self._untyped(draft)
 
     # --- Results and blocks ---------------------------------------------------------------------------------------
 
@@ -468,19 +460,6 @@ def _advice(tile: Value | None) -> str:
     if isinstance(tile.type, TileSpec) and any(tile.type.dynamic):
         return f"declare the tile first: `%{tile.name} = alloc_tile valid_row = %rows valid_col = %cols : ...`"
     return "make it with partition_view"
-
-
-def _gathered(table: Tensor, index: TileSpec, attributes: dict[str, Any]) -> TileSpec | None:
-    """The tile that a gather fills: a row for each index, or an element."""
-    rows, cols = index.rows, index.cols
-    if attributes.get("coalesce", "row") == "row":
-        width = table.dims[-1] if table.dims else None
-        if width is None or 1 not in (rows, cols) or any(index.dynamic):
-            return None
-        rows, cols = max(rows, cols), width
-        valid = max(index.valid), width
-        return TileSpec(table.dtype, TileType.Vec, rows, cols, *valid)
-    return TileSpec(table.dtype, TileType.Vec, rows, cols, *index.valid, dynamic=index.dynamic)
 
 
 @lru_cache(maxsize=1024)
