@@ -1,4 +1,4 @@
-"""Tiles that share bytes (A-38, H-38), held against programs that are executed byte by byte on every way through them."""
+"""Tiles that share bytes (A-38, H-38), held against every way through a program, executed byte by byte."""
 
 from __future__ import annotations
 
