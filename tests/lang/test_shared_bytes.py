@@ -189,29 +189,42 @@ func.func @k(%x: !pto.ptr<f32>, %y: !pto.ptr<f32>) {
   %at = arith.constant 0 : i64
   %bt = arith.constant SECOND : i64
   %one = arith.constant 1.0 : f32
-  %vx = pto.make_tensor_view %x, shape = [%c8, %c16], strides = [%c16, %c1] : !pto.tensor_view<?x?xf32>
-  %vy = pto.make_tensor_view %y, shape = [%c8, %c16], strides = [%c16, %c1] : !pto.tensor_view<?x?xf32>
-  %px = pto.partition_view %vx, offsets = [%c0, %c0], sizes = [%c8, %c16] : !pto.tensor_view<?x?xf32> -> !pto.partition_tensor_view<8x16xf32>
-  %py = pto.partition_view %vy, offsets = [%c0, %c0], sizes = [%c8, %c16] : !pto.tensor_view<?x?xf32> -> !pto.partition_tensor_view<8x16xf32>
-  %a = pto.alloc_tile addr = %at : !pto.tile_buf<vec, 8x16xf32>
-  %b = pto.alloc_tile addr = %bt : !pto.tile_buf<vec, 8x16xf32>
-  pto.tload ins(%px : !pto.partition_tensor_view<8x16xf32>) outs(%a : !pto.tile_buf<vec, 8x16xf32>)
-  pto.tadds ins(%b, %one : !pto.tile_buf<vec, 8x16xf32>, f32) outs(%b : !pto.tile_buf<vec, 8x16xf32>)
-  pto.tstore ins(%a : !pto.tile_buf<vec, 8x16xf32>) outs(%py : !pto.partition_tensor_view<8x16xf32>)
+  %vx = pto.make_tensor_view %x, shape = [%c8, %c16], strides = [%c16, %c1] : VIEW
+  %vy = pto.make_tensor_view %y, shape = [%c8, %c16], strides = [%c16, %c1] : VIEW
+  %px = pto.partition_view %vx, offsets = [%c0, %c0], sizes = [%c8, %c16] : VIEW -> BLOCK
+  %py = pto.partition_view %vy, offsets = [%c0, %c0], sizes = [%c8, %c16] : VIEW -> BLOCK
+  %a = pto.alloc_tile addr = %at : TILE
+  %b = pto.alloc_tile addr = %bt : TILE
+  pto.tload ins(%px : BLOCK) outs(%a : TILE)
+  pto.tadds ins(%b, %one : TILE, f32) outs(%b : TILE)
+  pto.tstore ins(%a : TILE) outs(%py : BLOCK)
   return
 }
 """
+TYPES = {
+    "VIEW": "!pto.tensor_view<?x?xf32>",
+    "BLOCK": "!pto.partition_tensor_view<8x16xf32>",
+    "TILE": "!pto.tile_buf<vec, 8x16xf32>",
+}
+
+
+def text(second: int) -> str:
+    """Two tiles, of which the second lies at an address."""
+    found = TEXT.replace("SECOND", str(second))
+    for name, spelled in TYPES.items():
+        found = found.replace(name, spelled)
+    return found
 
 
 @pytest.mark.parametrize("engine", ["reference", "native"])
 @pytest.mark.parametrize("target", DEVICES)
 def test_two_handles_in_text(target: str, engine: str, tmp_path: Any) -> None:
     path = tmp_path / "k.pto"
-    path.write_text(TEXT.replace("SECOND", "0"), encoding="utf-8")
+    path.write_text(text(0), encoding="utf-8")
     kernel = pto.load(path)
     x, out = source(), np.zeros((8, 16), "float32")
     assert run(kernel, target, engine, x, out) == []
     assert np.array_equal(out, x + 1)
-    path.write_text(TEXT.replace("SECOND", "256"), encoding="utf-8")
+    path.write_text(text(256), encoding="utf-8")
     with pytest.raises(pto.VerifyError, match="H-38"):
         run(pto.load(path), target, engine, x, out)

@@ -67,6 +67,9 @@ def meeting(first: Stay, second: Stay) -> tuple[range, range] | None:
     if first.tile.spec.loc is not second.tile.spec.loc:
         return None
     a, b = first.starts, second.starts
+    if a.size == b.size == 1:
+        one, other = (range(int(at[0]), int(at[0]) + s.tile.spec.nbytes) for at, s in ((a, first), (b, second)))
+        return (one, other) if one.start < other.stop and other.start < one.stop else None
     if first.times is not second.times or a.size != b.size:
         a, b = np.unique(a)[:, None], np.unique(b)[None, :]
     a, b = np.broadcast_arrays(a, b)
