@@ -196,7 +196,21 @@ def test_level_rule_and_number(name: str, target: str, rule: str, kind: str | No
 
 @pytest.mark.parametrize(("dyn_ub", "expected"), [(0, "H-20"), (1000, "H-21"), (150_000, None), (222_000, "H-21")])
 def test_dynamic_ub_is_judged_where_it_is_asked_for(dyn_ub: int, expected: str | None) -> None:
-    big = lambda: row(vec("float32", 280, 128), gm(8, 128), vec("int32", 1, 280))  # noqa: E731  (144,480 bytes)
+    def big() -> object:  # 144,480 bytes
+        return row(vec("float32", 280, 128, addr=1120), gm(8, 128), vec("int32", 1, 280, addr=0))
+
+    kinds = {f.kind for f in findings_of(big, "a5", dyn_ub=dyn_ub)}
+    assert kinds == ({expected} if expected else set())
+    assert findings_of(big, "a5") == []
+
+
+@pytest.mark.parametrize(("dyn_ub", "expected"), [(0, "H-20"), (1, None), (76_704, None), (76_705, "H-21")])
+def test_tiles_without_an_address_are_static(dyn_ub: int, expected: str | None) -> None:
+    """MG-BUDG-07: at most 216 KB less the static part; 221,184 - 144,480 = 76,704."""
+
+    def big() -> object:
+        return row(vec("float32", 280, 128), gm(8, 128), vec("int32", 1, 280))
+
     kinds = {f.kind for f in findings_of(big, "a5", dyn_ub=dyn_ub)}
     assert kinds == ({expected} if expected else set())
     assert findings_of(big, "a5") == []

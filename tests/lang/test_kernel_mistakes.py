@@ -989,11 +989,19 @@ MEMORY = {
     "UB of A5": too_large(
         "MG-BUDG-13", "bytes of UB; found 262144", 'pto.Tile("vec", "float32", 256, 128)', 'target="a5"'
     ),
-    "UB of A5 without dyn_ub": too_large(
-        "MG-BUDG-09", "launch with dyn_ub=163840 or more", 'pto.Tile("vec", "float32", 160, 128)', 'target="a5"'
-    ),
-    "a dyn_ub that is too small": too_large(
-        "MG-BUDG-13", "bytes of UB under dyn_ub=1", 'pto.Tile("vec", "float32", 160, 128)', 'target="a5", dyn_ub=1'
+    "UB of A5 without dyn_ub": body("MG-BUDG-09", "launch with dyn_ub=32768 or more, at most 57344", """
+        ids = pto.Tile("vec", "int32", 80, 256)
+        got = pto.Tile("vec", "float32", 80, 256)  # <- here
+        pto.texpands(ids, 0)
+        pto.mgather(got, x, ids, coalesce="elem")
+    """, launch='k[1](x, out, idx, target="a5")'),
+    "a dyn_ub that is too small": body("MG-BUDG-13", "within 1 bytes of UB under dyn_ub=1; found 32 bytes", """
+        t = pto.Tile("vec", "float32", 1, 8, addr=0)  # <- here
+        pto.texpands(t, 0)
+    """, mode="manual", launch='k[1](x, out, idx, target="a5", dyn_ub=1)'),
+    "a dyn_ub beside static tiles": too_large(
+        "MG-BUDG-07", "dyn_ub of at most 57344 bytes: 221184 less 163840 of tiles without an address",
+        'pto.Tile("vec", "float32", 160, 128)', 'target="a5", dyn_ub=163840',
     ),
     "L1": body("A-38", "mat tiles must be within 524288 bytes of L1; found 1048576", """
         l1 = pto.Tile("mat", "float32", 1024, 256, blayout="col_major", slayout="row_major")  # <- here

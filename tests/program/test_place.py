@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from program.building import COND, I, J, exp, load, loop, program, store, tile, tiles
-from ptokit.isa.policy import TileType
+from program.building import COND, I, J, exp, gather, load, loop, program, store, tile, tiles
+from ptokit.isa.policy import Coalesce, TileType
 from ptokit.program.ir import Branch, Program
 from ptokit.program.place import Life, lifetimes, place
 from ptokit.target import Profile
@@ -57,8 +57,13 @@ def test_no_room_at_all_is_not_judged_here() -> None:
 def test_a5_shares_before_it_asks_for_dynamic_memory() -> None:
     big = [tile(name, rows=64, cols=256) for name in "abc"]  # 64 KB each: three are more than 128, less than 216
     source = program(*big, *CHAIN.body[3:])
-    assert place(source, A5).used == {TileType.Vec: 128 * KB}
     assert place(source, A2A3).used == {TileType.Vec: 192 * KB}
+    assert place(source, A5).used == {TileType.Vec: 192 * KB}  # nothing starts threads, so the data cache needs no room
+    threads = program(*big, *CHAIN.body[3:], *tiles("i g"), load("i", "x"), gather("g", "x", "i", Coalesce.Elem))
+    assert place(threads, A5).used == {TileType.Vec: 128 * KB}
+    for dyn_ub, used in ((16 * KB, 192 * KB), (64 * KB, 128 * KB)):  # what the launch asks for lies beside the tiles
+        assert place(source, A5, dyn_ub).used == {TileType.Vec: used}
+    assert place(source, A5, 192 * KB, bound=True).used == {TileType.Vec: 192 * KB}
 
 
 def test_tiles_begin_at_blocks_and_fractals() -> None:

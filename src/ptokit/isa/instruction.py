@@ -109,22 +109,22 @@ ALWAYS = Case("", lambda _: True)
 
 @dataclass(frozen=True)
 class Either:
-    """The number of a hazard that depends on the call."""
+    """The number of a hazard that depends on the call; None where it is no hazard."""
 
     case: Case
-    then: str
-    otherwise: str
+    then: str | None
+    otherwise: str | None
 
-    def __call__(self, call: Call) -> str:
+    def __call__(self, call: Call) -> str | None:
         return self.then if self.case(call) else self.otherwise
 
     @property
     def text(self) -> str:
         """Both numbers, for pages."""
-        return f"{self.then} ({self.case.text}), else {self.otherwise}"
+        return f"{self.then or 'none'} ({self.case.text}), else {self.otherwise or 'none'}"
 
 
-def either(case: Case, then: str, otherwise: str) -> Either:
+def either(case: Case, then: str | None, otherwise: str | None) -> Either:
     """One hazard where the case applies, another elsewhere."""
     return Either(case, then, otherwise)
 

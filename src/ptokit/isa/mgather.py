@@ -323,7 +323,7 @@ LAYOUTS = (
          when=into_ub & is_row & stands & side_by_side, fix=lambda c: standing_index(c)),
     Rule("MG-LAY-04", "idx", "an [R, 1] index is not portable as RowMajor: a5 lists [R, 1] ColMajor, a2a3 takes [1, R]",
          lambda c: c.idx.blayout is BLayout.ColMajor, on=note("cpu"), when=is_row & stands,
-         kind=lambda c: None if consecutive(c.idx) else "H-28", fix=lambda c: standing_index(c)),
+         kind=either(side_by_side, None, "H-28"), fix=lambda c: standing_index(c)),
     *(Rule("A-03", operand, "a ColMajor index or destination is refused on a2a3",
            lambda c, operand=operand: c.values[operand].blayout is BLayout.RowMajor, on=note("cpu", "a5"),
            when=into_ub, kind="H-29") for operand in ("idx", "dst")),

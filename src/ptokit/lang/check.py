@@ -15,6 +15,7 @@ from ptokit.lang.faults import finding_of, public, raised_in_user_code
 from ptokit.lang.launch import LAUNCH_OPTIONS, check_options, grid_of, mode_of, refuse_inside
 from ptokit.lang.launcher import Launchable
 from ptokit.program.addresses import footprint
+from ptokit.program.budget import Use, has_simt
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Assign, Program, walk
 from ptokit.program.order import order
@@ -172,10 +173,11 @@ def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int) -> 
         return TargetReport(profile.name, (finding_of(problem, where),), {}, (), ())
     placement, verdict = place(traced.program, profile, mode.options.dyn_ub), traced.verdict(mode, grid)
     used = footprint(traced.program, profile, mode.options.dyn_ub, grid)
+    simt = has_simt(traced.program, profile)
     return TargetReport(
         profile.name,
         (*verdict.errors, *verdict.remarks),
-        {_name(loc, mode): (nbytes, _limit(loc, mode)) for loc, nbytes in used.items()},
+        {_name(loc, mode): (use.end, _limit(loc, use, mode, simt)) for loc, use in used.items()},
         _tiles(placement.program, mode),
         pipes_used(traced.program, profile),
     )
@@ -187,9 +189,10 @@ def _name(loc: TileType, mode: Mode) -> str:
     return loc.text if memory.size is None else memory.name
 
 
-def _limit(loc: TileType, mode: Mode) -> int | None:
+def _limit(loc: TileType, use: Use, mode: Mode, simt: bool) -> int | None:
     """Bytes that tiles may use."""
-    budget = mode.profile.budget(dyn_ub=mode.options.dyn_ub or 0) if loc is TileType.Vec else None
+    asked = mode.options.dyn_ub or 0
+    budget = mode.profile.budget(use.static, asked, simt=simt) if loc is TileType.Vec else None
     return budget.available if budget else mode.profile.memories[loc].size
 
 

@@ -20,10 +20,11 @@ from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import Report
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
+from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Stmt, TileDecl
-from ptokit.program.verify_call import judged, memory_findings
+from ptokit.program.verify_call import judged
 
 MOST_TURNS = 4
 """How many times as many turns another schedule may take, and how many more."""
@@ -124,10 +125,10 @@ def _stay(machine: Machine, frame: WatchedFrame, tile: TileDecl, is_known: bool)
     address, spec = frame.addresses[tile.name], tile.spec
     frame.session.placed(tile.name, spec.loc, address, spec.nbytes)
     if not is_known:
-        launch = replace(machine.options, dyn_ub=machine.options.dyn_ub or 0)
-        subject = f"{machine.program.name} on {machine.profile.name}"
-        found = memory_findings(subject, {spec.loc: address + spec.nbytes}, machine.profile, launch)
-        frame.session.tell([replace(finding, operand=tile.name) for finding in found], frame.where)
+        subject, session = f"{machine.program.name} on {machine.profile.name}", frame.session
+        used = {spec.loc: Use(address + spec.nbytes, session.static.get(spec.loc, 0))}
+        found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.simt)
+        session.tell([replace(finding, operand=tile.name) for finding in found], frame.where)
 
 
 class _Assign:

@@ -90,39 +90,62 @@ def _measures(program: Program) -> tuple[dict[TileType, int], dict[TileType, int
     return units, sizes
 
 
+Handle = tuple[TileType, int, int, str]
+"""What handles of one buffer have in common: a memory, an address, a size in bytes and an element type (A-38)."""
+
+
 class Owners:
-    """Which tile has written every unit last, for programs that choose addresses as they run: where addresses are
+    """Which buffer has written every unit last, for programs that choose addresses as they run: where addresses are
     known, the verifier sees tiles that lie over one another."""
 
     def __init__(self, program: Program) -> None:
         moved = [stmt.address for stmt in walk(program.body) if isinstance(stmt, Assign)]
         given = [address for tile in program.tiles.values() for address in tile.addresses]
         self.is_needed = program.mode == "manual" and not all(isinstance(each, int) for each in (*moved, *given))
-        self._names = ("", *program.tiles)
-        self._numbers = {name: number for number, name in enumerate(self._names)}
+        self._specs = {name: tile.spec for name, tile in program.tiles.items()}
+        self._numbers: dict[Handle, int] = {}
+        self._last: list[str] = [""]
+        """By the number of a buffer: the tile through which it was written last."""
         self._entries: dict[Shadow, Array] = {}
-        self._writers: set[str] = set()
+        self._claims: dict[Handle, Array] = {}
+        """The units of each buffer that were written through it, as far as they are remembered."""
+        self._writers: dict[Handle, set[str]] = {}
 
     def forget(self, tile: str = "") -> None:
-        """A tile has moved; or a block begins, and all have."""
-        self._writers -= {tile} if tile else set(self._writers)
+        """A tile has moved; or a block begins, and all have. What no handle has written is nobody's."""
+        for handle, writers in list(self._writers.items()):
+            writers -= {tile} if tile else set(writers)
+            if not writers:
+                del self._writers[handle], self._claims[handle]
+
+    def _handle(self, tile: str, place: Place) -> Handle:
+        spec = self._specs[tile]
+        return spec.loc, place.start * place.shadow.unit, spec.nbytes, str(spec.dtype)
 
     def write(self, tile: str, place: Place, extent: Extent) -> None:
         """A tile is written."""
         entries = self._entries.get(place.shadow)
         if entries is None:
-            entries = self._entries[place.shadow] = np.zeros(place.shadow.size, np.int16)
-        extent.put(entries, place.start, self._numbers[tile])
-        self._writers.add(tile)
+            entries = self._entries[place.shadow] = np.zeros(place.shadow.size, np.int32)
+        handle = self._handle(tile, place)
+        number = self._numbers.setdefault(handle, len(self._last))
+        if number == len(self._last):
+            self._last.append(tile)
+        self._last[number] = tile
+        extent.put(entries, place.start, number)
+        if handle not in self._claims:
+            self._claims[handle] = np.zeros(max(extent.end, handle[2] // place.shadow.unit), np.bool_)
+        extent.put(self._claims[handle], 0, True)
+        self._writers.setdefault(handle, set()).add(tile)
 
     def read(self, tile: str, place: Place, extent: Extent) -> str:
-        """Who has written over a tile that was written itself; nobody, mostly."""
-        entries = self._entries.get(place.shadow)
-        if entries is None or tile not in self._writers:
+        """Who has written over units that were written through the tile's buffer; nobody, mostly."""
+        handle, entries = self._handle(tile, place), self._entries.get(place.shadow)
+        if entries is None or handle not in self._claims:
             return ""
-        found = extent.get(entries, place.start)
-        others = found[(found != self._numbers[tile]) & (found > 0)]
-        return self._names[int(others.max())] if others.size else ""
+        found, claimed = extent.get(entries, place.start), extent.get(self._claims[handle], 0)
+        others = found[(found != self._numbers[handle]) & claimed]
+        return self._last[int(others.max())] if others.size else ""
 
 
 class Global:

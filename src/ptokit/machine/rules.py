@@ -7,20 +7,16 @@ from collections.abc import Iterator, Sequence
 from ptokit import spec
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding
-from ptokit.isa.operand import TileSpec
 from ptokit.machine.extent import Extent
 from ptokit.machine.memories import Place
 from ptokit.machine.site import Site
+from ptokit.program.budget import simt_launch
 from ptokit.target import Profile
 
 
 def dispatch(site: Site, profile: Profile) -> Iterator[Finding]:
     """A kernel that starts threads is launched in a way that sets them up: not through a function pointer (H-23)."""
-    call = site.call
-    tile = call.values.get("src") if call.instruction.name == "mscatter" else call.values.get("dst")
-    if not isinstance(tile, TileSpec):
-        return
-    shape = profile.launch_shape(call.route, max(1, tile.valid_rows), max(1, tile.valid_cols))
+    call, shape = site.call, simt_launch(site.call, profile)
     if shape is not None:
         said = f"{call.instruction.name} on {call.target} starts {shape.threads} threads, and the kernel was dispatched"
         fix = 'launch the standard way (launch="standard")'

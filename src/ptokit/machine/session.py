@@ -29,6 +29,7 @@ from ptokit.machine.shadow import READ, Earlier, meets
 from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
+from ptokit.program.budget import has_simt, static_bytes
 from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
@@ -68,6 +69,10 @@ class Session:
         names = {loc: memory.name for loc, memory in profile.memories.items()}
         bits = len(self.statements).bit_length()
         self.chip = Chip(names, program, bits, poison=options.poison)
+        self.simt = has_simt(program, profile)
+        """Whether anything starts threads."""
+        self.static = {loc: static_bytes(program, loc) for loc in TileType}
+        """Bytes of each memory that tiles without a given address take."""
         self.owners = Owners(program)
         is_watched = options.wants("blocks") or options.wants("order")
         self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
@@ -322,7 +327,8 @@ class Session:
         found: dict[str, MemoryUse] = {}
         for loc, tiles in self.used.items():
             memory = self.profile.memories[loc]
-            budget = self.profile.budget(dyn_ub=self.options.dyn_ub or 0) if loc is TileType.Vec else None
+            asked = self.options.dyn_ub or 0
+            budget = self.profile.budget(self.static[loc], asked, simt=self.simt) if loc is TileType.Vec else None
             size = budget.available if budget else memory.size
             found[memory.name] = MemoryUse(memory.name, size, max(end for _, _, end in tiles), tuple(tiles))
         return found

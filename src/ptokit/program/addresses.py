@@ -3,68 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
-import numpy as np
-
-from ptokit.finding import Finding, Level, Where
+from ptokit.finding import Finding, Level
 from ptokit.isa.policy import TileType
-from ptokit.program.bounds import reaches
+from ptokit.program.budget import Use, has_simt, memory_findings, static_bytes
 from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, TileDecl
+from ptokit.program.overlaps import Conflict, conflicts, is_one_buffer, meeting, stays
 from ptokit.program.place import lifetimes, place
-from ptokit.program.verify_call import Options, memory_findings, show_addresses, verify_address
+from ptokit.program.verify_call import Options, show_addresses, verify_address
 from ptokit.target import Profile
 
 
-@dataclass(frozen=True, eq=False)
-class Stay:
-    """A tile at an address, which may change from turn to turn, and who put it there."""
-
-    tile: TileDecl
-    starts: np.ndarray[Any, np.dtype[np.int64]]
-    times: object
-    """Two stays of the same times have their addresses turn by turn."""
-    where: Where | None
-
-    @property
-    def spans(self) -> list[range]:
-        """The bytes that the tile takes, at every address."""
-        return [range(start, start + self.tile.spec.nbytes) for start in sorted(set(self.starts.tolist()))]
-
-
-def stays(program: Program, grid: int | None) -> list[Stay]:
-    """The addresses that were given and are known beforehand."""
-    found: list[Stay] = []
-    for stmt, reach in reaches(program, grid):
-        if isinstance(stmt, TileDecl | Assign):
-            tile = stmt if isinstance(stmt, TileDecl) else program.tiles[stmt.tile]
-            for address in stmt.addresses if isinstance(stmt, TileDecl) else (stmt.address,):
-                values = np.array([address]) if isinstance(address, int) else reach.value(address)
-                if values is not None:
-                    found.append(Stay(tile, values, reach.values, stmt.where))
-    return found
-
-
 def footprint(
-    program: Program, profile: Profile, dyn_ub: int | None = None, grid: int | None = None
-) -> dict[TileType, int]:
-    """Bytes that the program uses of each memory: where its highest tile ends."""
-    used = dict(place(program, profile, dyn_ub).used)
+    program: Program, profile: Profile, dyn_ub: int | None = None, grid: int | None = None, *, bound: bool = False
+) -> dict[TileType, Use]:
+    """What the program takes of each memory that it uses; nothing of it is static where every tile is `bound`."""
+    placement = place(program, profile, dyn_ub, bound=bound)
+    ends = dict(placement.used)
     for stay in stays(program, grid):
         loc = stay.tile.spec.loc
-        used[loc] = max([used.get(loc, 0), *(span.stop for span in stay.spans)])
-    return {loc: used[loc] for loc in TileType if used.get(loc)}
+        ends[loc] = max([ends.get(loc, 0), *(span.stop for span in stay.spans)])
+    static = {loc: 0 if bound else static_bytes(placement.program, loc) for loc in ends}
+    return {loc: Use(ends[loc], static[loc]) for loc in TileType if ends.get(loc)}
 
 
 def check_memory(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """The tiles fit their memories together. A launch that asks for no dynamic UB gets none."""
-    launch = replace(options, dyn_ub=options.dyn_ub or 0)
-    for loc, used in footprint(program, profile, options.dyn_ub, grid).items():
+    subject, simt = f"{program.name} on {profile.name}", has_simt(program, profile)
+    for loc, use in footprint(program, profile, options.dyn_ub, grid, bound=options.bound).items():
         tiles = sorted((tile for tile in program.tiles.values() if tile.spec.loc is loc), key=_size)
         largest = ", ".join(f"{tile.name} ({_size(tile):,} bytes)" for tile in tiles[::-1][:3])
-        for finding in memory_findings(f"{program.name} on {profile.name}", {loc: used}, profile, launch):
+        for finding in memory_findings(subject, {loc: use}, profile, options.dyn_ub or 0, simt=simt):
             message = f"{finding.message}; the largest are {largest}"
             yield replace(finding, level=_level(options), message=message, where=tiles[-1].where)
 
@@ -116,29 +87,26 @@ def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:
 
 
 def check_overlaps(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
-    """In manual mode tiles share no bytes while both are in use; addresses that only the run tells are left to it."""
-    if program.mode != "manual":
-        return
-    lives = lifetimes(program, tight=True)
+    """No tile is read whose bytes another one was written over; addresses that only the run tells are left to it."""
+    found = conflicts(program, profile.family, grid)
+    for conflict in found:
+        yield _overlap(program, conflict, options)
+    lives, known = lifetimes(program, tight=True), {frozenset((c.first.tile.name, c.second.tile.name)) for c in found}
     for first, second in combinations(stays(program, grid), 2):
-        name, other = first.tile.name, second.tile.name
-        apart = first.tile.spec.loc is not second.tile.spec.loc or not lives[name].meets(lives[other])
-        pair = None if name == other or apart else _meeting(first, second)
-        if pair:
-            found = f"{show_addresses(pair[1])}, over {name} at {show_addresses(pair[0])}"
-            said = f"{program.name}: {other} must be apart from {name} while both are in use; found {found}"
-            wanted, fix = f"apart from {name}", "move one of the tiles"
-            yield Finding(_level(options), "A-38", said, "H-38", other, wanted, found, fix, second.where)
+        names = first.tile.name, second.tile.name
+        is_new = names[0] != names[1] and frozenset(names) not in known and not is_one_buffer(first, second)
+        if is_new and lives[names[0]].meets(lives[names[1]]) and meeting(first, second):
+            yield _overlap(program, Conflict(first, second, "nothing that is read is destroyed", False), options)
 
 
-def _meeting(first: Stay, second: Stay) -> tuple[range, range] | None:
-    """Bytes of the two that meet: in the same turn, where they take turns together, else in any."""
-    a, b = first.starts, second.starts
-    if first.times is not second.times or a.size != b.size:
-        a, b = np.unique(a)[:, None], np.unique(b)[None, :]
-    a, b = np.broadcast_arrays(a, b)
-    meet = np.flatnonzero((a < b + second.tile.spec.nbytes) & (b < a + first.tile.spec.nbytes))
-    if not meet.size:
-        return None
-    starts = int(a.flat[meet[0]]), int(b.flat[meet[0]])
-    return range(starts[0], starts[0] + first.tile.spec.nbytes), range(starts[1], starts[1] + second.tile.spec.nbytes)
+def _overlap(program: Program, conflict: Conflict, options: Options) -> Finding:
+    first, second = conflict.first, conflict.second
+    name, other, pair = first.tile.name, second.tile.name, meeting(first, second)
+    assert pair is not None
+    found = f"{show_addresses(pair[1])}, over {name} at {show_addresses(pair[0])}"
+    level, said = "note", f"{other} shares bytes with {name}: {found}; {conflict.how}"
+    if conflict.is_fault:
+        level = _level(options)
+        said = f"{other} must be apart from {name} while both are in use; found {found}: {conflict.how}"
+    wanted, fix = f"apart from {name}", "move one of the tiles"
+    return Finding(level, "A-38", f"{program.name}: {said}", "H-38", other, wanted, found, fix, second.where)

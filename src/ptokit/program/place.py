@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from ptokit.isa.policy import TileType
+from ptokit.program.budget import has_simt
 from ptokit.program.calls import access_of, named_operands
 from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse
 from ptokit.program.memory import Outline, Path, statements
@@ -53,16 +54,17 @@ class Spot:
     life: Life
 
 
-def place(program: Program, profile: Profile, dyn_ub: int | None = None) -> Placement:
+def place(program: Program, profile: Profile, dyn_ub: int | None = None, *, bound: bool = False) -> Placement:
     """Give an address to every copy of every tile that has none. A manual program comes back as it is.
 
     `dyn_ub` is what the launch asks for, in bytes; it decides how much room there is before tiles share addresses.
+    Tiles that will be `bound` to their addresses lie in the dynamic region; others lie beside it.
     """
     addresses: dict[str, tuple[int, ...]] = {}
     if program.mode != "manual":
-        lives = lifetimes(program)
+        lives, simt = lifetimes(program), has_simt(program, profile)
         for loc in TileType:
-            addresses |= _place_all(program, loc, lives, _room(profile, loc, dyn_ub))
+            addresses |= _place_all(program, loc, lives, _room(profile, loc, dyn_ub, simt, bound))
     placed = replace(program, body=_with_addresses(program.body, addresses))
     used: dict[TileType, int] = {}
     for tile, start in _given(placed):
@@ -70,16 +72,20 @@ def place(program: Program, profile: Profile, dyn_ub: int | None = None) -> Plac
     return Placement(placed, used)
 
 
-def _room(profile: Profile, loc: TileType, dyn_ub: int | None) -> float:
-    """Bytes that tiles may use of a memory without asking for more."""
-    budget = profile.budget(dyn_ub=dyn_ub or 0) if loc is TileType.Vec else None
+def _room(profile: Profile, loc: TileType, dyn_ub: int | None, simt: bool, bound: bool) -> float:
+    """Bytes that tiles may use of a memory before they share addresses."""
+    budget = profile.budget(dyn_ub=dyn_ub or 0, simt=simt) if loc is TileType.Vec else None
+    if budget and dyn_ub and budget.max_dynamic and not bound:
+        return max(0, budget.max_dynamic - dyn_ub)
     size = budget.available if budget else profile.memories[loc].size
     return inf if size is None else size
 
 
 def _place_all(program: Program, loc: TileType, lives: dict[str, Life], room: float) -> dict[str, tuple[int, ...]]:
     """Addresses for the tiles of one memory: apart if there is room, else shared."""
-    given = [Spot(at, at + tile.spec.nbytes, lives[tile.name]) for tile, at in _given(program) if tile.spec.loc is loc]
+    given = _together(
+        [Spot(at, at + tile.spec.nbytes, lives[tile.name]) for tile, at in _given(program) if tile.spec.loc is loc]
+    )
     tiles = [tile for tile in program.tiles.values() if tile.spec.loc is loc and not tile.addresses]
     always = Life(0, max((life.last for life in lives.values()), default=0))
     apart, end = _first_fit(tiles, dict.fromkeys(lives, always), [replace(spot, life=always) for spot in given])
@@ -87,6 +93,15 @@ def _place_all(program: Program, loc: TileType, lives: dict[str, Life], room: fl
         return apart
     by_start = sorted(tiles, key=lambda tile: (lives[tile.name].first, -_size(tile) * tile.buffers))
     return _first_fit(by_start, lives, given)[0]
+
+
+def _together(given: list[Spot]) -> list[Spot]:
+    """The spots of tiles with given addresses; those that share bytes are in use as long as any of them."""
+    found: list[Spot] = []
+    for spot in given:
+        near = [other.life for other in given if other.start < spot.end and spot.start < other.end]
+        found.append(replace(spot, life=Life(min(life.first for life in near), max(life.last for life in near))))
+    return found
 
 
 def _first_fit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ptokit.finding import Finding
 from ptokit.isa.policy import TileType
@@ -10,6 +10,7 @@ from ptokit.program.addresses import check_addresses, check_memory, check_overla
 from ptokit.program.bounds import check_bounds, reaches
 from ptokit.program.calls import access_of, call_of, effects, named_operands, overlaps_itself
 from ptokit.program.ir import Block, Branch, Instr, LoadScalar, Loop, Program, TileDecl, TileUse, View, walk
+from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
 from ptokit.target import Profile
 
@@ -85,25 +86,25 @@ def _core(program: Program, use: TileUse) -> str:
 
 
 def check_written(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
-    """A tile is written before it is read."""
-    yield from _unwritten(program.body, set())
+    """A tile is written before it is read: through itself, or through one that shares bytes with it."""
+    yield from _unwritten(program.body, set(), sharing(program, grid))
 
 
-def _unwritten(block: Block, written: set[str]) -> Iterator[Finding]:
+def _unwritten(block: Block, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
     """Reads of tiles that nothing can have written; `written` grows on the way by what may have been."""
     for stmt in block:
         if isinstance(stmt, TileDecl):
             (written.discard if stmt.fresh else written.add)(stmt.name)
         elif isinstance(stmt, Loop):
             written |= {tile for inner in walk(stmt.body) if isinstance(inner, Instr) for tile in _writes(inner)}
-            yield from _unwritten(stmt.body, written)
+            yield from _unwritten(stmt.body, written, near)
         elif isinstance(stmt, Branch):
             otherwise = set(written)
-            yield from _unwritten(stmt.then, written)
-            yield from _unwritten(stmt.otherwise, otherwise)
+            yield from _unwritten(stmt.then, written, near)
+            yield from _unwritten(stmt.otherwise, otherwise, near)
             written |= otherwise
         elif isinstance(stmt, Instr):
-            yield from _reads_nothing(stmt, written)
+            yield from _reads_nothing(stmt, written, near)
             written |= _writes(stmt)
 
 
@@ -113,10 +114,12 @@ def _writes(instr: Instr) -> set[str]:
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 
-def _reads_nothing(instr: Instr, written: set[str]) -> Iterator[Finding]:
+def _reads_nothing(instr: Instr, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
     access = access_of(instr.name)
     for name, operand in named_operands(instr).items():
-        if isinstance(operand, TileUse) and access[name] == "read" and operand.tile not in written:
+        if not isinstance(operand, TileUse) or access[name] != "read":
+            continue
+        if written.isdisjoint((operand.tile, *near[operand.tile])):
             said = f"{instr.name}: {name} reads {operand.tile}, which nothing has written"
             kind = "H-42" if name == "idx" else None
             fix = f"write it first: pto.tload, pto.texpands({operand.tile}, 0), ..."

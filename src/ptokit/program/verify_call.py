@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations, takewhile
 
@@ -11,6 +11,7 @@ from ptokit.isa.instruction import Call, Rule
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.tassign import TASSIGN
+from ptokit.program.budget import Use, memory_findings, simt_launch
 from ptokit.target import Profile
 
 
@@ -24,6 +25,8 @@ class Options:
     """Hazards are errors."""
     dyn_ub: int | None = None
     """dynUBufSize of the launch in bytes; None leaves the launch open."""
+    bound: bool = False
+    """Every tile is bound to an address, as in C++: none is a compile-time allocation (MG-BUDG-08)."""
 
 
 def tiles(call: Call) -> dict[str, TileSpec]:
@@ -84,20 +87,31 @@ def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[F
 
 
 def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """Two tiles at given addresses share no bytes, unless both are one tile: only read, or worked on in place."""
-    in_place = call.family in call.instruction.in_place
+    """What is written shares no bytes with another tile at a given address, unless both are one buffer in place.
+
+    Tiles of one type that are only read may share bytes: this call destroys none of them. Of two types, one of them
+    cannot hold what it should.
+    """
+    in_place, targets = call.family in call.instruction.in_place, written(call)
     placed = [(name, tile) for name, tile in tiles(call).items() if tile.addr is not None]
     for (name, tile), (other, against) in combinations(placed, 2):
-        if (tile.loc, tile.space) != (against.loc, against.space):
+        is_written, first, second = bool({name, other} & targets), _range(tile), _range(against)
+        if (tile.loc, tile.space) != (against.loc, against.space) or (
+            _buffer(tile) == _buffer(against) and (in_place or not is_written)
+        ):
             continue
-        if tile == against and (in_place or not {name, other} & written(call)):
-            continue
-        first, second = _range(tile), _range(against)
         if first.start < second.stop and second.start < first.stop:
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
             expected, fix = f"apart from {other}", "move one of the tiles"
-            yield _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
+            said = _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
+            is_note = not is_written and tile.dtype is against.dtype
+            yield replace(said, level="note", message=f"{_subject(call)}: {name} is at {found}") if is_note else said
     yield from _repeated(call)
+
+
+def _buffer(tile: TileSpec) -> tuple[object, ...]:
+    """What handles of one buffer have in common (A-38)."""
+    return tile.loc, tile.space, tile.addr, tile.nbytes, tile.dtype
 
 
 def _repeated(call: Call) -> Iterable[Finding]:
@@ -123,50 +137,15 @@ def _storage(tile: TileSpec) -> TileSpec:
 
 def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
     """The tiles of one memory fit it, by their sum and by their highest address."""
-    used: dict[TileType, int] = {}
+    used: dict[TileType, Use] = {}
     for loc in TileType:
         here = [tile for name, tile in tiles(call).items() if tile.loc is loc and name not in call.repeats]
         placed = {tile for tile in here if tile.addr is not None}
-        total = sum(tile.nbytes for tile in (*placed, *(tile for tile in here if tile.addr is None)))
-        used[loc] = max([total, *(_range(tile).stop for tile in here)])
-    yield from memory_findings(_subject(call), used, profile, options)
-
-
-def memory_findings(
-    subject: str, used: Mapping[TileType, int], profile: Profile, options: Options
-) -> Iterable[Finding]:
-    """What tiles use of each memory, in bytes, against what there is."""
-    for loc, nbytes in used.items():
-        memory = profile.memories[loc]
-        if memory.size is None or not nbytes:
-            continue
-        if loc is TileType.Vec:
-            yield from _ub_budget(subject, profile, options, nbytes)
-        elif nbytes > memory.size:
-            expected = f"within {memory.size} bytes of {memory.name}"
-            fix = "use smaller tiles"
-            yield _finding("A-38", None, f"{loc.text} tiles", subject, expected, f"{nbytes} bytes", fix, profile.name)
-
-
-def _ub_budget(subject: str, profile: Profile, options: Options, used: int) -> Iterable[Finding]:
-    allowance, ub = profile.budget(dyn_ub=options.dyn_ub), profile.ub
-    if allowance is None or ub is None:
-        return
-    if used > allowance.limit:
-        expected = f"within {allowance.limit} bytes of UB"
-        fix = "use smaller tiles, fewer of them, or lower addresses"
-        yield _finding(ub.over_rule, ub.over_kind, "vec tiles", subject, expected, f"{used} bytes", fix, profile.name)
-    elif options.dyn_ub is None or not ub.has_dynamic:
-        return
-    elif options.dyn_ub > allowance.max_dynamic:
-        expected = f"launched with dyn_ub of at most {allowance.max_dynamic} bytes"
-        found = f"dyn_ub={options.dyn_ub}"
-        yield _finding("MG-BUDG-07", "H-21", "vec tiles", subject, expected, found, "ask for less", profile.name)
-    elif used > allowance.available:
-        rule, kind = ("MG-BUDG-13", "H-21") if options.dyn_ub else ("MG-BUDG-09", "H-20")
-        expected = f"within {allowance.available} bytes of UB under dyn_ub={options.dyn_ub}"
-        fix = f"launch with dyn_ub={used} or more"
-        yield _finding(rule, kind, "vec tiles", subject, expected, f"{used} bytes", fix, profile.name)
+        static = sum(tile.nbytes for tile in here if tile.addr is None)
+        total = static + sum(tile.nbytes for tile in placed)
+        used[loc] = Use(max([total, *(_range(tile).stop for tile in placed)]), static)
+    simt = simt_launch(call, profile) is not None
+    yield from memory_findings(_subject(call), used, profile, options.dyn_ub, simt=simt)
 
 
 @dataclass(frozen=True)
@@ -209,7 +188,8 @@ def verify_call(call: Call, profile: Profile, options: Options | None = None, *,
     findings = check_rules(call.instruction.rules, call, header=options.header)
     for check in CHECKS if alone else [check for check in CHECKS if check.run is not budget]:
         level: Level = "hazard" if options.header and not check.firm else "error"
-        findings += [replace(finding, level=level) for finding in check.run(call, profile, options)]
+        found = check.run(call, profile, options)
+        findings += [replace(finding, level=level) if finding.level == "error" else finding for finding in found]
     return judged(findings, options)
 
 

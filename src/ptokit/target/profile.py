@@ -194,8 +194,12 @@ class Profile:
         launch = self.launches.get(route)
         return launch(rows, cols) if launch else None
 
-    def budget(self, static: int = 0, dyn_ub: int | None = None) -> Budget | None:
-        """What tiles may use of the UB, or None where there is no UB (MG-BUDG)."""
+    def budget(self, static: int = 0, dyn_ub: int | None = None, *, simt: bool = True) -> Budget | None:
+        """What tiles may use of the UB, or None where there is no UB (MG-BUDG).
+
+        `static` are the bytes of compile-time allocations, which do not lie in the dynamic region. Without `simt`,
+        where nothing starts threads, all of the UB is safe to use without asking.
+        """
         if static < 0 or (dyn_ub or 0) < 0:
             raise ValueError(f"sizes in bytes are not negative, got static={static}, dyn_ub={dyn_ub}")
         if self.ub is None:
@@ -203,7 +207,8 @@ class Profile:
         ub = self.ub
         ceiling = ub.size - ub.reserved - ub.min_cache
         asked = (dyn_ub or 0) if ub.has_dynamic else 0
-        granted = min(ceiling, asked or ub.safe or ceiling)
+        safe = ub.safe if ub.safe and simt else ceiling
+        granted = min(ceiling, static + asked if asked else safe)
         return Budget(
             limit=ceiling,
             max_dynamic=max(0, ceiling - static) if ub.has_dynamic else 0,

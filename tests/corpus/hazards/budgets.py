@@ -41,6 +41,14 @@ def scattered(table, rows, tokens):
     pto.mscatter(table, values, ids, coalesce="row")
 
 
+@pto.kernel
+def copied(rows):
+    """A large tile, and nothing that starts threads."""
+    got = pto.Tile("vec", rows.dtype, *rows.shape)
+    pto.tload(got, rows)
+    pto.tstore(rows, got)
+
+
 @pto.kernel(mode="manual")
 def high(table, tokens, out, addr: pto.const = 0x1000):
     """A small tile at a high address."""
@@ -100,16 +108,17 @@ def unasked() -> list[Case]:
     late = Hazard("H-20", GOT, "got", anywhere, SMALL)
     return [
         *elems.pair("130 KB of elements", "a5", many(65), many(64)),
-        *elems.pair("130 KB of elements, asked for", "a5", {}, {"dyn_ub": 130 * KB}, **many(65)),
+        *elems.pair("130 KB of elements, asked for", "a5", {}, {"dyn_ub": 2 * KB}, **many(65)),
         *elems.pair("halves", "a5", many(86, dtype="float16"), many(85, dtype="float16"), line="ids = pto.Tile("),
         *rows.pair("rows", "a5", long(127), long(126)),
-        *rows.pair("rows, asked for", "a5", {"dyn_ub": 0}, {"dyn_ub": 216 * KB}, **long(160)),
+        *rows.pair("rows, asked for", "a5", {"dyn_ub": 0}, {"dyn_ub": 34 * KB}, **long(160)),
         *rows.pair("bytes", "a5", long(505, dtype="uint8"), long(504, dtype="uint8")),
         *writes.pair("scatter", "a5", sources(128), sources(127)),
         *late.pair("address of the run", "a5", {"addr": 128 * KB}, {"addr": 128 * KB - TILE}),
         *above.pair("high address", "a5", {"addr": 128 * KB}, {"addr": 128 * KB - TILE}),
         *above.pair("one block too high", "a5", {"addr": 128 * KB - TILE + 32}, {"addr": 128 * KB - TILE}),
         rows.twin("A2/A3 has all of it", "a2a3", **long(160)),
+        Hazard("H-20", GOT, "vec tiles", copied, {}).twin("no threads", "a5", rows=zeros(200, 256)),
     ]
 
 
@@ -121,12 +130,13 @@ def too_much() -> list[Case]:
     above = Hazard("H-21", GOT, "vec tiles", high, SMALL)
     late = Hazard("H-21", GOT, "got", anywhere, SMALL)
     return [
-        *elems.pair("218 KB of elements", "a5", many(109), many(108), dyn_ub=216 * KB),
-        *elems.pair("more than asked for", "a5", {"dyn_ub": 140 * KB}, {"dyn_ub": 160 * KB}, **many(80)),
-        *rows.pair("rows", "a5", long(215), long(214), dyn_ub=216 * KB),
-        *rows.pair("asks for too much", "a5", {"dyn_ub": 216 * KB + 1}, {"dyn_ub": 216 * KB}, **long(160)),
-        *rows.pair("a block less than needed", "a5", {"dyn_ub": 162 * KB - 32}, {"dyn_ub": 162 * KB}, **long(160)),
-        *writes.pair("scatter", "a5", sources(220), sources(200), dyn_ub=216 * KB),
+        *elems.pair("218 KB of elements", "a5", many(109), many(100), dyn_ub=8 * KB),
+        *elems.pair("static and dynamic", "a5", {"dyn_ub": 216 * KB}, {"dyn_ub": 16 * KB}, **many(100)),
+        *elems.pair("static and a little more", "a5", {"dyn_ub": 56 * KB + 1}, {"dyn_ub": 56 * KB}, **many(80)),
+        elems.twin("64 KB beside 32 KB", "a5", dyn_ub=32 * KB, **many(32)),
+        *rows.pair("rows", "a5", long(215), long(200), dyn_ub=8 * KB),
+        *rows.pair("asks for too much", "a5", {"dyn_ub": 54 * KB + 1}, {"dyn_ub": 54 * KB}, **long(160)),
+        *writes.pair("scatter", "a5", sources(220), sources(200), dyn_ub=8 * KB),
         *late.pair("address of the run", "a5", {"addr": 216 * KB}, {"addr": 216 * KB - TILE}, dyn_ub=216 * KB),
         *above.pair("high address", "a5", {"addr": 216 * KB}, {"addr": 216 * KB - TILE}, dyn_ub=216 * KB),
         *above.pair("above what was asked for", "a5", {"addr": 132 * KB}, {"addr": 132 * KB - TILE}, dyn_ub=132 * KB),

@@ -9,13 +9,14 @@ from ptokit.finding import Finding, VerifyError
 from ptokit.isa.instruction import Call
 from ptokit.isa.policy import TileType
 from ptokit.program.addresses import footprint
+from ptokit.program.budget import Use, has_simt, memory_findings
 from ptokit.program.calls import call_of, named_operands
 from ptokit.program.expr import difference
 from ptokit.program.ir import Instr, Program, TileUse, walk
 from ptokit.program.order import order, order_events
 from ptokit.program.place import BLOCK, place
 from ptokit.program.verify import verify
-from ptokit.program.verify_call import Options, check_rules, memory_findings
+from ptokit.program.verify_call import Options, check_rules
 from ptokit.target import Profile
 from ptokit.text.cpp.barriers import with_barriers
 from ptokit.text.cpp.headers import RULES, hand_over_findings, program_findings, tile_findings
@@ -36,18 +37,21 @@ class Ready:
 
 
 def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | None) -> Ready:
-    """Verify a program for a target and its headers; an auto program gets addresses and flags."""
-    tiles = _used(program, profile, dyn_ub)
+    """Verify a program for a target and its headers; an auto program gets addresses and flags.
+
+    In C++ every tile is bound to an address, so nothing is allocated at compile time (MG-BUDG-08).
+    """
+    tiles, simt = _used(program, profile, dyn_ub), has_simt(program, profile)
     asked = _dynamic(profile, tiles) if dyn_ub is None else dyn_ub
-    _refuse(verify(program, profile, replace(options, dyn_ub=asked)))
+    _refuse(verify(program, profile, replace(options, dyn_ub=asked, bound=True)))
     _refuse([*_header_findings(program, profile), *simulator_findings(program, profile)])
-    placed = flatten(place(program, profile, dyn_ub).program, profile, tiles)
+    placed = flatten(place(program, profile, dyn_ub, bound=True).program, profile, tiles)
     workspace = _used(placed, profile, dyn_ub)
     used = workspace + _workspace_size(placed, profile)
     asked = _dynamic(profile, used) if dyn_ub is None else dyn_ub
     title = program.name if used == tiles else f"{program.name} with the workspaces of its instructions"
     _refuse([
-        *memory_findings(title, {TileType.Vec: used}, profile, replace(options, dyn_ub=asked)),
+        *memory_findings(title, {TileType.Vec: Use(used)}, profile, asked, simt=simt),
         *program_findings(placed, profile, used, has_workspace=used > tiles),
     ])  # fmt: skip
     flagged = order_events(with_barriers(order(placed, profile), profile, workspace), profile)
@@ -57,7 +61,7 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
 
 def _used(program: Program, profile: Profile, dyn_ub: int | None) -> int:
     """Where UB is free behind the tiles."""
-    return -(-footprint(program, profile, dyn_ub).get(TileType.Vec, 0) // BLOCK) * BLOCK
+    return -(-footprint(program, profile, dyn_ub, bound=True).get(TileType.Vec, Use(0)).end // BLOCK) * BLOCK
 
 
 def _refuse(findings: Iterable[Finding]) -> None:

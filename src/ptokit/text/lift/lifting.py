@@ -20,6 +20,7 @@ from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import UNKNOWN
 from ptokit.isa.policy import BLayout, Dividend, PtoEnum, TileType
 from ptokit.program.addresses import footprint
+from ptokit.program.budget import Use
 from ptokit.program.calls import call_of, chosen_modifiers
 from ptokit.program.expr import Expr, Var, apply, truth
 from ptokit.program.ir import (
@@ -345,7 +346,7 @@ class _Lift(Writing):
         """Where no tile lies, if the program has addresses."""
         if self.program.mode != "manual":
             return None
-        return -(-footprint(self.program, CPU).get(TileType.Vec, 0) // BLOCK) * BLOCK
+        return -(-footprint(self.program, CPU).get(TileType.Vec, Use(0)).end // BLOCK) * BLOCK
 
 
 WRITERS: dict[type, Callable[[_Lift, Any], None]] = {

@@ -128,8 +128,12 @@ class Execution:
         return found
 
     def _is_one_tile(self, name: str, other: str) -> bool:
+        """Whether two operands are one tile, or handles of one buffer."""
         one, two = self.operands[name], self.operands[other]
-        return isinstance(one, TileUse) and isinstance(two, TileUse) and one.tile == two.tile
+        if not (isinstance(one, TileUse) and isinstance(two, TileUse)):
+            return False
+        buffers = self.stage.slots.buffers
+        return one.tile == two.tile or (one.tile in buffers and buffers[one.tile] == buffers.get(two.tile))
 
     def _may_meet(self, written: str, read: str) -> bool:
         one, other = self.operands[written], self.operands[read]

@@ -99,6 +99,16 @@ class Slots:
         return [name for name, decl in self.program.tiles.items() if decl.addresses or name in moved]
 
     @cached_property
+    def buffers(self) -> dict[str, object]:
+        """What handles of one buffer have in common (A-38), of tiles that stay at an address that is known."""
+        moved = {stmt.tile for stmt in self.statements if isinstance(stmt, Assign)}
+        return {
+            name: (decl.spec.loc, decl.addresses, decl.spec.nbytes, decl.spec.dtype)
+            for name, decl in self.program.tiles.items()
+            if len(decl.addresses) == 1 and isinstance(decl.addresses[0], int) and name not in moved
+        }
+
+    @cached_property
     def addressed(self) -> dict[Var, int]:
         """Variables that stand for the addresses of tiles, and their slots."""
         return {address_of(name): slot for name, slot in self.addresses.items()}

@@ -1,0 +1,128 @@
+"""What tiles take of the on-chip memories, and what a launch leaves for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ptokit.finding import Finding
+from ptokit.isa.instruction import Call
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.program.calls import call_of
+from ptokit.program.ir import Instr, Program, TileDecl, walk
+from ptokit.target import Budget, LaunchShape, Profile
+
+MANY = 1 << 20
+"""Stands for an extent that is not known yet: enough for any launch."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """What tiles take of one memory, in bytes."""
+
+    end: int
+    """Where the highest tile ends."""
+    static: int = 0
+    """What tiles without a given address take. They are the compile-time allocations of MG-BUDG-07."""
+
+
+def is_static(program: Program, tile: TileDecl) -> bool:
+    """Whether a tile is placed at compile time: its author gives it no address, before or after `place`."""
+    return program.mode != "manual" and tile.fresh
+
+
+def static_bytes(program: Program, loc: TileType) -> int:
+    """Bytes of a memory that compile-time allocations take, once each, in a program that was placed."""
+    total, done = 0, 0
+    for start, stop in sorted(_static_spans(program, loc)):
+        total += max(0, stop - max(start, done))
+        done = max(done, stop)
+    return total
+
+
+def _static_spans(program: Program, loc: TileType) -> Iterator[tuple[int, int]]:
+    for tile in program.tiles.values():
+        if tile.spec.loc is loc and is_static(program, tile):
+            yield from ((at, at + tile.spec.nbytes) for at in tile.addresses if isinstance(at, int))
+
+
+def simt_launch(call: Call, profile: Profile) -> LaunchShape | None:
+    """The threads that a call starts, or None where it starts none. A valid extent that is not known counts as many."""
+    tile = call.values.get("src") if call.instruction.name == "mscatter" else call.values.get("dst")
+    if not isinstance(tile, TileSpec) or not any(route.startswith(call.instruction.name) for route in profile.launches):
+        return None
+    if "coalesce" in call.values and call.coalesce is None:  # refused: nothing is said of how it moves
+        return None
+    launch = profile.launches.get(call.route)
+    return launch(*(extent if extent > 0 else MANY for extent in tile.valid)) if launch else None
+
+
+def has_simt(program: Program, profile: Profile) -> bool:
+    """Whether an instruction of the program starts threads: only then the data cache takes its part of UB (H-20)."""
+    instrs = (stmt for stmt in walk(program.body) if isinstance(stmt, Instr)) if profile.launches else ()
+    return any(simt_launch(call_of(program, instr, profile), profile) for instr in instrs)
+
+
+def memory_findings(
+    subject: str, used: Mapping[TileType, Use], profile: Profile, dyn_ub: int | None, *, simt: bool
+) -> Iterable[Finding]:
+    """What tiles take of each memory against what there is; `simt` says whether anything starts threads."""
+    for loc, use in used.items():
+        memory = profile.memories[loc]
+        if memory.size is None or not use.end:
+            continue
+        if loc is TileType.Vec:
+            yield from _ub_findings(subject, profile, dyn_ub, use, simt)
+        elif use.end > memory.size:
+            expected = f"within {memory.size} bytes of {memory.name}"
+            yield _finding(profile, "A-38", None, subject, expected, f"{use.end} bytes", "use smaller tiles", loc)
+
+
+def _ub_findings(subject: str, profile: Profile, dyn_ub: int | None, use: Use, simt: bool) -> Iterable[Finding]:
+    budget, ub = profile.budget(use.static, dyn_ub, simt=simt), profile.ub
+    if budget is None or ub is None:
+        return
+    found = f"{use.end} bytes"
+    if use.end > budget.limit:
+        fix = "use smaller tiles, fewer of them, or lower addresses"
+        yield _finding(profile, ub.over_rule, ub.over_kind, subject, f"within {budget.limit} bytes of UB", found, fix)
+    elif dyn_ub is None or not ub.has_dynamic:
+        return
+    elif dyn_ub > budget.max_dynamic:
+        part = f": {budget.limit} less {use.static} of tiles without an address" if use.static else ""
+        expected = f"launched with dyn_ub of at most {budget.max_dynamic} bytes{part}"
+        fix = f"ask for at most {budget.max_dynamic}" + (", or give tiles addresses (addr=)" if use.static else "")
+        yield _finding(profile, "MG-BUDG-07", "H-21", subject, expected, f"dyn_ub={dyn_ub}", fix)
+    elif use.end > budget.available and dyn_ub:
+        part = f" and {use.static} of tiles without an address" if use.static else ""
+        expected = f"within {budget.available} bytes of UB under dyn_ub={dyn_ub}{part}"
+        fix = f"launch with dyn_ub={use.end - use.static} or more"
+        yield _finding(profile, "MG-BUDG-13", "H-21", subject, expected, found, fix)
+    elif use.end > budget.available:
+        expected, fix = f"within {budget.available} bytes of UB under dyn_ub=0", _asking(use, budget)
+        yield _finding(profile, "MG-BUDG-09", "H-20", subject, expected, found, fix)
+
+
+def _asking(use: Use, budget: Budget) -> str:
+    """What a launch has to ask for when tiles take more than is safe without."""
+    most = budget.max_dynamic
+    if not most:
+        return "give tiles addresses (addr=) and ask for dyn_ub, or use smaller tiles"
+    wanted = min(most, use.end - min(use.static, budget.available))
+    return f"launch with dyn_ub={wanted} or more" + (f", at most {most}" if use.static else "")
+
+
+def _finding(
+    profile: Profile,
+    rule: str,
+    kind: str | None,
+    subject: str,
+    expected: str,
+    found: str,
+    fix: str,
+    loc: TileType = TileType.Vec,
+) -> Finding:
+    operand = f"{loc.text} tiles"
+    message = f"{subject}: {operand} must be {expected}; found {found}"
+    return Finding("error", rule, message, kind, operand, expected, found, fix, target=profile.name)
