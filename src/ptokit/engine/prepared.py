@@ -49,7 +49,7 @@ class Prepared:
             again = frozenset(self.names[slot] for slot in repeats)
             self._prepare(Call(instruction, self._described(specs), chosen, profile.name, again), profile, options)
         in_place = profile.family in instruction.in_place or "shared" in instruction.faults
-        self.minds_repeats = self.plan is None or not in_place
+        self.minds_repeats = self.plan is None or not in_place or instruction.minds_repeats
         """Whether it matters that an operand is an earlier one once more: for its memory, or for the result."""
 
     def _described(self, specs: Sequence[OperandSpec]) -> dict[str, OperandSpec | None]:

@@ -253,6 +253,8 @@ class Instruction:
     """Per text form: how the instruction is written."""
     in_place: frozenset[str] = frozenset()
     """Families where the destination may be one of the sources."""
+    minds_repeats: bool = False
+    """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
 

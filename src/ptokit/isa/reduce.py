@@ -43,6 +43,9 @@ REDUCTIONS = (
 )  # fmt: skip
 
 
+THROUGH_FLOAT = "convert with tcvt first (bfloat16: to float32), reduce, and convert the result back"
+
+
 def is_column(tile: TileSpec) -> bool:
     """Row-major, or column-major with one column."""
     return tile.form == "nd" or (tile.form == "dn" and tile.cols == 1)
@@ -61,7 +64,7 @@ def reduction(row: Row) -> Instruction:
              lambda c: c.dst.valid_rows == c.src.valid_rows and c.dst.valid_cols >= 1, on=error(*EVERYWHERE),
              firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", dims=both_valid("dst", "src"),
              fix="give dst as many valid rows as src"),
-        typed("CP-RED-02", "src", row.table),
+        typed("CP-RED-02", "src", row.table, THROUGH_FLOAT),
         alike("CP-RED-02", "dst", "src"),
     )  # fmt: skip
     params = (
@@ -79,6 +82,14 @@ def reduction(row: Row) -> Instruction:
 
 
 EXPANSIONS = (
+    Row("trowexpandadd", "Add a number to each row.", "dst[i, j] = src0[i, j] + src1[i]    integers wrap",
+        by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "add"),
+    Row("trowexpandmax", "The larger of a tile and a number for each row.",
+        "dst[i, j] = src1[i] if src1[i] > src0[i, j] else src0[i, j]",
+        by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "max"),
+    Row("trowexpandmin", "The smaller of a tile and a number for each row.",
+        "dst[i, j] = src1[i] if src1[i] < src0[i, j] else src0[i, j]",
+        by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "min"),
     Row("trowexpandmul", "Multiply rows by a number each.", "dst[i, j] = src0[i, j] * src1[i]    integers wrap",
         by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "mul"),
     Row("trowexpandsub", "Subtract a number from each row.", "dst[i, j] = src0[i, j] - src1[i]    integers wrap",

@@ -293,8 +293,8 @@ def _scalar(accesses: int) -> ByCall:
     return loop
 
 
-SLOW = ("tdiv", "tdivs", "texp", "tlog", "tsqrt", "trecip", "trowexpanddiv")
-REDUCING = ("trowsum", "trowmax", "trowmin")
+SLOW = ("tdiv", "tdivs", "texp", "tlog", "tsqrt", "trecip", "trowexpanddiv", "tcolexpanddiv")
+REDUCING = ("trowsum", "trowmax", "trowmin", "tcolsum", "tcolmax", "tcolmin")
 INDEXED = ("tgather", "tscatter", "ttrans")
 VECTOR_RATES = {
     **dict.fromkeys(SLOW, "vector slow repeat cycles"),

@@ -23,6 +23,7 @@ from ptokit.program.ir import Assign, Instr, Program, TileDecl, TileUse, walk
 from ptokit.program.verify import CORES
 from ptokit.target import Profile
 from ptokit.target.profile import KB
+from ptokit.text.cpp.columns import RULES as COLUMNS
 from ptokit.text.cpp.scatter import RULES as ROW_SCATTER
 from ptokit.text.cpp.simulator import COMPARES, SELECTS
 
@@ -90,12 +91,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("CP-HDR-01", "dst", "of one tile type with src0 and src1, valid extents included", _one_type,
              on=error("cpu"), fix="give the three tiles one shape, and the same valid extents"),
     ),
+    **COLUMNS,
 }  # fmt: skip
 """By instruction."""
 
 HIDDEN = {"a2a3": 184 * KB}
 """Where the headers keep a workspace of their own in UB."""
-USE_HIDDEN = ("trowexpandmul", "trowexpandsub", "trowexpanddiv")
+USE_HIDDEN = tuple(f"trowexpand{op}" for op in ("add", "sub", "mul", "div", "max", "min"))
 
 
 def tile_findings(name: str, spec: TileSpec) -> Iterator[Finding]:

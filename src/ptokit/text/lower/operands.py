@@ -48,7 +48,7 @@ STEERING = {("textract", "row"), ("textract", "col")}
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "stPhase": ("unspecified",), "reluPreMode": ("no_relu",), "padMode": ("PadNull",), "initOutBuffer": (False,),
-    "operandSegmentSizes": (),
+    "operandSegmentSizes": (), "isBinary": (),
 }  # fmt: skip
 """Attributes that change nothing with these values; without values, that never do."""
 

@@ -74,15 +74,14 @@ VARIANTS = {
 
 PLAIN = """
     tprefetch tstore_fp tinsert textract_fp tinsert_fp ttri trandom
-    tnot trelu tcolmax tcolmin tcolprod tcolexpand trowexpand tpack
+    tnot trelu tcolprod tpack
     tfillpad tfillpad_inplace tfillpad_expand
     tfmod tpartadd tpartmul tpartmax tpartmin
-    tcolexpandadd tcolexpandsub tcolexpandmul tcolexpanddiv tcolexpandmax tcolexpandmin tcolexpandexpdif
-    trowexpandadd tconcat
+    tcolexpandexpdif tconcat
     tfmods taxpy tlrelu
     trowprod trowargmax trowargmin tcolargmax tcolargmin
     trem txor tprelu trems txors
-    trowexpandmax trowexpandmin trowexpandexpdif trsqrt tsort32
+    trowexpandexpdif trsqrt tsort32
     taddc tsubc taddsc tsubsc
     tmatmul.mx tmatmul.mx.acc tmatmul.mx.bias
     tgemv tgemv.acc tgemv.bias tgemv.mx tgemv.mx.acc tgemv.mx.bias
