@@ -26,10 +26,11 @@ class Call:
         modifiers: Mapping[str, PtoEnum | None],
         target: str,
         repeats: frozenset[str] = frozenset(),
+        clashes: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
-        """`repeats` names operands that are an earlier operand once more."""
+        """`repeats` names operands that are an earlier operand once more, `clashes` pairs of slices that overlap."""
         self.instruction = instruction
-        self.repeats = repeats
+        self.repeats, self.clashes = repeats, clashes
         self.operands = operands
         self.target = target
         self.family = target.partition("@")[0]

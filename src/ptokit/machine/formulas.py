@@ -262,7 +262,7 @@ def _copied(costs: Costs, call: Call) -> float:
 def _repeats(tile: TileSpec) -> int:
     """Times that a vector instruction takes 256 bytes: rows with gaps between them one by one."""
     row = tile.valid_cols * tile.dtype.size
-    if tile.valid_cols == tile.cols:
+    if tile.valid_cols == tile.cols and not tile.pitch:
         return -(-tile.valid_rows * row // REPEAT)
     return tile.valid_rows * -(-row // REPEAT)
 

@@ -8,7 +8,7 @@ from itertools import combinations, takewhile
 
 from ptokit.finding import Finding, Level
 from ptokit.isa.instruction import Call, Rule
-from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
+from ptokit.isa.operand import BLOCK, UNKNOWN, OperandSpec, TensorSpec, TileSpec, meet
 from ptokit.isa.policy import TileType
 from ptokit.isa.tassign import TASSIGN
 from ptokit.target import Profile
@@ -91,7 +91,7 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
         if tile == against and (in_place or not {name, other} & written(call)):
             continue
         first, second = _range(tile), _range(against)
-        if first.start < second.stop and second.start < first.stop:
+        if meet(tile, first.start, against, second.start):
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
             yield _finding("A-38", "H-38", name, _subject(call), f"apart from {other}", found, "move one of the tiles")
     yield from _repeated(call)
@@ -108,14 +108,53 @@ def _repeated(call: Call) -> Iterable[Finding]:
     for name in (name for name in given if name in call.repeats and given[name].addr is None):
         earlier = [other for other in takewhile(name.__ne__, given) if _storage(given[other]) == _storage(given[name])]
         if set(earlier) <= written(call):
-            found = f"{', '.join(earlier)} once more"
-            expected, fix = f"another tile than {', '.join(earlier)}", "give the result a tile of its own"
+            shown = ", ".join(earlier) or "another operand"
+            found = f"{shown} once more"
+            expected, fix = f"another tile than {shown}", "give the result a tile of its own"
             yield _finding("A-38", "H-38", name, _subject(call), expected, found, fix)
 
 
 def _storage(tile: TileSpec) -> TileSpec:
     """The tile without what its uses may differ in."""
     return replace(tile, valid_rows=tile.rows, valid_cols=tile.cols, dynamic=(False, False))
+
+
+def aligned_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """On a target with aligned memories, a slice begins at a multiple of 32 bytes."""
+    for name, tile in tiles(call).items():
+        skew = tile.skew
+        if not profile.pipes or skew is None or (isinstance(skew, int) and skew == UNKNOWN):
+            continue
+        if skew != 0:
+            expected = f"a slice that begins at a multiple of {BLOCK} bytes"
+            found = f"a start {skew} bytes after one"
+            fix = f"begin at a multiple of {tile.dtype.c0} {'columns' if tile.form == 'nd' else 'rows'}"
+            yield _finding("SL-02", None, name, _subject(call), expected, found, fix)
+
+
+SIDE_BY_SIDE = {("tgather", "src"), ("tscatter", "dst")}
+"""Operands whose elements are counted through the storage."""
+INDEXED = ("mgather", "mscatter")
+
+
+def gapless_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """A slice with gaps between its rows is no operand that is taken as one run of elements."""
+    for name, tile in tiles(call).items():
+        counted = (call.instruction.name, name) in SIDE_BY_SIDE
+        column = call.instruction.name in INDEXED and name == "idx" and tile.valid_cols == 1
+        if tile.pitch and (counted or column):
+            expected, fix = "a tile, or a slice of whole rows", "copy the slice into a tile of its own first: pto.tmov"
+            yield _finding("SL-04", None, name, _subject(call), expected, str(tile), fix)
+
+
+def apart_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """What is written overlaps no other operand in part."""
+    for name, other in sorted(call.clashes):
+        placed = all(spec.addr is not None for spec in (tiles(call)[name], tiles(call)[other]))
+        if {name, other} & written(call) and not placed:
+            expected, found = f"apart from {name}, or the same slice", "slices of one tile that overlap"
+            fix = "use slices that lie apart, or copy one into a tile of its own first"
+            yield _finding("SL-05", "H-38", other, _subject(call), expected, found, fix)
 
 
 def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
@@ -180,6 +219,9 @@ CHECKS = (
     Check(valid_extents, ("CO-SHAPE-02",), firm=True),
     Check(distinct_cells, ("CO-SEM-01",), firm=True),
     Check(overlaps, ("A-38", "H-38"), firm=False),
+    Check(aligned_slices, ("SL-02",), firm=False),
+    Check(gapless_slices, ("SL-04",), firm=True),
+    Check(apart_slices, ("SL-05", "H-38"), firm=False),
     Check(budget, ("A-38", "MG-BUDG-02", "MG-BUDG-07", "MG-BUDG-09", "MG-BUDG-13", "H-20", "H-21", "H-22"), firm=False),
 )
 

@@ -21,7 +21,7 @@ from ptokit.engine.native.resolve import emit_resolve, lane_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit
-from ptokit.program.calls import named_operands
+from ptokit.program.calls import named_operands, tile_spec
 from ptokit.program.ir import Instr, TileUse, View
 
 NEGATIVE_FROM = 1 << 31
@@ -128,8 +128,8 @@ class Execution:
         return found
 
     def _is_one_tile(self, name: str, other: str) -> bool:
-        one, two = self.operands[name], self.operands[other]
-        return isinstance(one, TileUse) and isinstance(two, TileUse) and one.tile == two.tile
+        """Whether two operands are one tile, or one slice."""
+        return name == other or not {(name, other), (other, name)}.isdisjoint(self.variant.shared.same)
 
     def _may_meet(self, written: str, read: str) -> bool:
         one, other = self.operands[written], self.operands[read]
@@ -138,7 +138,8 @@ class Execution:
         if not (isinstance(one, TileUse) and isinstance(other, TileUse)):
             return False
         if one.tile == other.tile:
-            return True
+            pairs = {(written, read), (read, written)}
+            return written == read or not pairs.isdisjoint(self.variant.shared.same | self.variant.shared.clashes)
         placed, tiles = self.stage.slots.placed, self.stage.program.tiles
         return one.tile in placed and other.tile in placed and tiles[one.tile].spec.loc == tiles[other.tile].spec.loc
 
@@ -150,7 +151,7 @@ class Execution:
     def _nbytes(self, name: str) -> Value:
         operand, size = self.operands[name], self.variant.types[name].size
         if isinstance(operand, TileUse):
-            return self.code.i64(self.stage.program.tiles[operand.tile].spec.nbytes)
+            return self.code.i64(tile_spec(self.stage.program.tiles[operand.tile].spec, operand).nbytes)
         return self.evaluator.worth(self.variant.spans[name]) * size
 
     # --- steps
