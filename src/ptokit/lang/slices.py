@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import NoReturn, cast
 
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.lang.expr import expression
 from ptokit.lang.where import refuse
-from ptokit.program.expr import Expr, affine, apply, subtract
+from ptokit.program.expr import Expr, subtract
 from ptokit.program.ir import Window
+from ptokit.program.slices import AXES, layout_problem
 
 Extents = tuple[Expr, Expr]
-AXES = ("rows", "columns")
 
 
 def cut(name: str, key: object, spec: TileSpec, valid: Extents) -> tuple[Window, Extents]:
@@ -25,7 +24,8 @@ def cut(name: str, key: object, spec: TileSpec, valid: Extents) -> tuple[Window,
     ]
     (row, rows, valid_rows), (col, cols, valid_cols) = ranges
     window = Window((row, col), (rows, cols))
-    _check_layout(name, spec, window)
+    if said := layout_problem(spec, window):
+        _refuse(name, said, "slice there, or copy what you need: pto.textract", "SL-03")
     return window, (valid_rows, valid_cols)
 
 
@@ -58,30 +58,3 @@ def _range(name: str, axis: int, part: object, spec: TileSpec, valid: Expr) -> t
         said = f"of {start}:{stop}, neither the start nor the length is a constant"
         _refuse(name, said, "tile[i : i + 8] has a constant length; set .valid of the slice for fewer")
     return start, room - start, length
-
-
-def _check_layout(name: str, spec: TileSpec, window: Window) -> None:
-    if spec.slayout is not SLayout.NoneBox:
-        _check_boxes(name, spec, window)
-    elif spec.loc is not TileType.Vec and spec.cut(*window.size, 0).pitch:
-        by_row = spec.blayout is BLayout.RowMajor
-        said = f"a slice of a {spec.loc.text} tile takes whole {'rows' if by_row else 'columns'}"
-        _refuse(name, said, "move the tile to a Vec tile first, or use pto.textract", "SL-03")
-
-
-def _check_boxes(name: str, spec: TileSpec, window: Window) -> None:
-    """Boxes lie one after the other along one dim: the slice takes all of the other, and whole boxes of this one."""
-    axis = 0 if spec.blayout is BLayout.RowMajor else 1
-    other = 1 - axis
-    box, extents = spec.box[axis], (spec.rows, spec.cols)
-    if window.start[other] != 0 or window.size[other] != extents[other]:
-        said = f"a slice of a {spec.form} tile takes all {extents[other]} {AXES[other]}"
-        _refuse(name, said, f"slice {AXES[axis]} only, or use pto.textract", "SL-03")
-    end = apply("add", window.start[axis], window.size[axis])
-    if not _is_multiple(window.start[axis], box) or (end != extents[axis] and not _is_multiple(end, box)):
-        said = f"a slice of a {spec.form} tile begins and ends at a multiple of {box} {AXES[axis]}"
-        _refuse(name, said, f"slice whole fractals of {box} {AXES[axis]}", "SL-03")
-
-
-def _is_multiple(expr: Expr, number: int) -> bool:
-    return all(factor % number == 0 for factor in affine(expr).values())

@@ -9,7 +9,7 @@ from itertools import combinations, takewhile
 from ptokit.finding import Finding, Level
 from ptokit.isa.instruction import Call, Rule
 from ptokit.isa.operand import BLOCK, UNKNOWN, OperandSpec, TensorSpec, TileSpec, meet
-from ptokit.isa.policy import TileType
+from ptokit.isa.policy import BLayout, TileType
 from ptokit.isa.tassign import TASSIGN
 from ptokit.target import Profile
 
@@ -120,15 +120,21 @@ def _storage(tile: TileSpec) -> TileSpec:
 
 
 def aligned_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """On a target with aligned memories, a slice begins at a multiple of 32 bytes."""
+    """On a target with pipes, a slice begins at a multiple of 32 bytes, and rows that are written end at one."""
+    if not profile.pipes:
+        return
     for name, tile in tiles(call).items():
-        skew = tile.skew
-        if not profile.pipes or skew is None or (isinstance(skew, int) and skew == UNKNOWN):
+        if tile.skew is None:
             continue
-        if skew != 0:
+        along = "columns" if tile.blayout is BLayout.RowMajor else "rows"
+        fix = f"slice at multiples of {tile.dtype.c0} {along}, and set .valid of the slice for fewer"
+        length = (tile.cols if along == "columns" else tile.rows) * tile.dtype.size
+        if length % BLOCK and name in written(call):
+            expected = f"a slice of a multiple of {BLOCK} bytes along its {along}, as it is written in blocks"
+            yield _finding("SL-02", None, name, _subject(call), expected, f"{length} bytes", fix)
+        if not (isinstance(tile.skew, int) and tile.skew == UNKNOWN) and tile.skew != 0:
             expected = f"a slice that begins at a multiple of {BLOCK} bytes"
-            found = f"a start {skew} bytes after one"
-            fix = f"begin at a multiple of {tile.dtype.c0} {'columns' if tile.form == 'nd' else 'rows'}"
+            found = f"a start {tile.skew} bytes after one"
             yield _finding("SL-02", None, name, _subject(call), expected, found, fix)
 
 
