@@ -141,12 +141,6 @@ def _spread(call: Call, name: str) -> Input:
     return Input(name, tile.layout, (1, tile.valid_cols))
 
 
-def _is_apart(call: Call) -> bool:
-    """Row 0 is read again for every row, so the destination may replace it only where it is the only row."""
-    name = spread_operand(call)
-    return name not in call.repeats or call.values[name].valid_rows == 1
-
-
 def expansion(row: Row) -> Instruction:
     """One operand has the destination's shape, the other a number for each column; either may be which."""
     sources = ("src0", "src1")
@@ -163,10 +157,9 @@ def expansion(row: Row) -> Instruction:
                found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
                fix="the numbers of the columns are a tile of one row: 1 x N")
           for name in sources),
-        *(Rule("CP-CXP-01", name, "another tile than the other operands, where it has several rows: row 0 is used",
-               lambda c, name=name: name != spread_operand(c) or _is_apart(c), on=error(*EVERYWHERE),
-               dims=both_valid(*sources, "dst"), fix=f"take the row: {name}[0:1], from a tile of its own")
-          for name in sources),
+        Rule("CP-CXP-01", "src1", "another tile than the other operands, where it has several rows: row 0 is used",
+             lambda c: "src1" not in c.repeats or spread_operand(c) != "src1" or c.src1.valid_rows == 1,
+             on=error(*EVERYWHERE), dims=both_valid(*sources, "dst"), fix="take the row from a tile of its own"),
         *(Rule("CP-CXP-03", name, "only row 0 is used, and the tile has several valid rows",
                lambda c, name=name: name != spread_operand(c) or c.values[name].valid_rows == 1, on=note(*EVERYWHERE),
                dims=both_valid(*sources, "dst"), fix=f"take the row: {name}[0:1]")
