@@ -8,6 +8,7 @@ from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.instruction import DEVICES, EVERYWHERE, Call, Fault, Instruction, Param, Rule, error, note
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.isa.operand import show_extents
+from ptokit.isa.reduce import THROUGH_FLOAT
 from ptokit.isa.vector import (
     ALL,
     B4,
@@ -51,7 +52,7 @@ def reduction(row: Row) -> Instruction:
              lambda c: c.dst.valid_cols == c.src.valid_cols and c.dst.valid_rows >= 1, on=error(*EVERYWHERE),
              firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", dims=both_valid("dst", "src"),
              fix="give dst as many valid columns as src"),
-        typed("CP-COL-02", "src", row.table),
+        typed("CP-COL-02", "src", row.table, THROUGH_FLOAT),
         alike("CP-COL-02", "dst", "src"),
     )  # fmt: skip
     params = (

@@ -197,6 +197,17 @@ GATHER_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
 INDEX_TYPES = by_target(types("i32 u32"), SHORT, SHORT, INTS - NARROW)
 
 
+BY_ROW = (
+    "no target gathers rows of a tile by one index each: make element numbers, row * Cols + column, with pto.trowexpand, "
+    "pto.tmuls, pto.tci and pto.tcolexpandadd; or gather the rows from memory with pto.mgather"
+)
+
+
+def is_one_a_row(call: Call) -> bool:
+    """Whether an index has one number for each row of the destination."""
+    return call.dst.valid_cols > 1 and call.idx.valid in ((call.dst.valid_rows, 1), (1, call.dst.valid_rows))
+
+
 def lower_gather(call: Call) -> tuple[Move | Compute, ...]:
     """The index is an element number of the padded source; one outside breaks a promise (as for `tscatter`)."""
     src = call.src
@@ -221,7 +232,7 @@ TGATHER = build(
         *(vec("CP-GAT-01", name) for name in ("dst", "src", "idx")),
         filled("CP-GAT-01"),
         *(plain("CP-GAT-01", name) for name in ("dst", "src", "idx")),
-        shaped("CP-GAT-01", "idx"),
+        shaped("CP-GAT-01", "idx", fix=lambda c: BY_ROW if is_one_a_row(c) else "give both tiles one valid region"),
         typed("CP-GAT-02", "dst", GATHER_TYPES),
         alike("CP-GAT-02", "src"),
         typed("CP-GAT-02", "idx", INDEX_TYPES),
