@@ -88,7 +88,8 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
     for (name, tile), (other, against) in combinations(placed, 2):
         if (tile.loc, tile.space) != (against.loc, against.space):
             continue
-        if tile == against and (in_place or not {name, other} & written(call)):
+        is_read = not {name, other} & written(call)
+        if (tile == against and (in_place or is_read)) or (is_read and (tile.is_slice or against.is_slice)):
             continue
         first, second = _range(tile), _range(against)
         if meet(tile, first.start, against, second.start):
