@@ -198,8 +198,8 @@ INDEX_TYPES = by_target(types("i32 u32"), SHORT, SHORT, INTS - NARROW)
 
 
 BY_ROW = (
-    "no target gathers rows of a tile by one index each: make element numbers, row * Cols + column, with pto.trowexpand, "
-    "pto.tmuls, pto.tci and pto.tcolexpandadd; or gather the rows from memory with pto.mgather"
+    "no target gathers rows of a tile by one index each: make element numbers, row * Cols + column, with "
+    "pto.trowexpand, pto.tmuls, pto.tci and pto.tcolexpandadd; or gather the rows from memory with pto.mgather"
 )
 
 

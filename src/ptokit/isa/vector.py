@@ -84,9 +84,7 @@ def both_valid(*operands: str) -> tuple[str, ...]:
     return tuple(f"{name}.{extent}" for name in operands for extent in ("valid_rows", "valid_cols"))
 
 
-def shaped(
-    clause: str, operand: str, other: str = "dst", fix: Words = "give both tiles the same valid region"
-) -> Rule:
+def shaped(clause: str, operand: str, other: str = "dst", fix: Words = "give both tiles the same valid region") -> Rule:
     """Two operands have one valid region."""
     return Rule(clause, operand, lambda c: f"valid {show_extents(c.values[other].valid)}, as {other}",
                 lambda c: c.values[operand].valid == c.values[other].valid, on=error(*EVERYWHERE), firm=True,
