@@ -159,9 +159,9 @@ def apart_slices(call: Call, profile: Profile, options: Options) -> Iterable[Fin
     for name, other in sorted(call.clashes):
         placed = all(spec.addr is not None for spec in (tiles(call)[name], tiles(call)[other]))
         if {name, other} & written(call) and not placed:
-            expected, found = f"apart from {name}, or the same slice", "slices of one tile that overlap"
+            expected, found = f"apart from {other}, or the same slice", "slices of one tile that overlap"
             fix = "use slices that lie apart, or copy one into a tile of its own first"
-            yield _finding("SL-05", "H-38", other, _subject(call), expected, found, fix)
+            yield _finding("SL-05", "H-38", name, _subject(call), expected, found, fix)
 
 
 def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
