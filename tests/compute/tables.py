@@ -34,6 +34,18 @@ TYPES = {
     **dict.fromkeys(("tsel", "tsels"), (ALL, {*SHORT, *F3}, ALL, HOST)),
     "trowsum": (ALL, B4, {*B4, *LONG}, HOST),
     **dict.fromkeys(("trowmax", "trowmin"), (ALL, B4, {*B4, *LONG, *EIGHT}, HOST)),
+    **dict.fromkeys(("tcolsum", "tcolmax", "tcolmin"), (ALL, B4, ALL, HOST)),
+    **dict.fromkeys(("trowexpand", "tcolexpand"), (ALL, ALL - LONG, ALL, HOST)),
+    **dict.fromkeys(
+        (
+            "trowexpandadd",
+            "trowexpandmax",
+            "trowexpandmin",
+            *(f"tcolexpand{op}" for op in ("add", "sub", "mul", "max", "min")),
+        ),
+        (ALL, B4, {*B4, "uint16", "uint32", "bfloat16", *EIGHT}, HOST),
+    ),
+    "tcolexpanddiv": (ALL, F2, {*SHORT, *F2}, HOST),
     "trowexpandmul": (ALL, B4, {*B4, "uint16", "uint32", "bfloat16", *EIGHT}, HOST),
     "trowexpandsub": (ALL, B4, {*B4, "uint16", "uint32", "bfloat16"}, HOST),
     "trowexpanddiv": (ALL, F2, DIV, HOST),

@@ -27,11 +27,15 @@ def call(name: str, kind: str, target: str) -> pto.Event:
         "tci": [tile(kind, 1), 1],
         "tgather": [tile(kind), tile(kind), tile("int32")],
     }
-    if name.startswith("trowexpand"):
+    if name in ("trowexpand", "tcolexpand"):
+        given = [tile(kind), column if name == "trowexpand" else tile(kind, 1)]
+    elif name.startswith("tcolexpand"):
+        given = [tile(kind), tile(kind), tile(kind, 1)]
+    elif name.startswith("trowexpand"):
         given = [tile(kind), tile(kind), column]
     elif name in operands:
         given = operands[name]
-    elif name.startswith("trow") or name in ("tabs", "tneg", "texp", "tlog", "tsqrt", "trecip", "ttrans"):
+    elif name.startswith(("trow", "tcol")) or name in ("tabs", "tneg", "texp", "tlog", "tsqrt", "trecip", "ttrans"):
         given = [tile(kind), tile(kind)]
     elif name.endswith("s"):
         given = [tile(kind), tile(kind), 1]

@@ -56,7 +56,18 @@ def test_reductions(target: str, name: str, kind: str, column: bool) -> None:
         expect(dst, lambda i, j: REDUCTIONS[name]([plain(x) for x in a[i]], kind), name)
 
 
-EXPANSIONS = {"trowexpandmul": exact.mul, "trowexpandsub": exact.sub, "trowexpanddiv": exact.div}
+def larger(a, b, kind: str):
+    return b if b > a else a
+
+
+def smaller(a, b, kind: str):
+    return b if b < a else a
+
+
+BINARY = {
+    "add": exact.add, "sub": exact.sub, "mul": exact.mul, "div": exact.div, "max": larger, "min": smaller
+}  # fmt: skip
+EXPANSIONS = {f"trowexpand{name}": function for name, function in BINARY.items()}
 
 
 @pytest.mark.parametrize(("target", "name", "kind"), cases(*EXPANSIONS))
@@ -79,6 +90,65 @@ def test_expansions(target: str, name: str, kind: str, block: bool, first: bool)
             return EXPANSIONS[name](*((y, x) if first else (x, y)), kind)
 
         expect(dst, expected, name)
+
+
+COLUMN_REDUCTIONS = {name.replace("row", "col"): function for name, function in REDUCTIONS.items()}
+
+
+@pytest.mark.parametrize(("target", "name", "kind"), cases(*COLUMN_REDUCTIONS))
+@pytest.mark.parametrize("rows", [1, 5])
+def test_reductions_of_columns(target: str, name: str, kind: str, rows: int) -> None:
+    a = sample(kind, (19, 7), rng(kind, name))
+    if is_float(kind) and name == "tcolsum":
+        a[:, :4] = (rng(kind).standard_normal((19, 4)) * 100).astype(a.dtype)
+    with pto.target(target):
+        dst, src = tile(kind, (rows, 32), (1, 7)), tile(kind, (32, 32), (19, 7), data=a)
+        getattr(pto, name)(dst, src)
+        expect(dst, lambda i, j: COLUMN_REDUCTIONS[name]([plain(x) for x in a[:, j]], kind), name)
+        assert (src.read().view("u1") == a.view("u1")).all()
+
+
+def test_only_row_0_is_reduced_into() -> None:
+    dst = tile("int32", (5, 32), (5, 7), data=-1)
+    pto.tcolsum(dst, tile("int32", (32, 32), (19, 7), data=1))
+    assert dst.read().tolist() == [[19] * 7] + [[-1] * 7] * 4
+
+
+COLUMN_EXPANSIONS = {f"tcolexpand{name}": function for name, function in BINARY.items()}
+
+
+@pytest.mark.parametrize(("target", "name", "kind"), cases(*COLUMN_EXPANSIONS))
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_expansions_of_rows(target: str, name: str, kind: str, first: bool, rows: int) -> None:
+    if first and rows == VALID[0]:
+        rows = 2  # of two tiles of the destination's shape, src1 is the one that is spread
+    a, b = sample(kind, VALID, rng(kind, 0)), sample(kind, (rows, VALID[1]), rng(kind, 1))
+    if not is_float(kind) and name == "tcolexpanddiv":
+        a[a == 0], b[b == 0] = 5, 7
+    with pto.target(target):
+        full, few, dst = tile(kind, data=a), tile(kind, (5, 32), (rows, VALID[1]), data=b), tile(kind)
+        getattr(pto, name)(dst, *((few, full) if first else (full, few)))
+
+        def expected(i: int, j: int):
+            x, y = plain(a[i, j]), plain(b[0, j])
+            return COLUMN_EXPANSIONS[name](*((y, x) if first else (x, y)), kind)
+
+        expect(dst, expected, name)
+
+
+@pytest.mark.parametrize(("target", "name", "kind"), cases("trowexpand", "tcolexpand"))
+@pytest.mark.parametrize("column", [False, True])
+def test_repetitions(target: str, name: str, kind: str, column: bool) -> None:
+    by_row = name == "trowexpand"
+    shape = (VALID[0], 1) if by_row else (1, VALID[1])
+    a = sample(kind, shape, rng(kind, name))
+    with pto.target(target):
+        src = tile(kind, (32, 1) if by_row and column else (5, 32), shape, data=a,
+                   **({"blayout": "col_major"} if by_row and column else {}))  # fmt: skip
+        dst = tile(kind)
+        getattr(pto, name)(dst, src)
+        expect(dst, lambda i, j: plain(a[i, 0] if by_row else a[0, j]), name)
 
 
 @pytest.mark.parametrize(("target", "name", "kind"), cases("ttrans"))

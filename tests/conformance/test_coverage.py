@@ -117,6 +117,9 @@ def test_removing_a_rule_is_noticed(name: str, k: int) -> None:
 
 
 CHECK_EXAMPLES = {
+    "aligned_slices": "SL-02",
+    "gapless_slices": "SL-04",
+    "apart_slices": "SL-05",
     "valid_extents": "CO-SHAPE-02",
     "distinct_cells": "CO-SEM-01",
     "overlaps": "A-38",

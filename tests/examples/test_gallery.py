@@ -21,10 +21,11 @@ import ptokit as pto
 EXAMPLES = Path(__file__).parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
-lookup, gradient, moe, paged, matmul, cells, softmax = map(
+lookup, bag, gradient, moe, paged, matmul, cells, softmax = map(
     import_module,
     (
         "embedding_lookup",
+        "embedding_bag",
         "embedding_gradient",
         "moe_dispatch_combine",
         "paged_kv_gather",
@@ -84,6 +85,9 @@ HALVES = {"count": 100, "width": 24, "dtype": "float16"}
 GALLERY = (
     Entry(lookup.embedding_lookup, lookup.make_case, lookup.reference, "tokens", "table", ROWS,
           {"count": 30, "width": 20, "vocabulary": 11}, {"count": 0}, GATHER_OOB),
+    Entry(bag.embedding_bag, bag.make_case, bag.reference, "ids", "table",
+          ({"count": 133, "width": 20}, {"count": 1, "width": 64}, {"count": 8, "width": 1}),
+          {"count": 7, "width": 20, "vocabulary": 11}, {"count": 0}, GATHER_OOB),
     Entry(gradient.embedding_gradient, gradient.make_case, gradient.reference, "tokens", "out", ROWS,
           {"count": 30, "width": 20, "vocabulary": 11}, {"count": 0}, SCATTER_OOB),
     Entry(moe.dispatch, moe.make_dispatch_case, moe.dispatch_reference, "slots", "out", (*CHOICES, HALVES),

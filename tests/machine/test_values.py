@@ -29,7 +29,7 @@ from property.strategies import fuzz
 from ptokit import spec
 from ptokit.machine import instruction
 
-CHUNKS = 12
+CHUNKS = 13
 """Examples are taken in so many portions, so that processes can share them."""
 GRIDS = (1, 2, 5)
 TARGETS = ("cpu", "a2a3", "a5")

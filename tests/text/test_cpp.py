@@ -219,6 +219,15 @@ for op in (pto.trowsum, pto.trowmax, pto.trowmin):
     op(column, a)
 for op in (pto.trowexpandmul, pto.trowexpandsub, pto.trowexpanddiv):
     op(c, a, column)
+for op in (pto.trowexpandadd, pto.trowexpandmax, pto.trowexpandmin):
+    op(c, a, column)
+pto.trowexpand(c, column)
+for op in (pto.tcolsum, pto.tcolmax, pto.tcolmin):
+    op(line, a)
+pto.tcolexpand(c, line)
+for op in (pto.tcolexpandadd, pto.tcolexpandsub, pto.tcolexpandmul, pto.tcolexpanddiv, pto.tcolexpandmax):
+    op(c, a, line)
+pto.tcolexpandmin(c, a, line)
 pto.textract(a, c, 0, 0)
 pto.tstore(out, a, atomic="add")
 pto.tstore(columns, column)

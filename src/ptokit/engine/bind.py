@@ -13,8 +13,8 @@ from ptokit.engine.number import integer_bits
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.operand import OperandSpec, ScalarSpec
-from ptokit.program.bounds import Describe, array_finding, slice_finding, valid_finding
-from ptokit.program.calls import tensor_spec, tile_spec
+from ptokit.program.bounds import Describe, array_finding, edges, part_finding, room, slice_finding, valid_finding
+from ptokit.program.calls import offset_in, tensor_spec, tile_spec
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Argument, Constant, Given, Number, Operand, Program, TileDecl, TileUse, View
 
@@ -35,7 +35,7 @@ def bind(program: Program, operand: Operand, frame: Frame) -> Bound:
 def measures(program: Program, operand: Operand) -> tuple[Expr, ...]:
     """The expressions that decide what an operand is."""
     if isinstance(operand, TileUse):
-        return operand.valid
+        return (*operand.valid, *operand.start)
     if isinstance(operand, View):
         argument = program.tensors[operand.argument]
         return (*operand.starts, *operand.sizes, *argument.shape, *argument.stride, argument.offset)
@@ -46,14 +46,37 @@ def _bind_tile(program: Program, use: TileUse, frame: Frame) -> Bound:
     decl, name = program.tiles[use.tile], use.tile
     _check_valid(decl, use, frame)
     spec = tile_spec(decl.spec, use, frame.worth, frame.addresses.get(name))
-    return Bound(spec, lambda frame: frame.tiles[name])
+    if use.window is None:
+        return Bound(spec, lambda frame: frame.tiles[name])
+    return Bound(spec, _Part(name, frame.worth(offset_in(decl.spec, use.window)), spec.elements))
+
+
+@dataclass
+class _Part:
+    """Takes some elements of a tile, and keeps them for the next time."""
+
+    tile: str
+    offset: int
+    elements: int
+    whole: Storage | None = None
+    part: Storage | None = None
+
+    def __call__(self, frame: Frame) -> Storage:
+        whole = frame.tiles[self.tile]
+        if self.part is None or self.whole is not whole:
+            self.whole, self.part = whole, whole.part(self.offset, self.elements)
+        return self.part
 
 
 def _check_valid(decl: TileDecl, use: TileUse, frame: Frame) -> None:
-    for axis, (extent, most) in enumerate(zip(use.valid, (decl.spec.rows, decl.spec.cols), strict=True)):
+    for axis, (extent, most) in enumerate(zip(use.valid, room(decl, use), strict=True)):
         number = frame.worth(extent)
         if not 0 <= number <= most:
-            raise VerifyError([valid_finding(decl, axis, number, frame.when).at(frame.where)])
+            raise VerifyError([valid_finding(decl.name, axis, most, number, frame.when).at(frame.where)])
+    for axis, (start, size, most) in enumerate(edges(decl, use)):
+        number = frame.worth(start)
+        if not 0 <= number <= most - size:
+            raise VerifyError([part_finding(decl.name, axis, number, size, most, frame.when).at(frame.where)])
 
 
 def _bind_view(program: Program, view: View, frame: Frame) -> Bound:

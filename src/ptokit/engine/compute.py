@@ -89,6 +89,11 @@ def _row_sum(shape: Shape, dtype: DType, x: Array) -> Array:
     return _rounded(np.add.accumulate(wide, axis=1, dtype=wide.dtype)[:, -1:], dtype)
 
 
+def _by_column(of_rows: Op) -> Op:
+    """A reduction of rows, applied to columns: in ascending row order."""
+    return lambda shape, dtype, x: of_rows(shape[::-1], dtype, x.T).T
+
+
 def _shift(shape: Shape, dtype: DType, a: Array, count: Array, *, left: bool) -> Array:
     """A count is unsigned; one of the type's width or more shifts every bit out, a right shift leaving the sign."""
     width = 8 * dtype.size
@@ -240,6 +245,9 @@ OPS: dict[str, Op] = {
     "rowsum": _row_sum,
     "rowmax": _row_best(np.greater),
     "rowmin": _row_best(np.less),
+    "colsum": _by_column(_row_sum),
+    "colmax": _by_column(_row_best(np.greater)),
+    "colmin": _by_column(_row_best(np.less)),
     "window": _window,
     "matmul": _matmul,
 }

@@ -16,7 +16,7 @@ from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import event_finding, index_finding
-from ptokit.program.calls import repeated
+from ptokit.program.calls import Sharing, has_slices, sharing
 from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, worth
 from ptokit.program.ir import (
     Assign,
@@ -183,10 +183,9 @@ class InstructionStep:
         )
         self.measures = [measure for measure in map(compiled, found) if not isinstance(measure, int)]
         self.tiles = [operand.tile for operand in instr.operands if isinstance(operand, TileUse)]
-        names = [param.name for param in INSTRUCTIONS[instr.name].operands]
-        self.repeats = frozenset(names.index(name) for name in repeated(instr))
+        self.has_slices, self.shared = has_slices(instr), sharing(instr)
         self.bound: dict[tuple[Any, ...], tuple[Prepared, Takes]] = {}
-        self.prepared: dict[tuple[OperandSpec, ...], Prepared] = {}
+        self.prepared: dict[tuple[tuple[OperandSpec, ...], Sharing], Prepared] = {}
 
     def __call__(self, frame: Frame) -> None:
         prepared, storages = self.prepare(frame)
@@ -204,13 +203,15 @@ class InstructionStep:
     def _bind(self, key: tuple[Any, ...], frame: Frame) -> tuple[Prepared, Takes]:
         operands = [bind(self.executable.program, operand, frame) for operand in self.instr.operands]
         specs = tuple(operand.spec for operand in operands)
-        prepared = self.prepared.get(specs) or remember(self.prepared, specs, self._prepare(specs))
+        shared = sharing(self.instr, frame.worth) if self.has_slices else self.shared
+        known = specs, shared
+        prepared = self.prepared.get(known) or remember(self.prepared, known, self._prepare(specs, shared))
         return remember(self.bound, key, (prepared, [operand.take for operand in operands]))
 
-    def _prepare(self, specs: tuple[OperandSpec, ...]) -> Prepared:
+    def _prepare(self, specs: tuple[OperandSpec, ...], shared: Sharing) -> Prepared:
         executable, modifiers = self.executable, self.instr.modifiers
         instruction = INSTRUCTIONS[self.instr.name]
-        return Prepared(instruction, executable.profile, executable.options, specs, modifiers, self.repeats)
+        return Prepared(instruction, executable.profile, executable.options, specs, modifiers, *shared.calls)
 
 
 def _is_idle(stmt: Stmt) -> bool:

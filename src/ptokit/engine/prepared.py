@@ -11,7 +11,7 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError
 from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.move import Compute, Move, Remap
-from ptokit.isa.operand import OperandSpec, TensorSpec
+from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum
 from ptokit.program.verify_call import Options, verify_call
 from ptokit.target import Profile
@@ -32,9 +32,10 @@ class Prepared:
         options: Options,
         specs: Sequence[OperandSpec],
         modifiers: Sequence[object],
-        repeats: frozenset[int] = frozenset(),
+        repeats: frozenset[str] = frozenset(),
+        clashes: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
-        """`repeats` are the positions of operands that stand at an earlier position too."""
+        """`repeats` are operands that are an earlier one once more, `clashes` pairs of slices that overlap."""
         self.instruction = instruction
         self.target = profile.name
         self.strict = options.strict
@@ -48,10 +49,11 @@ class Prepared:
         chosen, self.refused = parse_modifiers(instruction, modifiers)
         self.remarks: tuple[Finding, ...] = ()
         if not self.refused:
-            again = frozenset(self.names[slot] for slot in repeats)
-            self._prepare(Call(instruction, self._described(specs), chosen, profile.name, again), profile, options)
+            call = Call(instruction, self._described(specs), chosen, profile.name, repeats, clashes)
+            self._prepare(call, profile, options)
         in_place = profile.family in instruction.in_place or "shared" in instruction.faults
-        self.minds_repeats = self.plan is None or not in_place
+        has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in specs)
+        self.minds_repeats = self.plan is None or not in_place or instruction.minds_repeats or has_slices
         """Whether it matters that an operand is an earlier one once more: for its memory, or for the result."""
 
     def _described(self, specs: Sequence[OperandSpec]) -> dict[str, OperandSpec | None]:

@@ -1,5 +1,6 @@
 """All instructions by name. To add one is to add a file, and a line here."""
 
+from ptokit.isa.columns import COLUMNS
 from ptokit.isa.elementwise import ELEMENTWISE
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.mgather import MGATHER
@@ -14,6 +15,6 @@ from ptokit.isa.tscatter import TSCATTER
 from ptokit.isa.tstore import TSTORE
 
 MOVES = (MGATHER, MSCATTER, TSCATTER, TLOAD, TSTORE, TMOV, TASSIGN)
-COMPUTE = (*ELEMENTWISE, *SELECT, *REDUCE, *CUBE)
+COMPUTE = (*ELEMENTWISE, *SELECT, *REDUCE, *COLUMNS, *CUBE)
 
 INSTRUCTIONS: dict[str, Instruction] = {instruction.name: instruction for instruction in (*MOVES, *COMPUTE)}

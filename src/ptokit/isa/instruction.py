@@ -26,10 +26,11 @@ class Call:
         modifiers: Mapping[str, PtoEnum | None],
         target: str,
         repeats: frozenset[str] = frozenset(),
+        clashes: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
-        """`repeats` names operands that are an earlier operand once more."""
+        """`repeats` names operands that are an earlier operand once more, `clashes` pairs of slices that overlap."""
         self.instruction = instruction
-        self.repeats = repeats
+        self.repeats, self.clashes = repeats, clashes
         self.operands = operands
         self.target = target
         self.family = target.partition("@")[0]
@@ -309,6 +310,8 @@ class Instruction:
     """Per text form: how the instruction is written."""
     in_place: frozenset[str] = frozenset()
     """Families where the destination may be one of the sources."""
+    minds_repeats: bool = False
+    """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
 

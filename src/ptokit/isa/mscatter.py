@@ -82,6 +82,14 @@ def is_flat_row_index(call: Call) -> bool:
     return is_row(call) and call.idx.rows == 1 and call.idx.valid == (1, call.src.valid_rows)
 
 
+ASK_FOR_ROWS = 'ask for rows: coalesce="row", for a [1, N] index is as wide as the source here and means elements'
+
+
+def asks_for_rows(call: Call) -> bool:
+    """Whether an index that is taken for elements has one row, and a number for each row of the source."""
+    return call.idx.rows == 1 and call.src.valid_rows > 1 and call.idx.valid == (1, call.src.valid_rows)
+
+
 def mode_agrees(call: Call) -> bool:
     """An explicit mode must fit the index shape (A-05)."""
     return call.coalesce is mode_by_shape(call) or is_flat_row_index(call)
@@ -93,6 +101,10 @@ ADD_TYPES = ("int32", "uint32", "float32", "float16")
 ORDER_TYPES = ("int32", "float32")
 
 
+OTHER_TYPE = "scatter as one of these types, or combine without atomic="
+WIDEN = "tcvt to float32 and scatter into a float32 table; tstore takes atomic add of bfloat16 for whole blocks"
+
+
 def atomic(rule: str, op: ScatterAtomicOp, types: tuple[str, ...]) -> Rule:
     """An atomic operation is allowed for these element types only."""
     return Rule(
@@ -102,7 +114,7 @@ def atomic(rule: str, op: ScatterAtomicOp, types: tuple[str, ...]) -> Rule:
         lambda c: c.src.dtype.name in types,
         when=Case(f"atomic {op.text}", lambda c: c.atomic is op),
         found=lambda c: str(c.src.dtype),
-        fix=f"scatter as one of these types, or combine without atomic={op.text}",
+        fix=lambda c: WIDEN if c.src.dtype.name == "bfloat16" else f"{OTHER_TYPE}{op.text}",
     )
 
 
@@ -163,12 +175,12 @@ LAYOUTS = (
 SHAPES = (
     Rule("MS-SHAPE-01", "idx", lambda c: f"of {c.src.rows} rows, as the source", lambda c: c.idx.rows == c.src.rows,
          when=~is_flat_row_index, found=lambda c: f"{c.idx.rows} rows", kind="H-09",
-         fix="give index and source tiles the same number of rows"),
+         fix=lambda c: ASK_FOR_ROWS if asks_for_rows(c) else "give index and source tiles the same number of rows"),
     Rule("A-22", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE), when=is_elem,
          found=lambda c: f"valid {show_extents(c.idx.valid)}", kind="H-09",
          dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols"),
-         fix="give the index tile the source's valid shape"),
+         fix=lambda c: ASK_FOR_ROWS if asks_for_rows(c) else "give the index tile the source's valid shape"),
     Rule("A-22", "idx", lambda c: f"valid [{c.src.valid_rows}, 1]: one index for each source row",
          lambda c: c.idx.valid == (c.src.valid_rows, 1), on=error(*EVERYWHERE), when=is_row & ~is_flat_row_index,
          found=lambda c: f"valid {show_extents(c.idx.valid)}", kind="H-09",

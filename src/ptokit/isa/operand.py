@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -14,6 +14,9 @@ from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
 
 UNKNOWN = -1
 """An extent that only the run will tell; checks that need it wait until then."""
+
+BLOCK = 32
+"""Bytes of a block: tiles and slices begin at a multiple of it on A2/A3 and A5."""
 
 FRACTAL_ROWS = 16
 """Rows of one fractal block (MG-NZ-01)."""
@@ -84,6 +87,46 @@ class TileSpec(_Spec):
     """Which memory the address is of: targets in use at the same time have memories of their own."""
     dynamic: tuple[bool, bool] = (False, False)
     """Whether ValidRow and ValidCol are -1 in the type (CO-DYN-01)."""
+    pitch: int = 0
+    """Of a slice whose rows (ColMajor: columns) have gaps between them: elements from one to the next; else 0."""
+    skew: int | None = None
+    """Of a slice: bytes from the last multiple of 32 to its start, counted from its tile's; None for a whole tile."""
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether this is a part of a tile."""
+        return self.skew is not None
+
+    @property
+    def stride(self) -> int:
+        """Elements from one row to the next (ColMajor: one column to the next) of a tile without boxes."""
+        return self.pitch or (self.cols if self.blayout is BLayout.RowMajor else self.rows)
+
+    def cut(self, rows: int, cols: int, start: int) -> TileSpec:
+        """A slice of `rows` x `cols` that begins `start` elements after the tile; all of it is valid."""
+        by_row = self.blayout is BLayout.RowMajor
+        length, count = (cols, rows) if by_row else (rows, cols)
+        has_gaps = self.slayout is SLayout.NoneBox and count > 1 and length != self.stride
+        unknown = isinstance(start, int) and start == UNKNOWN
+        nbytes = start * self.dtype.size
+        return replace(
+            self,
+            rows=rows,
+            cols=cols,
+            valid_rows=rows,
+            valid_cols=cols,
+            pad=Pad.Null,
+            addr=None if self.addr is None or unknown else self.addr + nbytes,
+            dynamic=(False, False),
+            pitch=self.stride if has_gaps else 0,
+            skew=UNKNOWN if unknown else ((self.skew or 0) + nbytes) % BLOCK,
+        )
+
+    @property
+    def unsliced(self) -> TileSpec:
+        """The tile type that lies as this one does: without gaps between its rows, and with more padding instead."""
+        rows, cols = (self.rows, self.stride) if self.blayout is BLayout.RowMajor else (self.stride, self.cols)
+        return replace(self, rows=rows, cols=cols, pitch=0, skew=None) if self.pitch else replace(self, skew=None)
 
     @property
     def valid(self) -> tuple[int, int]:
@@ -115,7 +158,7 @@ class TileSpec(_Spec):
         """Where element (i, j) lies in the tile's storage."""
         if self.slayout is SLayout.NoneBox:
             by_row = self.blayout is BLayout.RowMajor
-            return Layout.plain(self.cols, 1) if by_row else Layout.plain(1, self.rows)
+            return Layout.plain(self.stride, 1) if by_row else Layout.plain(1, self.stride)
         return Layout.boxed(
             self.rows,
             self.cols,
@@ -127,7 +170,7 @@ class TileSpec(_Spec):
     @property
     def burst_bytes(self) -> int:
         """Bytes of the contiguous padded dimension: a row of a RowMajor tile, a column of a ColMajor one."""
-        return (self.cols if self.blayout is BLayout.RowMajor else self.rows) * self.dtype.size
+        return self.stride * self.dtype.size
 
     @cached_property
     def elements(self) -> int:
@@ -155,6 +198,7 @@ class TileSpec(_Spec):
             text
             + ("" if self.form == "nd" else f" {self.form}")
             + (f" fractal {self.fractal}" if self.fractal != 512 else "")
+            + (f" at a pitch of {self.pitch}" if self.pitch else "")
         )
 
 
@@ -257,6 +301,26 @@ class ScalarSpec(_Spec):
 
 
 OperandSpec = TileSpec | TensorSpec | ScalarSpec
+
+
+def meet(one: TileSpec, at: int, other: TileSpec, there: int) -> bool:
+    """Whether the valid regions of two tiles that begin at these byte addresses may share bytes."""
+    if at + one.nbytes <= there or there + other.nbytes <= at:
+        return False
+    plain = one.form == other.form and one.form in ("nd", "dn") and one.dtype.size == other.dtype.size
+    if not plain or (there - at) % one.dtype.size:
+        return True
+    (rows, cols), (other_rows, other_cols) = (
+        spec.valid if spec.form == "nd" else spec.valid[::-1] for spec in (one, other)
+    )
+    pitches = {spec.stride for spec, count in ((one, rows), (other, other_rows)) if count > 1}
+    if len(pitches) > 1:
+        return True
+    pitch = pitches.pop() if pitches else one.nbytes + other.nbytes
+    down, across = divmod((there - at) // one.dtype.size, pitch)
+    same_row = across < cols and -other_rows < down < rows
+    next_row = pitch - across < other_cols and -other_rows < down + 1 < rows
+    return same_row or next_row
 
 
 def show_extents(extents: tuple[int, ...]) -> str:

@@ -43,6 +43,9 @@ REDUCTIONS = (
 )  # fmt: skip
 
 
+THROUGH_FLOAT = "convert with tcvt first (bfloat16: to float32), reduce, and convert the result back"
+
+
 def is_column(tile: TileSpec) -> bool:
     """Row-major, or column-major with one column."""
     return tile.form == "nd" or (tile.form == "dn" and tile.cols == 1)
@@ -61,7 +64,7 @@ def reduction(row: Row) -> Instruction:
              lambda c: c.dst.valid_rows == c.src.valid_rows and c.dst.valid_cols >= 1, on=error(*EVERYWHERE),
              firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", dims=both_valid("dst", "src"),
              fix="give dst as many valid rows as src"),
-        typed("CP-RED-02", "src", row.table),
+        typed("CP-RED-02", "src", row.table, THROUGH_FLOAT),
         alike("CP-RED-02", "dst", "src"),
     )  # fmt: skip
     params = (
@@ -79,6 +82,14 @@ def reduction(row: Row) -> Instruction:
 
 
 EXPANSIONS = (
+    Row("trowexpandadd", "Add a number to each row.", "dst[i, j] = src0[i, j] + src1[i]    integers wrap",
+        by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "add"),
+    Row("trowexpandmax", "The larger of a tile and a number for each row.",
+        "dst[i, j] = src1[i] if src1[i] > src0[i, j] else src0[i, j]",
+        by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "max"),
+    Row("trowexpandmin", "The smaller of a tile and a number for each row.",
+        "dst[i, j] = src1[i] if src1[i] < src0[i, j] else src0[i, j]",
+        by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "min"),
     Row("trowexpandmul", "Multiply rows by a number each.", "dst[i, j] = src0[i, j] * src1[i]    integers wrap",
         by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "mul"),
     Row("trowexpandsub", "Subtract a number from each row.", "dst[i, j] = src0[i, j] - src1[i]    integers wrap",
@@ -186,6 +197,17 @@ GATHER_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
 INDEX_TYPES = by_target(types("i32 u32"), SHORT, SHORT, INTS - NARROW)
 
 
+BY_ROW = (
+    "no target gathers rows of a tile by one index each: make element numbers, row * Cols + column, with "
+    "pto.trowexpand, pto.tmuls, pto.tci and pto.tcolexpandadd; or gather the rows from memory with pto.mgather"
+)
+
+
+def is_one_a_row(call: Call) -> bool:
+    """Whether an index has one number for each row of the destination."""
+    return call.dst.valid_cols > 1 and call.idx.valid in ((call.dst.valid_rows, 1), (1, call.dst.valid_rows))
+
+
 def lower_gather(call: Call) -> tuple[Move | Compute, ...]:
     """The index is an element number of the padded source; one outside breaks a promise (as for `tscatter`)."""
     src = call.src
@@ -210,7 +232,7 @@ TGATHER = build(
         *(vec("CP-GAT-01", name) for name in ("dst", "src", "idx")),
         filled("CP-GAT-01"),
         *(plain("CP-GAT-01", name) for name in ("dst", "src", "idx")),
-        shaped("CP-GAT-01", "idx"),
+        shaped("CP-GAT-01", "idx", fix=lambda c: BY_ROW if is_one_a_row(c) else "give both tiles one valid region"),
         typed("CP-GAT-02", "dst", GATHER_TYPES),
         alike("CP-GAT-02", "src"),
         typed("CP-GAT-02", "idx", INDEX_TYPES),

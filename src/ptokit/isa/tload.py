@@ -49,6 +49,23 @@ def fits(tensor: TensorSpec, tile: TileSpec) -> bool:
     return tile.valid_rows <= rows and tile.valid_cols <= cols
 
 
+def is_run(call: Call) -> bool:
+    """A tile of one row or column takes elements that lie side by side, whatever the layouts say (as TT-01)."""
+    dst, src = call.dst, call.src
+    plain = dst.loc is TileType.Vec and dst.form in ("nd", "dn") and 1 in (dst.rows, dst.cols) and not dst.pitch
+    return plain and src.layout_kind is not GlobalLayout.NZ and 1 in src.extents and src.is_packed
+
+
+def run_length(tile: TileSpec) -> int:
+    """How many elements a tile of one row or column takes."""
+    return tile.valid_rows if tile.cols == 1 else tile.valid_cols
+
+
+def is_block(call: Call) -> bool:
+    """Tile and tensor lie alike, and the tensor is large enough."""
+    return is_pair(call.src, call.dst, PAIRS) and fits(call.src, call.dst)
+
+
 def has_fractal_dims(tensor: TensorSpec) -> bool:
     """Whether an NZ tensor ends in blocks of 16 x C0 elements; other layouts have no such dims."""
     return tensor.layout_kind is not GlobalLayout.NZ or tensor.shape[3:] == (FRACTAL_ROWS, tensor.dtype.c0)
@@ -68,6 +85,11 @@ def in_ub_unboxed(operand: str) -> Case:
     )
 
 
+COLUMN = (
+    "an N x 1 ColMajor tile takes N elements that lie side by side: w[a:b] of an array of one dim, or one row of it; "
+    "for other blocks give the tensor the layout of the tile"
+)
+
 RULES = (
     Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
          fix="tload(tile, array): the tile comes first; an array is wrapped, pto.GlobalTensor(array)"),
@@ -76,8 +98,8 @@ RULES = (
     data_type("dst"),
     same_type("TL-01", "src", "dst", on=error(*EVERYWHERE), firm=True),
     Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
-         lambda c: is_pair(c.src, c.dst, PAIRS), on=error(*EVERYWHERE), firm=True, gate=True,
-         fix="give tile and tensor the same layout"),
+         lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), firm=True, gate=True,
+         fix=lambda c: COLUMN if c.dst.form == "dn" else "give tile and tensor the same layout"),
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
          firm=True, found=lambda c: f"{c.src} into {c.dst}", dims=dims_of("src", "shape")[:3],
@@ -86,7 +108,7 @@ RULES = (
          lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, dims=dims_of("src", "shape")[3:],
          fix=NZ_SHAPE),
     Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
-         lambda c: fits(c.src, c.dst), on=error(*EVERYWHERE), firm=True,
+         lambda c: is_block(c) or (is_run(c) and run_length(c.dst) <= c.src.elements), on=error(*EVERYWHERE), firm=True,
          dims=("dst.valid_rows", "dst.valid_cols", *dims_of("src", "shape")),
          found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
     extents_positive("A-55", "dst", *EVERYWHERE),
@@ -114,7 +136,10 @@ def pad_bits(dtype: DType, pad: Pad) -> int:
 def lower(call: Call) -> tuple[Move, ...]:
     """The valid region moves; padding keeps its content unless the tile has a pad value (TL-03)."""
     dst = call.dst
-    move = Move(dst.valid, Access("dst", dst.layout), Access("src", call.src.layout))
+    if is_block(call):
+        move = Move(dst.valid, Access("dst", dst.layout), Access("src", call.src.layout))
+    else:
+        move = Move((1, run_length(dst)), Access("dst", flat()), Access("src", flat()))
     if dst.pad is Pad.Null:
         return (move,)
     return (Move((1, dst.elements), Access("dst", flat()), Fill(pad_bits(dst.dtype, dst.pad))), move)

@@ -100,6 +100,17 @@ def unboxed(operand: str) -> Rule:
     )
 
 
+EXPAND = (
+    "no target moves rows of a tile by one index each: tscatter takes a row number for every element, so repeat the "
+    "column, pto.trowexpand(wide, idx); or scatter the rows to memory with pto.mscatter"
+)
+
+
+def is_one_a_row(call: Call) -> bool:
+    """Whether an index has one number for each row of the source."""
+    return call.src.valid_cols > 1 and call.idx.valid in ((call.src.valid_rows, 1), (1, call.src.valid_rows))
+
+
 RULES = (
     vec("dst"),
     vec("src"),
@@ -130,7 +141,7 @@ RULES = (
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE),
          found=lambda c: f"valid {show_extents(c.idx.valid)}", kind="H-09",
          dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols"),
-         fix="give the index tile the source's valid shape"),
+         fix=lambda c: EXPAND if is_one_a_row(c) else "give the index tile the source's valid shape"),
     Rule("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
          lambda c: c.src.valid_cols <= c.dst.valid_cols, on=error(*EVERYWHERE), when=by_row,
          found=lambda c: f"{c.src.valid_cols} valid columns", kind="H-09", dims=("src.valid_cols", "dst.valid_cols"),

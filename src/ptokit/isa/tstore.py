@@ -32,7 +32,8 @@ ADD_TYPES = ("int8", "int16", "int32", "float16", "bfloat16", "float32")
 
 def is_run(call: Call) -> bool:
     """A tile of one row or one column is a run of elements, whatever the layouts say (TT-01)."""
-    return call.src.loc is TileType.Vec and 1 in (call.src.rows, call.src.cols) and call.src.form in ("nd", "dn")
+    src = call.src
+    return src.loc is TileType.Vec and 1 in (src.rows, src.cols) and src.form in ("nd", "dn") and not src.pitch
 
 
 def is_block(call: Call) -> bool:

@@ -27,6 +27,8 @@ from ptokit.isa.operand import ScalarSpec, show_extents
 from ptokit.isa.policy import TileType
 
 Types = frozenset[DType]
+Words = str | Callable[[Call], str]
+"""A text, or what makes it for a call."""
 
 
 def types(text: str) -> Types:
@@ -82,12 +84,12 @@ def both_valid(*operands: str) -> tuple[str, ...]:
     return tuple(f"{name}.{extent}" for name in operands for extent in ("valid_rows", "valid_cols"))
 
 
-def shaped(clause: str, operand: str, other: str = "dst") -> Rule:
+def shaped(clause: str, operand: str, other: str = "dst", fix: Words = "give both tiles the same valid region") -> Rule:
     """Two operands have one valid region."""
     return Rule(clause, operand, lambda c: f"valid {show_extents(c.values[other].valid)}, as {other}",
                 lambda c: c.values[operand].valid == c.values[other].valid, on=error(*EVERYWHERE), firm=True,
                 found=lambda c: f"valid {show_extents(c.values[operand].valid)}", dims=both_valid(operand, other),
-                fix="give both tiles the same valid region")  # fmt: skip
+                fix=fix)  # fmt: skip
 
 
 def filled(clause: str, operand: str = "dst") -> Rule:

@@ -249,6 +249,76 @@ def trowexpanddiv(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None,
     return _run("trowexpanddiv", dst, src0, src1, wait=wait)
 
 
+def trowexpand(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """`dst[i, j] = src[i, 0]`: a column repeated."""
+    return _run("trowexpand", dst, src, wait=wait)
+
+
+def trowexpandadd(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """`dst = src0 + src1`, where one source has one number a row: a ColMajor column, or a 32-byte block a row."""
+    return _run("trowexpandadd", dst, src0, src1, wait=wait)
+
+
+def trowexpandmax(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """`dst = src1 if src1 > src0 else src0`, where one source has one number a row."""
+    return _run("trowexpandmax", dst, src0, src1, wait=wait)
+
+
+def trowexpandmin(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """`dst = src1 if src1 < src0 else src0`, where one source has one number a row."""
+    return _run("trowexpandmin", dst, src0, src1, wait=wait)
+
+
+def tcolsum(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """`dst[0, j] = src[0, j] + src[1, j] + ...` in this order, in float32, rounded once; integers wrap."""
+    return _run("tcolsum", dst, src, wait=wait)
+
+
+def tcolmax(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """`dst[0, j]` = the largest of `src[:, j]`; a leading NaN stays, a later one loses."""
+    return _run("tcolmax", dst, src, wait=wait)
+
+
+def tcolmin(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """`dst[0, j]` = the smallest of `src[:, j]`; a leading NaN stays, a later one loses."""
+    return _run("tcolmin", dst, src, wait=wait)
+
+
+def tcolexpand(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """`dst[i, j] = src[0, j]`: a row repeated."""
+    return _run("tcolexpand", dst, src, wait=wait)
+
+
+def tcolexpandadd(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """`dst = src0 + src1`, where one source is a row: one number a column."""
+    return _run("tcolexpandadd", dst, src0, src1, wait=wait)
+
+
+def tcolexpandsub(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """`dst = src0 - src1`, where one source is a row: one number a column."""
+    return _run("tcolexpandsub", dst, src0, src1, wait=wait)
+
+
+def tcolexpandmul(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """`dst = src0 * src1`, where one source is a row: one number a column."""
+    return _run("tcolexpandmul", dst, src0, src1, wait=wait)
+
+
+def tcolexpanddiv(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """`dst = src0 / src1`, where one source is a row: one number a column."""
+    return _run("tcolexpanddiv", dst, src0, src1, wait=wait)
+
+
+def tcolexpandmax(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """`dst = src1 if src1 > src0 else src0`, where one source is a row: one number a column."""
+    return _run("tcolexpandmax", dst, src0, src1, wait=wait)
+
+
+def tcolexpandmin(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """`dst = src1 if src1 < src0 else src0`, where one source is a row: one number a column."""
+    return _run("tcolexpandmin", dst, src0, src1, wait=wait)
+
+
 def tgather(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst[i, j] = src.element[idx[i, j]]`, where element `r * cols + c` is `src[r, c]`."""
     return _run("tgather", dst, src, idx, wait=wait)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, cast
 
 from ptokit.engine.prepared import Prepared
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Instruction
+from ptokit.isa.operand import meet
 from ptokit.lang.arrays import writing
 from ptokit.lang.context import Mode, current
 from ptokit.lang.scalar import Scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 from ptokit.lang.where import place, refuse, user_frame, warn
+from ptokit.program.calls import Sharing
 
 Operand = Tile | GlobalTensor | Scalar
 
@@ -53,9 +56,29 @@ def _prepare(key: Any, instruction: Instruction, mode: Mode, *call: Any) -> Prep
     return prepared
 
 
-def _repeats(operands: Sequence[Operand]) -> frozenset[int]:
-    """Positions of operands that stand at an earlier position too."""
-    return frozenset(k for k, operand in enumerate(operands) if any(operand is other for other in operands[:k]))
+def _sharing(names: Sequence[str], operands: Sequence[Operand]) -> Sharing:
+    """Which operands are an earlier one once more, and which slices of one tile overlap."""
+    same: set[tuple[str, str]] = set()
+    clashes: set[tuple[str, str]] = set()
+    for (name, one), (other, later) in combinations(zip(names, operands, strict=False), 2):
+        relation = "same" if one is later else _relation(one, later)
+        if relation:
+            (same if relation == "same" else clashes).add((name, other))
+    return Sharing(frozenset(same), frozenset(clashes)) if same or clashes else NOTHING
+
+
+NOTHING = Sharing()
+
+
+def _relation(one: Operand, other: Operand) -> str:
+    """How a slice and another tile share memory: `same`, `overlap`, or not at all."""
+    if not (isinstance(one, Tile) and isinstance(other, Tile) and (one.spec.is_slice or other.spec.is_slice)):
+        return ""
+    a, b = one.storage, other.storage
+    if not a.overlaps(b) or not meet(one.spec, a.address, other.spec, b.address):
+        return ""
+    is_same = a.address == b.address and one.spec.valid == other.spec.valid and one.spec.layout == other.spec.layout
+    return "same" if is_same else "overlap"
 
 
 def execute(
@@ -75,9 +98,9 @@ def execute(
         raise misuse(instruction, operands, modifiers) from None
     if prepared is None:
         prepared = _prepare(key, instruction, mode, key[3:], modifiers)
-    if prepared.minds_repeats and (repeats := _repeats(operands)):
-        again = (*key, repeats)
-        prepared = PREPARED.get(again) or _prepare(again, instruction, mode, key[3:], modifiers, repeats)
+    if prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NOTHING:
+        again = (*key, shared)
+        prepared = PREPARED.get(again) or _prepare(again, instruction, mode, key[3:], modifiers, *shared.calls)
     storages = [operand.storage for operand in operands]
     if not prepared.stored:
         told = prepared.run(storages, _tell)

@@ -11,13 +11,14 @@ from ptokit.isa.operand import UNKNOWN, Dyn, TileSpec, show_extents
 from ptokit.lang.context import current
 from ptokit.lang.expr import Value, expression
 from ptokit.lang.faults import public, suggested
+from ptokit.lang.slices import cut
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile, describe
 from ptokit.lang.trace import StandIn, Tracer
 from ptokit.lang.where import refuse
-from ptokit.program.calls import tensor_spec
+from ptokit.program.calls import tensor_spec, tile_spec
 from ptokit.program.expr import Expr, apply, subtract
-from ptokit.program.ir import Argument, TileUse, View
+from ptokit.program.ir import Argument, TileUse, View, Window
 
 
 def wrap(expr: Expr, home: tuple[int, ...] = ()) -> Any:
@@ -28,7 +29,7 @@ def wrap(expr: Expr, home: tuple[int, ...] = ()) -> Any:
 class TracedTile(StandIn, Tile):
     """A tile of a program: a description and a name, no content."""
 
-    __slots__ = ("_extents", "_home", "_set_at", "_used_in", "name", "tracer")
+    __slots__ = ("_extents", "_home", "_set_at", "_used_in", "name", "tracer", "window")
 
     def __init__(  # pyright: ignore[reportInconsistentConstructor]
         self, loc: Any, dtype: object, rows: Any, cols: Any, *, valid: Any = None, addr: Any = None, **options: Any
@@ -42,6 +43,18 @@ class TracedTile(StandIn, Tile):
         self.name = self.tracer.declare(self.spec, addresses)
         self._home = self._set_at = self.tracer.path
         self._used_in: set[int] = set()
+        self.window: Window | None = None
+
+    def __getitem__(self, key: object) -> TracedTile:
+        """A slice, `tile[a:b]` or `tile[a:b, c:d]`; the starts may be expressions, and so may the lengths."""
+        window, extents = cut(self.name, key, self.spec, self.use().valid)
+        part = object.__new__(TracedTile)
+        part.tracer, part.name, part._extents = self.tracer, self.name, extents
+        part._home = part._set_at = self.tracer.path
+        part._used_in = set()
+        part.window = window if self.window is None else _inner(self.window, window)
+        part.spec = tile_spec(self.spec, TileUse(self.name, extents, window))
+        return part
 
     @property
     def valid(self) -> tuple[Any, Any]:
@@ -70,10 +83,13 @@ class TracedTile(StandIn, Tile):
             said = f"{self.name}.valid was set inside a pto.range or pto.when body that has ended"
             raise refuse("KN-12", said, "set tile.valid again after the body")
         self._used_in.update(path[len(self._set_at) :])
-        return TileUse(self.name, self._extents)
+        return TileUse(self.name, self._extents, self.window)
 
     def bind(self, addr: object) -> None:
         """Move to an address (`pto.tassign`)."""
+        if self.window is not None:
+            said = f"a slice of {self.name} has no address of its own; found tassign"
+            raise refuse("SL-01", said, "move the tile it is of")
         self.tracer.assign(self.name, addr)
 
     def _empty(self, *_: object) -> NoReturn:
@@ -98,6 +114,12 @@ class TracedTile(StandIn, Tile):
 
     def __repr__(self) -> str:
         return f"<tile {self.name}: {self.spec}>"
+
+
+def _inner(outer: Window, inner: Window) -> Window:
+    """A slice of a slice, as a slice of the tile."""
+    row, col = (apply("add", a, b) for a, b in zip(outer.start, inner.start, strict=True))
+    return Window((row, col), inner.size)
 
 
 TracedTile.__name__, TracedTile.__init__.__qualname__ = "Tile", "Tile.__init__"  # what messages of Python say

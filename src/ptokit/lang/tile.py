@@ -18,7 +18,9 @@ from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
 from ptokit.lang.expr import Value
 from ptokit.lang.faults import public
+from ptokit.lang.slices import cut
 from ptokit.lang.where import refuse, user_place
+from ptokit.program.calls import offset_in
 from ptokit.program.verify_call import verify_address
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -118,8 +120,22 @@ class Tile:
         self.storage.bits[self._offsets()] = exact.reshape(self.valid) if vector else exact
         return self
 
+    def __getitem__(self, key: object) -> Tile:
+        """A slice, `tile[a:b]` or `tile[a:b, c:d]`: a tile that shares this one's memory."""
+        window, valid = cut("this tile", key, self.spec, self.spec.valid)
+        start = cast("int", offset_in(self.spec, window))
+        part = object.__new__(Tile)
+        rows, cols = cast("tuple[int, int]", valid)
+        part.spec = replace(self.spec.cut(*window.size, start), valid_rows=rows, valid_cols=cols)
+        part.storage = self.storage.part(start, part.spec.elements)
+        return part
+
+    __iter__ = None  # subscripts are slices, so there is nothing to iterate over
+
     def bind(self, addr: int) -> None:
         """Move to an address of the current target's memory (`pto.tassign`)."""
+        if self.spec.is_slice:
+            raise refuse("SL-01", "a slice has no address of its own; found tassign", "move the tile it is of")
         spec = replace(self.spec, addr=addr, space=current().number)
         self.storage = _storage(spec)
         self.spec = spec
@@ -129,6 +145,7 @@ class Tile:
         twin = object.__new__(Tile)
         twin.spec, twin.storage = self.spec, self.storage
         if self.spec.addr is None:
+            twin.spec = replace(self.spec, skew=None) if self.spec.is_slice else self.spec
             twin.storage = Storage(self.storage.bits.copy(), self.spec.dtype)
         return twin
 

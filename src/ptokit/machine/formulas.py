@@ -262,7 +262,7 @@ def _copied(costs: Costs, call: Call) -> float:
 def _repeats(tile: TileSpec) -> int:
     """Times that a vector instruction takes 256 bytes: rows with gaps between them one by one."""
     row = tile.valid_cols * tile.dtype.size
-    if tile.valid_cols == tile.cols:
+    if tile.valid_cols == tile.cols and not tile.pitch:
         return -(-tile.valid_rows * row // REPEAT)
     return tile.valid_rows * -(-row // REPEAT)
 
@@ -293,8 +293,8 @@ def _scalar(accesses: int) -> ByCall:
     return loop
 
 
-SLOW = ("tdiv", "tdivs", "texp", "tlog", "tsqrt", "trecip", "trowexpanddiv")
-REDUCING = ("trowsum", "trowmax", "trowmin")
+SLOW = ("tdiv", "tdivs", "texp", "tlog", "tsqrt", "trecip", "trowexpanddiv", "tcolexpanddiv")
+REDUCING = ("trowsum", "trowmax", "trowmin", "tcolsum", "tcolmax", "tcolmin")
 INDEXED = ("tgather", "tscatter", "ttrans")
 VECTOR_RATES = {
     **dict.fromkeys(SLOW, "vector slow repeat cycles"),

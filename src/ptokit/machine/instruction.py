@@ -74,7 +74,10 @@ class WatchedInstruction(InstructionStep):
         """Write down what the pipes do: the one that reads the indices keeps them for the one that moves the data."""
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
-        fresh = [tile in frame.fresh for tile in self.shown]
+        fresh = [
+            tile in frame.fresh and storage is frame.tiles[tile]  # a slice leaves what lies around it to others
+            for tile, storage in zip(self.shown, storages, strict=True)
+        ]
         frame.fresh.difference_update(self.tiles)
         if here is None:
             return
@@ -101,10 +104,11 @@ class WatchedInstruction(InstructionStep):
     def _lenient(self, prepared: Prepared) -> Prepared | None:
         if prepared.call is None:
             return None
-        specs: list[OperandSpec] = [spec for spec in prepared.call.operands.values() if spec is not None]
+        call = prepared.call
+        specs: list[OperandSpec] = [spec for spec in call.operands.values() if spec is not None]
         instruction, machine = INSTRUCTIONS[self.instr.name], self.executable
         options = lenient(machine.options)
-        return Prepared(instruction, machine.profile, options, specs, self.instr.modifiers, self.repeats)
+        return Prepared(instruction, machine.profile, options, specs, self.instr.modifiers, call.repeats, call.clashes)
 
     def _resolve(
         self, session: Session, here: Site, storages: list[Storage]
@@ -191,8 +195,10 @@ class WatchedInstruction(InstructionStep):
 
     def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> Place | None:
         if tile:
-            loc = self.executable.program.tiles[tile].spec.loc
-            return frame.session.chip.at(loc, frame.addresses.get(tile), storage)
+            loc, whole = self.executable.program.tiles[tile].spec.loc, frame.tiles[tile]
+            place = frame.session.chip.at(loc, frame.addresses.get(tile), whole)
+            ahead = (storage.address - whole.address) // place.shadow.unit
+            return place._replace(start=place.start + ahead) if ahead else place
         return frame.session.gm.at(storage)
 
     def _check_written(self, session: Session, spots: list[Spot]) -> None:

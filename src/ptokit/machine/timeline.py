@@ -214,32 +214,55 @@ WAIT_HINTS = {
     ("FIX", "M"): OWN_TILES,
 }
 """By who is waited for, and who waits."""
-BY_SCALAR = "the scalar pipe takes lanes and rows one by one: gather rows instead of elements, longer rows"
+BY_ELEMENT = {
+    "S": "the scalar pipe takes elements one by one: gather rows instead of elements, longer rows",
+    "V": "the vector pipe is the limit: rows rather than elements, longer rows, fewer passes",
+}
+"""What to change where a pipe is busy with a gather or scatter of elements."""
+BY_SCALAR = "the scalar pipe takes rows one by one: fewer and longer rows"
 ISSUING = -1
 """In the place of a statement's number, where the scalar pipe hands out instructions."""
 BUSY_HINTS = {
     ISSUE: BY_SCALAR,
     "MTE2": "loads are the limit: load each byte once, in long rows",
     "MTE3": "stores are the limit: store each byte once, in long rows",
-    "V": "the vector pipe is the limit: rows rather than elements, longer rows, fewer passes",
+    "V": "the vector pipe is the limit: longer rows, fewer passes",
     "M": "the cube is the limit, as it should be",
     "MTE1": "feeding the cube is the limit: larger products, operands that stay in L0",
     "FIX": "taking results out is the limit: add up in L0C before",
 }
 
 
-def advise(path: Sequence[Critical], busiest: Sequence[tuple[float, str, str]], one_core: bool) -> Iterator[str]:
+@dataclass(frozen=True)
+class Busiest:
+    """A pipe's share of a block's time, and what it does most."""
+
+    share: float
+    pipe: str
+    name: str
+    by_element: bool
+    """Whether that is a gather or scatter of single elements."""
+
+    @property
+    def hint(self) -> str:
+        """What to change."""
+        unit = unit_of(self.pipe)
+        return BY_ELEMENT.get(unit, BUSY_HINTS[unit]) if self.by_element else BUSY_HINTS[unit]
+
+
+def advise(path: Sequence[Critical], busiest: Sequence[Busiest], one_core: bool) -> Iterator[str]:
     """Waits along the critical path, and the pipes that limit, the larger share first."""
     show = unit_of if one_core else str
+    hints = {each.pipe: each.hint for each in busiest}
     said: list[tuple[float, str]] = []
     for (src, dst, name), share in _waits_along(path).items():
         hint = WAIT_HINTS.get((unit_of(src), unit_of(dst)))
-        hint = hint or (BY_SCALAR if unit_of(src) == ISSUE else "let both work on tiles of their own")
+        hint = hint or (hints.get(src, BY_SCALAR) if unit_of(src) == ISSUE else "let both work on tiles of their own")
         said.append((share, f"{name} waits for {show(src)} {share:.0%} of the time: {hint}"))
-    for share, pipe, name in busiest:
-        if share >= MOSTLY:
-            most = f"{show(pipe)} is busy {share:.0%} of the time, most of it with {name}"
-            said.append((share, f"{most}: {BUSY_HINTS[unit_of(pipe)]}"))
+    for each in busiest:
+        if each.share >= MOSTLY:
+            most = f"{show(each.pipe)} is busy {each.share:.0%} of the time, most of it with {each.name}"
+            said.append((each.share, f"{most}: {each.hint}"))
     said.sort(key=lambda each: -round(each[0], 6))
     return (text for share, text in said[:MOST_ADVICE] if share >= WORTH_SAYING)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 from ptokit.finding import Where
@@ -12,7 +12,7 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.schedule import Schedule
 from ptokit.machine.timed import Timings
-from ptokit.machine.timeline import Critical, Timeline, Waited, advise, named
+from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, advise, named
 from ptokit.target.profile import PIPES
 
 MOST_GIVEN = 1024
@@ -37,6 +37,8 @@ class Timer:
         """The first blocks with their numbers, as many as have works to show."""
         self._room = self.keep
         self._busy: dict[str, float] = defaultdict(float)
+        self._by_element: set[int] = set()
+        """Statements that gather or scatter single elements."""
         self._works = self._blocks = 0
         self._total = 0.0
         self.begin_block(0)
@@ -99,6 +101,8 @@ class Timer:
     def execute(self, executed: Executed) -> None:
         """All steps of an instruction, with the cycles of the cost model."""
         instr = executed.instr
+        if ".elem" in executed.call.route:
+            self._by_element.add(executed.number)
         self._give(Schedule.execute, self._timings.timed(executed), executed.number, instr.name, instr.where)
 
     def work(self, pipe: str, cycles: float, number: int, what: str, where: Where | None = None) -> None:
@@ -148,7 +152,7 @@ class Timer:
             dropped=self._works - len(kept),
             critical=tuple(path),
             waits=waits,
-            advice=tuple(advise(path, _busiest(block, cycles), one_core)),
+            advice=tuple(advise(path, _busiest(block, cycles, self._by_element), one_core)),
             clock=self.costs.clock,
         )
 
@@ -162,15 +166,15 @@ def _waits(block: Schedule, cycles: float) -> Iterator[Waited]:
         yield Waited(src, dst, number, *block.names[number], waited, waited / cycles if cycles else 0.0)
 
 
-def _busiest(block: Schedule, cycles: float) -> list[tuple[float, str, str]]:
+def _busiest(block: Schedule, cycles: float, by_element: Collection[int]) -> list[Busiest]:
     """Each pipe's share of a block's time, with what it does most."""
     totals: dict[str, float] = defaultdict(float)
-    most: dict[str, tuple[float, str]] = {}
+    most: dict[str, tuple[float, str, bool]] = {}
     for (pipe, number), busy in block.busy.items():
         totals[pipe] += busy
         name = named(*block.names[number]) if number in block.names else "handing out instructions"
-        most[pipe] = max(most.get(pipe, (0.0, name)), (busy, name))
-    return [(total / cycles, pipe, most[pipe][1]) for pipe, total in totals.items() if cycles]
+        most[pipe] = max(most.get(pipe, (0.0, name, False)), (busy, name, number in by_element))
+    return [Busiest(total / cycles, pipe, *most[pipe][1:]) for pipe, total in totals.items() if cycles]
 
 
 def _path(block: Schedule, number: int) -> list[Critical]:

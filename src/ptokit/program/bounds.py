@@ -250,11 +250,29 @@ def _check_event(flag: Flag, reach: Reach) -> Iterator[Finding]:
 
 
 def _check_valid(tile: TileDecl, use: TileUse, reach: Reach, where: Where | None) -> Iterator[Finding]:
-    for axis, (extent, most) in enumerate(zip(use.valid, (tile.spec.rows, tile.spec.cols), strict=True)):
+    for axis, (extent, most) in enumerate(zip(use.valid, room(tile, use), strict=True)):
         when = _broken(reach, 0, extent, most)
         if when:
-            yield valid_finding(tile, axis, when.numbers[1], when.said).at(where)
+            yield valid_finding(tile.name, axis, most, when.numbers[1], when.said).at(where)
             return
+    for axis, (start, size, most) in enumerate(edges(tile, use)):
+        when = _broken(reach, start, size, most)
+        if when:
+            yield part_finding(tile.name, axis, when.numbers[0], size, most, when.said).at(where)
+            return
+
+
+def room(tile: TileDecl, use: TileUse) -> tuple[int, int]:
+    """Rows and columns of a tile, or of the slice that is used."""
+    return use.window.size if use.window else (tile.spec.rows, tile.spec.cols)
+
+
+def edges(tile: TileDecl, use: TileUse) -> tuple[tuple[Expr, int, int], ...]:
+    """Of each dim of a slice: its start, its size, and the tile's; nothing for a whole tile."""
+    if use.window is None:
+        return ()
+    (row, col), (rows, cols) = use.window.start, use.window.size
+    return (row, rows, tile.spec.rows), (col, cols, tile.spec.cols)
 
 
 @dataclass(frozen=True)
@@ -313,9 +331,17 @@ def array_finding(argument: Argument, first: int, count: int, size: int) -> Find
     return Finding("error", "KN-10", message, None, name, f"at least {first + count} elements", f"{size}", fix)
 
 
-def valid_finding(tile: TileDecl, axis: int, extent: int, when: str) -> Finding:
+def part_finding(tile: str, axis: int, start: int, size: int, most: int, when: str) -> Finding:
+    """A slice that leaves its tile."""
+    shown = f"{tile}[{':, ' * axis}{start}:{start + size}]"
+    message = f"the slice {shown} does not lie within 0:{most} {when}"
+    fix = "shorten the loop, or put the work into `with pto.when(...)`"
+    return Finding("error", "SL-01", message, None, tile, f"0 <= start <= {most - size}", str(start), fix)
+
+
+def valid_finding(tile: str, axis: int, most: int, extent: int, when: str) -> Finding:
     """A valid extent that leaves its tile."""
-    name, most = (("rows", tile.spec.rows), ("cols", tile.spec.cols))[axis]
-    message = f"{extent} valid {name} of {tile.name} do not lie within 0:{most} {when}"
+    name = ("rows", "cols")[axis]
+    message = f"{extent} valid {name} of {tile} do not lie within 0:{most} {when}"
     fix = "launch fewer blocks, or put the work into `with pto.when(n > 0):`" if extent < 0 else f"pto.min({most}, n)"
-    return Finding("error", "CO-SHAPE-02", message, None, tile.name, f"0 to {most}", str(extent), fix)
+    return Finding("error", "CO-SHAPE-02", message, None, tile, f"0 to {most}", str(extent), fix)

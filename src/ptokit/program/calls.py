@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import combinations
 from operator import or_
 
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Effect
 from ptokit.isa.operand import UNKNOWN, OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum
-from ptokit.program.expr import Expr
+from ptokit.program.expr import Expr, apply, subtract
 from ptokit.program.ir import (
     Argument,
     Constant,
@@ -21,6 +22,7 @@ from ptokit.program.ir import (
     Stmt,
     TileUse,
     View,
+    Window,
     mapped,
     walk,
 )
@@ -37,10 +39,24 @@ def known(expr: Expr) -> int:
 
 
 def tile_spec(spec: TileSpec, use: TileUse, resolve: Resolve = known, address: int | None = None) -> TileSpec:
-    """A tile as one instruction sees it."""
+    """A tile, or a slice of it, as one instruction sees it."""
     rows, cols = map(resolve, use.valid)
+    if use.window is not None:
+        own = replace(spec, addr=address, dynamic=(False, False))
+        spec = own.cut(*use.window.size, resolve(offset_in(spec, use.window)))
+        address = spec.addr
     dynamic = spec.dynamic[0] or not isinstance(use.valid[0], int), spec.dynamic[1] or not isinstance(use.valid[1], int)
     return replace(spec, valid_rows=rows, valid_cols=cols, addr=address, dynamic=dynamic)
+
+
+def offset_in(spec: TileSpec, window: Window) -> Expr:
+    """Elements from the beginning of a tile to that of a slice of it."""
+    total: Expr = 0
+    for terms, start in zip((spec.layout.rows, spec.layout.cols), window.start, strict=True):
+        for term in terms:
+            whole = apply("floordiv", start, term.div)
+            total = apply("add", total, apply("mul", apply("mod", whole, term.mod) if term.mod else whole, term.stride))
+    return total
 
 
 def tensor_spec(argument: Argument, view: View, resolve: Resolve = known) -> TensorSpec:
@@ -85,7 +101,7 @@ def call_of(program: Program, instr: Instr, profile: Profile, resolve: Resolve =
     for name, operand in named_operands(instr).items():
         described[name] = operand_spec(program, operand, resolve)
     modifiers = {modifier.name: value for modifier, value in zip(definition.modifiers, instr.modifiers, strict=True)}
-    return Call(definition, described, modifiers, profile.name, repeated(instr))
+    return Call(definition, described, modifiers, profile.name, *sharing(instr, resolve).calls)
 
 
 def named_operands(instr: Instr) -> dict[str, Operand]:
@@ -131,12 +147,55 @@ def without_defaults(program: Program) -> Program:
     return replace(program, body=mapped(program.body, plain))
 
 
-def repeated(instr: Instr) -> frozenset[str]:
-    """Names of operands that are an earlier operand's tile once more."""
-    named = named_operands(instr)
-    tiles = {name: operand.tile for name, operand in named.items() if isinstance(operand, TileUse)}
-    names = list(tiles)
-    return frozenset(name for k, name in enumerate(names) if tiles[name] in [tiles[other] for other in names[:k]])
+@dataclass(frozen=True)
+class Sharing:
+    """Pairs of an instruction's operands that share memory because they are of one tile, the earlier one first."""
+
+    same: frozenset[tuple[str, str]] = frozenset()
+    """Those that are one tile, or one slice, given twice."""
+    clashes: frozenset[tuple[str, str]] = frozenset()
+    """Slices of one tile that overlap, and are not the same."""
+
+    @property
+    def calls(self) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+        """What calls are told: operands that are an earlier operand once more, and those that overlap."""
+        return frozenset(name for _, name in self.same), self.clashes
+
+
+def has_slices(instr: Instr) -> bool:
+    """Whether an instruction uses slices of tiles."""
+    return any(use.window is not None for use in instr.tiles)
+
+
+def sharing(instr: Instr, resolve: Resolve = known) -> Sharing:
+    """Which operands of an instruction share memory, as far as that is known."""
+    uses = [(name, operand) for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)]
+    found: dict[str, set[tuple[str, str]]] = {"same": set(), "overlap": set(), "apart": set()}
+    for (name, use), (other, later) in combinations(uses, 2):
+        if use.tile == later.tile:
+            found[_relation(use, later, resolve)].add((name, other))
+    return Sharing(frozenset(found["same"]), frozenset(found["overlap"]))
+
+
+def _relation(one: TileUse, other: TileUse, resolve: Resolve) -> str:
+    """How two uses of one tile lie: `same`, `overlap` or `apart`, which stands for what is not known yet, too."""
+    if one.window == other.window:
+        return "same"
+    is_same = True
+    for axis in (0, 1):
+        ahead, extent, later = subtract(other.start[axis], one.start[axis]), one.valid[axis], other.valid[axis]
+        needed = (extent, later, *(() if isinstance(ahead, int) else (one.start[axis], other.start[axis])))
+        if any(_is_unknown(resolve(number)) for number in needed):
+            return "apart"
+        distance, reach, other_reach = resolve(ahead), resolve(extent), resolve(later)
+        if distance >= reach or 0 - distance >= other_reach:
+            return "apart"
+        is_same = is_same and distance == 0 and reach == other_reach
+    return "same" if is_same else "overlap"
+
+
+def _is_unknown(number: int) -> bool:
+    return isinstance(number, int) and number == UNKNOWN
 
 
 def effects(call: Call) -> tuple[Effect, ...]:

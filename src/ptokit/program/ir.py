@@ -78,11 +78,26 @@ class View:
 
 
 @dataclass(frozen=True)
+class Window:
+    """A slice of a tile: `size` rows and columns from `start` on."""
+
+    start: tuple[Expr, Expr]
+    size: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class TileUse:
-    """A tile as an operand, with the extents that are valid at this use."""
+    """A tile, or a slice of one, as an operand, with the extents that are valid at this use."""
 
     tile: str
     valid: tuple[Expr, Expr]
+    window: Window | None = None
+    """The slice; None for the whole tile."""
+
+    @property
+    def start(self) -> tuple[Expr, Expr]:
+        """The first row and column."""
+        return self.window.start if self.window else (0, 0)
 
 
 @dataclass(frozen=True)

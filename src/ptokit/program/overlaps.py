@@ -19,7 +19,7 @@ from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad, TileType
 from ptokit.program.bounds import reaches
-from ptokit.program.calls import access_of, named_operands
+from ptokit.program.calls import access_of, named_operands, offset_in
 from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse, walk
 
 MOST_VISITED = 1 << 18
@@ -115,8 +115,8 @@ Bytes = int
 class Pieces:
     """The memories, cut where a tile or an access begins or ends. A buffer whose address varies is one piece."""
 
-    def __init__(self, buffers: Iterable[Buffer], ends: dict[str, set[int]]) -> None:
-        """`ends` are where accesses of each tile end, in bytes from its start."""
+    def __init__(self, buffers: Iterable[Buffer], cuts: dict[str, set[int]]) -> None:
+        """`cuts` are where accesses of each tile begin and end, in bytes from its start."""
         self._cuts: dict[TileType, list[int]] = {}
         self._first: dict[TileType, int] = {}
         self._own: dict[int, Bytes] = {}
@@ -124,7 +124,7 @@ class Pieces:
         taken = 0
         for loc in dict.fromkeys(buffer.stay.tile.spec.loc for buffer in fixed):
             here = [buffer for buffer in fixed if buffer.stay.tile.spec.loc is loc]
-            marks = {int(b.stay.starts[0]) + end for b in here for name in b.names for end in (0, *ends[name])}
+            marks = {int(b.stay.starts[0]) + cut for b in here for name in b.names for cut in cuts[name]}
             self._cuts[loc], self._first[loc] = sorted(marks), taken
             taken += len(marks)
         for buffer in buffers:
@@ -132,14 +132,14 @@ class Pieces:
                 self._own[buffer.number] = 1 << taken
                 taken += 1
 
-    def of(self, buffer: Buffer, nbytes: int) -> Bytes:
-        """The first bytes of a buffer."""
+    def of(self, buffer: Buffer, span: range) -> Bytes:
+        """Bytes of a buffer, counted from its start."""
         own = self._own.get(buffer.number)
         if own is not None:
-            return own if nbytes else 0
+            return own if span else 0
         loc, start = buffer.stay.tile.spec.loc, int(buffer.stay.starts[0])
         cuts, first = self._cuts[loc], self._first[loc]
-        low, high = bisect_left(cuts, start), bisect_left(cuts, start + nbytes)
+        low, high = bisect_left(cuts, start + span.start), bisect_left(cuts, start + span.stop)
         return ((1 << high) - (1 << low)) << first
 
 
@@ -237,8 +237,8 @@ class Walk:
         for stay in self.placed:
             self.by_stmt.setdefault(id(stay.stmt), []).append(stay)
         self.buffers, self.buffer_of = _buffers(self.placed)
-        self.pieces = Pieces(self.buffers, _ends(program))
-        self.all = [self.pieces.of(buffer, buffer.stay.tile.spec.nbytes) for buffer in self.buffers]
+        self.pieces = Pieces(self.buffers, _cuts(program))
+        self.all = [self.pieces.of(buffer, range(buffer.stay.tile.spec.nbytes)) for buffer in self.buffers]
         self.rivals = self._rivals()
         self.found: dict[tuple[int, int], Conflict] = {}
         self.visited = 0
@@ -324,10 +324,10 @@ class Walk:
             if stay is not None:
                 buffer = self.buffer_of[id(stay)]
                 if how != "write":
-                    reads.append(Touch(stay, buffer, self.pieces.of(buffer, _nbytes(self.program, use))))
+                    reads.append(Touch(stay, buffer, self.pieces.of(buffer, _span(self.program, use))))
                 if how != "read":
-                    nbytes = _nbytes(self.program, use, is_whole=_writes_all(self.program, instr, use))
-                    writes.append(Touch(stay, buffer, self.pieces.of(buffer, nbytes)))
+                    span = _span(self.program, use, is_whole=_writes_all(self.program, instr, use))
+                    writes.append(Touch(stay, buffer, self.pieces.of(buffer, span)))
         return reads, writes
 
     def _read(self, touch: Touch, instr: Instr, state: State) -> None:
@@ -345,7 +345,7 @@ class Walk:
 
     def _at_once(self, instr: Instr, written: Touch, read: Touch) -> None:
         """One instruction writes what it reads: as one buffer where it works in place, else not at all."""
-        if written.stay.tile is read.stay.tile:
+        if written.stay.tile is read.stay.tile:  # one tile or slices of it, which the call itself is checked for
             return
         if written.buffer is read.buffer:
             shared = written.bytes & read.bytes and self.family not in INSTRUCTIONS[instr.name].in_place
@@ -400,25 +400,31 @@ def _buffers(placed: Iterable[Stay]) -> tuple[list[Buffer], dict[int, Buffer]]:
     return buffers, of
 
 
-def _nbytes(program: Program, use: TileUse, *, is_whole: bool = False) -> int:
-    """Bytes of a tile up to the last one of its valid region; all of them where that is not known."""
+def _span(program: Program, use: TileUse, *, is_whole: bool = False) -> range:
+    """Bytes of a tile from the first to the last one of a valid region or slice; all where that is not known."""
     spec = program.tiles[use.tile].spec
-    rows, cols = use.valid
-    if is_whole or not isinstance(rows, int) or not isinstance(cols, int):
-        return spec.nbytes
-    return min(spec.nbytes, spec.layout.span(rows, cols) * spec.dtype.size)
+    whole = use.window.size if use.window else (spec.rows, spec.cols)
+    rows, cols = whole if is_whole else use.valid
+    first = offset_in(spec, use.window) if use.window else 0
+    if not (isinstance(rows, int) and isinstance(cols, int) and isinstance(first, int)):
+        return range(spec.nbytes)
+    if is_whole and use.window is None:
+        return range(spec.nbytes)
+    start = first * spec.dtype.size
+    return range(start, min(spec.nbytes, start + spec.layout.span(rows, cols) * spec.dtype.size))
 
 
 def _writes_all(program: Program, instr: Instr, use: TileUse) -> bool:
     return instr.name in WRITES_ALL or program.tiles[use.tile].spec.pad is not Pad.Null
 
 
-def _ends(program: Program) -> dict[str, set[int]]:
-    """Where accesses of each tile end, in bytes from its start."""
-    found = {name: {tile.spec.nbytes} for name, tile in program.tiles.items()}
+def _cuts(program: Program) -> dict[str, set[int]]:
+    """Where accesses of each tile begin and end, in bytes from its start."""
+    found = {name: {0, tile.spec.nbytes} for name, tile in program.tiles.items()}
     for stmt in walk(program.body):
         for use in stmt.tiles if isinstance(stmt, Instr) else ():
-            found[use.tile].add(_nbytes(program, use))
+            for span in (_span(program, use), _span(program, use, is_whole=True)):
+                found[use.tile] |= {span.start, span.stop}
     return found
 
 

@@ -204,7 +204,8 @@ def _accesses(instr: Instr) -> dict[str, bool]:
     only: dict[str, bool] = {}
     for name, operand in named_operands(instr).items():
         if isinstance(operand, TileUse):
-            only[operand.tile] = only.get(operand.tile, True) and access[name] == "write"
+            whole = operand.window is None  # what a slice does not write is kept
+            only[operand.tile] = only.get(operand.tile, True) and access[name] == "write" and whole
     if instr.workspace is not None:
         only.setdefault(instr.workspace.tile, True)
     return only

@@ -133,9 +133,13 @@ class _Printer:
 
     def _tile(self, use: TileUse) -> str:
         spec = self.program.tiles[use.tile].spec
-        if use.valid in ((spec.rows, spec.cols), spec.valid):
-            return use.tile
-        return f"{use.tile} valid [{', '.join(map(self._expr, use.valid))}]"
+        name, whole = use.tile, (spec.rows, spec.cols)
+        if use.window is not None:
+            shown = [self._slice(*part) for part in zip(use.window.start, use.window.size, whole, strict=True)]
+            name, whole = f"{name}[{', '.join(shown[:1] if shown[1] == ':' else shown)}]", use.window.size
+        if use.valid == whole or (use.window is None and use.valid == spec.valid):
+            return name
+        return f"{name} valid [{', '.join(map(self._expr, use.valid))}]"
 
     def _view(self, view: View) -> str:
         argument = self.program.tensors[view.argument]
@@ -200,7 +204,7 @@ def _expressions(stmt: Stmt) -> Iterator[Expr]:
 
 def _parts_of(operand: Operand) -> tuple[Expr, ...]:
     if isinstance(operand, TileUse):
-        return operand.valid
+        return (*operand.valid, *operand.start)
     if isinstance(operand, View):
         return (*operand.starts, *operand.sizes)
     return (operand.value,) if isinstance(operand, Number) else ()

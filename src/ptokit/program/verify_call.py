@@ -8,8 +8,8 @@ from itertools import combinations, takewhile
 
 from ptokit.finding import Finding, Level
 from ptokit.isa.instruction import Call, Rule
-from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
-from ptokit.isa.policy import TileType
+from ptokit.isa.operand import BLOCK, UNKNOWN, OperandSpec, TensorSpec, TileSpec, meet
+from ptokit.isa.policy import BLayout, TileType
 from ptokit.isa.tassign import TASSIGN
 from ptokit.program.budget import Use, memory_findings, simt_launch
 from ptokit.target import Profile
@@ -100,7 +100,9 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
             _buffer(tile) == _buffer(against) and (in_place or not is_written)
         ):
             continue
-        if first.start < second.stop and second.start < first.stop:
+        if not is_written and (tile.is_slice or against.is_slice):
+            continue
+        if meet(tile, first.start, against, second.start):
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
             expected, fix = f"apart from {other}", "move one of the tiles"
             said = _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
@@ -111,7 +113,7 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
 
 def _buffer(tile: TileSpec) -> tuple[object, ...]:
     """What handles of one buffer have in common (A-38)."""
-    return tile.loc, tile.space, tile.addr, tile.nbytes, tile.dtype
+    return tile.loc, tile.space, tile.addr, tile.nbytes, tile.pitch, tile.dtype
 
 
 def _repeated(call: Call) -> Iterable[Finding]:
@@ -125,14 +127,58 @@ def _repeated(call: Call) -> Iterable[Finding]:
     for name in (name for name in given if name in call.repeats and given[name].addr is None):
         earlier = [other for other in takewhile(name.__ne__, given) if _storage(given[other]) == _storage(given[name])]
         if set(earlier) <= written(call):
-            found = f"{', '.join(earlier)} once more"
-            expected, fix = f"another tile than {', '.join(earlier)}", "give the result a tile of its own"
-            yield _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
+            shown = ", ".join(earlier) or "another operand"
+            expected, fix = f"another tile than {shown}", "give the result a tile of its own"
+            yield _finding("A-38", "H-38", name, _subject(call), expected, f"{shown} once more", fix, call.target)
 
 
 def _storage(tile: TileSpec) -> TileSpec:
     """The tile without what its uses may differ in."""
     return replace(tile, valid_rows=tile.rows, valid_cols=tile.cols, dynamic=(False, False))
+
+
+def aligned_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """On a target with pipes, a slice begins at a multiple of 32 bytes, and rows that are written end at one."""
+    if not profile.pipes:
+        return
+    for name, tile in tiles(call).items():
+        if tile.skew is None:
+            continue
+        along = "columns" if tile.blayout is BLayout.RowMajor else "rows"
+        fix = f"slice at multiples of {tile.dtype.c0} {along}, and set .valid of the slice for fewer"
+        length = (tile.cols if along == "columns" else tile.rows) * tile.dtype.size
+        if length % BLOCK and name in written(call):
+            expected = f"a slice of a multiple of {BLOCK} bytes along its {along}, as it is written in blocks"
+            yield _finding("SL-02", None, name, _subject(call), expected, f"{length} bytes", fix, call.target)
+        if not (isinstance(tile.skew, int) and tile.skew == UNKNOWN) and tile.skew != 0:
+            expected = f"a slice that begins at a multiple of {BLOCK} bytes"
+            found = f"a start {tile.skew} bytes after one"
+            yield _finding("SL-02", None, name, _subject(call), expected, found, fix, call.target)
+
+
+SIDE_BY_SIDE = {("tgather", "src"), ("tscatter", "dst")}
+"""Operands whose elements are counted through the storage."""
+INDEXED = ("mgather", "mscatter")
+
+
+def gapless_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """A slice with gaps between its rows is no operand that is taken as one run of elements."""
+    for name, tile in tiles(call).items():
+        counted = (call.instruction.name, name) in SIDE_BY_SIDE
+        column = call.instruction.name in INDEXED and name == "idx" and tile.valid_cols == 1
+        if tile.pitch and (counted or column):
+            expected, fix = "a tile, or a slice of whole rows", "copy the slice into a tile of its own first: pto.tmov"
+            yield _finding("SL-04", None, name, _subject(call), expected, str(tile), fix, call.target)
+
+
+def apart_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """What is written overlaps no other operand in part."""
+    for name, other in sorted(call.clashes):
+        placed = all(spec.addr is not None for spec in (tiles(call)[name], tiles(call)[other]))
+        if {name, other} & written(call) and not placed:
+            expected, found = f"apart from {other}, or the same slice", "slices of one tile that overlap"
+            fix = "use slices that lie apart, or copy one into a tile of its own first"
+            yield _finding("SL-05", "H-38", name, _subject(call), expected, found, fix, call.target)
 
 
 def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
@@ -163,6 +209,9 @@ CHECKS = (
     Check(valid_extents, ("CO-SHAPE-02",), firm=True),
     Check(distinct_cells, ("CO-SEM-01",), firm=True),
     Check(overlaps, ("A-38", "H-38"), firm=False),
+    Check(aligned_slices, ("SL-02",), firm=False),
+    Check(gapless_slices, ("SL-04",), firm=True),
+    Check(apart_slices, ("SL-05", "H-38"), firm=False),
     Check(budget, ("A-38", "MG-BUDG-02", "MG-BUDG-07", "MG-BUDG-09", "MG-BUDG-13", "H-20", "H-21", "H-22"), firm=False),
 )
 

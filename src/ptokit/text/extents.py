@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Sequence
+from dataclasses import replace
 
-from ptokit.program.expr import Expr
+from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.program.expr import Expr, apply, subtract
+from ptokit.program.ir import Window
 
 Extents = ChainMap[str, "tuple[Expr, Expr] | None"]
 """The valid extents of each tile, a map for each body around; None where they depend on the way that led here."""
@@ -16,3 +19,31 @@ def merge_extents(valid: Extents, inner: Sequence[Extents], *, is_certain: bool)
     for tile in {tile for body in inner for tile in body.maps[0] if tile in valid}:
         ways = [body[tile] for body in inner] + ([] if is_certain else [valid[tile]])
         valid[tile] = ways[0] if all(way == ways[0] for way in ways) else None
+
+
+def part_type(spec: TileSpec, window: Window) -> TileSpec:
+    """The type of a slice, as readers of text work it out: an extent of which only the run knows is open."""
+    rows, cols = (_part(*each) for each in zip(window.size, spec.valid, spec.dynamic, window.start, strict=True))
+    part = spec.cut(*window.size, UNKNOWN)
+    return replace(part, pad=spec.pad, valid_rows=rows, valid_cols=cols, dynamic=(rows == UNKNOWN, cols == UNKNOWN))
+
+
+def _part(size: int, extent: int, is_open: bool, start: Expr) -> int:
+    if is_open or extent == UNKNOWN or not isinstance(start, int):
+        return UNKNOWN
+    return min(size, extent - start % extent) if extent else 0
+
+
+def part_extents(spec: TileSpec, valid: tuple[Expr, Expr] | None, window: Window) -> tuple[Expr, Expr] | None:
+    """The valid extents of a slice where its type leaves them open: what of it is valid in the tile."""
+    known = part_type(spec, window).valid
+    if valid is None and UNKNOWN in known:
+        return None
+    whole = valid or spec.valid
+    rows, cols = (
+        own if own != UNKNOWN else size if extent == most else apply("min", size, subtract(extent, start))
+        for own, size, extent, most, start in zip(
+            known, window.size, whole, (spec.rows, spec.cols), window.start, strict=True
+        )
+    )
+    return rows, cols

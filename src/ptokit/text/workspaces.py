@@ -12,6 +12,7 @@ from ptokit.isa.policy import Saturation, TileType
 
 WORKSPACE = {
     "trowsum": 1, "trowmax": 1, "trowmin": 1, "ttrans": 1, "trowexpandmul": 2, "trowexpandsub": 2, "trowexpanddiv": 2,
+    "trowexpandadd": 2, "trowexpandmax": 2, "trowexpandmin": 2, "tcolsum": 1,
     "tgather": 2, "tsel": 3, "tsels": 2, "tcvt": 1,
 }  # fmt: skip
 """Instructions that text gives a workspace, and where it stands among the sources."""

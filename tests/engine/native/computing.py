@@ -66,6 +66,9 @@ class Region:
         return made
 
 
+REDUCTIONS = tuple(axis + fold for axis in ("row", "col") for fold in ("sum", "max", "min"))
+
+
 @dataclass(frozen=True)
 class Case:
     """One computation; `of_run` keeps its extents and row strides from the compiler."""
@@ -84,7 +87,7 @@ class Case:
 
     def shape_of_lanes(self, k: int) -> tuple[int, int]:
         """The shape that an input's ones repeat over."""
-        alone = self.op in ("rowsum", "rowmax", "rowmin", "window") or (self.op, k) in ALONE
+        alone = self.op in (*REDUCTIONS, "window") or (self.op, k) in ALONE
         return self.inputs[k].shape if alone else self.inputs[0].shape if self.op == "cmp" else self.dst.shape
 
     def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:

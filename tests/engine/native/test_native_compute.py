@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from engine.native.computing import LAYOUTS, Case, Compiled, Region, check
+from engine.native.computing import LAYOUTS, REDUCTIONS, Case, Compiled, Region, check
 from ptokit.engine.compute import OPS
 from ptokit.engine.native.compute import operations as compute
 from ptokit.isa.dtype import dtype
@@ -372,6 +372,19 @@ def test_rows(op: str, kind: str) -> None:
     check(cases, tame)
 
 
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("op", ["colsum", "colmax", "colmin"])
+def test_columns(op: str, kind: str) -> None:
+    forms = [((90, 1), "plain", "plain"), ((8, 4), "plain", "columns"), ((33, 9), "nz", "columns"),
+             ((1, 131), "columns", "padded"), ((7, 64), "padded", "plain")]  # fmt: skip
+    cases = [
+        Case(op, Region(kind, (1, shape[1]), out), (Region(kind, shape, layout),), of_run=of_run)
+        for (shape, layout, out), of_run in product(forms, (False, True))
+    ]
+    check(cases, sampled)
+    check(cases, tame)
+
+
 def tame(case: Case) -> list[np.ndarray]:
     """Numbers whose sums round at every step."""
     return [tame_one(each, k) for k, each in enumerate(case.inputs)]
@@ -485,4 +498,4 @@ def test_lanes_that_need_others_may_not_be_replaced() -> None:
     layout = Layout.plain(4, 1)
     for op in OPS:
         work = Compute(op, (4, 4), Access("dst", layout), ())
-        assert compute.is_lanewise(work) is (op not in {"cmp", "window", "rowsum", "rowmax", "rowmin", "matmul"})
+        assert compute.is_lanewise(work) is (op not in {"cmp", "window", *REDUCTIONS, "matmul"})

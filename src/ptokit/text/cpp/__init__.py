@@ -4,6 +4,7 @@
 |---|---|
 | `source.py` | the file: head, kernel, launch |
 | `ready.py`, `headers.py` | what comes first: verification, addresses, flags; what the vendor's headers refuse |
+| `columns.py`, `slices.py` | what they refuse of column reductions, expansions and slices |
 | `simulator.py` | what the vendor's CPU simulator computes otherwise |
 | `barriers.py` | barriers between vector instructions, where the pipe does not keep them in order |
 | `scatter.py` | scatters by row as scatters by offset, which is what the headers do |

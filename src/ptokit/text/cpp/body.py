@@ -12,7 +12,7 @@ from typing import Any, cast
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
-from ptokit.program.calls import call_of, named_operands, tile_spec
+from ptokit.program.calls import named_operands, offset_in, tile_spec
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
 from ptokit.program.ir import (
     Argument,
@@ -34,6 +34,7 @@ from ptokit.program.ir import (
     TileDecl,
     TileUse,
     View,
+    Window,
     children,
     iteration,
     walk,
@@ -47,6 +48,7 @@ from ptokit.text.cpp.ready import Ready, instructions
 from ptokit.text.cpp.types import (
     TRANSFERS,
     Tensor,
+    header_call,
     lies_down,
     lying,
     offset_of,
@@ -74,6 +76,18 @@ class _TileKey:
     tile: str
     valid: tuple[Expr, Expr]
     lies_down: bool = False
+    window: Window | None = None
+    """The slice that it is."""
+
+    @classmethod
+    def of(cls, use: TileUse, lies_down: bool = False) -> _TileKey:
+        """The object of a tile as an operand."""
+        return cls(use.tile, use.valid, lies_down, use.window)
+
+    @property
+    def use(self) -> TileUse:
+        """The operand."""
+        return TileUse(self.tile, self.valid, self.window)
 
 
 def kind_of(argument: Argument | Integer | Float) -> str:
@@ -227,7 +241,7 @@ class Body:
 
     def _first_object(self, first: _TileKey, where: Where | None) -> None:
         """The tile as it is used first, if that can be said here."""
-        if all(self._is_known(extent) for extent in first.valid):
+        if all(self._is_known(extent) for extent in (*first.valid, *first.use.start)):
             self._tile(first, where)
 
     def _is_known(self, extent: Expr) -> bool:
@@ -258,24 +272,34 @@ class Body:
         for block in self.seen:
             for key, name in block.items():
                 if isinstance(key, _TileKey) and key.tile == stmt.tile:
-                    self._write(f"TASSIGN({name}, {at});", cube_only=stmt.tile not in self.gathered)
+                    address = self.text(self._start(key))
+                    self._write(f"TASSIGN({name}, {address});", cube_only=stmt.tile not in self.gathered)
 
     def _tile(self, key: _TileKey, where: Where | None = None) -> str:
         """The C++ object of a tile, declared where it is not seen yet."""
         found = self._find(key)
         if found is not None:
             return found
-        spec = tile_spec(self.program.tiles[key.tile].spec, TileUse(key.tile, key.valid))
+        spec = tile_spec(self.program.tiles[key.tile].spec, key.use).unsliced
         valid = key.valid
         if key.lies_down:
             spec, valid = lying(spec), (1, key.valid[0])
         name = self.identifiers.of(key.tile, "tile")
-        if key.tile in self.named:
-            name = self.identifiers.fresh(f"{key.tile}_{'row' if key.lies_down else 'part'}")
-        self.named.add(key.tile)
+        if key.window is not None or key.tile in self.named:
+            kind = "slice" if key.window is not None else "row" if key.lies_down else "part"
+            name = self.identifiers.fresh(f"{key.tile}_{kind}")
+        else:
+            self.named.add(key.tile)
         cube_only = key.tile not in self.gathered
-        self._object(name, spec, valid, self.addresses[key.tile], where, cube_only=cube_only)
+        self._object(name, spec, valid, self._start(key), where, cube_only=cube_only)
         return self._declare(key, name)
+
+    def _start(self, key: _TileKey) -> Expr:
+        """Where a tile or a slice of it begins."""
+        address, spec = self.addresses[key.tile], self.program.tiles[key.tile].spec
+        if key.window is None:
+            return address
+        return apply("add", address, apply("mul", offset_in(spec, key.window), spec.dtype.size))
 
     def _object(
         self,
@@ -341,12 +365,12 @@ class Body:
     # --- instructions ---
 
     def _instruction(self, instr: Instr) -> None:
-        call = call_of(self.program, instr, self.profile)
+        call = header_call(self.program, instr, self.profile)
         operands = named_operands(instr)
         given = {name: self._operand(call, instr, name) for name in operands}
         scratch = scratch_of(call)
         if scratch and instr.workspace is not None:
-            given["tmp"] = self._tile(_TileKey(instr.workspace.tile, instr.workspace.valid, False))
+            given["tmp"] = self._tile(_TileKey.of(instr.workspace))
         elif scratch:
             like = operands.get(scratch.like)
             valid: tuple[Expr, Expr] = like.valid if isinstance(like, TileUse) else scratch.spec.valid
@@ -357,7 +381,7 @@ class Body:
     def _operand(self, call: Call, instr: Instr, name: str) -> str:
         operand = named_operands(instr)[name]
         if isinstance(operand, TileUse):
-            return self._tile(_TileKey(operand.tile, operand.valid, lies_down(call, name)))
+            return self._tile(_TileKey.of(operand, lies_down(call, name)))
         if isinstance(operand, View):
             if instr.name in TRANSFERS:
                 return self._tensor(transfer(self.program, instr, call)[0])
@@ -437,10 +461,10 @@ def _first_uses(program: Program, profile: Profile) -> dict[str, _TileKey]:
     """How each tile is used first."""
     found: dict[str, _TileKey] = {}
     for instr in instructions(program):
-        call = call_of(program, instr, profile)
+        call = header_call(program, instr, profile)
         for name, operand in named_operands(instr).items():
             if isinstance(operand, TileUse):
-                found.setdefault(operand.tile, _TileKey(operand.tile, operand.valid, lies_down(call, name)))
+                found.setdefault(operand.tile, _TileKey.of(operand, lies_down(call, name)))
         if instr.workspace is not None:
-            found.setdefault(instr.workspace.tile, _TileKey(instr.workspace.tile, instr.workspace.valid, False))
+            found.setdefault(instr.workspace.tile, _TileKey.of(instr.workspace))
     return found

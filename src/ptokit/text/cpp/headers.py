@@ -26,6 +26,7 @@ from ptokit.program.ir import Assign, Flag, Instr, Program, Stmt, TileDecl, Tile
 from ptokit.program.verify import CORES
 from ptokit.target import Profile
 from ptokit.target.profile import KB
+from ptokit.text.cpp.columns import RULES as COLUMNS
 from ptokit.text.cpp.scatter import RULES as ROW_SCATTER
 from ptokit.text.cpp.simulator import COMPARES, MASKS, ROUNDS, SELECTS
 
@@ -158,6 +159,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
              fix="choose another mode"),
     ),
     "tadd": (_one_type("dst", "src0", "src1", on=("cpu",)),),
+    **COLUMNS,
 }  # fmt: skip
 """By instruction."""
 
@@ -166,7 +168,7 @@ VECTOR_PIPES = ("V", "MTE3")
 
 HIDDEN = {"a2a3": 184 * KB}
 """Where the headers keep a workspace of their own in UB."""
-USE_HIDDEN = ("trowexpandmul", "trowexpandsub", "trowexpanddiv")
+USE_HIDDEN = tuple(f"trowexpand{op}" for op in ("add", "sub", "mul", "div", "max", "min"))
 
 
 def tile_findings(name: str, spec: TileSpec, target: str) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.policy import TileType
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use, has_simt, memory_findings
-from ptokit.program.calls import call_of, named_operands
+from ptokit.program.calls import named_operands
 from ptokit.program.expr import difference
 from ptokit.program.ir import Instr, Program, TileUse, walk
 from ptokit.program.order import order, order_events
@@ -22,7 +22,8 @@ from ptokit.text.cpp.barriers import with_barriers
 from ptokit.text.cpp.headers import RULES, hand_over_findings, program_findings, tile_findings
 from ptokit.text.cpp.scatter import flatten
 from ptokit.text.cpp.simulator import simulator_findings
-from ptokit.text.cpp.types import TRANSFERS, lies_down, logical_extents, lying, transfer
+from ptokit.text.cpp.slices import slice_findings
+from ptokit.text.cpp.types import TRANSFERS, header_call, lies_down, logical_extents, lying, transfer
 from ptokit.text.workspaces import scratch_of
 
 
@@ -77,7 +78,7 @@ def instructions(program: Program) -> Iterator[Instr]:
 def _workspace_size(program: Program, profile: Profile) -> int:
     """Bytes of the largest workspace; vector instructions come one after the other, so one place serves them all."""
     asking = (instr for instr in instructions(program) if instr.workspace is None)
-    found = (scratch_of(call_of(program, instr, profile)) for instr in asking)
+    found = (scratch_of(header_call(program, instr, profile)) for instr in asking)
     return max((scratch.spec.nbytes for scratch in found if scratch), default=0)
 
 
@@ -89,9 +90,10 @@ def _dynamic(profile: Profile, used: int) -> int:
 
 def _header_findings(program: Program, profile: Profile) -> Iterator[Finding]:
     for instr in instructions(program):
-        call = call_of(program, instr, profile)
+        call = header_call(program, instr, profile)
         for finding in check_rules(RULES.get(instr.name, ()), call, header=False):
             yield finding.at(instr.where)
+        yield from slice_findings(program, instr, profile)
         for name, operand in named_operands(instr).items():
             if isinstance(operand, TileUse):
                 spec = call.values[name]

@@ -12,6 +12,7 @@ from ptokit.isa.policy import CmpMode, Pad
 from ptokit.isa.select import bits
 from ptokit.isa.vector import both_valid
 from ptokit.program.calls import access_of, call_of, named_operands
+from ptokit.program.expr import apply
 from ptokit.program.ir import Block, Constant, Instr, Program, TileDecl, TileUse, children, walk
 from ptokit.target import Profile
 
@@ -90,7 +91,9 @@ class _Padding:
         first = instr.operands[0]
         if isinstance(first, TileUse):
             before = wide.get(first.tile, (0, 0))
-            is_load = instr.name == "tload" and self.program.tiles[first.tile].spec.pad is Pad.Null
+            is_load = (
+                instr.name == "tload" and first.window is None and self.program.tiles[first.tile].spec.pad is Pad.Null
+            )
             if is_load and _exceeds(TileUse(first.tile, before), _known(first)):
                 cleared[first.tile] = first.valid  # type: ignore[assignment]
             else:
@@ -100,7 +103,8 @@ class _Padding:
 
 
 def _known(use: TileUse) -> Extents | None:
-    rows, cols = use.valid
+    """How far a use reaches, from the tile's first row and column on."""
+    rows, cols = (apply("add", start, extent) for start, extent in zip(use.start, use.valid, strict=True))
     return (rows, cols) if isinstance(rows, int) and isinstance(cols, int) else None
 
 

@@ -7,10 +7,22 @@ from dataclasses import dataclass, replace
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import FRACTAL_ROWS, TileSpec
 from ptokit.isa.policy import BLayout, Coalesce, GlobalLayout, Pad, SLayout, TileType
-from ptokit.program.calls import named_operands
+from ptokit.program.calls import call_of, has_slices, named_operands, tile_spec
 from ptokit.program.expr import Expr, apply
 from ptokit.program.ir import Argument, Instr, Program, TileUse, View
+from ptokit.target import Profile
 from ptokit.text.cpp.calls import enumerator
+
+
+def header_call(program: Program, instr: Instr, profile: Profile) -> Call:
+    """An instruction as the headers see it: a slice is a tile as wide as the one that it is of, and valid in part."""
+    call = call_of(program, instr, profile)
+    if not has_slices(instr):
+        return call
+    operands = {name: spec.unsliced if isinstance(spec, TileSpec) else spec for name, spec in call.operands.items()}
+    modifiers = {modifier.name: call.values[modifier.name] for modifier in call.instruction.modifiers}
+    return Call(call.instruction, operands, modifiers, call.target, call.repeats)
+
 
 TRANSFERS = {"tload": "TL-02", "tstore": "TT-01"}
 """Instructions that move exactly a tile's valid region, and the clause that says how large the block is."""
@@ -62,7 +74,7 @@ def transfer(program: Program, instr: Instr, call: Call) -> tuple[Tensor, tuple[
     ((name, use),) = (
         (name, operand) for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)
     )
-    spec, valid = program.tiles[use.tile].spec, use.valid
+    spec, valid = tile_spec(program.tiles[use.tile].spec, use).unsliced, use.valid
     if lies_down(call, name):
         spec, valid = lying(spec), (1, valid[0])
     return _cut(whole_view(program, view), spec, valid), valid

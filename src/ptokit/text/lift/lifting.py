@@ -17,7 +17,7 @@ from typing import Any, Literal
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
-from ptokit.isa.operand import UNKNOWN
+from ptokit.isa.operand import UNKNOWN, TileSpec
 from ptokit.isa.policy import BLayout, Dividend, PtoEnum, TileType
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use
@@ -43,13 +43,14 @@ from ptokit.program.ir import (
     TileDecl,
     TileUse,
     View,
+    Window,
     mentioned,
     settled,
     walk,
 )
 from ptokit.program.place import BLOCK
 from ptokit.target.cpu import CPU
-from ptokit.text.extents import merge_extents
+from ptokit.text.extents import merge_extents, part_extents, part_type
 from ptokit.text.lift.writing import NAME, Parts, Scope, Writing
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, ways_to
@@ -161,7 +162,8 @@ class _Lift(Writing):
         found: dict[str, tuple[Expr, Expr]] = {}
         for instr in _instructions(self.program.body):
             for use in instr.tiles:
-                found.setdefault(use.tile, use.valid)
+                if use.window is None:
+                    found.setdefault(use.tile, use.valid)
         return found
 
     def assign(self, stmt: Assign) -> None:
@@ -219,7 +221,7 @@ class _Lift(Writing):
         valid = self.scopes[-1].valid
         for instr in _instructions(block):
             for use in instr.tiles:
-                if valid.get(use.tile, use.valid) != use.valid:
+                if use.window is None and valid.get(use.tile, use.valid) != use.valid:
                     valid[use.tile] = None
 
     def branch(self, stmt: Branch) -> None:
@@ -277,13 +279,17 @@ class _Lift(Writing):
         elif isinstance(destination, TileUse):
             result, more = self._result(destination)
             self.add(op, {"ins": ins}, result, attributes={**attributes, **more})
-            self.scopes[-1].tiles[destination.tile] = result
+            if destination.window is None:
+                self.scopes[-1].tiles[destination.tile] = result
         else:
             self.add(op, {"ins": (*ins, self.operand(destination))}, attributes=attributes)
 
     def _result(self, use: TileUse) -> tuple[Value, dict[str, Any]]:
         """The value that an instruction makes: a new tile, or a known one, which is named."""
         spec, tiles = self.program.tiles[use.tile].spec, self.scopes[-1].tiles
+        if use.window is not None:
+            part = self._part(use, use.window)
+            return Value(self.name(use.tile), part.type), {"tile": part.name}
         if use.tile in tiles:
             self.operand(use)
             return Value(self.name(use.tile), spec), {"tile": self.own(use.tile)}
@@ -303,6 +309,8 @@ class _Lift(Writing):
         return self.number(operand.value) if operand.steers else self._data(operand)
 
     def _tile(self, use: TileUse) -> Value:
+        if use.window is not None:
+            return self._part(use, use.window)
         scope = self.scopes[-1]
         value = scope.tiles[use.tile]
         if scope.valid[use.tile] != use.valid:
@@ -310,6 +318,18 @@ class _Lift(Writing):
             self.add("set_validshape", {"tile": (value,), "row": (row,), "col": (col,)})
             scope.valid[use.tile] = use.valid
         return value
+
+    def _part(self, use: TileUse, window: Window) -> Value:
+        """A slice of a tile."""
+        scope, starts = self.scopes[-1], tuple(map(self.number, window.start))
+        tile = scope.tiles[use.tile]
+        assert isinstance(tile.type, TileSpec)
+        part = Value(self.name(f"{use.tile}_part"), part_type(tile.type, window))
+        self.add("subset", {"tile": (tile,), "offsets": starts}, part, attributes={"sizes": window.size})
+        if part_extents(tile.type, scope.valid[use.tile], window) != use.valid:
+            row, col = map(self.number, use.valid)
+            self.add("set_validshape", {"tile": (part,), "row": (row,), "col": (col,)})
+        return part
 
     def _constant_operand(self, operand: Constant) -> Value:
         if operand.dtype.is_float:
@@ -367,7 +387,7 @@ def _begins(instr: Instr, decl: TileDecl) -> bool:
     uses = [use for use in instr.tiles if use.tile == decl.name]
     first = instr.operands[0]
     plain = not decl.addresses and not any(decl.spec.dynamic)
-    return plain and len(uses) == 1 and first is uses[0] and first.valid == decl.spec.valid  # type: ignore[union-attr]
+    return plain and len(uses) == 1 and first is uses[0] and uses[0].window is None and uses[0].valid == decl.spec.valid
 
 
 def _own_names(program: Program) -> Iterator[str]:

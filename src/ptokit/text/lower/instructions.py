@@ -56,7 +56,7 @@ def _workspace(low: Lowering, operation: Operation) -> TileUse | None:
     value = workspace_of(operation, instruction) if instruction is not None else None
     if value is None or low.tile(value) in low.made_up:
         return None
-    return tile_use(TileName(low.tile(value)), low.scopes[-1].valid, operation.name)
+    return tile_use(low.tile_name(value), low.scopes[-1].valid, operation.name)
 
 
 def _destination(low: Lowering, instruction: Instruction, operation: Operation, named: dict[str, Value]) -> Operand:
@@ -79,7 +79,7 @@ def _result(low: Lowering, result: Value, operation: Operation, named: dict[str,
             raise Refusal(f"{operation.name}: `tile = {operation.attributes['tile']}` names no tile that is known here")
         if isinstance(result.type, TileSpec) and not _is_like(low.tiles[name], result.type):
             raise Refusal(f"{operation.name}: the type of %{result.name} is not that of the tile it goes into")
-        return TileName(name)
+        return low.named(name)
     kind = result.type
     if not isinstance(kind, TileSpec):
         kind = result_type(operation.name, [_type(low, value) for value in named.values()], operation.attributes)
@@ -96,10 +96,11 @@ def _type(low: Lowering, value: Value) -> object:
 
 
 def _is_like(tile: TileSpec, other: TileSpec) -> bool:
-    """Whether two descriptions are of one tile, whatever is valid of it."""
-    return replace(tile, valid_rows=0, valid_cols=0, dynamic=(False, False)) == replace(
-        other, valid_rows=0, valid_cols=0, dynamic=(False, False)
+    """Whether two descriptions are of one tile, whatever is valid of it and whether it is a slice."""
+    plain, against = (
+        replace(spec, valid_rows=0, valid_cols=0, dynamic=(False, False), pitch=0, skew=None) for spec in (tile, other)
     )
+    return plain == against
 
 
 def _open_extents(low: Lowering, spec: TileSpec, named: dict[str, Value]) -> tuple[Expr, Expr] | None:

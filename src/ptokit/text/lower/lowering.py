@@ -10,10 +10,10 @@ from typing import NoReturn
 
 from ptokit.finding import Where
 from ptokit.isa.operand import UNKNOWN, TileSpec
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var
-from ptokit.program.ir import Stmt, TileDecl
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
+from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import guess
-from ptokit.text.extents import Extents, merge_extents
+from ptokit.text.extents import Extents, merge_extents, part_extents, part_type
 from ptokit.text.lower.operands import Meaning, Refusal, TileName
 from ptokit.text.memories import Memories, Place
 from ptokit.text.numbers import Limits, TooLong
@@ -61,6 +61,8 @@ class Lowering:
         self.made_up: set[str] = set()
         """Tiles that were written for instructions that must have a workspace, and that no program has."""
         self.tiles: dict[str, TileSpec] = {}
+        self.parts: dict[str, TileName] = {}
+        """Slices of tiles, by the names that they are known by."""
         self.loads: dict[Var, Place] = {}
         self.count = 0
         self.tile_names: list[dict[str, str]] = [{}]
@@ -166,12 +168,36 @@ class Lowering:
         self.emit(TileDecl(name, spec, at, 1 if at else scope.buffers, not at, where=self.where))
         return TileName(name)
 
-    def tile(self, value: Value) -> str:
-        """A value that is a tile."""
+    def cut(self, value: Value, source: Value, window: Window) -> None:
+        """Let a value stand for a slice of a tile, or of a slice."""
+        outer = self.tile_name(source)
+        spec, scope = self.tiles[outer.name], self.scopes[-1]
+        name = self.unique(value.name)
+        if outer.window is not None:
+            row, col = (apply("add", a, b) for a, b in zip(outer.window.start, window.start, strict=True))
+            absolute = Window((row, col), window.size)
+        else:
+            absolute = window
+        self.tiles[name] = part_type(spec, window)
+        scope.valid[name] = part_extents(spec, scope.valid[outer.name], window)
+        part = TileName(name, outer.tile or outer.name, absolute)
+        self.parts[name] = self.values[value] = part
+        self.tile_names[-1][value.name] = name
+
+    def tile_name(self, value: Value) -> TileName:
+        """A value that is a tile or a slice of one."""
         meaning = self.meaning(value)
         if not isinstance(meaning, TileName):
             self.refuse(f"%{value.name} is no tile")
-        return meaning.name
+        return meaning
+
+    def named(self, name: str) -> TileName:
+        """The tile or slice of a name."""
+        return self.parts.get(name) or TileName(name)
+
+    def tile(self, value: Value) -> str:
+        """The name of a value that is a tile or a slice of one."""
+        return self.tile_name(value).name
 
 
 def _shown(name: str) -> str:

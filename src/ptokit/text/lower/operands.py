@@ -11,7 +11,7 @@ from ptokit.isa.instruction import Instruction, Modifier
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Dividend, PtoEnum
 from ptokit.program.expr import Expr, Op, Var
-from ptokit.program.ir import Constant, Given, Number, Operand, TileUse, View
+from ptokit.program.ir import Constant, Given, Number, Operand, TileUse, View, Window
 from ptokit.text.errors import guess
 from ptokit.text.memories import Place
 from ptokit.text.spelling import ATTRIBUTES, SYNONYMS, sources
@@ -21,9 +21,13 @@ from ptokit.text.workspaces import WORKSPACE
 
 @dataclass(frozen=True)
 class TileName:
-    """A tile of the program."""
+    """A tile of the program, or a slice of one."""
 
     name: str
+    """What it is known by: of a slice, a name of its own."""
+    tile: str = ""
+    """The tile that a slice is of."""
+    window: Window | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ STEERING = {("textract", "row"), ("textract", "col")}
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "stPhase": ("unspecified",), "reluPreMode": ("no_relu",), "padMode": ("PadNull",), "initOutBuffer": (False,),
-    "operandSegmentSizes": (),
+    "operandSegmentSizes": (), "isBinary": (),
 }  # fmt: skip
 """Attributes that change nothing with these values; without values, that never do."""
 
@@ -181,4 +185,4 @@ def tile_use(meaning: Meaning, valid: Mapping[str, tuple[Expr, Expr] | None], na
     extents = valid[meaning.name]
     if extents is None:
         raise Refusal(f"{name}: the valid extents of %{meaning.name} are not known here; set_validshape sets them")
-    return TileUse(meaning.name, extents)
+    return TileUse(meaning.tile or meaning.name, extents, meaning.window)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from ptokit.isa.dtype import DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
-from ptokit.program.ir import Assign, Barrier, Flag, LoadScalar, View
+from ptokit.program.ir import Assign, Barrier, Flag, LoadScalar, View, Window
+from ptokit.program.slices import layout_problem
 from ptokit.target.profile import PIPES
 from ptokit.text.lower.lowering import Handler, Lowering
 from ptokit.text.lower.operands import TileName
@@ -116,8 +119,24 @@ def _set_valid(low: Lowering, op: Operation) -> None:
     low.scopes[-1].valid[tile] = low.number(op.part("row")[0]), low.number(op.part("col")[0])
 
 
+def _subset(low: Lowering, op: Operation) -> None:
+    """A slice of a tile, or of a slice."""
+    (value,), (result,) = op.part("tile"), op.results
+    starts, given = tuple(map(low.number, op.part("offsets"))), op.attributes.get("sizes")
+    sizes = tuple(cast("list[object]", given)) if isinstance(given, list | tuple) else ()
+    if len(starts) != 2 or len(sizes) != 2 or not all(type(size) is int and size > 0 for size in sizes):
+        low.refuse("subset takes two offsets and two sizes from 1 up, as in `%t[%i, %j] sizes [16, 16]`")
+    name = low.tile_name(value).name
+    window = Window((starts[0], starts[1]), cast("tuple[int, int]", sizes))
+    if said := layout_problem(low.tiles[name], window):
+        low.refuse(said)
+    low.cut(result, value, window)
+
+
 def _assign(low: Lowering, op: Operation) -> None:
     value = op.part("tile")[0]
+    if low.tile_name(value).window is not None:
+        low.refuse(f"%{value.name} is a slice of a tile, which has no address of its own")
     tile = low.tile(value)
     address = low.number(op.part("addr")[0]) if op.part("addr") else op.attributes.get("addr")
     if not isinstance(address, int | Var | Op):
@@ -204,6 +223,7 @@ STATEMENTS: dict[str, Handler] = {
     **dict.fromkeys(("alloc_tile", "declare_tile"), _alloc),
     "set_validshape": _set_valid,
     "tassign": _assign,
+    "subset": _subset,
     **dict.fromkeys(("load_scalar", "load"), _load_scalar),
     **dict.fromkeys(("set_flag", "wait_flag", "set_flag_dyn", "wait_flag_dyn"), _flag),
     **dict.fromkeys(("record_event", "wait_event"), _record),

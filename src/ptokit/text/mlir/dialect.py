@@ -21,7 +21,7 @@ from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.loose import ends_op, loose_class
 from ptokit.text.mlir.ops import SEGMENTS, Draft, PtoOp, SegmentsAttr
 from ptokit.text.mlir.shapes import Row, shape
-from ptokit.text.mlir.types import TYPES, UNKNOWN, Extent, PtrType, TileBufType, element_of
+from ptokit.text.mlir.types import TYPES, UNKNOWN, Extent, PtrType, TileBuf, TileBufType, TileType, element_of
 from ptokit.text.spelling import INSTRUCTION_OF, attributes
 
 SHAPES = {
@@ -74,15 +74,14 @@ VARIANTS = {
 
 PLAIN = """
     tprefetch tstore_fp tinsert textract_fp tinsert_fp ttri trandom
-    tnot trelu tcolmax tcolmin tcolprod tcolexpand trowexpand tpack
+    tnot trelu tcolprod tpack
     tfillpad tfillpad_inplace tfillpad_expand
     tfmod tpartadd tpartmul tpartmax tpartmin
-    tcolexpandadd tcolexpandsub tcolexpandmul tcolexpanddiv tcolexpandmax tcolexpandmin tcolexpandexpdif
-    trowexpandadd tconcat
+    tcolexpandexpdif tconcat
     tfmods taxpy tlrelu
     trowprod trowargmax trowargmin tcolargmax tcolargmin
     trem txor tprelu trems txors
-    trowexpandmax trowexpandmin trowexpandexpdif trsqrt tsort32
+    trowexpandexpdif trsqrt tsort32
     taddc tsubc taddsc tsubsc
     tmatmul.mx tmatmul.mx.acc tmatmul.mx.bias
     tgemv tgemv.acc tgemv.bias tgemv.mx tgemv.mx.acc tgemv.mx.bias
@@ -98,15 +97,18 @@ def subset_type(parts: dict[str, list[SSAValue]], attributes: dict[str, Attribut
     """The type of a window of a tile: its sizes, and what of it is valid."""
     (tile,) = parts["tile"]
     sizes = attributes["sizes"]
-    if not isinstance(tile.type, TileBufType) or not isinstance(sizes, ArrayAttr):
-        return tile.type
-    whole = tile.type.data
+    kind = tile.type
+    if not isinstance(kind, TileBufType | TileType) or not isinstance(kind.data, TileBuf):
+        return kind
+    if not isinstance(sizes, ArrayAttr):
+        return kind
+    whole = kind.data
     if len(sizes) != 2 or len(parts.get("offsets", ())) != 2:
         raise ValueError("subset takes two offsets and two sizes, as in `%t[%i, %j] sizes [16, 16]`")
     rows, cols = (int(size.value.data) for size in sizes.data)
     row, col = (_constant(value) for value in parts.get("offsets", []))
     v_row, v_col = _window(rows, whole.v_row, row), _window(cols, whole.v_col, col)
-    return TileBufType(replace(whole, rows=rows, cols=cols, v_row=v_row, v_col=v_col))
+    return type(kind)(replace(whole, rows=rows, cols=cols, v_row=v_row, v_col=v_col))
 
 
 def _constant(value: SSAValue) -> int | None:

@@ -129,6 +129,11 @@ class _Draft:
         kinds = f"{self._types(tile)} -> {self._types(operation.results)}"
         yield f"{_results(operation)}pto.tassign {_names(tile)}, {_names(addr)} : {kinds}"
 
+    def _subset(self, operation: Operation) -> Iterator[str]:
+        tile, offsets = operation.part("tile"), _names(operation.part("offsets"))
+        sizes = ", ".join(map(str, operation.attributes["sizes"]))
+        yield f"{_results(operation)}pto.subset {_names(tile)}[{offsets}] sizes [{sizes}] : {self._types(tile)}"
+
     def _set_valid(self, operation: Operation) -> Iterator[str]:
         tile, row, col = (operation.part(part) for part in ("tile", "row", "col"))
         yield f"pto.set_validshape {_names(tile)}, {_names(row)}, {_names(col)} : {self._types(tile)}"
@@ -183,6 +188,7 @@ WRITERS: dict[str, Callable[[_Draft, Operation], Iterator[str]]] = {
     "alloc_tile": _Draft._alloc,
     "addptr": _Draft._pointer,
     "tassign": _Draft._assign,
+    "subset": _Draft._subset,
     "set_validshape": _Draft._set_valid,
     "load_scalar": _Draft._load,
     **dict.fromkeys(("set_flag", "wait_flag", "set_flag_dyn", "wait_flag_dyn"), _Draft._flag),

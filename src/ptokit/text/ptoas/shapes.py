@@ -90,6 +90,7 @@ SHAPES = {
     "declare_tile": Shape(only_result=True),
     "set_validshape": Shape(("tile", "row", "col"), gives=(0,)),
     "tassign": Shape(("tile", "addr"), gives=(0, 1)),
+    "subset": Shape(("tile",), lists=("offsets",)),
     "treshape": Shape(("tile",)),
     "bitcast": Shape(("tile",)),
     "load_scalar": Shape(("ptr",), index="index"),

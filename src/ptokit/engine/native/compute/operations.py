@@ -20,7 +20,7 @@ from ptokit.engine.native.compute.elements import (
     operations,
     single,
 )
-from ptokit.engine.native.compute.rows import FOLDS, reduce_rows
+from ptokit.engine.native.compute.rows import FOLDS, reduce_columns, reduce_rows
 from ptokit.engine.native.compute.walk import Side, Walk, side
 from ptokit.engine.native.emit import Code, Module, Value
 from ptokit.engine.native.move import Writer
@@ -139,9 +139,12 @@ def _select(task: Task) -> None:
     masks.select(task.site(task.into), task.dst, mask, inputs, task.work.shape)
 
 
+REDUCERS = {"row": reduce_rows, "col": reduce_columns}
+
+
 def _reduce(task: Task) -> None:
-    rows, cols = task.work.shape[0], task.work.inputs[0].shape[1]
-    reduce_rows(task.site(task.into), FOLDS[task.work.op], task.dst, task.inputs[0], rows, cols)
+    axis, fold = task.work.op[:3], FOLDS[task.work.op[3:]]
+    REDUCERS[axis](task.site(task.into), fold, task.dst, task.inputs[0], *task.work.inputs[0].shape)
 
 
 def _multiply(task: Task) -> None:
@@ -209,7 +212,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "sel": Operation(_select, _takes_selection, lanewise=True),
     "cmp": Operation(_compare, _takes_comparison),
     "window": Operation(_window, _takes_bits),
-    **dict.fromkeys(FOLDS, Operation(_reduce, _takes_rows)),
+    **{axis + fold: Operation(_reduce, _takes_rows) for axis in REDUCERS for fold in FOLDS},
     "matmul": Operation(_multiply, _takes_product),
 }
 """Every operation by name."""

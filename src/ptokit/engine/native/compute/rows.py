@@ -1,4 +1,4 @@
-"""Rows reduced to a column, every row from its first element to its last, several rows at once."""
+"""Rows reduced to a column and columns to a row, from the first element to the last, several at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.compute.elements import PICKS, Site, from_single, is_float, operations, single
-from ptokit.engine.native.compute.walk import Side
+from ptokit.engine.native.compute.elements import PICKS, Site, from_single, is_float, lanes_for, operations, single
+from ptokit.engine.native.compute.walk import Side, lanes_at_once, whole_part
 from ptokit.engine.native.emit import Value
 from ptokit.engine.native.move import each
 
@@ -42,7 +42,7 @@ def _best(name: str) -> Fold:
     return Fold(lambda site, bits: bits, PICKS[name], lambda site, bits: bits)
 
 
-FOLDS: Mapping[str, Fold] = {"rowsum": Fold(_begin, _sum, _end), "rowmax": _best("max"), "rowmin": _best("min")}
+FOLDS: Mapping[str, Fold] = {"sum": Fold(_begin, _sum, _end), "max": _best("max"), "min": _best("min")}
 
 
 def reduce_rows(site: Site, fold: Fold, dst: Side, src: Side, rows: Any, cols: Any) -> None:
@@ -67,3 +67,23 @@ def _reduce(site: Site, fold: Fold, dst: Side, src: Side, rows: list[Value], col
             total.set(fold.next(site, total.get(), row.load(j)))
     for total, i in zip(totals, rows, strict=True):
         dst.row(i).store(fold.last(site, total.get()), zero)
+
+
+def reduce_columns(site: Site, fold: Fold, dst: Side, src: Side, rows: Any, cols: Any) -> None:
+    """Write the reductions of `cols` columns into row 0, a vector of neighbouring columns at a time."""
+    code, total = site.code, src.writer.worth(cols)
+    lanes = lanes_at_once((src, dst), cols, lanes_for(site.dtype))
+    whole = whole_part(code, (src, dst), total, lanes)
+    _reduce_columns(site, fold, dst, src, rows, (0, whole, lanes))
+    if whole.name != total.name:
+        _reduce_columns(site, fold, dst, src, rows, (whole, total, 1))
+
+
+def _reduce_columns(site: Site, fold: Fold, dst: Side, src: Side, rows: Any, span: tuple[Any, Value, int]) -> None:
+    code, zero, lanes = site.code, site.code.i64(0), span[2]
+    with code.loop(*span) as j:
+        start = fold.first(site, src.row(zero, lanes).load(j, lanes))
+        total = code.variable(start.type, start)
+        with code.loop(1, src.writer.worth(rows)) as i:
+            total.set(fold.next(site, total.get(), src.row(i, lanes).load(j, lanes)))
+        dst.row(zero).store(fold.last(site, total.get()), j)

@@ -63,6 +63,7 @@ def _passes_on(pair: Forwarded, program: Program, placed: Collection[str]) -> bo
         isinstance(through, TileUse)
         and isinstance(emptied, TileUse)
         and through.tile == emptied.tile
+        and through.window == emptied.window
         and _lie_apart(*ends)
         and _is_steered_once(first, second)
         and _same(first, second)

@@ -21,7 +21,7 @@ from ptokit.engine.native.resolve import emit_resolve, lane_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit
-from ptokit.program.calls import named_operands
+from ptokit.program.calls import named_operands, tile_spec
 from ptokit.program.ir import Instr, TileUse, View
 
 NEGATIVE_FROM = 1 << 31
@@ -128,12 +128,15 @@ class Execution:
         return found
 
     def _is_one_tile(self, name: str, other: str) -> bool:
-        """Whether two operands are one tile, or handles of one buffer."""
+        """Whether two operands are one tile, one slice, or handles of one buffer."""
+        if name == other or not {(name, other), (other, name)}.isdisjoint(self.variant.shared.same):
+            return True
         one, two = self.operands[name], self.operands[other]
-        if not (isinstance(one, TileUse) and isinstance(two, TileUse)):
+        if not (isinstance(one, TileUse) and isinstance(two, TileUse)) or one.tile == two.tile:
             return False
         buffers = self.stage.slots.buffers
-        return one.tile == two.tile or (one.tile in buffers and buffers[one.tile] == buffers.get(two.tile))
+        is_one = one.tile in buffers and buffers[one.tile] == buffers.get(two.tile)
+        return is_one and one.window == two.window
 
     def _may_meet(self, written: str, read: str) -> bool:
         one, other = self.operands[written], self.operands[read]
@@ -142,7 +145,8 @@ class Execution:
         if not (isinstance(one, TileUse) and isinstance(other, TileUse)):
             return False
         if one.tile == other.tile:
-            return True
+            pairs = {(written, read), (read, written)}
+            return written == read or not pairs.isdisjoint(self.variant.shared.same | self.variant.shared.clashes)
         placed, tiles = self.stage.slots.placed, self.stage.program.tiles
         return one.tile in placed and other.tile in placed and tiles[one.tile].spec.loc == tiles[other.tile].spec.loc
 
@@ -154,7 +158,7 @@ class Execution:
     def _nbytes(self, name: str) -> Value:
         operand, size = self.operands[name], self.variant.types[name].size
         if isinstance(operand, TileUse):
-            return self.code.i64(self.stage.program.tiles[operand.tile].spec.nbytes)
+            return self.code.i64(tile_spec(self.stage.program.tiles[operand.tile].spec, operand).nbytes)
         return self.evaluator.worth(self.variant.spans[name]) * size
 
     # --- steps

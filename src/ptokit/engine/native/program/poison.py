@@ -22,7 +22,8 @@ def needs_poison(program: Program, tile: TileDecl, variants: Variants) -> bool:
     if not uses:
         return False
     first = _first_use(program.body, tile)
-    if first is None or len({use.valid for s in uses for use in s.tiles if use.tile == tile.name}) > 1:
+    extents = {(use.valid, use.window) for s in uses for use in s.tiles if use.tile == tile.name}
+    if first is None or len(extents) > 1:
         return True
     if not all(variants(stmt) for stmt in uses):
         return True

@@ -27,6 +27,7 @@ from ptokit.program.ir import (
     Stmt,
     TileUse,
     View,
+    Window,
     walk,
 )
 
@@ -165,7 +166,7 @@ def _mentioned(value: object) -> Iterator[Var]:
     elif isinstance(value, tuple):
         for each in value:
             yield from _mentioned(each)
-    elif isinstance(value, Program | Argument | View | TileUse | Number | Stmt):
+    elif isinstance(value, Program | Argument | View | TileUse | Window | Number | Stmt):
         for each in fields(value):
             yield from _mentioned(getattr(value, each.name))
 

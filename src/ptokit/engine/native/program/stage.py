@@ -9,6 +9,8 @@ from ptokit.engine.native.program.slots import ARENA, Slots
 from ptokit.engine.native.program.symbolic import Number
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
+from ptokit.program.bounds import edges, room
+from ptokit.program.calls import offset_in
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, apply
 from ptokit.program.ir import Constant, Given, Operand, Program, TileUse, View
 from ptokit.program.ir import Number as NumberOperand
@@ -78,14 +80,21 @@ class Stage:
         )
         return self.code.at(self.slot(slot).to("inttoptr", PTR), at * argument.dtype.size)
 
+    def _tile_operand(self, evaluator: Evaluator, use: TileUse, slow: str) -> Value:
+        decl = self.program.tiles[use.tile]
+        limits = [*zip(use.valid, room(decl, use), strict=True)]
+        limits += [(start, most - size) for start, size, most in edges(decl, use)]
+        conditions = [c for e, most in limits for c in (apply("ge", e, 0), apply("le", e, most))]
+        evaluator.require([c for c in conditions if not isinstance(c, int)], slow)
+        base = self.tile(use.tile)
+        if use.window is None:
+            return base
+        return self.code.at(base, evaluator.value(offset_in(decl.spec, use.window)) * decl.spec.dtype.size)
+
     def operand(self, evaluator: Evaluator, operand: Operand, span: int | Number, slow: str) -> Value:
         """The address of an operand; code goes to `slow` where it is not what it should be."""
         if isinstance(operand, TileUse):
-            decl = self.program.tiles[operand.tile]
-            limits = zip(operand.valid, (decl.spec.rows, decl.spec.cols), strict=True)
-            conditions = [c for e, most in limits for c in (apply("ge", e, 0), apply("le", e, most))]
-            evaluator.require([c for c in conditions if not isinstance(c, int)], slow)
-            return self.tile(operand.tile)
+            return self._tile_operand(evaluator, operand, slow)
         if isinstance(operand, View):
             return self.view(evaluator, operand, span, slow)
         if isinstance(operand, Given):

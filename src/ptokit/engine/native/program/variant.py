@@ -11,7 +11,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Call
 from ptokit.isa.move import Compute, Fill, Index, Move, Side, Unit
 from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec
-from ptokit.program.calls import named_operands, repeated, tensor_spec, tile_spec
+from ptokit.program.calls import Sharing, named_operands, sharing, tensor_spec, tile_spec
 from ptokit.program.expr import Expr, ExpressionError, Var, evaluate
 from ptokit.program.ir import Instr, Operand, Program, TileUse, View
 from ptokit.program.ir import Number as NumberOperand
@@ -32,6 +32,8 @@ class Variant:
     """Elements of each view, from its first to its last."""
     remarked: bool
     """Whether verification had something to say, once."""
+    shared: Sharing
+    """Which operands share memory because they are of one tile."""
 
     def holds(self, values: Mapping[Var, int]) -> bool:
         """Whether it is right for these numbers."""
@@ -72,7 +74,8 @@ class Tracer:
             return None
         types = {name: spec.dtype for name, spec in present.items()}
         spans = {name: spec.span for name, spec in present.items() if isinstance(spec, TensorSpec)}
-        return Variant(steps, types, conditions.found, spans, bool(findings))
+        shared = sharing(instr, resolve)
+        return Variant(steps, types, conditions.found, spans, bool(findings), shared)
 
     def _call(self, instr: Instr, resolve, placed: Mapping[str, Expr]) -> Call:
         definition = INSTRUCTIONS[instr.name]
@@ -80,7 +83,7 @@ class Tracer:
         for name, operand in named_operands(instr).items():
             described[name] = self._spec(operand, resolve, placed)
         chosen = {modifier.name: value for modifier, value in zip(definition.modifiers, instr.modifiers, strict=True)}
-        return Call(definition, described, chosen, self.profile.name, repeated(instr))
+        return Call(definition, described, chosen, self.profile.name, *sharing(instr, resolve).calls)
 
     def _spec(self, operand: Operand, resolve, placed: Mapping[str, Expr]) -> OperandSpec:
         if isinstance(operand, TileUse):

@@ -1,0 +1,60 @@
+"""Slices of tiles: which rows and columns `tile[a:b, c:d]` names, and whether a tile can be cut there."""
+
+from __future__ import annotations
+
+from typing import NoReturn, cast
+
+from ptokit.isa.operand import TileSpec
+from ptokit.lang.expr import expression
+from ptokit.lang.where import refuse
+from ptokit.program.expr import Expr, subtract
+from ptokit.program.ir import Window
+from ptokit.program.slices import AXES, layout_problem
+
+Extents = tuple[Expr, Expr]
+
+
+def cut(name: str, key: object, spec: TileSpec, valid: Extents) -> tuple[Window, Extents]:
+    """The slice of a tile that a subscript names, and its valid extents."""
+    parts = cast("tuple[object, ...]", key if isinstance(key, tuple) else (key,))
+    if len(parts) > 2:
+        _refuse(name, f"{len(parts)} subscripts for a tile", "a tile has rows and columns: tile[a:b, c:d]")
+    ranges = [
+        _range(name, axis, parts[axis] if axis < len(parts) else slice(None), spec, valid[axis]) for axis in (0, 1)
+    ]
+    (row, rows, valid_rows), (col, cols, valid_cols) = ranges
+    window = Window((row, col), (rows, cols))
+    if said := layout_problem(spec, window):
+        _refuse(name, said, "slice there, or copy what you need: pto.textract", "SL-03")
+    return window, (valid_rows, valid_cols)
+
+
+def _refuse(name: str, said: str, fix: str, rule: str = "SL-01") -> NoReturn:
+    raise refuse(rule, f"{said}; found in a slice of {name}", fix, name)
+
+
+def _range(name: str, axis: int, part: object, spec: TileSpec, valid: Expr) -> tuple[Expr, int, Expr]:
+    """Of one dim: the start, how much is allocated, and how much is valid."""
+    if not isinstance(part, slice):
+        _refuse(name, f"a tile is sliced as tile[a:b, c:d], and {part!r} is no slice", "a row is tile[i : i + 1]")
+    first, last, step = cast("tuple[object, object, object]", (part.start, part.stop, part.step))  # pyright: ignore[reportUnknownMemberType]
+    if step is not None and not (isinstance(step, int) and step == 1):
+        _refuse(name, f"a slice takes every row and column, and {step!r} is a step", "leave the step out")
+    room = (spec.rows, spec.cols)[axis]
+    if first is None and last is None:
+        return 0, room, valid
+    start = 0 if first is None else expression(first, "the start of a slice")
+    stop = valid if last is None else expression(last, "the end of a slice")
+    length = subtract(stop, start)
+    limit = valid if isinstance(valid, int) else room
+    known = [number for number in (start, stop) if isinstance(number, int)]
+    is_empty = isinstance(length, int) and length <= 0
+    if is_empty or any(not 0 <= number <= limit for number in known) or (isinstance(length, int) and length > limit):
+        said = f"{start}:{stop} names no {AXES[axis]} of the {limit} that there are"
+        _refuse(name, said, "write both ends; they count from 0 and lie within the valid region")
+    if isinstance(length, int):
+        return start, length, length
+    if not isinstance(start, int):
+        said = f"of {start}:{stop}, neither the start nor the length is a constant"
+        _refuse(name, said, "tile[i : i + 8] has a constant length; set .valid of the slice for fewer")
+    return start, room - start, length

@@ -1,0 +1,36 @@
+"""Where a tile can be cut: which slices lie in its memory as a tile of their own would."""
+
+from __future__ import annotations
+
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import BLayout, SLayout, TileType
+from ptokit.program.expr import Expr, affine, apply
+from ptokit.program.ir import Window
+
+AXES = ("rows", "columns")
+
+
+def layout_problem(spec: TileSpec, window: Window) -> str:
+    """What a slice of a tile would have to be, where its layout does not allow this one; empty where it does."""
+    if spec.slayout is not SLayout.NoneBox:
+        return _box_problem(spec, window)
+    if spec.loc is not TileType.Vec and spec.cut(*window.size, 0).pitch:
+        whole = AXES[0] if spec.blayout is BLayout.RowMajor else AXES[1]
+        return f"a slice of a {spec.loc.text} tile takes whole {whole}"
+    return ""
+
+
+def _box_problem(spec: TileSpec, window: Window) -> str:
+    """Boxes lie one after the other along one dim: the slice takes all of the other, and whole boxes of this one."""
+    axis = 0 if spec.blayout is BLayout.RowMajor else 1
+    other, box, extents = 1 - axis, spec.box[axis], (spec.rows, spec.cols)
+    start, end = window.start[axis], apply("add", window.start[axis], window.size[axis])
+    if window.start[other] != 0 or window.size[other] != extents[other]:
+        return f"a slice of a {spec.form} tile takes all {extents[other]} {AXES[other]}"
+    if not _is_multiple(start, box) or (end != extents[axis] and not _is_multiple(end, box)):
+        return f"a slice of a {spec.form} tile begins and ends at a multiple of {box} {AXES[axis]}"
+    return ""
+
+
+def _is_multiple(expr: Expr, number: int) -> bool:
+    return all(factor % number == 0 for factor in affine(expr).values())
