@@ -208,6 +208,9 @@ def k(out):
         if p:
             continue
         assert [q for q in range(3) if q == p]
+    if a:
+        assert False, "never"
+        d = e
     tile = pto.Tile("vec", "float32", 1, 8, valid=(1, 8))
     values = max(a, b), min(d, e)
     pto.texpands(tile, values[1]); assert values
