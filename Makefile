@@ -1,7 +1,13 @@
 # Two commands: `make demo` shows what ptokit does, `make test` proves it. Both set up what they need.
 
 PYTHON ?= python3
-VENV   ?= .venv
+# Python 3 of the path has .venv; `make test PYTHON=python3.14` has .venv-3.14.
+SAYS_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+VERSION := $(shell $(PYTHON) $(SAYS_VERSION))
+ifeq ($(VERSION),)
+$(error $(PYTHON) does not start; name another: make $(MAKECMDGOALS) PYTHON=python3.12)
+endif
+VENV   ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(VERSION))
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
@@ -11,7 +17,7 @@ COMPILER := $(shell for c in g++ clang++ c++; do $$c -std=c++20 -fsyntax-only -x
 comma    := ,
 EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)
 
-.PHONY: demo test test-torch lint types fuzz bench clean
+.PHONY: demo test test-pythons test-torch lint types fuzz bench clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -27,6 +33,10 @@ test-torch: $(READY)
 	@$(BIN)/python -c "import torch" 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),torch]"
 	$(BIN)/pytest -n auto $(TORCH_TESTS)
+
+# The language, the single calls and the gallery, on every supported Python that this machine has.
+test-pythons:
+	$(PYTHON) tests/pythons.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -49,8 +59,14 @@ bench: $(PEERS)
 	$(BIN)/python benchmarks/cli.py
 	@failed=0; for file in launch machine growth peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
 
+# An environment of another version of Python is made anew.
+ifneq ($(VERSION),$(shell $(BIN)/python $(SAYS_VERSION) 2>/dev/null))
+.PHONY: $(READY)
+CLEAR := --clear
+endif
+
 $(READY): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(CLEAR) $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS)]"
 	@touch $@
 
@@ -59,4 +75,4 @@ $(PEERS): $(READY)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis build dist

@@ -429,6 +429,14 @@ def test_wide_numbers_keep_all_their_digits() -> None:
     [
         ("dense<0x7C01> : vector<4xf16>", 'dense<"0x017C"> : vector<4xf16>'),
         ("dense<[0x7F800001, 1.0]> : vector<2xf32>", 'dense<"0x0100807F0000803F"> : vector<2xf32>'),
+        ("dense<[0x7FC00001, 1.0]> : vector<2xf32>", 'dense<"0x0100C07F0000803F"> : vector<2xf32>'),
+        ("dense<[0x7E01, 1.0]> : vector<2xf16>", 'dense<"0x017E003C"> : vector<2xf16>'),
+        ("dense<[0xFFC0, 1.0]> : vector<2xbf16>", 'dense<"0xC0FF803F"> : vector<2xbf16>'),
+        (
+            "dense<[0x7FF0000000000001, 0.0]> : vector<2xf64>",
+            'dense<"0x010000000000F07F0000000000000000"> : vector<2xf64>',
+        ),
+        ("dense<[0x7E00, 1.5]> : vector<2xf16>", "dense<[0x7e00, 1.500000e+00]> : vector<2xf16>"),
         ("dense<[0x7FC00000, 1.5]> : vector<2xf32>", "dense<[0x7fc00000, 1.500000e+00]> : vector<2xf32>"),
         ("dense<[[0x3C00], [2.0]]> : tensor<2x1xf16>", "dense<[[1.000000e+00], [2.000000e+00]]> : tensor<2x1xf16>"),
         ("dense<1.0e40> : vector<2xf32>", "dense<0x7f800000> : vector<2xf32>"),

@@ -11,7 +11,8 @@ from types import CodeType, FrameType, FunctionType
 from typing import NoReturn, cast
 
 from ptokit.finding import Finding, VerifyError, Where
-from ptokit.lang.source import MODULE, Function, Names, Roles, Unreadable, base_name, roles_in, tree_of
+from ptokit.lang.recompile import Function
+from ptokit.lang.source import MODULE, Names, Roles, Unreadable, base_name, roles_in, tree_of
 
 Compound = ast.For | ast.While | ast.If | ast.With | ast.Try | ast.TryStar | ast.Match
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import ast
 import builtins
-import dis
 import inspect
 import linecache
 import tokenize
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from types import CellType, CodeType, FrameType, FunctionType, ModuleType
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
+
+from ptokit.lang.recompile import Function, codes_in, is_source, without_warnings
 
 Names = Mapping[str, object]
 """What names stand for, outside the function."""
 Roles = frozenset[tuple[str, str]]
 """What the calls of a function are to a kernel: `("pto.range", "range")`."""
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 MARKS: dict[object, str] = {}
 """The calls that open a traced body, and `const`: each object and its role."""
 MODULE = "module"
 """The role of a module's function that has no other."""
 
-_SIGNS = ("LOAD_CONST", "LOAD_SMALL_INT", "BINARY_OP", "COMPARE_OP")
-_TELLING = {*dis.hasname, *dis.haslocal, *dis.hasfree, *(dis.opmap[sign] for sign in _SIGNS if sign in dis.opmap)}
-"""Instructions that show what was written: names, constants, operators."""
+_UNKEPT = {
+    "<stdin>": (
+        ": Python keeps what is typed at its prompt only from 3.13 on, and never what is piped into it",
+        "write it into a file and import it, or use a notebook, IPython, or the prompt of Python 3.13 or newer",
+    ),
+    "<string>": (
+        ": Python keeps the text of `python -c` only from 3.13 on, and never what `exec` is given",
+        "write it into a file and import it",
+    ),
+}
+"""Why code has no source, by its file, and what to do."""
 _Marked = TypeVar("_Marked")
 
 
@@ -57,16 +65,39 @@ def tree_of(code: CodeType) -> Function:
 @lru_cache(maxsize=1024)
 def _tree(file: str, code: CodeType) -> Function:
     """By the file too: code of two files can be equal."""
-    linecache.checkcache(file)
-    lines = linecache.getlines(file)
+    lines = _lines_of(code)
     if not lines or not code.co_name.isidentifier():
-        said = f"the source of {code.co_name} cannot be read, so it cannot be checked"
-        raise Unreadable(said, "write kernels into a file, or a notebook cell")
+        raise _no_source(code)
     tree = _parsed(lines, code)
-    if tree is None or not _is_source(tree, code):
+    if tree is None or not is_source(tree, code):
         said = f"the source of {code.co_name} has changed since it was imported"
         raise Unreadable(said, "import it again, or start Python anew")
     return tree
+
+
+def _lines_of(code: CodeType) -> list[str]:
+    """The lines of the file of code; none if it cannot be read."""
+    file = code.co_filename
+    linecache.checkcache(file)
+    return linecache.getlines(file) or _typed_lines(code)
+
+
+def _typed_lines(code: CodeType) -> list[str]:
+    """The lines of code that was typed at a prompt: Python 3.13 and newer keep them, under the functions."""
+    if not code.co_filename.startswith("<"):
+        return []
+    cells = tuple(CellType() for _ in code.co_freevars)
+    try:
+        return inspect.findsource(FunctionType(code, {"__name__": "__main__"}, closure=cells))[0]
+    except OSError:
+        return []
+
+
+def _no_source(code: CodeType) -> Unreadable:
+    if code.co_name == "<lambda>":
+        return Unreadable("the source of a lambda cannot be read, so it cannot be checked", "write it with `def`")
+    why, fix = _UNKEPT.get(code.co_filename, ("", "write kernels into a file, or a notebook cell"))
+    return Unreadable(f"the source of {code.co_name} cannot be read, so it cannot be checked{why}", fix)
 
 
 def _parsed(lines: list[str], code: CodeType) -> Function | None:
@@ -74,57 +105,13 @@ def _parsed(lines: list[str], code: CodeType) -> Function | None:
     try:
         block = inspect.getblock(lines[first - 1 :])
         nested = block[0][:1].isspace()  # inside another function: it needs a body around it
-        module = ast.parse("".join(["if True:\n"] * nested + block))
+        with without_warnings():
+            module = ast.parse("".join(["if True:\n"] * nested + block))
     except (SyntaxError, IndexError, tokenize.TokenError):
         return None
     ast.increment_lineno(module, first - 1 - nested)
     functions = (node for node in ast.walk(module) if isinstance(node, Function))
     return next((node for node in functions if node.name == code.co_name), None)
-
-
-def compiled(tree: Function, code: CodeType, *cells: str) -> CodeType:
-    """A tree as the code of a function, with the free names of the code that it comes from, and more."""
-    names = ast.arguments([], [ast.arg(name) for name in (*code.co_freevars, *cells)], None, [], [], None, [])
-    owner = ast.copy_location(ast.ClassDef(_class_of(code), [], [], [tree], []), tree)
-    outer = ast.copy_location(ast.FunctionDef("outer", names, [owner], [], None), tree)
-    module = ast.fix_missing_locations(ast.Module([outer], []))
-    flags = code.co_flags & annotations.compiler_flag
-    found = compile(module, code.co_filename, "exec", flags=flags, dont_inherit=True)
-    for name in (outer.name, owner.name, tree.name):
-        found = next(inner for inner in _codes_in(found) if inner.co_name == name)
-    return found
-
-
-def _class_of(code: CodeType) -> str:
-    """The class whose private names a function sees; `_` has none."""
-    methods = [part.split(".") for part in code.co_qualname.split(".<locals>.") if "." in part]
-    return methods[-1][-2] if methods else "_"
-
-
-def _codes_in(code: CodeType) -> Iterator[CodeType]:
-    return (const for const in code.co_consts if isinstance(const, CodeType))
-
-
-def _is_source(tree: Function, code: CodeType) -> bool:
-    """Whether code was made from a tree. Assertions are left out: tools such as pytest write them anew."""
-    asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-    left_out = {line for node in asserts for line in range(node.lineno, cast("int", node.end_lineno) + 1)}
-    try:
-        return set(_facts(compiled(tree, code), left_out)) == set(_facts(code, left_out))
-    except (SyntaxError, ValueError):
-        return False
-
-
-def _facts(code: CodeType, left_out: Set[int]) -> Iterator[tuple[Any, ...]]:
-    """The names, the constants and the operators of code, and where they end."""
-    for step in dis.get_instructions(code):
-        where, value = step.positions, step.argval
-        if isinstance(value, CodeType):
-            yield from _facts(value, left_out)
-        elif step.opcode in _TELLING and value is not None and where and where.end_lineno not in left_out:
-            if isinstance(value, str):
-                value = value.rpartition("<locals>.")[2]  # the full name of a class
-            yield where.end_lineno, where.end_col_offset, type(value), value
 
 
 Position = tuple[int | None, int | None, int | None, int | None]
@@ -192,7 +179,7 @@ def _callees(file: str, code: CodeType) -> dict[str, ast.Name | ast.Attribute]:
 
 def _local_names(code: CodeType) -> Iterator[str]:
     yield from (*code.co_varnames, *code.co_cellvars)
-    for inner in _codes_in(code):
+    for inner in codes_in(code):
         yield from _local_names(inner)
 
 

@@ -11,7 +11,8 @@ from typing import cast
 
 from ptokit.finding import VerifyError
 from ptokit.lang.reading import Reading, check_source, read
-from ptokit.lang.source import Unreadable, compiled, surroundings, tree_of
+from ptokit.lang.recompile import compiled
+from ptokit.lang.source import Unreadable, surroundings, tree_of
 
 FOLLOW = "@follow"
 """The name of `follow` in a rewritten function: no Python name can clash with it."""

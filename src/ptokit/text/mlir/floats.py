@@ -133,13 +133,18 @@ def with_bits(dense: DenseIntOrFPElementsAttr, elements: list[Element]) -> Dense
 
 
 def raw_text(dense: DenseIntOrFPElementsAttr) -> str:
-    """The bytes of a dense value as text, where Python floats would lose some of them or do not tell that all agree."""
+    """The bytes of a dense value as text, where Python floats may lose some of them or do not tell that all agree.
+
+    They may for every NaN but the default one: which bits of a NaN a Python float keeps depends on Python's version.
+    """
     kind, data = dense.get_element_type(), dense.data.data
     if not isinstance(kind, AnyFloat) or isinstance(kind, WIDE):
         return ""
+    size = kind.compile_time_size
+    elements = [data[start : start + size] for start in range(0, len(data), size)]
     numbers = kind.unpack(data, len(dense))
-    one = data[: kind.compile_time_size]
-    is_splat = data == one * len(dense)
-    if not any(map(math.isnan, numbers)) or (kind.pack(numbers) == data and not is_splat):
+    nans = {element for element, number in zip(elements, numbers, strict=True) if math.isnan(number)}
+    is_splat = len(set(elements)) == 1
+    if not nans or (nans == {kind.pack((math.nan,))} and not is_splat):
         return ""
-    return f"0x{(one if is_splat else data).hex().upper()}"
+    return f"0x{(elements[0] if is_splat else data).hex().upper()}"
