@@ -415,6 +415,11 @@ def test_a_kernel_in_a_text_for_exec() -> None:
     assert refusal.value.findings[0].fix == "write it into a file and import it"
 
 
+def test_a_text_for_exec_is_not_taken_for_the_command_line() -> None:
+    text = f"text = {TYPED + USED!r}\ndef k(out, n):\n    pass\nexec(text)"
+    assert_is_told(piped("", "-c", text), "<string>", "write it into a file and import it")
+
+
 def test_a_lambda_has_no_source_of_its_own() -> None:
     function = FunctionType(compile("lambda x: x", __file__, "eval").co_consts[0], {})
     with pytest.raises(Unreadable, match="the source of a lambda cannot be read") as problem:

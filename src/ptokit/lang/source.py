@@ -70,6 +70,8 @@ def _tree(file: str, code: CodeType) -> Function:
         raise _no_source(code)
     tree = _parsed(lines, code)
     if tree is None or not is_source(tree, code):
+        if file in _UNKEPT:  # the lines are those of `python -c`, and the code is not from there
+            raise _no_source(code)
         said = f"the source of {code.co_name} has changed since it was imported"
         raise Unreadable(said, "import it again, or start Python anew")
     return tree
