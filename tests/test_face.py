@@ -125,7 +125,7 @@ def test_dynamic_extents_can_change_and_fixed_ones_cannot() -> None:
         assert np.array_equal(dst.read(), table.array[:rows])
     with pytest.raises(pto.VerifyError) as refusal:
         dst.valid = (1, 7)
-    assert refusal.value.findings[0].rule == "CO-DYN-01"
+    assert refusal.value.findings[0].rule == "CO-API-01"
     with pytest.raises(pto.VerifyError) as refusal:
         dst.valid = (9, 8)
     assert refusal.value.findings[0].rule == "CO-SHAPE-02"

@@ -81,7 +81,7 @@ class Tile:
     @valid.setter
     @public
     def valid(self, extents: tuple[int, int]) -> None:
-        """Change the extents that were given as `dyn` (CO-DYN-01); the others are part of the type.
+        """Change the extents that were given as `dyn` (CO-DYN-01); the others are part of the type (CO-API-01).
 
         In a kernel every tile whose extents change is made with dynamic ones.
         """
@@ -89,7 +89,7 @@ class Tile:
         fixed = zip((rows, cols), self.spec.valid, self.spec.dynamic, strict=True)
         in_kernel = current().block is not None
         if not in_kernel and any(new != old and not dynamic for new, old, dynamic in fixed):
-            raise refuse("CO-DYN-01", f"{self.spec} has fixed valid extents", "make the tile with valid=(dyn(n), ...)")
+            raise refuse("CO-API-01", f"{self.spec} has fixed valid extents", "make the tile with valid=(dyn(n), ...)")
         self.spec = replace(self.spec, valid_rows=rows, valid_cols=cols)
 
     @property

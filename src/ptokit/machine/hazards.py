@@ -83,7 +83,8 @@ UNNAMED = "KN-13"
 
 def unordered(first: Act, then: Act, entry: str, when: str, target: str) -> Finding:
     """Two accesses that nothing orders; `entry` is the pipe by which the second can be made to wait."""
-    kind = next((row.kind for row in UNORDERED if row.fits(first, then)), None)
+    kinds = (row.kind for row in UNORDERED if row.fits(first, then))
+    kind = next((kind for kind in kinds if spec.family_of(target) in spec.hazards()[kind].levels), None)
     rule = spec.behind(kind, target) if kind else UNNAMED
     said = f"{then}, which is not certain to come after: {first}, {when}"
     fix = _flag_fix(first.pipe, entry)

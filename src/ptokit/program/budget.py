@@ -12,6 +12,7 @@ from ptokit.isa.policy import TileType
 from ptokit.program.calls import call_of
 from ptokit.program.ir import Instr, Program, TileDecl, walk
 from ptokit.target import Budget, LaunchShape, Profile
+from ptokit.target.profile import Launch
 
 MANY = 1 << 20
 """Stands for an extent that is not known yet: enough for any launch."""
@@ -47,21 +48,33 @@ def _static_spans(program: Program, loc: TileType) -> Iterator[tuple[int, int]]:
             yield from ((at, at + tile.spec.nbytes) for at in tile.addresses if isinstance(at, int))
 
 
-def simt_launch(call: Call, profile: Profile) -> LaunchShape | None:
-    """The threads that a call starts, or None where it starts none. A valid extent that is not known counts as many."""
+def _launch(call: Call, profile: Profile) -> tuple[Launch, TileSpec] | None:
+    """The formula of the SIMT launch that a call makes, and the tile whose valid extents it takes."""
     tile = call.values.get("src") if call.instruction.name == "mscatter" else call.values.get("dst")
     if not isinstance(tile, TileSpec) or not any(route.startswith(call.instruction.name) for route in profile.launches):
         return None
-    if "coalesce" in call.values and call.coalesce is None:  # refused: nothing is said of how it moves
+    if "coalesce" in call.values and call.coalesce is None:  # refused: the call has no route
         return None
-    launch = profile.launches.get(call.route)
-    return launch(*(extent if extent > 0 else MANY for extent in tile.valid)) if launch else None
+    formula = profile.launches.get(call.route)
+    return (formula, tile) if formula else None
+
+
+def simt_launch(call: Call, profile: Profile) -> LaunchShape | None:
+    """The threads that a call starts, or None where it starts none. An unknown valid extent counts as many."""
+    found = _launch(call, profile)
+    return found[0](*(extent if extent > 0 else MANY for extent in found[1].valid)) if found else None
+
+
+def starts_threads(call: Call, profile: Profile) -> bool:
+    """Whether a call starts threads, without how many."""
+    found = _launch(call, profile)
+    return found is not None and all(extent != 0 for extent in found[1].valid)
 
 
 def has_simt(program: Program, profile: Profile) -> bool:
     """Whether an instruction of the program starts threads: only then the data cache takes its part of UB (H-20)."""
     instrs = (stmt for stmt in walk(program.body) if isinstance(stmt, Instr)) if profile.launches else ()
-    return any(simt_launch(call_of(program, instr, profile), profile) for instr in instrs)
+    return any(starts_threads(call_of(program, instr, profile), profile) for instr in instrs)
 
 
 def memory_findings(

@@ -11,7 +11,7 @@ from ptokit.isa.instruction import Call, Rule
 from ptokit.isa.operand import BLOCK, UNKNOWN, OperandSpec, TensorSpec, TileSpec, meet
 from ptokit.isa.policy import BLayout, TileType
 from ptokit.isa.tassign import TASSIGN
-from ptokit.program.budget import Use, memory_findings, simt_launch
+from ptokit.program.budget import Use, memory_findings, starts_threads
 from ptokit.target import Profile
 
 
@@ -190,7 +190,7 @@ def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
         static = sum(tile.nbytes for tile in here if tile.addr is None)
         total = static + sum(tile.nbytes for tile in placed)
         used[loc] = Use(max([total, *(_range(tile).stop for tile in placed)]), static)
-    simt = simt_launch(call, profile) is not None
+    simt = starts_threads(call, profile)
     yield from memory_findings(_subject(call), used, profile, options.dyn_ub, simt=simt)
 
 

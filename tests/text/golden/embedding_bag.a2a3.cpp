@@ -45,8 +45,8 @@ __global__ AICORE void embedding_bag(__gm__ float* table, __gm__ int32_t* ids, _
             pipe_barrier(PIPE_V);
             Tile<TileType::Vec, float, 1, 32, BLayout::RowMajor, 1, 20> sums_slice;
             TASSIGN(sums_slice, 13056 + tile_turn % 2 * 1024 + bag * 32 * 4);
-            Tile<TileType::Vec, float, 6, 32, BLayout::RowMajor, 6, 20> vectors_slice;
             const int64_t start = bag * 6;
+            Tile<TileType::Vec, float, 6, 32, BLayout::RowMajor, 6, 20> vectors_slice;
             TASSIGN(vectors_slice, 768 + tile_turn % 2 * 6144 + start * 32 * 4);
             TCOLSUM(sums_slice, vectors_slice);  // embedding_bag.py:45
         }

@@ -212,7 +212,8 @@ def hand_over_findings(program: Program, profile: Profile) -> Iterator[Finding]:
         if isinstance(stmt, Flag) and (stmt.src in VECTOR_PIPES or stmt.dst in VECTOR_PIPES):
             said = f"{program.name}: the gather with executor simt would have to wait for {stmt.src} of the other core"
             fix = 'give every such gather a scratch and a table of its own, outside loops, or use executor="scalar"'
-            yield Finding("error", "KN-16", said, None, "executor", "no wait across cores", fix=fix, where=stmt.where)
+            wanted, target = "no wait across cores", profile.name
+            yield Finding("error", "KN-16", said, None, "executor", wanted, fix=fix, where=stmt.where, target=target)
 
 
 def program_findings(program: Program, profile: Profile, used: int, *, has_workspace: bool) -> Iterator[Finding]:
