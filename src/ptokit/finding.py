@@ -38,7 +38,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault or remark: what was expected, what was found, where, under which clause, and how to mend it."""
+    """One fault or remark: what was expected, what was found, where, under which clause, and how to fix it."""
 
     level: Level
     rule: str

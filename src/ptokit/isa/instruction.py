@@ -273,7 +273,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Fault:
-    """How a bad index value is reported: the clause, the hazard, and what mends it."""
+    """How a bad index value is reported: the clause, the hazard, and what fixes it."""
 
     rule: str
     kind: str | None

@@ -186,7 +186,7 @@ def _place(step: IndexedStep, repeat: _Repeat) -> str:
 
 
 def _fix(call: Call, is_folded: bool) -> str:
-    """What mends it: indices always, modifiers where the instruction has them."""
+    """What fixes it: indices always, modifiers where the instruction has them."""
     ways = ["give every lane a destination of its own"]
     if is_folded:
         ways.append('pass over what is outside with oob="skip"')

@@ -280,7 +280,7 @@ class Survey(Walk):
         self.advance()
 
     def race(self, work: Work, missing: int) -> None:
-        """Note the latest of the works, go on as if that were mended, see what is still missing."""
+        """Note the latest of the works, go on as if that were fixed, see what is still missing."""
         while missing:
             latest = missing.bit_length() - 1
             self.races[latest, self._works] = None

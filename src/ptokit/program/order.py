@@ -126,10 +126,10 @@ class _Orderer:
     def result(self) -> Program:
         """The program with its flags."""
         links = self._settled([])
-        events, homeless = self._number(links)
-        while homeless:
-            links = self._settled(_relieved(links, homeless))
-            events, homeless = self._number(links)
+        events, without_id = self._number(links)
+        while without_id:
+            links = self._settled(_relieved(links, without_id))
+            events, without_id = self._number(links)
         return replace(self.program, body=self._with_flags(self.program.body, (), self._slots(links), events))
 
     # --- which links ---
@@ -221,16 +221,16 @@ class _Orderer:
         survey = self._survey(links)
         users: dict[tuple[Pair, int], Links] = defaultdict(list)
         events: dict[Link, int] = {}
-        homeless: Links = []
+        without_id: Links = []
         for link in sorted((link for link in links if link.turns), key=lambda link: survey.sets[link][0]):
             first = self._first_event(link, survey, users)
             if first is None:
-                homeless.append(link)
+                without_id.append(link)
                 continue
             events[link] = first
             for event in range(first, first + link.turns):
                 users[link.pair, event].append(link)
-        return events, homeless
+        return events, without_id
 
     def _first_event(self, link: Link, survey: Survey, users: dict[tuple[Pair, int], Links]) -> int | None:
         free = self.free[link.pair]
@@ -297,14 +297,14 @@ def _barrier(link: Link) -> Link:
     return replace(link, turns=0)
 
 
-def _relieved(links: Links, homeless: Links) -> Links:
+def _relieved(links: Links, without_id: Links) -> Links:
     """Links that need fewer events, where these find none: two links as one, or else a barrier in place of one."""
     fewer = links
-    for link in homeless:
+    for link in without_id:
         fewer = _merged(fewer, link.pair)
     if len(fewer) < len(links):
         return fewer
-    return [*(link for link in links if link != homeless[0]), _barrier(homeless[0])]
+    return [*(link for link in links if link != without_id[0]), _barrier(without_id[0])]
 
 
 def _merged(links: Links, pair: Pair) -> Links:

@@ -13,7 +13,7 @@ STYLES = {"error": "bold red", "hazard": "bold yellow", "note": "bold cyan"}
 
 
 def finding_text(finding: Finding) -> Text:
-    """One finding: level, clause, message, then place and mend on lines of their own."""
+    """One finding: level, clause, message, then place and fix on lines of their own."""
     name = f"{finding.rule} {finding.kind}" if finding.kind else finding.rule
     text = Text.assemble((finding.level, STYLES[finding.level]), " ", (name, "bold"), "  ", finding.message)
     if finding.where:

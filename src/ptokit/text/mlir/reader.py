@@ -57,7 +57,7 @@ from ptokit.text.mlir.types import ELEMENTS, TYPES, UNKNOWN
 
 Number = TypeVar("Number", bound=Attribute)
 
-MENDED: dict[type[Operation], type[Operation]] = {ConstantOp: Constant, FuncOp: Func, IfOp: If, WhileOp: While}
+REPLACED: dict[type[Operation], type[Operation]] = {ConstantOp: Constant, FuncOp: Func, IfOp: If, WhileOp: While}
 """Ops that are read and printed by classes of ours."""
 
 DIALECTS = ("builtin", "func", "arith", "scf", "memref", "cf", "affine", "math", "tensor", "vector", "linalg")
@@ -240,7 +240,7 @@ class Reader(Parser):
         dialects = reversed(self._parser_state.dialect_stack)
         for known in (name, *(f"{dialect}.{name}" for dialect in dialects)):
             if (found := self.ctx._get_known_op(known)) is not None:
-                return MENDED.get(found, found) if generic or self._is_readable(found) else loose_class(name)
+                return REPLACED.get(found, found) if generic or self._is_readable(found) else loose_class(name)
         if generic:
             return _unregistered(name)
         self._demand_spelling(name, at)
