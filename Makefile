@@ -43,7 +43,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 
 types: $(READY)
-	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION)
 
 fuzz: $(READY)
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py

@@ -43,11 +43,14 @@ def compiled(tree: Function, code: CodeType, *cells: str) -> CodeType:
     """A tree as the code of a function, with the free names of the code that it comes from, and more."""
     tree = copy(tree)
     cast("Any", tree).type_params = []  # `def k[T]()` puts a scope around the function; a T that it uses is free
-    names = ast.arguments([], [ast.arg(name) for name in (*code.co_freevars, *cells)], None, [], [], None, [])
-    owner = ast.ClassDef(_class_of(code), [], [], [tree], [])
-    known: list[ast.stmt] = [] if owner.name in code.co_freevars else [ast.Global([owner.name])]
-    outer = ast.copy_location(ast.FunctionDef("outer", names, [*known, owner], [], None), tree)
-    module = ast.fix_missing_locations(ast.Module([outer], []))
+    module = ast.parse("def outer():\n class _: pass")
+    outer = cast("ast.FunctionDef", module.body[0])
+    owner = cast("ast.ClassDef", outer.body[0])
+    owner.name, owner.body = _class_of(code), [tree]
+    outer.args.args = [ast.arg(name) for name in (*code.co_freevars, *cells)]
+    if owner.name not in code.co_freevars:
+        outer.body.insert(0, ast.Global([owner.name]))
+    ast.fix_missing_locations(module)
     flags = code.co_flags & annotations.compiler_flag
     with without_warnings():
         found = compile(module, code.co_filename, "exec", flags=flags, dont_inherit=True)
