@@ -45,6 +45,18 @@ def moved(x, out):
 
 
 @pto.kernel(mode="manual")
+def halves(x, out):
+    """A handle of exactly the bytes of a slice, in place."""
+    a = pto.Tile("vec", "float32", 8, 16, addr=0)
+    upper = pto.Tile("vec", "float32", 4, 16, addr=0)
+    pto.tload(a, x)
+    pto.barrier("ALL")
+    pto.tadd(upper, a[0:4], a[4:8])
+    pto.barrier("ALL")
+    pto.tstore(out[0:4], upper)
+
+
+@pto.kernel(mode="manual")
 def reused(x, out):
     """Places that are used again, by other tiles that lie across."""
     a = pto.Tile("vec", "float32", 8, 16, addr=0)
@@ -120,6 +132,14 @@ def test_values_and_no_findings(kernel: Any, expected: Any, target: str, engine:
     x, out = source(), np.zeros((8, 16), "float32")
     assert [f for f in run(kernel, target, engine, x, out) if f.level != "note"] == []
     assert np.array_equal(out, expected(x))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("target", DEVICES)
+def test_a_handle_of_a_slice_is_written_in_place(target: str, engine: str) -> None:
+    x, out = source(), np.zeros((8, 16), "float32")
+    assert [f for f in run(halves, target, engine, x, out) if f.level != "note"] == []
+    assert np.array_equal(out[:4], x[:4] + x[4:])
 
 
 @pytest.mark.parametrize("kernel", [one_buffer, moved])

@@ -287,6 +287,7 @@ pto.tstore(x, a)
         ("pto.tadds(a[n : n + 8], a[n : n + 8], 1)", "SL-01"),
         ("pto.tadds(a[0:4, n : n + 8], b[0:4, 0:8], 1)", "SL-02"),
         ("pto.tadds(a[n - 8 : n - 4], a[0:4], 1)", "SL-05"),
+        ("pto.tadds(a[4 : n + 8], b[4:16], 1)", "SL-01"),
     ],
 )
 def test_what_only_the_run_tells_is_refused_then(engine: str, line: str, rule: str) -> None:
@@ -301,6 +302,26 @@ pto.tload(b, x)
     with pytest.raises(pto.VerifyError) as refusal:
         kernel[1](np.zeros((16, 32), "float32"), 9, target="a2a3", engine=engine)
     assert [finding.rule for finding in refusal.value.findings] == [rule]
+
+
+def test_the_machine_names_slices_that_overlap_by_their_own_clause() -> None:
+    body = 'a = pto.Tile("vec", "float32", 16, 32)\npto.tload(a, x)\npto.tadds(a[n : n + 4], a[0:4], 1)'
+    report = kernel_of(body, "x, n: int")[1](np.zeros((16, 32), "float32"), 2, target="a2a3", engine="machine")
+    assert {finding.rule for finding in report.findings} == {"SL-05"}
+
+
+def test_the_end_of_a_slice_is_what_the_fix_bounds() -> None:
+    body = 'a = pto.Tile("vec", "float32", 16, 32)\npto.texpands(a, 0)\npto.tadds(a[4:n], a[4:n], 1)'
+    with pytest.raises(pto.VerifyError) as refusal:
+        kernel_of(body, "x, n: int")[1](np.zeros((16, 32), "float32"), 17)
+    (finding,) = refusal.value.findings
+    assert "a[4:17] does not lie within 0:16" in finding.message and "pto.min(16, stop)" in finding.fix
+
+
+@pytest.mark.parametrize(("part", "said"), [(slice(0, 6), "does not lie within 0:5"), (slice(3, 3), "is empty")])
+def test_a_slice_beyond_the_valid_region_is_not_called_empty(part: slice, said: str) -> None:
+    with pytest.raises(pto.VerifyError, match=said):
+        pto.Tile("vec", "float32", 8, 8, valid=(5, 8))[part]
 
 
 def test_a_loop_that_leaves_the_tile_is_found_before_it_runs() -> None:
@@ -370,6 +391,17 @@ def test_the_simulators_load_would_clear_what_lies_beside_a_slice() -> None:
     with pytest.raises(pto.VerifyError, match="TL-03"):
         emit(program_of(kernel, "cpu", *given), profile("cpu"))
     assert "TLOAD(a_slice" in emit(program_of(kernel, "a5", *given), profile("a5"))
+
+
+@pytest.mark.parametrize(("tile", "refused"), [("a[4:n]", True), ("a[4:8]", False)])
+def test_the_simulators_load_would_clear_what_is_not_valid_in_a_slice(tile: str, refused: bool) -> None:
+    body = f'a = pto.Tile("vec", "float32", 16, 32)\npto.texpands(a, 3)\npto.tload({tile}, {tile.replace("a", "x")})'
+    program = program_of(kernel_of(body, "x, n: int"), "cpu", np.zeros((16, 32), "float32"), 8)
+    if refused:
+        with pytest.raises(pto.VerifyError, match="TL-03"):
+            emit(program, profile("cpu"))
+    else:
+        assert "TLOAD(a_slice" in emit(program, profile("cpu"))
 
 
 def test_a_subset_of_text_is_a_slice() -> None:

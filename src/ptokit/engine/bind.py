@@ -72,7 +72,7 @@ def _check_valid(decl: TileDecl, use: TileUse, frame: Frame) -> None:
     for axis, (extent, most) in enumerate(zip(use.valid, room(decl, use), strict=True)):
         number = frame.worth(extent)
         if not 0 <= number <= most:
-            raise VerifyError([valid_finding(decl.name, axis, most, number, frame.when).at(frame.where)])
+            raise VerifyError([valid_finding(decl, use, axis, number, frame.when).at(frame.where)])
     for axis, (start, size, most) in enumerate(edges(decl, use)):
         number = frame.worth(start)
         if not 0 <= number <= most - size:

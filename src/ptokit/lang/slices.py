@@ -50,7 +50,8 @@ def _range(name: str, axis: int, part: object, spec: TileSpec, valid: Expr) -> t
     known = [number for number in (start, stop) if isinstance(number, int)]
     is_empty = isinstance(length, int) and length <= 0
     if is_empty or any(not 0 <= number <= limit for number in known) or (isinstance(length, int) and length > limit):
-        said = f"{start}:{stop} names no {AXES[axis]} of the {limit} that there are"
+        fault = "is empty" if is_empty else f"does not lie within 0:{limit}, the valid {AXES[axis]}"
+        said = f"the slice {start}:{stop} {fault}"
         _refuse(name, said, "write both ends; they count from 0 and lie within the valid region")
     if isinstance(length, int):
         return start, length, length

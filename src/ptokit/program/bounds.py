@@ -253,7 +253,7 @@ def _check_valid(tile: TileDecl, use: TileUse, reach: Reach, where: Where | None
     for axis, (extent, most) in enumerate(zip(use.valid, room(tile, use), strict=True)):
         when = _broken(reach, 0, extent, most)
         if when:
-            yield valid_finding(tile.name, axis, most, when.numbers[1], when.said).at(where)
+            yield valid_finding(tile, use, axis, when.numbers[1], when.said).at(where)
             return
     for axis, (start, size, most) in enumerate(edges(tile, use)):
         when = _broken(reach, start, size, most)
@@ -335,13 +335,16 @@ def part_finding(tile: str, axis: int, start: int, size: int, most: int, when: s
     """A slice that leaves its tile."""
     shown = f"{tile}[{':, ' * axis}{start}:{start + size}]"
     message = f"the slice {shown} does not lie within 0:{most} {when}"
-    fix = "shorten the loop, or put the work into `with pto.when(...)`"
-    return Finding("error", "SL-01", message, None, tile, f"0 <= start <= {most - size}", str(start), fix)
+    fix = f"end the slice at {most} or before, as with pto.min({most}, stop), or put the work into `with pto.when(...)`"
+    return Finding("error", "SL-01", message, None, tile, f"a slice within 0:{most}", f"{start}:{start + size}", fix)
 
 
-def valid_finding(tile: str, axis: int, most: int, extent: int, when: str) -> Finding:
-    """A valid extent that leaves its tile."""
+def valid_finding(tile: TileDecl, use: TileUse, axis: int, extent: int, when: str) -> Finding:
+    """A valid extent that leaves its tile, or a slice to a computed end that does."""
+    most, end, start = room(tile, use)[axis], (tile.spec.rows, tile.spec.cols)[axis], use.start[axis]
+    if use.window is not None and isinstance(start, int) and start + most == end:
+        return part_finding(tile.name, axis, start, extent, end, when)
     name = ("rows", "cols")[axis]
-    message = f"{extent} valid {name} of {tile} do not lie within 0:{most} {when}"
+    message = f"{extent} valid {name} of {tile.name} do not lie within 0:{most} {when}"
     fix = "launch fewer blocks, or put the work into `with pto.when(n > 0):`" if extent < 0 else f"pto.min({most}, n)"
-    return Finding("error", "CO-SHAPE-02", message, None, tile, f"0 to {most}", str(extent), fix)
+    return Finding("error", "CO-SHAPE-02", message, None, tile.name, f"0 to {most}", str(extent), fix)

@@ -225,6 +225,13 @@ class Touch:
     bytes: Bytes
 
 
+def _is_same(one: Touch, other: Touch) -> bool:
+    """Whether a tile and a slice of another one, or two slices, are the same elements at fixed addresses."""
+    first, second = one.stay.tile.spec, other.stay.tile.spec
+    alike = (first.form, first.dtype, first.stride) == (second.form, second.dtype, second.stride)
+    return alike and one.bytes == other.bytes and _is_fixed(one.stay) and _is_fixed(other.stay)
+
+
 class Walk:
     """Follows a program and collects the conflicts of its tiles."""
 
@@ -347,10 +354,11 @@ class Walk:
         """One instruction writes what it reads: as one buffer where it works in place, else not at all."""
         if written.stay.tile is read.stay.tile:  # one tile or slices of it, which the call itself is checked for
             return
+        in_place = self.family in INSTRUCTIONS[instr.name].in_place
         if written.buffer is read.buffer:
-            shared = written.bytes & read.bytes and self.family not in INSTRUCTIONS[instr.name].in_place
+            shared = written.bytes & read.bytes and not in_place
         else:
-            shared = self._hit(written, read.buffer) & read.bytes
+            shared = self._hit(written, read.buffer) & read.bytes and not (in_place and _is_same(written, read))
         if shared:
             how = f"{_line(instr)} writes {written.stay.tile.name} while it reads {read.stay.tile.name}"
             self._report(written.stay, read.stay, how, is_fault=True)

@@ -100,7 +100,8 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
             _buffer(tile) == _buffer(against) and (in_place or not is_written)
         ):
             continue
-        if not is_written and (tile.is_slice or against.is_slice):
+        of_one_tile = not call.clashes.isdisjoint(((name, other), (other, name)))  # SL-05 reports these
+        if of_one_tile or (not is_written and (tile.is_slice or against.is_slice)):
             continue
         if meet(tile, first.start, against, second.start):
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
@@ -174,8 +175,7 @@ def gapless_slices(call: Call, profile: Profile, options: Options) -> Iterable[F
 def apart_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
     """What is written overlaps no other operand in part."""
     for name, other in sorted(call.clashes):
-        placed = all(spec.addr is not None for spec in (tiles(call)[name], tiles(call)[other]))
-        if {name, other} & written(call) and not placed:
+        if {name, other} & written(call):
             expected, found = f"apart from {other}, or the same slice", "slices of one tile that overlap"
             fix = "use slices that lie apart, or copy one into a tile of its own first"
             yield _finding("SL-05", "H-38", name, _subject(call), expected, found, fix, call.target)

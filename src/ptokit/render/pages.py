@@ -17,7 +17,7 @@ from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
 from ptokit.isa.dtype import FLOAT8
 from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule
 from ptokit.isa.policy import PtoEnum
-from ptokit.program.verify_call import CHECKS
+from ptokit.program.verify_call import CHECKS, Check
 from ptokit.render.sketch import sketch
 from ptokit.target import PROFILES, Profile
 from ptokit.target.profile import KB
@@ -100,7 +100,7 @@ def _source(source: str) -> str:
 
 def _rules(name: str) -> Iterator[RenderableType]:
     lines = [_rule_line(name, instruction, rule) for instruction, rule in rules_named(name)]
-    lines += [f"  every instruction: {check.run.__doc__}" for check in CHECKS if name in check.names]
+    lines += [f"  every instruction: {_demand(check)}" for check in CHECKS if name in check.names]
     for instruction in INSTRUCTIONS.values():
         for case, fault in instruction.faults.items():
             if name in (fault.rule, *fault.elsewhere, fault.kind):
@@ -328,7 +328,13 @@ def _common(profile: Profile) -> Iterator[tuple[str, ...]]:
     for check in CHECKS:
         rules = [name for name in check.names if name not in spec.hazards() and spec.holds(name, profile.name)]
         kinds = [name for name in check.names if name in spec.hazards() and _level(spec.hazards()[name], profile)]
-        yield ", ".join(rules), str(check.run.__doc__), ", ".join(kinds)
+        if rules:
+            yield ", ".join(rules), _demand(check), ", ".join(kinds)
+
+
+def _demand(check: Check) -> str:
+    """What a check demands, in one line."""
+    return " ".join(str(check.run.__doc__).split())
 
 
 def _level(hazard: spec.Hazard, profile: Profile) -> str:
