@@ -13,12 +13,12 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.ir import Constant
 from ptokit.text.errors import TextError
 from ptokit.text.forms import read_program
-from ptokit.text.mlir import MAX_BYTES, MAX_DEPTH, Module, draft, print_module, read_module, unit_of
+from ptokit.text.mlir import MAX_BYTES, MAX_DEPTH, Module, module_of, print_module, read_module, unit_of
 from ptokit.text.mlir.attributes import ANGLE, SPACED
 from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.dialect import PLAIN, ROWS
-from ptokit.text.mlir.ops import PtoOp
-from ptokit.text.mlir.types import TileBuf, TileBufType
+from ptokit.text.mlir.ir import Op
+from ptokit.text.mlir.types import TileBuf
 from ptokit.text.spelling import INSTRUCTION_OF, attributes
 from ptokit.text.tree import Body, Function, Opaque, Operation, Source, Tensor, Unit, Value
 
@@ -32,8 +32,8 @@ KEYED = (
 VIEW = "!pto.partition_tensor_view<16x32xf32>"
 
 
-def ops_of(module: Module) -> list[PtoOp]:
-    return [op for op in module.op.walk() if isinstance(op, PtoOp)]
+def ops_of(module: Module) -> list[Op]:
+    return [op for op in module.op.walk() if op.is_pto]
 
 
 def in_function(*lines: str, arguments: str = f"%t: {TILE}, %w: {VIEW}, %n: index") -> str:
@@ -43,7 +43,7 @@ def in_function(*lines: str, arguments: str = f"%t: {TILE}, %w: {VIEW}, %n: inde
 def type_of(text: str, **options: str) -> TileBuf:
     (op,) = ops_of(read_module(in_function(f"%a = pto.alloc_tile : {text}"), **options))
     kind = op.results[0].type
-    assert isinstance(kind, TileBufType)
+    assert isinstance(kind.data, TileBuf)
     return kind.data
 
 
@@ -310,8 +310,8 @@ def test_ops_of_unknown_form_know_their_values_and_bodies() -> None:
     )
     module = read_module(text)
     (loop,) = [op for op in module.op.walk() if op.name == "pto.loop"]
-    assert [len(region.blocks[0].args) for region in loop.regions] == [2, 1]
-    assert [op.name for region in loop.regions for op in region.walk()] == ["pto.use", "pto.trap"]
+    assert [len(region.blocks[0].arguments) for region in loop.regions] == [2, 1]
+    assert [op.name for region in loop.regions for block in region.blocks for op in block.ops] == ["pto.use", "pto.trap"]
     assert module.where(loop).line == 2
     assert read_module(print_module(module)) == module
 
@@ -481,7 +481,7 @@ def test_a_choice_in_a_tree_is_written_with_the_type_of_its_result() -> None:
 def written_operation(operation: Operation, *arguments: Value) -> str:
     """A tree of one operation as canonical text."""
     body = Body([operation, Operation("func.return")], arguments)
-    return print_module(read_module(draft(Unit((Function("f", body),), Source("", "k.pto")))))
+    return print_module(module_of(Unit((Function("f", body),), Source("", "k.pto"))))
 
 
 # --- modules as trees

@@ -2,86 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from copy import copy
 
-from xdsl.ir import Operation, SSAValue
-
-from ptokit.text.mlir.attributes import KEYWORD_CLASSES, KeywordAttr
-from ptokit.text.mlir.comments import Comments
-from ptokit.text.mlir.dialect import op_class
-from ptokit.text.mlir.ops import INSIDE, PtoOp
-from ptokit.text.mlir.types import TileBufType
+from ptokit.text.mlir.attributes import keyword
+from ptokit.text.mlir.dialect import form_of
+from ptokit.text.mlir.ir import Op, Value
+from ptokit.text.mlir.pieces import INSIDE
+from ptokit.text.mlir.types import TileBuf
 
 RENAMED = {"pto.load_scalar": "pto.load", "pto.store_scalar": "pto.store"}
 """Ops by their name in 0.27, with their name in the newer grammar."""
 
 
-def restate(op: Operation, version: str, names: dict[SSAValue, str], comments: Comments) -> str | None:
-    """Change an op to the spelling of a version. Gives what the version cannot say, if anything."""
-    if not isinstance(op, PtoOp) or op.is_generic:
-        return None
+class CannotSay(Exception):
+    """What a version has no words for."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+def restated(op: Op, version: str) -> Op:
+    """An op in the spelling of a version: itself, or a copy."""
+    if not op.is_pto or op.form is None:
+        return op
     renamed = RENAMED if version == "new" else {new: old for old, new in RENAMED.items()}
     if op.name in renamed:
-        _rename(op, renamed[op.name], names, comments)
-    elif op.name in ("pto.mgather", "pto.mscatter"):
-        return _to_new(op) if version == "new" else _to_old(op)
-    elif op.name == "pto.tscatter" and version != "new" and INSIDE in op.properties:
-        return "version 0.27 has no mask form of tscatter"
-    return None
+        other = copy(op)
+        other.name = renamed[op.name]
+        other.form = form_of(other.name.removeprefix("pto."))
+        return other
+    if op.name in ("pto.mgather", "pto.mscatter"):
+        return _new(op) if version == "new" else _old(op)
+    if op.name == "pto.tscatter" and version != "new" and INSIDE in op.properties:
+        raise CannotSay("version 0.27 has no mask form of tscatter", op.offset)
+    return op
 
 
-def _rename(op: PtoOp, name: str, names: dict[SSAValue, str], comments: Comments) -> None:
-    other = op_class(name.removeprefix("pto.")).create(
-        operands=op.operands, result_types=op.result_types, properties=op.properties, attributes=op.attributes,
-        location=op.location,
-    )  # fmt: skip
-    block = op.parent_block()
-    if block is None:
-        return
-    block.insert_op_before(other, op)
-    for old, new in zip(op.results, other.results, strict=True):
-        old.replace_all_uses_with(new)
-        if old in names:
-            names[new] = names[old]
-    comments.move(op, other)
-    block.detach_op(op)
-    op.erase()
-
-
-def _to_new(op: PtoOp) -> None:
+def _new(op: Op) -> Op:
     """The newer grammar always says the mode of mgather: rows, or elements where there is a scratch (A-25, A-69)."""
-    if op.name == "pto.mgather" and "coalesce" not in op.attributes:
-        mode = "elem" if len(_sources(op)) > 2 else "row"
-        op.attributes["coalesce"] = KEYWORD_CLASSES["coalesce"](mode)
+    if op.name != "pto.mgather" or "coalesce" in op.attributes:
+        return op
+    other = copy(op)
+    mode = "elem" if len(_sources(op)) > 2 else "row"
+    other.attributes = {**op.attributes, "coalesce": keyword("coalesce", mode)}
+    return other
 
 
-def _to_old(op: PtoOp) -> str | None:
-    """0.27 has no attributes for mode and conflict: what goes without saying is left away, all else is refused."""
+def _old(op: Op) -> Op:
+    """0.27 has no attributes for mode and conflict: what is the default is left away, all else is refused."""
     short = op.name.removeprefix("pto.")
     if op.name == "pto.mgather" and len(_sources(op)) > 2:
-        return f"version 0.27 has no scratch operand of {short}"
-    conflict = op.attributes.get("scatterConflict")
-    if isinstance(conflict, KeywordAttr) and conflict.data != "default":
-        return f"version 0.27 has no scatterConflict, here `{conflict.data}`"
-    mode, unsaid = op.attributes.get("coalesce"), "row" if op.name == "pto.mgather" else _shape_mode(op)
-    if isinstance(mode, KeywordAttr) and mode.data != unsaid:
-        return f"version 0.27 has no coalesce, and {short} without it does not mean `{mode.data}` here"
-    for name in ("scatterConflict", "coalesce"):
-        op.attributes.pop(name, None)
-    return None
+        raise CannotSay(f"version 0.27 has no scratch operand of {short}", op.offset)
+    conflict = _word(op, "scatterConflict")
+    if conflict not in ("", "default"):
+        raise CannotSay(f"version 0.27 has no scatterConflict, here `{conflict}`", op.offset)
+    mode, default = _word(op, "coalesce"), "row" if op.name == "pto.mgather" else _shape_mode(op)
+    if mode and mode != default:
+        said = f"version 0.27 has no coalesce, and {short} without it does not mean `{mode}` here"
+        raise CannotSay(said, op.offset)
+    other = copy(op)
+    other.attributes = {n: v for n, v in op.attributes.items() if n not in ("scatterConflict", "coalesce")}
+    return other
 
 
-def _sources(op: PtoOp) -> Sequence[SSAValue]:
+def _word(op: Op, name: str) -> str:
+    """The keyword of an attribute, if it has one."""
+    value = op.attributes.get(name)
+    return str(value.value) if value is not None and value.short.startswith("<") else ""
+
+
+def _sources(op: Op) -> list[Value]:
     """What an op reads, in either form."""
     return op.part("ins") or op.part("args")
 
 
-def _shape_mode(op: PtoOp) -> str | None:
+def _shape_mode(op: Op) -> str | None:
     """The mode that the shapes of mscatter say: an index of one column is for rows, one like the data for elements."""
-    kinds = [value.type.data for value in _sources(op)[:2] if isinstance(value.type, TileBufType)]
-    if len(kinds) < 2:
+    kinds = [value.type.data for value in _sources(op)[:2] if value.type.text.startswith("!pto.tile_buf")]
+    tiles = [kind for kind in kinds if isinstance(kind, TileBuf)]
+    if len(tiles) < 2:
         return None
-    data, index = kinds
+    data, index = tiles
     if (data.rows, data.cols) == (index.rows, index.cols) and data.cols != 1:
         return "elem"
     return "row" if index.cols == 1 and index.rows == data.rows else None
