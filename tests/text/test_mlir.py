@@ -160,21 +160,21 @@ def test_no_comment_is_lost(path: Path) -> None:
 
 
 BODIES = {
-    "scf.for": ("scf.for %i = %n to %n step %n {", "}"), "scf.if": ("scf.if %c {", "}"), "module": ("module @m {", "}"),
-    "affine.for": ("affine.for %i = 0 to 10 {", "}"), "section": ("pto.section.cube {", "}"),
-    "loose": ("pto.scope %n {", "}"),
-    "func": ("func.func @g() {", "}"), "generic": ('"a.b"() ({', "}) : () -> ()"),
-    "scf.while": ("scf.while : () -> () {", "} do { // five\n    pto.trap // six\n  // seven\n }"),
+    "scf.for": ("scf.for %i = %n to %n step %n {", "pto.trap", "}"), "scf.if": ("scf.if %c {", "pto.trap", "}"),
+    "module": ("module @m {", "pto.trap", "}"), "affine.for": ("affine.for %i = 0 to 10 {", "pto.trap", "}"),
+    "section": ("pto.section.cube {", "pto.trap", "}"), "loose": ("pto.scope %n {", "pto.trap", "}"),
+    "func": ("func.func @g() {", "return", "}"), "generic": ('"a.b"() ({', "pto.trap", "}) : () -> ()"),
+    "scf.while": ("scf.while : () -> () {", "scf.condition(%c)", "} do { // five\n scf.yield // six\n // seven\n }"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("head", "tail"), BODIES.values(), ids=BODIES)
-def test_comments_in_every_kind_of_body(head: str, tail: str) -> None:
-    lines = (f"{head} // one", "// two", "pto.trap // three", "// four", f"{tail} // eight")
+@pytest.mark.parametrize(("head", "last", "tail"), BODIES.values(), ids=BODIES)
+def test_comments_in_every_kind_of_body(head: str, last: str, tail: str) -> None:
+    lines = (f"{head} // one", "// two", f"{last} // three", "// four", f"{tail} // eight")
     text = in_function(*lines, arguments="%n: index, %c: i1")
     printed = print_module(read_module(text))
     assert comments(printed) == comments(text)
-    assert re.search(r"\{  // one\n +// two\n +pto.trap  // three\n +// four\n *\}", printed)
+    assert re.search(rf"\{{  // one\n +// two\n +{re.escape(last)}  // three\n +// four\n *\}}", printed)
 
 
 def test_where_comments_go() -> None:
@@ -217,9 +217,12 @@ def test_comments_stay_with_an_op_that_changes_its_name() -> None:
 
 
 @pytest.mark.parametrize("line", ["# words", "#words follow", "## words", "#", "#! words", "#===="])
-def test_hashes_start_comments_where_no_attribute_can_stand(line: str) -> None:
-    printed = print_module(read_module(in_function(line, "pto.trap")))
-    assert f"    //{line.lstrip('#')}\n    pto.trap\n" in printed
+def test_hashes_start_no_comments(line: str) -> None:
+    with pytest.raises(TextError) as caught:
+        read_module(in_function("pto.trap", line, "pto.trap"))
+    assert (caught.value.line, caught.value.column) == (3, 3)
+    assert len(caught.value.errors) == 1
+    assert caught.value.hint == "comments start with `//`"
 
 
 def test_hashes_at_the_start_of_a_line_may_be_attributes() -> None:
@@ -295,7 +298,7 @@ def test_tiles_of_level_one(written: str, printed: str) -> None:
         'pto.new "text", @symbol, 3, <PIPE_V>, #pto.layout<nd>', "pto.new[%n] {a}", "pto.new %t[%n, %n], %n : T",
         "pto.new(%n : index)", "%a = pto.new : index", '%a:2 = pto.new %t "mode" -> (i1, i2)', "gpu.barrier",
         "%a = index.add %n, %n", "%a = llvm.mlir.constant(1 : i32) : i32", "%a = memref.cast %n : A to B",
-        "%a = arith.extui %n nneg : i32 to i64", 'pto.new ins(%n : index) mode = "fast"', "pto.new @x %later",
+        "%a = arith.index_castui %n nneg : index to i64", 'pto.new ins(%n : index) mode = "fast"', "pto.new @x %later",
         'emitc.verbatim "x" loc("a":1:2)', "%a = func.constant @f : () -> ()",
     ],
 )  # fmt: skip
@@ -316,7 +319,7 @@ def test_ops_of_unknown_form_know_their_values_and_bodies() -> None:
     assert read_module(print_module(module)) == module
 
 
-@pytest.mark.parametrize("text", ["", "\ufeff", "\r\n\t", "// a", "# a", "module{}", "\ufeffmodule\r\n{\r\n}\r\n"])
+@pytest.mark.parametrize("text", ["", "\ufeff", "\r\n\t", "// a", "module{}", "\ufeffmodule\r\n{\r\n}\r\n"])
 def test_next_to_nothing_is_an_empty_module(text: str) -> None:
     module = read_module(text)
     assert module == read_module("module {\n}")
@@ -602,7 +605,7 @@ def test_scalars_are_renamed_between_versions() -> None:
 WRITTEN = "is written: pto."
 ERRORS = {
     # names
-    "unknown op": (f"pto.tad ins(%t, →: {TILE})", "expected an operand", "did you mean `pto.tand`?"),
+    "unknown op": (f"pto.tad ins(%t, →: {TILE})", "expected an operand", "did you mean `pto.tadd`?"),
     "unknown op of a dialect": ("→arith.adddi %n, %n : index", "no known op", "did you mean `arith.addi`?"),
     "unknown dialect": ("→ptoo.trap", "no known op", "did you mean `pto.trap`?"),
     "unknown word": ("→retrun", "no known op", "did you mean `return`?"),
@@ -619,7 +622,7 @@ ERRORS = {
     # keywords and attributes
     "keyword": ("pto.barrier <→PIPE_MTE22>", "no keyword `PIPE_MTE22`", "did you mean `PIPE_MTE2`?"),
     "pipe without its prefix": ("pto.set_flag[→MTE2, <PIPE_V>, <EVENT_ID0>]", "no keyword `MTE2`", "`PIPE_MTE2`?"),
-    "event that does not exist": ("pto.set_flag[<PIPE_S>, <PIPE_V>, <→EVENT_ID8>]", "no keyword", "EVENT_ID7"),
+    "event that does not exist": ("pto.set_flag[<PIPE_S>, <PIPE_V>, <→EVENT_ID8>]", "no keyword", "EVENT_ID"),
     "keyword in brackets": ("pto.trap {a = #pto<coalesce →rows>}", "no keyword `rows`", "did you mean `row`?"),
     "keyword missing": ("pto.barrier→", "expected a keyword of pipe", ""),
     "keyword alone": ("pto.trap {coalesce = →elem}", "expected the value", "`coalesce = #pto<coalesce elem>`?"),
@@ -633,7 +636,7 @@ ERRORS = {
     "memory for a place": ("%a = pto.alloc_tile : !pto.tile_buf<→ub, 8x8xf32>", "no place of a tile", "`vec`?"),
     "no place": ("%a = pto.alloc_tile : !pto.tile_buf<→f32, 8, 16>", "place of a tile first", "`vec, 8x16xf32`?"),
     "extents apart": ("%a = pto.alloc_tile : !pto.tile_buf<vec, →8, 16, f32>", "in one", "`vec, 8x16xf32`?"),
-    "key of a tile": ("%a = pto.alloc_tile : !pto.tile_buf<vec, 8x8xf32, →layout=row_major>", "no key", "slayout"),
+    "key of a tile": ("%a = pto.alloc_tile : !pto.tile_buf<vec, 8x8xf32, →layout=row_major>", "no key", "layout`?"),
     "key of a tile twice": ("%a = pto.alloc_tile : !pto.tile_buf<vec, 8x8xf32, pad=1, →pad=1>", "given twice", ""),
     "order of keys": ("%a = pto.alloc_tile : !pto.tile_buf<loc=vec, →rows=8>", "whose order is: loc dtype rows", ""),
     "value of a key": ("%a = pto.alloc_tile : !pto.tile_buf<vec, 8x8xf32, fractal=→500>", "500 is no fractal", ""),
@@ -658,8 +661,8 @@ ERRORS = {
     "no type": ("pto.tabs ins(→%nowhere) outs(%t)", "expected the type of %nowhere", ""),
     "no comma": (f"pto.tadd ins(%t →%t : {TILE}, {TILE})", "expected `,`, `:` or `)` in ins(...)", WRITTEN),
     "no bracket at the end": (
-        f"pto.tabs ins(%t : {TILE}) outs(%t : {TILE}→",
-        "or `)` at the end of outs(...)",
+        f"pto.tabs ins(%t : {TILE}) outs→(%t : {TILE}",
+        "`(` of outs(...) is not closed",
         WRITTEN,
     ),
     "nothing behind an op": ("pto.tadd→", "expected `ins(...)` or operands", WRITTEN),
@@ -676,19 +679,19 @@ ERRORS = {
     "generic form": ('"x.y"() {} →-> ()', "expected `:` and the types of operands and results", ""),
     "bounds of a loop": ("scf.for %i = →0 to %n step %n {", "expected an operand", "arith.constant 0"),
     "step of a loop": ("scf.for %i = %n to %n →{", "expected `step`", ""),
-    "comparison": ("→%a = arith.cmpi less, %n, %n : index", "`less` is no comparison, expected: eq ne slt", ""),
+    "comparison": ("%a = arith.cmpi →less, %n, %n : index", "`less` is no comparison, expected one of: eq ne", ""),
     "type at the end": ("%a = arith.addi %n, %n→", "expected `:`", ""),
     "too many bits": ("%a = arith.constant →0x1FFFF : f16", "`0x1FFFF` has more bits than f16", ""),
     "bits with a sign": ("%a = arith.constant →-0x7C01 : f16", "bits have no sign", ""),
     "sign in a dense value": ("%a = arith.constant dense→<- 0x7C01> : vector<2xf16>", "bits have no sign", ""),
     "constant of no number": ("%a = arith.constant →unit", "expected a number", ""),
-    "range of a type": ("→%a = arith.constant 300 : i8", "300 is out of range for type i8", ""),
+    "range of a type": ("%a = arith.constant →300 : i8", "300 is out of range for type i8", ""),
     "location": ("pto.trap loc(→k.py:1:2)", 'expected a location: "file":line:column', ""),
     # signs
     "open string": ('pto.trap {a = →"open}', "the string does not end on its line", ""),
     "semicolon": ("pto.trap→;", "unexpected character `;`", "without `;`"),
     "comment of another language": ("→-- words", "expected an operation", "comments start with `//`"),
-    "block comment": ("→/* words */", "expected an operation", "comments start with `//`"),
+    "block comment": ("→/* words */", "unexpected character `/`", "comments start with `//`"),
     "bracket of another kind": ("pto.trap {a = [1, 2→}", "expected `]`", "bracket open before it"),
     "long number": (f"%a = arith.constant →{'9' * 500} : i32", "a number of more than 400 digits", ""),
 }
@@ -714,9 +717,9 @@ def test_errors_say_where_and_what(line: str, message: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        ("module {\n  func.func @f() {\n    return\n", "3:11", "expected `}`: the text ends in a body"),
+        ("module {\n  func.func @f() {\n    return\n", "2:18", "`{` is not closed: the text ends in its body"),
         ("module {\n}\n}\n", "3:1", "expected an operation"),
-        ("func.func @f() {\n  pto.trap }\n  return\n}", "3:3", "`return` stands outside of a function"),
+        ("func.func @f() {\n  pto.trap }\n  return\n}", "2:12", "the function @f ends without a terminator"),
         ("func @f() {}", "1:1", "`func` is no known op"), ("func.func f() {}", "1:11", "as in `@name`"),
         ("func.func @f(%a) {}", "1:16", "expected `:` behind the name of an argument"),
         ("func.func @f(%a: i1, i2) {}", "1:26", "all arguments to have names, or none"),

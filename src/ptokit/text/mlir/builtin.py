@@ -43,7 +43,6 @@ SHAPES = {
     "memref.alloc": "( %dims* ) (? [ %symbols* ] ?) {} : R",
     "memref.alloca": "( %dims* ) (? [ %symbols* ] ?) {} : R",
     "memref.dealloc": "%ref {} : ^ref",
-    "memref.cast": "%ref {} : ^ref to R",
     "memref.copy": "%source , %target {} : ^source to ^target",
     "memref.dim": "%ref , %index {} : ^ref",
     "memref.get_global": "#name:symbol {} : R",

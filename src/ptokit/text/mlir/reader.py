@@ -203,7 +203,7 @@ class Reader(Cursor):
     def _custom(self) -> Op:
         """An op in its own form, or one that nobody knows."""
         if self.kind != "bare":
-            self.expected("an operation" if not self.scope and not self._in_function else "an operation or `}`")
+            self.fail("expected an operation" if not self.scope and not self._in_function else "expected an operation or `}`")
         at, name = self.start, self.word
         full = SHORT.get(name, name)
         if name.startswith("pto."):
@@ -231,7 +231,7 @@ class Reader(Cursor):
             problem.message += f" (`{name}` is not a known op)"
             problem.hint = f"did you mean `{meant}`?" if meant else ""
         elif _USAGE_HELPS.match(problem.message):
-            problem.hint = _hint_at(self.text, problem.offset) or dialect.usage(short)
+            problem.hint = _hint_at(self.text, problem) or dialect.usage(short)
         return problem
 
     def _demand_spelling(self, name: str, at: int) -> None:
@@ -551,7 +551,7 @@ class Reader(Cursor):
         unique = {(problem.offset, problem.message): problem for problem in self.problems}
         return joined(
             [
-                error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p.offset))
+                error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p))
                 for p in unique.values()
             ]
         )
@@ -568,8 +568,11 @@ def _behind_blanks(text: str, at: int) -> int:
     return at
 
 
-def _hint_at(text: str, offset: int) -> str:
-    return next((hint for start, hint in HINTS.items() if text.startswith(start, offset)), "")
+def _hint_at(text: str, problem: Problem) -> str:
+    """What to do about a text that starts so where something else was expected."""
+    if "expected" not in problem.message:
+        return ""
+    return next((hint for start, hint in HINTS.items() if text.startswith(start, problem.offset)), "")
 
 
 def _may_end(op: Op) -> bool:
