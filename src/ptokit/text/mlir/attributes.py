@@ -234,7 +234,7 @@ def _config(c: Cursor) -> Attribute:
 
 # --- Attributes that start with a word -----------------------------------------------------------------------------
 
-_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*")|\s+')
+_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|\s+')
 
 
 def one_line(text: str) -> str:

@@ -30,7 +30,7 @@ _TOKEN = re.compile(
     r"|(?P<end>\Z))"
 )
 _SPACE = re.compile(SPACE)
-_BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*+"|->|[<>]=|[<({\[\])}>]')
+_BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|->|[<>]=|[<({\[\])}>]')
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 _ESCAPED = {"n": b"\n", "t": b"\t"}
 _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")

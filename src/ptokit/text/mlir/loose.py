@@ -22,7 +22,7 @@ STARTS_REGION = re.compile(
 )
 """A brace that is not that of a dictionary."""
 _LABELLED = re.compile(r"\{\s*\^")
-_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*")|\s+')
+_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|\s+')
 _OPENING, _CLOSING = ("(", "[", "{", "<"), (")", "]", "}", ">")
 WORDING = "$wording"
 

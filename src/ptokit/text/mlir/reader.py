@@ -12,7 +12,7 @@ from ptokit.text.mlir import builtin, dialect
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, SHORT, TERMINATORS, Argument
 from ptokit.text.mlir.comments import Collector, find_remarks
-from ptokit.text.mlir.cursor import HINTS, Cursor, Problem, Use
+from ptokit.text.mlir.cursor import HINTS, SPACE, Cursor, Problem, Use
 from ptokit.text.mlir.ir import ANY, UNIT, UNKNOWN, Attribute, Block, Op, Region, Type, Value
 from ptokit.text.mlir.loose import LOOSE, STARTS_OP, STARTS_REGION
 from ptokit.text.mlir.types import function_type, optional_type, read_type, unknown_hint
@@ -30,8 +30,7 @@ _PART = re.compile(r"\w+\s*%")
 """A keyword before an operand."""
 _ALIAS = re.compile(r"^[#!][A-Za-z_$][A-Za-z0-9_$]*[ \t]*=", re.MULTILINE)
 _RESOURCES = re.compile(r'\{-#(?:[^"#]|"(?:[^"\\\n]|\\.)*"|#(?!-\}))*+#-\}')
-_BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"|[{}]')
-_RESUMES = re.compile(r"\s*(?:[}^]|\Z)")
+_BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
 _NAME = re.compile(r"%([\w$.-]+)")
 _USAGE_HELPS = re.compile(r"expected (?:an operand|`(?!=)(?!.*tile))|the op |`\(` of")
 """Errors in the form of an op, where it helps to see it."""
@@ -508,11 +507,12 @@ class Reader(Cursor):
                 if self.kind == "end":
                     return
                 continue
-            following = _RESUMES.match(self.text, end)
-            if not opened and (following or STARTS_OP.match(self.text, _behind_blanks(self.text, end))):
+            following = _behind_blanks(self.text, end)
+            if not opened and (self.text[following : following + 1] in ("}", "^") or STARTS_OP.match(self.text, following)):
                 self.jump(end)
                 return
             if end >= len(self.text):
+                self._is_cut = True
                 self.jump(end)
                 return
             at = end + 1
@@ -562,10 +562,11 @@ def _nothing() -> Iterator[None]:
     yield
 
 
+_SPACE = re.compile(SPACE)
+
+
 def _behind_blanks(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
 def _hint_at(text: str, problem: Problem) -> str:
