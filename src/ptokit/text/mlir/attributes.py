@@ -203,7 +203,7 @@ def _hash(c: Cursor) -> Attribute:
     return Attribute(f"#{name}<{c.body()}>")
 
 
-_KIND = re.compile(r"\s*([a-z_]+)\b")
+_KIND = re.compile(r"\s*([a-z_]+)\b", re.ASCII)
 
 
 def _angled(c: Cursor, kind: str) -> Attribute:
@@ -234,7 +234,7 @@ def _config(c: Cursor) -> Attribute:
 
 # --- Attributes that start with a word -----------------------------------------------------------------------------
 
-_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|\s+')
+_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|\s+', re.ASCII)
 
 
 def one_line(text: str) -> str:
@@ -388,7 +388,7 @@ def optional_location(c: Cursor) -> str:
     return "" if inner == "unknown" else f"loc({inner})"
 
 
-_OPEN = re.compile(r"\s*\(")
+_OPEN = re.compile(r"\s*\(", re.ASCII)
 
 
 def _place(c: Cursor) -> str:

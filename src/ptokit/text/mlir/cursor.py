@@ -33,7 +33,7 @@ _SPACE = re.compile(SPACE)
 _BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|->|[<>]=|[<({\[\])}>]')
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 _ESCAPED = {"n": b"\n", "t": b"\t"}
-_LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
+_LINE_BREAK = re.compile(r"[ \t\r]*\n\s*", re.ASCII)
 PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 NUMBER_HINT = "a number is a value of its own: `%c = arith.constant 0 : index`, and then `%c`"
 

@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from ptokit.text.mlir.writer import Writer
 
 STARTS_OP = re.compile(
-    r'%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=|"[^"\n]*"\s*\(|[A-Za-z_][\w$]*(?:\.[\w$]+)+(?!\s*=)|(?:return|call|module)\b'
+    r'%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=|"[^"\n]*"\s*\(|[A-Za-z_][\w$]*(?:\.[\w$]+)+(?!\s*=)|(?:return|call|module)\b',
+    re.ASCII,
 )
 STARTS_REGION = re.compile(
     r'\{\s*(?:[%^]|"[^"\n]*"\s*\(|[A-Za-z_][\w$.]*(?!\s*[=,}\w$.]))'
-    r"|\{[ \t\r]*\n\s*[A-Za-z_][\w$]*\.[\w$.]*(?!\s*[=,\w$.])"
+    r"|\{[ \t\r]*\n\s*[A-Za-z_][\w$]*\.[\w$.]*(?!\s*[=,\w$.])",
+    re.ASCII,
 )
 """A brace that is not that of a dictionary."""
-_LABELLED = re.compile(r"\{\s*\^")
-_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|\s+')
+_LABELLED = re.compile(r"\{\s*\^", re.ASCII)
+_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|\s+', re.ASCII)
 _OPENING, _CLOSING = ("(", "[", "{", "<"), (")", "]", "}", ">")
 WORDING = "$wording"
 
@@ -108,6 +110,8 @@ class _Wording:
                 self._flush(c.start)
                 self._say(c.aliases[c.advance()].text)
                 self.done = c.behind
+            elif c.kind == "bad":
+                c.fail("")
             else:
                 self._mark(c.word, c.text[c.end : c.end + 1])
                 c.advance()

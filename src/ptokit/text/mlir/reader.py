@@ -24,14 +24,15 @@ MAX_SKIPPED = 1 << 20
 MOST_NAMES = 1000
 """Most names that are compared to find the one that was meant."""
 
-_RESULTS = re.compile(r"%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=")
+_RESULTS = re.compile(r"%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=", re.ASCII)
 """The results of the next op, which are not operands of an op without any."""
-_PART = re.compile(r"\w+\s*%")
+_PART = re.compile(r"\w+\s*%", re.ASCII)
 """A keyword before an operand."""
 _ALIAS = re.compile(r"^[#!][A-Za-z_$][A-Za-z0-9_$]*[ \t]*=", re.MULTILINE)
 _RESOURCES = re.compile(r'\{-#(?:[^"#]|"(?:[^"\\\n]|\\.)*"|#(?!-\}))*+#-\}')
 _BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
-_NAME = re.compile(r"%([\w$.-]+)")
+_NAME = re.compile(r"%([\w$.-]+)", re.ASCII)
+_DEFINED = re.compile(r"%([\w$.-]+)(?::\d+)?\s*=(?!=)", re.ASCII)
 _USAGE_HELPS = re.compile(r"expected (?:an operand|`(?!=)(?!.*tile))|the op |`\(` of")
 """Errors in the form of an op, where it helps to see it."""
 
@@ -152,7 +153,8 @@ class Reader(Cursor):
             try:
                 block.ops.append(self.operation())
             except Problem as problem:
-                self._note(problem)
+                if not (self._is_cut and self.kind == "end"):
+                    self._note(problem)
                 self._recover(start)
 
     def operation(self) -> Op:
@@ -487,10 +489,11 @@ class Reader(Cursor):
 
     def _recover(self, start: int) -> None:
         """Go on behind a statement that could not be read: at the next one, or in the body that it opens."""
-        self._poison(_RESULTS.match(self.text, start))
-        if self.start > start and self.starts_statement():
-            return
         at, scanned, opened = max(self.start, start), start, []
+        self._poison(_RESULTS.match(self.text, start), self.text[start : self._line_end(start)])
+        if self.start > start and self.starts_statement():
+            self._is_cut = self._is_cut or self.kind == "end"
+            return
         while at - start < MAX_SKIPPED:
             end = self._line_end(at)
             for found in _BRACE.finditer(self.text, scanned, end):
@@ -520,7 +523,8 @@ class Reader(Cursor):
 
     def _recover_body(self, start: int, brace: int) -> int:
         """Read the body of a statement whose head could not be read. Gives where it ends."""
-        known, self._is_guessing = len(self.scope), True
+        known, self._is_guessing, outside = len(self.scope), True, self._in_function
+        self._in_function = self._in_function or "func" in self.text[start : start + 40]
         for found in _NAME.finditer(self.text, start, brace):
             self._poison_name(found[1])
         self.jump(brace + 1)
@@ -528,16 +532,16 @@ class Reader(Cursor):
         self._ops(Block())
         while self.kind == "label":
             self._labelled(Region())
-        self._labels, self._label_uses = labels, uses
+        self._labels, self._label_uses, self._in_function = labels, uses, outside
         while len(self.scope) > known:
             self.scope.popitem()
         if self.word == "}":
             self.advance()
         return self.behind
 
-    def _poison(self, results: re.Match[str] | None) -> None:
+    def _poison(self, results: re.Match[str] | None, line: str) -> None:
         """Define the results of a statement that could not be read, so that their uses are no errors."""
-        for found in _NAME.finditer(results[0] if results else ""):
+        for found in (*_NAME.finditer(results[0] if results else ""), *_DEFINED.finditer(line[:1000])):
             self._poison_name(found[1])
 
     def _poison_name(self, name: str) -> None:

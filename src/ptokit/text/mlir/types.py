@@ -113,7 +113,7 @@ SIMPLE: dict[str, Type] = {
 }
 """Types that are one word; element types as pages spell them are among them."""
 _INTEGER = re.compile(r"[su]?i[1-9][0-9]*")
-_DIM = re.compile(r"\s*(\d+|\?|\[\d+\])\s*x")
+_DIM = re.compile(r"\s*(\d+|\?|\[\d+\])\s*x", re.ASCII)
 _KEY = re.compile(r'![A-Za-z_.]+<[^<>"/]{0,400}>')
 _UNMARKED = re.compile(r"pto\.(?:tile|tile_buf|partition_tensor_view|tensor_view|ptr|memref)<")
 
@@ -226,6 +226,8 @@ def read_dims(c: Cursor) -> list[str]:
     if dims:
         c.jump(at)
         c.behind = c.start  # an element that is missing is missing here
+    if c.kind == "number":
+        c.fail("expected `x` behind an extent", c.end)
     return dims
 
 
@@ -347,9 +349,9 @@ def _bare(c: Cursor, name: str) -> Type:
 
 _DIMENSION = r"(?:\d+|\?)"
 _KINDS = {
-    "shape": re.compile(rf"\s*(?:{_DIMENSION}x)+(?![A-Z]x|[A-Z]\w*\Z).*", re.DOTALL),
-    "full": re.compile(r"\s*(?:loc\s*=\s*)?\"?\w+\"?\s*,[^,]*,\s*\d+\s*,\s*\d+\s*(?:,.*)?", re.DOTALL),
-    "short": re.compile(r"[^,]*,\s*\d+\s*,\s*\d+\s*"),
+    "shape": re.compile(rf"\s*(?:{_DIMENSION}x)+(?![A-Z]x|[A-Z]\w*\Z).*", re.DOTALL | re.ASCII),
+    "full": re.compile(r"\s*(?:loc\s*=\s*)?\"?\w+\"?\s*,[^,]*,\s*\d+\s*,\s*\d+\s*(?:,.*)?", re.DOTALL | re.ASCII),
+    "short": re.compile(r"[^,]*,\s*\d+\s*,\s*\d+\s*", re.ASCII),
 }
 """What the body of a tile may be; the first that fits is it."""
 
@@ -396,7 +398,7 @@ def _tile_buf(c: Cursor, name: str) -> Type:
     """`!pto.tile_buf<vec, 1x64xi32, valid=1x?>`, or keyed: `!pto.tile_buf<loc=vec, dtype=i32, rows=1, ...>`."""
     at = c.start
     c.expect("<")
-    is_keyed = c.word == "loc" and c.text.startswith("=", c.end)
+    is_keyed = c.word == "loc" and _EQUALS.match(c.text, c.end) is not None
     if is_keyed:
         c.advance()
     tile = _keyed(c) if is_keyed else _compact(c)
@@ -464,9 +466,10 @@ def _keyed(c: Cursor) -> TileBuf:
     return TileBuf(**found)
 
 
-_NO_PLACE = re.compile(r"(\w{1,9})\s*,\s*(\d{1,9})\s*,\s*(\d{1,9})\b")
-_APART = re.compile(r"(\d{1,9})\s*,\s*(\d{1,9})\s*,\s*(\w{1,9})\b")
-_LOOKS_POSITIONAL = re.compile(r",\s*[A-Za-z][\w.]*\s*,\s*\d")
+_EQUALS = re.compile(r"\s*=")
+_NO_PLACE = re.compile(r"(\w{1,9})\s*,\s*(\d{1,9})\s*,\s*(\d{1,9})\b", re.ASCII)
+_APART = re.compile(r"(\d{1,9})\s*,\s*(\d{1,9})\s*,\s*(\w{1,9})\b", re.ASCII)
+_LOOKS_POSITIONAL = re.compile(r",\s*[A-Za-z][\w.]*\s*,\s*\d", re.ASCII)
 
 
 def _compact(c: Cursor) -> TileBuf:
@@ -501,7 +504,7 @@ def _compact(c: Cursor) -> TileBuf:
     return TileBuf(loc, *dims, element, v_row, v_col, **found)  # type: ignore[arg-type]
 
 
-_VALID = re.compile(r"(\d+|\?)(?:x(\d+|\?))*")
+_VALID = re.compile(r"(\d+|\?)(?:x(\d+|\?))*", re.ASCII)
 
 
 def _value(c: Cursor, key: str) -> Any:
@@ -566,17 +569,17 @@ SLIPS = {
     "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64",
 }  # fmt: skip
 """Types as other languages call them."""
-_WORD = re.compile(r"x?([A-Za-z_][\w.]*)")
+_WORD = re.compile(r"x*([A-Za-z_][\w.]*)", re.ASCII)
 
 
 def type_hint(c: Cursor) -> str:
     """What may have been meant where a type should stand."""
     found = _WORD.match(c.text, c.start)
     word = found[1] if found is not None else ""
-    meant = SLIPS.get(word, "")
+    meant = SLIPS.get(word) or (word if word in SIMPLE or _INTEGER.fullmatch(word) else "")
     if not meant and len(word) > 2:
-        dialect = [f"!pto.{name}" for name in PTO_TYPES]
-        meant = near(f"!pto.{word.removeprefix('pto.')}", dialect) or SLIPS.get(near(word, SLIPS), "")
+        known = near(word.removeprefix("pto."), (*PTO_TYPES, *SLIPS, *SIMPLE, *BUILTIN))
+        meant = SLIPS.get(known) or (f"!pto.{known}" if known in PTO_TYPES else known)
     return f"did you mean `{meant}`?" if meant else ""
 
 
