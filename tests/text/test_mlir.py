@@ -314,7 +314,8 @@ def test_ops_of_unknown_form_know_their_values_and_bodies() -> None:
     module = read_module(text)
     (loop,) = [op for op in module.op.walk() if op.name == "pto.loop"]
     assert [len(region.blocks[0].arguments) for region in loop.regions] == [2, 1]
-    assert [op.name for region in loop.regions for block in region.blocks for op in block.ops] == ["pto.use", "pto.trap"]
+    bodies = [block for region in loop.regions for block in region.blocks]
+    assert [op.name for block in bodies for op in block.ops] == ["pto.use", "pto.trap"]
     assert module.where(loop).line == 2
     assert read_module(print_module(module)) == module
 

@@ -910,8 +910,8 @@ def test_broken_texts_are_read_or_refused(path: Path) -> None:
 # --- meaning
 
 
-def test_reading_loads_no_xdsl() -> None:
-    code = "import sys, ptokit.text.ptoas, ptokit.text.lower; sys.exit('xdsl' in sys.modules)"
+def test_reading_loads_no_mlir() -> None:
+    code = "import sys, ptokit.text.ptoas, ptokit.text.lower; sys.exit('ptokit.text.mlir' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -4,7 +4,8 @@
 |---|---|
 | `module.py` | a whole text: reading and printing |
 | `ir.py` | operations as their text says them |
-| `cursor.py`, `reader.py`, `writer.py`, `comments.py` | text to operations and back, comments included; errors, and going on behind them |
+| `cursor.py`, `interface.py`, `reader.py` | text to operations; errors, and how reading goes on behind them |
+| `writer.py`, `comments.py` | operations to text, comments included |
 | `builtin.py` | ops of MLIR itself |
 | `loose.py` | ops in a form that nobody knows |
 | `dialect.py`, `shapes.py` | the ops of `pto` as a table, each by the shape of its text |

@@ -54,7 +54,13 @@ SPACED = {
 
 WORDS = {name: tuple(words.split()) for name, words in (ANGLE | SPACED).items()}
 """The keywords of each kind."""
-CONFIG = {"blayout": "blayout", "slayout": "slayout", "s_fractal_size": "", "pad": "pad_value", "compact": "compact_mode"}
+CONFIG = {
+    "blayout": "blayout",
+    "slayout": "slayout",
+    "s_fractal_size": "",
+    "pad": "pad_value",
+    "compact": "compact_mode",
+}
 """Keys of `#pto.tile_buf_config<...>` in the order of printing, and the kinds of their values."""
 MAX_DENSE = 1 << 20
 """Most elements of a dense value."""

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ptokit.text.mlir.attributes import optional_location, string_attribute, symbol_text
 from ptokit.text.mlir.cursor import Use, braced
+from ptokit.text.mlir.interface import Parser, Printer
 from ptokit.text.mlir.ir import UNKNOWN, Attribute, Attributes, Block, Form, Op, Region, Type, Value
 from ptokit.text.mlir.pieces import Draft
 from ptokit.text.mlir.shapes import Row, shape
 from ptokit.text.mlir.types import I1, INDEX, Ranked, Signature, function_type, outputs_text, signature_text, type_list
-
-if TYPE_CHECKING:
-    from ptokit.text.mlir.reader import Reader
-    from ptokit.text.mlir.writer import Writer
-
-Argument = tuple[Use, Type, str]
-"""An argument of a block: its name, its type and its location."""
 
 ARITHMETIC = {
     "addi subi muli shli divsi divui ceildivsi ceildivui floordivsi remsi remui shrsi shrui andi ori xori maxsi maxui"
@@ -50,7 +42,8 @@ SHAPES = {
 """Ops of MLIR with a shape; see `shapes.py` for the language."""
 
 KNOWN = {
-    "arith": f"{' '.join(ARITHMETIC)} constant addui_extended mulsi_extended mului_extended scaling_extf scaling_truncf",
+    "arith": f"{' '.join(ARITHMETIC)} constant addui_extended mulsi_extended mului_extended scaling_extf"
+    " scaling_truncf",
     "scf": "condition execute_region for forall forall.in_parallel if index_switch parallel reduce reduce.return while"
     " yield",
     "func": "call call_indirect constant func return",
@@ -86,14 +79,14 @@ RESULTS = {"memref.load": _element, "memref.dim": INDEX}
 class _Checked(Row):
     """A row whose operands without a written type have one that the op asks for."""
 
-    def _untyped(self, c: Reader, draft: Draft, part: str, operand: Use) -> Value:
+    def _untyped(self, c: Parser, draft: Draft, part: str, operand: Use) -> Value:
         return c.resolve(operand, self.types(part, draft) or UNKNOWN)
 
 
 class Constant:
     """`arith.constant`."""
 
-    def read(self, c: Reader, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> Op:
         """Attributes, and the value."""
         attributes = c.dictionary()
         at, value = c.start, c.optional_attribute()
@@ -103,7 +96,7 @@ class Constant:
             c.fail("expected a number, or a dense value", at)
         return Op(name, self, {}, [Value(value.type)], attributes, {"value": value})
 
-    def write(self, w: Writer, op: Op) -> None:
+    def write(self, w: Printer, op: Op) -> None:
         """Attributes, and the value."""
         w.add(f" {braced(op.attributes)}" if op.attributes else "")
         w.add(f" {op.properties['value'].text}")
@@ -112,7 +105,7 @@ class Constant:
 class Module:
     """`module @name attributes {...} {...}`."""
 
-    def read(self, c: Reader, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> Op:
         """All of it."""
         properties = {"sym_name": string_attribute(c.symbol())} if c.kind == "symbol" else {}
         attributes = keyword_attributes(c)
@@ -121,7 +114,7 @@ class Module:
         region.blocks = region.blocks or [Block()]
         return Op(name, self, {}, [], attributes, properties, [region])
 
-    def write(self, w: Writer, op: Op) -> None:
+    def write(self, w: Printer, op: Op) -> None:
         """All of it."""
         if "sym_name" in op.properties:
             w.add(f" {symbol_text(op.properties['sym_name'].value)}")
@@ -133,7 +126,7 @@ class Module:
 class Func:
     """`func.func`. Attributes and locations of arguments are kept, in declarations as well."""
 
-    def read(self, c: Reader, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> Op:
         """All of it."""
         properties: Attributes = {}
         if c.word in ("public", "private", "nested"):
@@ -161,7 +154,7 @@ class Func:
             properties["$locations"] = Attribute(repr(places), places)
         return Op(name, self, {}, [], attributes, properties, regions)
 
-    def _argument(self, c: Reader) -> tuple[Use | None, Type, Attributes, str]:
+    def _argument(self, c: Parser) -> tuple[Use | None, Type, Attributes, str]:
         """`%x: T {...} loc(...)`, or without the name."""
         use = None
         if c.kind == "value":
@@ -170,12 +163,12 @@ class Func:
         kind = c.type()
         return use, kind, c.dictionary(), optional_location(c)
 
-    def _outputs(self, c: Reader) -> list[tuple[Type, Attributes]]:
+    def _outputs(self, c: Parser) -> list[tuple[Type, Attributes]]:
         if not c.accept("->"):
             return []
         return c.listed("(", lambda: (c.type(), c.dictionary())) if c.word == "(" else [(c.type(), {})]
 
-    def write(self, w: Writer, op: Op) -> None:
+    def write(self, w: Printer, op: Op) -> None:
         """All of it."""
         properties = op.properties
         if "sym_visibility" in properties:
@@ -189,7 +182,7 @@ class Func:
             w.add(" ")
             w.region(op.regions[0], labelled=False)
 
-    def _write_arguments(self, w: Writer, op: Op, signature: Signature) -> None:
+    def _write_arguments(self, w: Printer, op: Op, signature: Signature) -> None:
         given = _noted(op, "arg_attrs", len(signature.inputs))
         blocks = op.regions[0].blocks
         named = blocks[0].arguments if blocks else []
@@ -201,7 +194,7 @@ class Func:
             texts.append(f"{name}{kind.text}{extra}{places[position] and f' {places[position]}'}")
         w.add(f"({', '.join(texts)})")
 
-    def _write_outputs(self, w: Writer, op: Op, signature: Signature) -> None:
+    def _write_outputs(self, w: Printer, op: Op, signature: Signature) -> None:
         kinds = signature.outputs
         if not kinds:
             return
@@ -228,7 +221,7 @@ def _places(op: Op, count: int) -> list[str]:
     return op.properties["$locations"].value if "$locations" in op.properties else [""] * count
 
 
-def keyword_attributes(c: Reader) -> Attributes:
+def keyword_attributes(c: Parser) -> Attributes:
     """`attributes {...}`, if it is there."""
     if not c.accept("attributes"):
         return {}
@@ -237,7 +230,7 @@ def keyword_attributes(c: Reader) -> Attributes:
     return c.dictionary()
 
 
-def write_keyword_attributes(w: Writer, attributes: Attributes) -> None:
+def write_keyword_attributes(w: Printer, attributes: Attributes) -> None:
     """`attributes {...}`, if there are any."""
     w.add(f" attributes {braced(attributes)}" if attributes else "")
 
@@ -245,7 +238,7 @@ def write_keyword_attributes(w: Writer, attributes: Attributes) -> None:
 class For:
     """`scf.for %i = %a to %b step %c iter_args(%x = %y) -> (T) : i32 {...}`."""
 
-    def read(self, c: Reader, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> Op:
         """All of it."""
         variable = c.operand("a name, as in `%x`")
         c.expect("=")
@@ -262,7 +255,7 @@ class For:
         parts = {"bounds": bounds, "initial": initial}
         return Op(name, self, parts, [Value(of) for of in kinds], c.dictionary(), {}, [region])
 
-    def write(self, w: Writer, op: Op) -> None:
+    def write(self, w: Printer, op: Op) -> None:
         """All of it."""
         variable, *carried = op.regions[0].blocks[0].arguments
         start, stop, step = map(w.value, op.part("bounds"))
@@ -275,7 +268,7 @@ class For:
         w.add(f" {braced(op.attributes)}" if op.attributes else "")
 
 
-def _carried(c: Reader) -> tuple[list[tuple[Use, Use]], list[Type]]:
+def _carried(c: Parser) -> tuple[list[tuple[Use, Use]], list[Type]]:
     """`(%x = %y, ...) -> (T, ...)`."""
     at = c.start
     carried = c.listed("(", lambda: _pair(c))
@@ -286,20 +279,20 @@ def _carried(c: Reader) -> tuple[list[tuple[Use, Use]], list[Type]]:
     return carried, kinds
 
 
-def _pair(c: Reader) -> tuple[Use, Use]:
+def _pair(c: Parser) -> tuple[Use, Use]:
     own = c.operand("a name, as in `%x`")
     c.expect("=")
     return own, c.operand()
 
 
-def _pairs(w: Writer, own: list[Value], given: list[Value]) -> str:
+def _pairs(w: Printer, own: list[Value], given: list[Value]) -> str:
     return ", ".join(f"{w.value(a)} = {w.value(b)}" for a, b in zip(own, given, strict=True))
 
 
 class If:
     """`scf.if %c -> (T) {...} else {...}`; the brackets around a single result type may be missing."""
 
-    def read(self, c: Reader, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> Op:
         """All of it."""
         condition = c.resolve(c.operand(), I1)
         kinds = type_list(c) if c.accept("->") else []
@@ -314,7 +307,7 @@ class If:
             regions.append(Region())
         return Op(name, self, {"condition": [condition]}, [Value(k) for k in kinds], c.dictionary(), {}, regions)
 
-    def write(self, w: Writer, op: Op) -> None:
+    def write(self, w: Printer, op: Op) -> None:
         """All of it."""
         w.add(f" {w.value(op.part('condition')[0])} ")
         if op.results:
@@ -329,7 +322,7 @@ class If:
 class While:
     """`scf.while (%a = %b) : (T) -> U {...} do {...} attributes {...}`, also without arguments."""
 
-    def read(self, c: Reader, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> Op:
         """All of it."""
         carried = c.listed("(", lambda: _pair(c)) if c.word == "(" else []
         c.expect(":")
@@ -345,7 +338,7 @@ class While:
         results = [Value(kind) for kind in signature.outputs]
         return Op(name, self, {"initial": initial}, results, keyword_attributes(c), {}, [before, after])
 
-    def write(self, w: Writer, op: Op) -> None:
+    def write(self, w: Printer, op: Op) -> None:
         """All of it."""
         initial, outputs = op.part("initial"), [value.type for value in op.results]
         own = op.regions[0].blocks[0].arguments

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
 
 from ptokit.finding import near
 from ptokit.text.errors import choices
@@ -46,7 +47,8 @@ class Problem(Exception):
         self.message, self.offset, self.hint = message, offset, hint
 
 
-class Use(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Use:
     """The name of a value where it is used."""
 
     name: str
@@ -323,10 +325,9 @@ def bare_or_quoted(name: str) -> str:
     return name if _BARE.fullmatch(name) else escaped(name)
 
 
-def braced(attributes: Attributes | Iterable[tuple[str, Attribute]]) -> str:
+def braced(attributes: Attributes) -> str:
     """`{name = value, ...}`."""
-    items = attributes.items() if isinstance(attributes, dict) else attributes
-    return f"{{{', '.join(_said(name, value) for name, value in items)}}}"
+    return f"{{{', '.join(_said(name, value) for name, value in attributes.items())}}}"
 
 
 def _said(name: str, value: Attribute) -> str:

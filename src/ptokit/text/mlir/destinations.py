@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ptokit.finding import near
 from ptokit.text.mlir.attributes import plain_text, read_attribute, string_attribute
 from ptokit.text.mlir.cursor import braced
+from ptokit.text.mlir.interface import Parser, Printer
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attribute, Attributes, Op, Type, Value
 from ptokit.text.mlir.loose import starts_region
 from ptokit.text.mlir.pieces import (
@@ -24,10 +24,6 @@ from ptokit.text.mlir.pieces import (
     typed_text,
 )
 from ptokit.text.mlir.types import type_list
-
-if TYPE_CHECKING:
-    from ptokit.text.mlir.reader import Reader
-    from ptokit.text.mlir.writer import Writer
 
 
 @dataclass
@@ -52,7 +48,7 @@ class Destinations(Piece):
     one_type: bool = False
     """Whether one type may stand for those of all values."""
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         if c.word not in ("ins", "outs"):
             return self._read_values(c, draft)
         for name in ("ins", "outs"):
@@ -69,7 +65,7 @@ class Destinations(Piece):
         self.settle(draft)
         return None
 
-    def _read_values(self, c: Reader, draft: Draft) -> None:
+    def _read_values(self, c: Parser, draft: Draft) -> None:
         """`%a, %b {...} : (T, T) -> R`. What follows the colon, or the arrow, may be missing."""
         if not c.starts_results():
             Operand("args", many=True).read(c, draft)
@@ -82,7 +78,7 @@ class Destinations(Piece):
         if not draft.operands and not self.bare:
             c.expected("`ins(...)` or operands")
 
-    def _read_dict(self, c: Reader, draft: Draft) -> None:
+    def _read_dict(self, c: Parser, draft: Draft) -> None:
         if not (self.bare and starts_region(c)):
             draft.attributes |= c.dictionary()
 
@@ -91,7 +87,7 @@ class Destinations(Piece):
         missing = len(draft.operands.get("args", ())) - len(kinds)
         return kinds + [UNKNOWN] * missing if self.one_type and len(kinds) == 1 else kinds
 
-    def _read_group(self, c: Reader, draft: Draft, name: str) -> None:
+    def _read_group(self, c: Parser, draft: Draft, name: str) -> None:
         at = c.start
         c.expect("(", f" after `{name}`")
         part = name
@@ -107,7 +103,7 @@ class Destinations(Piece):
                 c.expected(f"`,`, `:` or `)` in {name}(...)")
         c.close("(", at, f" of {name}(...)")
 
-    def _read_item(self, c: Reader, draft: Draft, part: str) -> str:
+    def _read_item(self, c: Parser, draft: Draft, part: str) -> str:
         """A dictionary, a string, or an operand, perhaps behind a keyword. Gives the part that types then belong to."""
         if c.word == "{":
             inner = {**inside_of(draft.properties), **c.dictionary()}
@@ -123,13 +119,13 @@ class Destinations(Piece):
             draft.add(part, c.operand(f"an operand of {part}(...)"))
         return part
 
-    def _read_type(self, c: Reader, draft: Draft, part: str) -> None:
+    def _read_type(self, c: Parser, draft: Draft, part: str) -> None:
         if c.kind == "string":
             draft.properties[AXIS] = string_attribute(c.string())
         else:
             draft.types.setdefault(part, []).append(c.type())
 
-    def _read_clauses(self, c: Reader, draft: Draft) -> None:
+    def _read_clauses(self, c: Parser, draft: Draft) -> None:
         while (name := c.word) in self.clauses or name in self.inside:
             c.places[name] = c.start
             c.advance()
@@ -139,7 +135,7 @@ class Destinations(Piece):
             else:
                 draft.attributes[name] = read_attribute(c, KINDS.get(name, ""))
 
-    def _read_results(self, c: Reader, draft: Draft) -> None:
+    def _read_results(self, c: Parser, draft: Draft) -> None:
         if c.accept("->"):
             draft.results += _types(c)
 
@@ -149,7 +145,7 @@ class Destinations(Piece):
         if moved:
             draft.properties[INSIDE] = inside_attribute({**inside_of(draft.properties), **moved})
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         if _has_values_only(op):
             return self._write_values(w, op, remaining)
         self._write_ins(w, op)
@@ -164,7 +160,7 @@ class Destinations(Piece):
             w.add(results_text(op))
         return None
 
-    def _write_values(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def _write_values(self, w: Printer, op: Op, remaining: Attributes) -> None:
         operands = op.operands
         if operands:
             w.add(f" {', '.join(map(w.value, operands))}")
@@ -177,7 +173,7 @@ class Destinations(Piece):
             w.add(f" : ({kinds})" if bracketed else f" : {kinds}")
         w.add(results_text(op, always=typed))
 
-    def _write_ins(self, w: Writer, op: Op) -> None:
+    def _write_ins(self, w: Printer, op: Op) -> None:
         values, inside, text = op.part("ins"), inside_of(op.properties), op.properties.get(FORMAT)
         others = [name for name in op.parts if name not in ("ins", "outs", *self.clauses)]
         if not (values or inside or text or others):
@@ -192,7 +188,7 @@ class Destinations(Piece):
             w.add(f" {name} {typed_text(w, op.part(name))}")
         w.add(")")
 
-    def _write_clauses(self, w: Writer, op: Op) -> None:
+    def _write_clauses(self, w: Printer, op: Op) -> None:
         for name in self.clauses:
             if op.part(name):
                 w.add(f" {name} = {typed_text(w, op.part(name))}")
@@ -217,7 +213,7 @@ def inside_attribute(inner: Attributes) -> Attribute:
     return Attribute(braced(inner), inner)
 
 
-def _types(c: Reader) -> list[Type]:
+def _types(c: Parser) -> list[Type]:
     """`T, U` or `(T, U)` or `()`."""
     if c.word == "(":
         return type_list(c)
@@ -227,7 +223,7 @@ def _types(c: Reader) -> list[Type]:
     return kinds
 
 
-def _grouped(w: Writer, values: list[Value], inside: Attributes | None = None, *, listed: bool = False) -> str:
+def _grouped(w: Printer, values: list[Value], inside: Attributes | None = None, *, listed: bool = False) -> str:
     """`%a, %b {...} : T, U`."""
     text = ", ".join(map(w.value, values))
     if inside:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.text.mlir.cursor import Problem
 from ptokit.text.mlir.destinations import Destinations
+from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, Form, Op, Type, Value
 from ptokit.text.mlir.loose import LOOSE, ends_op
 from ptokit.text.mlir.pieces import Draft
 from ptokit.text.mlir.shapes import Row, attribute_pieces, shape
 from ptokit.text.mlir.types import I64, INDEX, Extent, TileBuf, element_of, ptr_type, with_tile
 from ptokit.text.spelling import INSTRUCTION_OF, attributes
-
-if TYPE_CHECKING:
-    from ptokit.text.mlir.reader import Reader
 
 SHAPES = {
     "addptr": "%ptr , %offset {} : ~ptr -> ~R",
@@ -171,7 +168,7 @@ KINDS: dict[str, dict[str, str]] = {
 class Unknown(Row):
     """An op that is not in the table: of the general shape, or else kept as it is written."""
 
-    def read(self, c: Reader, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> Op:
         """The op, from behind its name."""
         start, behind, is_general = c.start, c.behind, c.word in ("ins", "outs")
         state = c.save()

@@ -100,11 +100,11 @@ class Region:
 class Form(Protocol):
     """What reads and prints the text of an operation behind its name."""
 
-    def read(self, reader: Any, name: str) -> Op:
+    def read(self, c: Any, name: str) -> Op:
         """Take the operation off the text."""
         ...
 
-    def write(self, writer: Any, op: Op) -> None:
+    def write(self, w: Any, op: Op) -> None:
         """Print the operation."""
         ...
 
@@ -152,7 +152,7 @@ class Op:
 
     def walk(self) -> Iterator[Op]:
         """The operation and all that stand in it, in the order of the text."""
-        pending = [self]
+        pending: list[Op] = [self]
         while pending:
             op = pending.pop()
             yield op

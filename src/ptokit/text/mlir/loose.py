@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ptokit.text.mlir.cursor import Use
+from ptokit.text.mlir.interface import Parser, Printer
 from ptokit.text.mlir.ir import UNKNOWN, Attribute, Op, Region, Value
-
-if TYPE_CHECKING:
-    from ptokit.text.mlir.reader import Reader
-    from ptokit.text.mlir.writer import Writer
 
 STARTS_OP = re.compile(
     r'%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=|"[^"\n]*"\s*\(|[A-Za-z_][\w$]*(?:\.[\w$]+)+(?!\s*=)|(?:return|call|module)\b',
@@ -40,7 +37,7 @@ class Slot(NamedTuple):
 class Loose:
     """An op that is kept as it is written. Its results get their types from where they are used."""
 
-    def read(self, c: Reader, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> Op:
         """The op, to the end of its last line."""
         wording = _Wording(c, name)
         results = [Value(UNKNOWN) for _ in range(c.bound)]
@@ -49,7 +46,7 @@ class Loose:
         properties = {WORDING: Attribute(repr(pieces), pieces)}
         return Op(name, self, {"operands": wording.operands}, results, {}, properties, wording.regions)
 
-    def write(self, w: Writer, op: Op) -> None:
+    def write(self, w: Printer, op: Op) -> None:
         """The text, with names and bodies in it."""
         pieces, operands = op.properties[WORDING].value, op.operands
         for piece in pieces:
@@ -66,14 +63,14 @@ class Loose:
 LOOSE = Loose()
 
 
-def ends_op(c: Reader) -> bool:
+def ends_op(c: Parser) -> bool:
     """Whether the text can go on with another op."""
     if c.kind in ("end", "label") or c.word in ("}", "loc"):
         return True
     return STARTS_OP.match(c.text, c.start) is not None
 
 
-def starts_region(c: Reader) -> bool:
+def starts_region(c: Parser) -> bool:
     """Whether the text goes on with a region, and not with a dictionary."""
     return STARTS_REGION.match(c.text, c.start) is not None
 
@@ -87,7 +84,7 @@ def _is_labelled(pieces: Any, region: Slot) -> bool:
 class _Wording:
     """Reads an op behind its name, to the end of its last line."""
 
-    c: Reader
+    c: Parser
     name: str
     pieces: list[str | Slot] = field(default_factory=list)
     operands: list[Value] = field(default_factory=list)

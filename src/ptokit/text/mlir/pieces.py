@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ptokit.text.mlir.attributes import (
     array_attribute,
@@ -15,12 +14,9 @@ from ptokit.text.mlir.attributes import (
     symbol_attribute,
 )
 from ptokit.text.mlir.cursor import Use, bare_or_quoted
+from ptokit.text.mlir.interface import Parser, Printer
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attribute, Attributes, Block, Op, Region, Type, Value
 from ptokit.text.mlir.types import outputs_text, read_pointer, shaped_like, type_list
-
-if TYPE_CHECKING:
-    from ptokit.text.mlir.reader import Reader
-    from ptokit.text.mlir.writer import Writer
 
 INSIDE, FORMAT, AXIS, OUTS_TYPE, FLAGS = "$inside", "$format", "$axis", "$outs_type", "$flags"
 """Properties that hold what the text of an op says besides operands and attributes."""
@@ -50,7 +46,7 @@ class Piece:
 
     text = ""
 
-    def starts(self, c: Reader) -> bool:
+    def starts(self, c: Parser) -> bool:
         """Whether the text goes on with this piece."""
         return c.word == self.text
 
@@ -58,21 +54,21 @@ class Piece:
         """Whether the op has something to print here."""
         return True
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         """Take the piece off the text."""
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         """Print the piece. `remaining` are the attributes that no piece names."""
 
 
-def typed_operand(c: Reader, draft: Draft, name: str) -> None:
+def typed_operand(c: Parser, draft: Draft, name: str) -> None:
     """`%x : T`."""
     draft.add(name, c.operand(f"an operand, {name}"))
     c.expect(":")
     draft.types.setdefault(name, []).append(c.type())
 
 
-def typed_text(w: Writer, values: list[Value]) -> str:
+def typed_text(w: Printer, values: list[Value]) -> str:
     """`%a : T, %b : U`."""
     return ", ".join(w.value(v) + (f" : {v.type.text}" if v.type != UNKNOWN else "") for v in values)
 
@@ -91,10 +87,10 @@ class Word(Piece):
 
     text: str
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         c.expect(self.text)
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         w.add(self.text)
 
 
@@ -106,20 +102,20 @@ class Operand(Piece):
     many: bool = False
     text = "%"
 
-    def starts(self, c: Reader) -> bool:
+    def starts(self, c: Parser) -> bool:
         return c.kind == "value"
 
     def present(self, op: Op, remaining: Attributes) -> bool:
         return bool(op.part(self.name))
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         if self.many and c.kind not in ("value", "number"):
             return
         draft.add(self.name, c.operand(f"an operand, %{self.name}"))
         while self.many and c.accept(","):
             draft.add(self.name, c.operand())
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         w.add(", ".join(map(w.value, op.part(self.name))))
 
 
@@ -130,11 +126,11 @@ class TypeOf(Piece):
     name: str
     stripped: bool = False
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         kind = read_pointer(c) if self.stripped and c.word == "<" else c.type()
         (draft.results if self.name == "R" else draft.types.setdefault(self.name, [])).append(kind)
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         text = (op.results[0] if self.name == "R" else op.part(self.name)[0]).type.text
         w.add(text.removeprefix("!pto.ptr") if self.stripped and text.startswith("!pto.ptr<") else text)
 
@@ -147,14 +143,14 @@ class OneType(Piece):
     gives: Type | str = ""
     """What the type of the result is: `same`, one that is shaped like the operands', or nothing."""
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         kind = c.type()
         for part in self.parts:
             draft.types[part] = [kind] * len(draft.operands.get(part, ()))
         if self.gives:
             draft.results.append(kind if isinstance(self.gives, str) else shaped_like(kind, self.gives))
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         w.add(op.part(self.parts[0])[0].type.text)
 
 
@@ -168,7 +164,7 @@ class Typed(Piece):
     def present(self, op: Op, remaining: Attributes) -> bool:
         return bool(op.part(self.name))
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         if c.kind != "value" or c.starts_results():
             return
         Operand(self.name, many=True).read(c, draft)
@@ -177,7 +173,7 @@ class Typed(Piece):
         while c.accept(","):
             draft.types[self.name].append(c.type())
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         values = op.part(self.name)
         w.add(f"{', '.join(map(w.value, values))} : {', '.join(value.type.text for value in values)}")
 
@@ -188,12 +184,12 @@ class Signature(Piece):
 
     name: str
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         draft.types[self.name] = c.listed("(", c.type)
         c.expect("->")
         draft.results += type_list(c)
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         inputs = ", ".join(value.type.text for value in op.part(self.name))
         w.add(f"({inputs}) -> {outputs_text([value.type for value in op.results])}")
 
@@ -209,11 +205,11 @@ class Attr(Piece):
     def present(self, op: Op, remaining: Attributes) -> bool:
         return self.name in op.attributes
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         c.places[self.name] = c.start
         draft.attributes[self.name] = self._value(c)
 
-    def _value(self, c: Reader) -> Attribute:
+    def _value(self, c: Parser) -> Attribute:
         if self.kind == "ints":
             return array_attribute([integer(number) for number in c.listed("[", lambda: c.integer(negative=True))])
         if self.kind == "symbol":
@@ -222,7 +218,7 @@ class Attr(Piece):
             return Attribute(word := c.one_of("comparison", self.kind[6:].split("/")), word)
         return read_attribute(c, self.kind)
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         value = op.attributes[self.name]
         if self.kind == "ints" and isinstance(value.value, tuple):
             w.add(f"[{', '.join(map(str, value.value))}]")
@@ -233,7 +229,7 @@ class Attr(Piece):
 class Address(Attr):
     """An address of a tile: `@tile(0x1000)`, or with a name for it."""
 
-    def _value(self, c: Reader) -> Attribute:
+    def _value(self, c: Parser) -> Attribute:
         if c.word != "@tile":
             c.fail("expected an address: `%x` or `@tile(0x1000)`")
         c.advance()
@@ -243,7 +239,7 @@ class Address(Attr):
         c.close("(", at)
         return found
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         value = op.attributes[self.name].value
         w.add(f"@tile({value:#x})" if isinstance(value, int) else f"@tile({value})")
 
@@ -255,10 +251,10 @@ class Either(Piece):
     attr: Attr
     operand: Operand
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         (self.operand if c.kind == "value" else self.attr).read(c, draft)
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         (self.operand if op.part(self.operand.name) else self.attr).write(w, op, remaining)
 
 
@@ -272,13 +268,13 @@ class Dictionary(Piece):
     def present(self, op: Op, remaining: Attributes) -> bool:
         return bool(remaining)
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         if not self.literal:
             draft.attributes |= c.dictionary()
         elif c.word == "{":
             draft.attributes |= c.listed("{", lambda: _entry(c))
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         w.add(f"{{{', '.join(self._entry(*item) for item in remaining.items())}}}")
 
     def _entry(self, name: str, value: Attribute) -> str:
@@ -291,7 +287,7 @@ KINDS = {"location": "address_space", "pad_mode": "padmode", "maskPattern": "mas
 """Attributes that may be written stripped, and what they are."""
 
 
-def _entry(c: Reader) -> tuple[str, Attribute]:
+def _entry(c: Parser) -> tuple[str, Attribute]:
     at, name = c.start, c.optional_word()
     if name is None:
         c.expected("the name of an attribute")
@@ -305,13 +301,13 @@ class Maybe(Piece):
 
     pieces: tuple[Piece, ...]
 
-    def starts(self, c: Reader) -> bool:
+    def starts(self, c: Parser) -> bool:
         return self.pieces[0].starts(c)
 
     def present(self, op: Op, remaining: Attributes) -> bool:
         return any(piece.present(op, remaining) for piece in self.pieces if isinstance(piece, (Operand, Attr)))
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         if self.starts(c):
             for piece in self.pieces:
                 piece.read(c, draft)
@@ -328,7 +324,7 @@ class Flags(Piece):
     def present(self, op: Op, remaining: Attributes) -> bool:
         return FLAGS in op.properties
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         flags: list[str] = []
         while (found := _FLAG.match(c.text, c.start)) is not None:
             flags.append("".join(found[0].split()))
@@ -336,19 +332,19 @@ class Flags(Piece):
         if flags:
             draft.properties[FLAGS] = Attribute(" ".join(flags))
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         w.add(op.properties[FLAGS].text)
 
 
 class Body(Piece):
     """A region of one block."""
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         region = c.region()
         region.blocks = region.blocks or [Block()]
         draft.regions.append(region)
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         w.region(op.regions[0])
 
 
@@ -358,7 +354,7 @@ class Successor(Piece):
 
     name: str
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         draft.successors.append(c.successor())
         if c.word == "(":
             at = c.start
@@ -366,7 +362,7 @@ class Successor(Piece):
             Typed(self.name).read(c, draft)
             c.close("(", at)
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         w.add(f"^{w.label(op.successors[int(self.name[-1:])])}")
         if op.part(self.name):
             w.add("(")
@@ -379,17 +375,17 @@ class Keyed(Piece):
 
     text = "(keyed"
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         c.listed("(", lambda: self._item(c, draft))
 
-    def _item(self, c: Reader, draft: Draft) -> None:
+    def _item(self, c: Parser, draft: Draft) -> None:
         at, name = c.start, c.name()
         if name in draft.operands:
             c.fail(f"`{name}` is given twice", at)
         c.expect("=")
         typed_operand(c, draft, name)
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         w.add(f"({', '.join(f'{name} = {typed_text(w, values)}' for name, values in op.parts.items())})")
 
 
@@ -402,7 +398,7 @@ class Assigned(Piece):
         known = op.results and op.results[0].type != UNKNOWN
         return bool(known or (op.part("addr") and all(value.type != UNKNOWN for value in op.operands)))
 
-    def read(self, c: Reader, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         if c.accept(":"):
             draft.types["tile"] = [c.type()]
             if c.accept(","):
@@ -412,6 +408,6 @@ class Assigned(Piece):
         if not draft.results:
             draft.results += [UNKNOWN] * c.bound
 
-    def write(self, w: Writer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         w.add(f": {op.part('tile')[0].type.text}")
         w.add(results_text(op) if op.results else f", {op.part('addr')[0].type.text}")

@@ -10,11 +10,12 @@ from ptokit.finding import near
 from ptokit.text.errors import TextError, error_at, joined
 from ptokit.text.mlir import builtin, dialect
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
-from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, SHORT, TERMINATORS, Argument
+from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, SHORT, TERMINATORS
 from ptokit.text.mlir.comments import Collector, find_remarks
-from ptokit.text.mlir.cursor import HINTS, SPACE, Cursor, Problem, Use
+from ptokit.text.mlir.cursor import HINTS, SPACE, Problem, Use
+from ptokit.text.mlir.interface import Argument, Forward, Parser
 from ptokit.text.mlir.ir import ANY, UNIT, UNKNOWN, Attribute, Block, Op, Region, Type, Value
-from ptokit.text.mlir.loose import LOOSE, STARTS_OP, STARTS_REGION
+from ptokit.text.mlir.loose import LOOSE, STARTS_OP
 from ptokit.text.mlir.types import function_type, optional_type, read_type, unknown_hint
 
 MOST_ERRORS = 100
@@ -31,6 +32,7 @@ _PART = re.compile(r"\w+\s*%", re.ASCII)
 _ALIAS = re.compile(r"^[#!][A-Za-z_$][A-Za-z0-9_$]*[ \t]*=", re.MULTILINE)
 _RESOURCES = re.compile(r'\{-#(?:[^"#]|"(?:[^"\\\n]|\\.)*"|#(?!-\}))*+#-\}')
 _BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
+_RESUMES = re.compile(rf"[}}^]|{STARTS_OP.pattern}", re.ASCII)
 _NAME = re.compile(r"%([\w$.-]+)", re.ASCII)
 _DEFINED = re.compile(r"%([\w$.-]+)(?::\d+)?\s*=(?!=)", re.ASCII)
 _USAGE_HELPS = re.compile(r"expected (?:an operand|`(?!=)(?!.*tile))|the op |`\(` of")
@@ -41,7 +43,7 @@ class Stop(Exception):
     """Too many errors."""
 
 
-class Reader(Cursor):
+class Reader(Parser):
     """Reads one text."""
 
     def __init__(self, text: str, arch: str) -> None:
@@ -52,7 +54,7 @@ class Reader(Cursor):
         self.resources: list[str] = []
         self.scope: dict[str, tuple[Value, ...]] = {}
         """Values by name. Names are only ever added, and taken back at the end of a region."""
-        self._forward: dict[str, dict[int, Value]] = {}
+        self._forward: Forward = {}
         """Values that are used and not defined yet."""
         self._defined: set[str] = set()
         """Every name of the function."""
@@ -148,8 +150,10 @@ class Reader(Cursor):
 
     def _ops(self, block: Block) -> None:
         """The operations of a block."""
-        while self.kind not in ("end", "label") and self.word not in ("}", "{-#") and self.start not in self._alias_ends:
+        while self.kind not in ("end", "label") and self.word not in ("}", "{-#"):
             start = self.start
+            if start in self._alias_ends:
+                return
             try:
                 block.ops.append(self.operation())
             except Problem as problem:
@@ -204,7 +208,8 @@ class Reader(Cursor):
     def _custom(self) -> Op:
         """An op in its own form, or one that nobody knows."""
         if self.kind != "bare":
-            self.fail("expected an operation" if not self.scope and not self._in_function else "expected an operation or `}`")
+            is_inside = self.scope or self._in_function
+            self.fail("expected an operation or `}`" if is_inside else "expected an operation")
         at, name = self.start, self.word
         full = SHORT.get(name, name)
         if name.startswith("pto."):
@@ -468,11 +473,11 @@ class Reader(Cursor):
             self._note(Problem(f"`%{name}` is not defined", at, f"did you mean `{meant}`?" if meant else ""))
         self._forward = {}
 
-    def save(self) -> dict[str, dict[int, Value]]:
+    def save(self) -> Forward:
         """What an attempt to read may change."""
         return {name: dict(uses) for name, uses in self._forward.items()}
 
-    def restore(self, forward: dict[str, dict[int, Value]]) -> None:
+    def restore(self, forward: Forward) -> None:
         """Take an attempt back."""
         self._forward = forward
 
@@ -511,7 +516,7 @@ class Reader(Cursor):
                     return
                 continue
             following = _behind_blanks(self.text, end)
-            if not opened and (self.text[following : following + 1] in ("}", "^") or STARTS_OP.match(self.text, following)):
+            if not opened and _RESUMES.match(self.text, following):
                 self.jump(end)
                 return
             if end >= len(self.text):
@@ -589,7 +594,8 @@ def _may_end(op: Op) -> bool:
 
 
 def _ending(owner: str, block: Block, following: Block | None) -> str:
-    what = f"the block `^{block.label}`" if following is not None and block.label else f"the body of {owner or 'the op'}"
+    is_block = following is not None and block.label
+    what = f"the block `^{block.label}`" if is_block else f"the body of {owner or 'the op'}"
     wanted = {"scf.while": "`scf.condition` or `scf.yield`", "scf.for": "`scf.yield`", "scf.if": "`scf.yield`"}
     return f"{what} ends without a terminator, such as {wanted.get(owner, '`return`')}"
 

@@ -25,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ptokit.text.mlir.cursor import Use
 from ptokit.text.mlir.destinations import Destinations
+from ptokit.text.mlir.interface import Parser, Printer
 from ptokit.text.mlir.ir import Attributes, Op, Type, Value
 from ptokit.text.mlir.pieces import (
     Address,
@@ -50,10 +50,6 @@ from ptokit.text.mlir.pieces import (
     TypeOf,
     Word,
 )
-
-if TYPE_CHECKING:
-    from ptokit.text.mlir.reader import Reader
-    from ptokit.text.mlir.writer import Writer
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ class Row:
         found = {name: value for name, value in op.attributes.items() if name not in named and name not in self.order}
         return found | {name: op.attributes[name] for name in self.order if name in op.attributes}
 
-    def read(self, c: Reader, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> Op:
         """An op, from behind its name."""
         draft = Draft()
         for piece in self.pieces if c.word not in ("ins", "outs") else self.grouped:
@@ -101,7 +97,7 @@ class Row:
             name, self, parts, results, draft.attributes, draft.properties, draft.regions, draft.successors
         )  # fmt: skip
 
-    def _resolved(self, c: Reader, draft: Draft, part: str) -> list[Value]:
+    def _resolved(self, c: Parser, draft: Draft, part: str) -> list[Value]:
         operands, kinds = draft.operands[part], draft.types.get(part)
         if kinds is None:
             return [self._untyped(c, draft, part, operand) for operand in operands]
@@ -110,7 +106,7 @@ class Row:
             c.fail(f"{what} has {len(operands)} operands and {len(kinds)} types", operands[0].offset)
         return [c.resolve(operand, kind) for operand, kind in zip(operands, kinds, strict=True)]
 
-    def _untyped(self, c: Reader, draft: Draft, part: str, operand: Use) -> Value:
+    def _untyped(self, c: Parser, draft: Draft, part: str, operand: Use) -> Value:
         if (known := c.lookup(operand)) is not None:
             return known
         kind = self.types(part, draft)
@@ -118,7 +114,7 @@ class Row:
             c.fail(f"expected the type of %{operand.name}, which is not defined above", operand.offset)
         return c.resolve(operand, kind)
 
-    def write(self, w: Writer, op: Op) -> None:
+    def write(self, w: Printer, op: Op) -> None:
         """The op, from behind its name."""
         before = None
         grouped = "ins" in op.parts or "outs" in op.parts
