@@ -183,7 +183,7 @@ def test_a_single_element_on_a5_hands_over_between_the_vector_and_the_scalar_pip
 def test_gathers_wait_in_pairs_and_leave_other_pipes_alone(target: str) -> None:
     """A barrier over all pipes would make every pipe wait; a gather names producers and consumers one by one."""
     here = profile(target)
-    for route, chain in ((route, kernel.handshake) for route, kernel in here.kernels.items()):
+    for route, chain in here.handshakes.items():
         pairs = (*chain.before, *chain.after, *chain.each_row, *chain.between, *chain.after_fill)
         pipes = [pipe.rpartition(".")[2] for pair in pairs for pipe in pair]
         assert set(pipes) <= {"S", "V", "MTE2", "MTE3"}, route

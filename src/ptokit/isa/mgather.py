@@ -529,24 +529,22 @@ def whole_blocks(call: Call) -> int:
     return -(-call.dst.valid_cols * size // BLOCK) * BLOCK // size
 
 
-ROW_FLAGS = Handshake(  # MG-SYNC-04, MG-SYNC-10
-    before=(("V", "S"), ("MTE3", "S")),
-    body=("S", "MTE2"),
-    after=(("S", "MTE2"), ("MTE2", "V"), ("MTE2", "MTE3"), ("S", "V"), ("S", "MTE3")),
-)
 ROW = Kernel(
     touches("S", "MTE2", "MTE2"),
-    zeroes,
-    ROW_FLAGS,
+    besides=zeroes,
+    handshake=Handshake(  # MG-SYNC-04, MG-SYNC-10
+        before=(("V", "S"), ("MTE3", "S")),
+        body=("S", "MTE2"),
+        after=(("S", "MTE2"), ("MTE2", "V"), ("MTE2", "MTE3"), ("S", "V"), ("S", "MTE3")),
+    ),
     work=lambda rows, cols, batches: Work(dma=rows),  # MG-SYNC-07
     cost={"S": Cost("row loop", zeroed=zeroed_rows), "MTE2": Cost("row transfers", "GM to UB GB/s")},
     lower=lower_row,
     reach=whole_blocks,
 )
-ROW_NZ = Kernel(
-    ROW.effects,
-    zeroes,
-    replace(ROW_FLAGS, after_fill=(("S", "MTE2"),)),
+ROW_NZ = replace(
+    ROW,
+    handshake=replace(ROW.handshake, after_fill=(("S", "MTE2"),)),
     work=lambda rows, cols, batches: Work(dma=rows * batches),  # MG-SYNC-08
     cost={"S": Cost("row loop", zeroed=zeroed_tile), "MTE2": Cost("fractal row transfers", "GM to UB GB/s")},
     lower=lower_row_nz,
@@ -565,13 +563,8 @@ ELEM = Kernel(
     by_element=True,
     index_note="H-24",
 )
-ONE_ELEM = Kernel(
-    ELEM.effects,
-    handshake=Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),)),  # MG-SYNC-14
-    cost=ELEM.cost,
-    lower=lower_elem,
-    by_element=True,
-)
+ONE_FLAGS = Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),))  # MG-SYNC-14
+ONE_ELEM = replace(ELEM, handshake=ONE_FLAGS, work=None, index_note="")
 L1_KERNELS = {
     "mgather.l1.row": Kernel(
         touches("S", "MTE2", "MTE2"),

@@ -9,7 +9,7 @@ from functools import cache
 from ptokit.finding import Level
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
-from ptokit.isa.kernel import Kernel, LaunchShape, Work, kernel_of, kernels_of
+from ptokit.isa.kernel import Handshake, Kernel, LaunchShape, Work, kernel_of, kernels_of
 from ptokit.isa.policy import TileType
 
 KB = 1024
@@ -125,6 +125,11 @@ class Profile:
         """Every kernel of this target by route."""
         tables = (kernels_of(instruction, self.name) for instruction in INSTRUCTIONS.values())
         return {route: kernel for table in tables for route, kernel in table.items()}
+
+    @property
+    def handshakes(self) -> dict[str, Handshake]:
+        """By route: the flags that its kernel handles itself, if there are any."""
+        return {route: kernel.handshake for route, kernel in self.kernels.items() if kernel.handshake.body}
 
     def launch_shape(self, route: str, rows: int, cols: int) -> LaunchShape | None:
         """The SIMT launch of a kernel over `rows` x `cols`, or None if it starts no threads."""
