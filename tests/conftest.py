@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-import findings
-from conformance.coverage import summary
+from tests import findings
+from tests.conformance.coverage import summary
 
 
 def pytest_configure(config: pytest.Config) -> None:

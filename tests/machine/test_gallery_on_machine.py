@@ -10,10 +10,6 @@ from typing import Any
 
 import pytest
 
-from examples.test_gallery import GALLERY, Case, Entry, agree, every_launch, rng
-from examples.test_gallery_flags import LAUNCHES, launches, ordered
-from program.happens_before import Path, show_stmt
-from program.judge import handovers, places_of, without
 from ptokit.lang.loaded import TextKernel
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import Report
@@ -22,6 +18,10 @@ from ptokit.program.ir import Barrier, Block, Flag, Loop, Program, Stmt, mapped,
 from ptokit.program.verify import pipes_used
 from ptokit.target import profile
 from ptokit.target.profile import EVENT_IDS
+from tests.examples.test_gallery import GALLERY, Case, Entry, agree, every_launch, rng
+from tests.examples.test_gallery_flags import LAUNCHES, launches, ordered
+from tests.program.happens_before import Path, show_stmt
+from tests.program.judge import handovers, places_of, without
 
 GRIDS = (1, 7)
 ORDER = MachineOptions(checks=("order", "blocks"))
