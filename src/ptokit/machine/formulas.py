@@ -56,7 +56,7 @@ class Overlap(NamedTuple):
 NO_OVERLAP = Overlap()
 
 
-class Part(NamedTuple):
+class PipeTask(NamedTuple):
     """A pipe's part of an instruction."""
 
     costs: Costs
@@ -115,44 +115,44 @@ def _row_issue(costs: Costs, call: Call) -> float:
     return _index_read(costs, call) + _policy(costs, call) + issued
 
 
-def _row_loop(part: Part) -> float:
-    return part.tally.lanes * _row_issue(part.costs, part.call) + _zeroing(part)
+def _row_loop(task: PipeTask) -> float:
+    return task.tally.lanes * _row_issue(task.costs, task.call) + _zeroing(task)
 
 
-def _zeroing(part: Part) -> float:
+def _zeroing(task: PipeTask) -> float:
     """Cycles to zero bytes first: the scalar pipe stores to UB, MTE2 fills L1."""
-    zeroed = part.cost.zeroed
-    nbytes = zeroed(part.call, part.tally.outside) if zeroed else 0
+    zeroed = task.cost.zeroed
+    nbytes = zeroed(task.call, task.tally.outside) if zeroed else 0
     if not nbytes:
         return 0.0
-    return part.costs.zeroing(nbytes) if part.unit == "S" else nbytes / part.costs["on-chip bytes/cycle"]
+    return task.costs.zeroing(nbytes) if task.unit == "S" else nbytes / task.costs["on-chip bytes/cycle"]
 
 
-def _one_row(part: Part) -> float:
-    held = part.call.values["dst" if "dst" in part.call.operands else "src"]
-    return part.costs.transfer(held.valid_cols * _size(part.call), part.cost.rate)
+def _one_row(task: PipeTask) -> float:
+    held = task.call.values["dst" if "dst" in task.call.operands else "src"]
+    return task.costs.transfer(held.valid_cols * _size(task.call), task.cost.rate)
 
 
-def _one_fractal_row(part: Part) -> float:
+def _one_fractal_row(task: PipeTask) -> float:
     """Bursts of 32 bytes, one for each block column (MG-NZ-06)."""
-    bursts = part.call.table.shape[1]
-    return part.costs.transfer(bursts * CHUNK, part.cost.rate, bursts)
+    bursts = task.call.table.shape[1]
+    return task.costs.transfer(bursts * CHUNK, task.cost.rate, bursts)
 
 
-TRANSFERS: dict[str, Callable[[Part], float]] = {
+TRANSFERS: dict[str, Callable[[PipeTask], float]] = {
     "row transfers": _one_row,
     "fractal row transfers": _one_fractal_row,
 }
 """By formula: the cycles of one transfer of those that a scalar loop issues."""
 
 
-def _row_transfers(part: Part) -> float:
-    costs, call = part.costs, part.call
-    one = TRANSFERS[part.cost.formula](part)
+def _row_transfers(task: PipeTask) -> float:
+    costs, call = task.costs, task.call
+    one = TRANSFERS[task.cost.formula](task)
     if _waits_each_row(call):
         one += costs["flag cycles"] * len(call.kernel.handshake.each_row)
-    transfers = part.tally.inside * transfers_of_a_row(call)  # none for a row outside the table
-    return costs.queued(transfers, one, part.unit) + _zeroing(part)
+    transfers = task.tally.inside * transfers_of_a_row(call)  # none for a row outside the table
+    return costs.queued(transfers, one, task.unit) + _zeroing(task)
 
 
 def _waits_each_row(call: Call) -> bool:
@@ -163,16 +163,16 @@ def _waits_each_row(call: Call) -> bool:
 # --- elements, one by one
 
 
-def _element_gather(part: Part) -> float:
+def _element_gather(task: PipeTask) -> float:
     """A read of GM and a write of UB for each lane (MG-COST-04); a lane outside only writes its zero."""
-    costs, call, _, tally = part
+    costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call) + costs["scalar UB cycles"]
     return tally.lanes * each + tally.inside * costs["GM latency cycles"]
 
 
-def _element_gather_to_scratch(part: Part) -> float:
+def _element_gather_to_scratch(task: PipeTask) -> float:
     """The scratch is cleared, filled lane by lane, and flushed from the cache (MG-L1-13, MG-L1-14)."""
-    costs, call, _, tally = part
+    costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call)
     inside = tally.inside * (costs["GM latency cycles"] + costs["GM posted write cycles"])
     cleared = -(-call.dst.nbytes // WORD) * costs["GM posted write cycles"]
@@ -183,9 +183,9 @@ def _flushed(costs: Costs, call: Call) -> float:
     return costs.lines(call.dst.nbytes) * costs["cache flush cycles"]
 
 
-def _element_scatter(part: Part) -> float:
+def _element_scatter(task: PipeTask) -> float:
     """Two reads of UB and a write of GM for each lane; an atomic reads the cell first."""
-    costs, call, _, tally = part
+    costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call) + costs["scalar UB cycles"]
     cell = costs["GM posted write cycles"]
     if _is_atomic(call):
@@ -196,9 +196,9 @@ def _element_scatter(part: Part) -> float:
 # --- SIMT launches
 
 
-def _simt(part: Part) -> float:
+def _simt(task: PipeTask) -> float:
     """A launch: its start, its warps, then the slowest of issuing, transactions, and answers that a warp waits for."""
-    costs, call, _, tally = part
+    costs, call, _, tally = task
     move, index = _indexed(call)
     by_row = index.unit is Unit.ROW
     accesses = move.rows * -(-move.cols // LANES) if by_row else -(-move.rows * move.cols // LANES)
@@ -226,10 +226,10 @@ def _launched(
     return started + latency + max(issuing, moving, waiting)
 
 
-def _simt_to_scratch(part: Part) -> float:
+def _simt_to_scratch(task: PipeTask) -> float:
     """Every lane of the padded tile stores to the scratch, side by side; indices are read a block at a time; the table
     is read wherever they lead (MG-COST-10)."""
-    costs, call, _, tally = part
+    costs, call, _, tally = task
     rows, cols = _indexed(call)[0].shape
     stores = -(-call.dst.nbytes // costs.grains.segment)
     indices = rows * -(-cols // call.dst.dtype.c0)
@@ -242,28 +242,28 @@ def _simt_to_scratch(part: Part) -> float:
 # --- blocks, copies, arithmetic
 
 
-def _block(part: Part) -> float:
-    costs, call = part.costs, part.call
+def _block(task: PipeTask) -> float:
+    costs, call = task.costs, task.call
     move = next(move for move in _moves(call) if isinstance(move.src, Access))
     assert isinstance(move.src, Access)
     ends = {access.operand: region(access.layout, *move.shape) for access in (move.src, move.dst)}
     memory = next(name for name in ends if isinstance(call.operands[name], TensorSpec))
     tile = next(name for name in ends if isinstance(call.operands[name], TileSpec))
     moved = bursts_of(ends[memory], (call.operands[tile], ends[tile]), call.dst.dtype.size, True)
-    return costs.queued(1, costs.transfer(moved.moved, part.cost.rate, max(1, moved.bursts)), part.unit)
+    return costs.queued(1, costs.transfer(moved.moved, task.cost.rate, max(1, moved.bursts)), task.unit)
 
 
-def _scratch_to_l1(part: Part) -> float:
-    return part.costs.queued(1, part.costs.transfer(part.call.dst.nbytes, part.cost.rate), part.unit)
+def _scratch_to_l1(task: PipeTask) -> float:
+    return task.costs.queued(1, task.costs.transfer(task.call.dst.nbytes, task.cost.rate), task.unit)
 
 
-def _fill(part: Part) -> float:
-    return part.costs["DMA start cycles"] + part.call.dst.nbytes / part.costs["on-chip bytes/cycle"]
+def _fill(task: PipeTask) -> float:
+    return task.costs["DMA start cycles"] + task.call.dst.nbytes / task.costs["on-chip bytes/cycle"]
 
 
-def _copy(part: Part) -> float:
+def _copy(task: PipeTask) -> float:
     """From one memory of the chip to another."""
-    dst, costs = part.call.dst, part.costs
+    dst, costs = task.call.dst, task.costs
     return costs["DMA start cycles"] + dst.valid_rows * dst.valid_cols * dst.dtype.size / costs["on-chip bytes/cycle"]
 
 
@@ -275,28 +275,28 @@ def _repeats(tile: TileSpec) -> int:
     return tile.valid_rows * -(-row // REPEAT)
 
 
-def _vector(part: Part) -> float:
-    tiles = [spec for spec in part.call.operands.values() if isinstance(spec, TileSpec)]
-    return part.costs["vector start cycles"] + max(map(_repeats, tiles)) * part.costs[part.cost.rate]
+def _vector(task: PipeTask) -> float:
+    tiles = [spec for spec in task.call.operands.values() if isinstance(spec, TileSpec)]
+    return task.costs["vector start cycles"] + max(map(_repeats, tiles)) * task.costs[task.cost.rate]
 
 
-def _cube(part: Part) -> float:
+def _cube(task: PipeTask) -> float:
     """Blocks of 16 x 16 x 32 bytes."""
-    costs, call = part.costs, part.call
+    costs, call = task.costs, task.call
     (rows, inner), cols = call.a.valid, call.b.valid_cols
     across, down = -(-rows // FRACTAL_ROWS), -(-cols // FRACTAL_ROWS)
     count = across * down * chunks(inner * call.a.dtype.size)
     return costs["cube start cycles"] + count * costs["cube block cycles"]
 
 
-def _scalar_loop(part: Part) -> float:
+def _scalar_loop(task: PipeTask) -> float:
     """A loop over the elements, with some accesses to UB each."""
-    walked: TileSpec = part.call.values.get("src") or part.call.dst
-    each = part.cost.accesses * part.costs["scalar UB cycles"] + part.costs["scalar step cycles"]
-    return walked.valid_rows * walked.valid_cols * each + _zeroing(part)
+    walked: TileSpec = task.call.values.get("src") or task.call.dst
+    each = task.cost.accesses * task.costs["scalar UB cycles"] + task.costs["scalar step cycles"]
+    return walked.valid_rows * walked.valid_cols * each + _zeroing(task)
 
 
-FORMULAS: dict[Formula, Callable[[Part], float]] = {
+FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
     "row loop": _row_loop,
     "row transfers": _row_transfers,
     "fractal row transfers": _row_transfers,
@@ -327,15 +327,15 @@ def cost_of(kernel: Kernel, unit: str) -> Cost:
 
 def cycles(costs: Costs, call: Call, unit: str, tally: Tally) -> float:
     """How long a pipe is busy with its part of an instruction."""
-    part = Part(costs, call, unit, tally)
-    return FORMULAS[part.cost.formula](part)
+    task = PipeTask(costs, call, unit, tally)
+    return FORMULAS[task.cost.formula](task)
 
 
 def overlap(costs: Costs, call: Call, unit: str, tally: Tally) -> Overlap:
     """How far a pipe's part runs along with the one before: transfers queue up behind the scalar loop that issues them,
     unless it waits for each (MG-COST-02)."""
-    part = Part(costs, call, unit, tally)
-    one = TRANSFERS.get(part.cost.formula)
+    task = PipeTask(costs, call, unit, tally)
+    one = TRANSFERS.get(task.cost.formula)
     if one is None or not tally.inside or _waits_each_row(call):
         return NO_OVERLAP
-    return Overlap((tally.inside - 1) * _row_issue(costs, call), costs.latency(unit) + one(part))
+    return Overlap((tally.inside - 1) * _row_issue(costs, call), costs.latency(unit) + one(task))
