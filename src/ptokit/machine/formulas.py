@@ -19,7 +19,7 @@ from ptokit.machine.grains import CHUNK, LANES, chunks
 from ptokit.machine.ways import bursts_of, transfers_of_a_row
 
 REPEAT = 256
-"""Bytes that a vector instruction takes at a time."""
+"""Bytes that a vector instruction processes at a time."""
 UNROLLED = 4
 """Iterations of a row kernel's inner loop that are under way at a time (MG-SIMT-26)."""
 INSTRUCTIONS = 4
@@ -27,30 +27,30 @@ INSTRUCTIONS = 4
 POLICY_STEPS = {"undefined": 0, "clamp": 1, "wrap": 1, "zero": 1, "skip": 1}
 """Arithmetic for each index, by what happens outside the table (MG-COST-06)."""
 MOST_CALLS = 4096
-"""Calls that are remembered."""
+"""Calls whose moves are cached."""
 
 
 class Tally(NamedTuple):
-    """What the indices of an execution come to."""
+    """What the lanes of an execution do."""
 
     lanes: int = 0
     outside: int = 0
     transactions: int = 0
-    """Segments of global memory that warps touch where the indices lead."""
+    """Segments of global memory that warps touch through the index."""
 
     @property
     def inside(self) -> int:
-        """Lanes that go somewhere."""
+        """Lanes whose index is inside the table."""
         return self.lanes - self.outside
 
 
 class Overlap(NamedTuple):
-    """Work that a pipe begins while the pipe that drives it is still at its own."""
+    """How far the work of a pipe overlaps that of the pipe that drives it."""
 
     lead: float = 0.0
-    """Cycles that it can begin before the other one has ended."""
+    """Cycles that it can start before the other one ends."""
     tail: float = 0.0
-    """Cycles that it needs at least after that."""
+    """Cycles that it takes at least after that."""
 
 
 NO_OVERLAP = Overlap()
@@ -81,7 +81,7 @@ def _moves(call: Call) -> tuple[Move, ...]:
 
 
 def _indexed(call: Call) -> tuple[Move, Index]:
-    """The move that an index steers."""
+    """The move that reads an index."""
     return next((move, move.index) for move in _moves(call) if move.index is not None)
 
 
@@ -197,7 +197,7 @@ def _element_scatter(task: PipeTask) -> float:
 
 
 def _simt(task: PipeTask) -> float:
-    """A launch: its start, its warps, then the slowest of issuing, transactions, and answers that a warp waits for."""
+    """A launch: its start, its warps, then the slowest of issuing, transactions and memory latency."""
     costs, call, _, tally = task
     move, index = _indexed(call)
     by_row = index.unit is Unit.ROW
@@ -228,7 +228,7 @@ def _launched(
 
 def _simt_to_scratch(task: PipeTask) -> float:
     """Every lane of the padded tile stores to the scratch, side by side; indices are read a block at a time; the table
-    is read wherever they lead (MG-COST-10)."""
+    is read at the addresses that they give (MG-COST-10)."""
     costs, call, _, tally = task
     rows, cols = _indexed(call)[0].shape
     stores = -(-call.dst.nbytes // costs.grains.segment)
@@ -268,7 +268,7 @@ def _copy(task: PipeTask) -> float:
 
 
 def _repeats(tile: TileSpec) -> int:
-    """Times that a vector instruction takes 256 bytes: rows with gaps between them one by one."""
+    """Repeats of a vector instruction, 256 bytes each; rows with gaps between them are processed one by one."""
     row = tile.valid_cols * tile.dtype.size
     if tile.valid_cols == tile.cols and not tile.pitch:
         return -(-tile.valid_rows * row // REPEAT)

@@ -45,11 +45,11 @@ class Act:
 CUBE_LOAD, CUBE = "H-35", frozenset(("L1", "L0A", "L0B", "L0C"))
 """Loads into a memory of the cube core have a hazard of their own."""
 UNNAMED = "KN-13"
-"""The clause of accesses without order that are no hazard of the list."""
+"""The clause of unordered accesses that are no hazard of the list."""
 
 
 def unordered(first: Act, then: Act, entry: str, when: str, target: str) -> Finding:
-    """Two accesses that nothing orders; `entry` is the pipe by which the second can be made to wait."""
+    """Two accesses that nothing orders; `entry` is the pipe on which the second can be made to wait."""
     family = spec.family_of(target)
     kind = next((kind for kind in _kinds(first, then) if family in spec.hazards()[kind].levels), None)
     rule = spec.behind(kind, target) if kind else UNNAMED
@@ -97,7 +97,7 @@ BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of at
 
 
 def between_blocks(first: Act, then: Act, block: int, other: int, target: str) -> Finding:
-    """Two blocks that touch one place of global memory, at least one of them writing."""
+    """Two blocks that access the same bytes of global memory, at least one of them to write."""
     is_scratch = "scratch" in (first.operand, then.operand)
     reads = "read" in (first.how, then.how)
     stores = () if reads else (c.kind for act in (first, then) for c in act.conflicts if c.memory == then.memory)
@@ -129,7 +129,7 @@ def stale(first: Act, then: Act, when: str, target: str) -> Finding:
 
 
 def overwritten(name: str, operand: str, tile: str, other: str, when: str, target: str) -> Finding:
-    """A tile that another one was put over while both were in use."""
+    """A read of a tile after a write through another tile at the same addresses."""
     said = f"{name} reads {operand} from {tile}, parts of which {other} has written over, {when}"
     rule, wanted, fix = spec.behind("H-38", target), f"{tile} apart from {other}", "move one of the tiles"
     return Finding("error", rule, said, "H-38", operand, wanted, fix=fix, target=target)

@@ -1,4 +1,4 @@
-"""Destinations that are named twice within one call, after the remap: H-14, H-15 and H-17."""
+"""Destinations that two lanes of one call write, after the remap: H-14, H-15 and H-17."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ DENSE = 8
 
 
 def repeats(executed: Executed) -> Iterator[Finding]:
-    """The first destinations of a call that two of its lanes name, with one index and with different ones, where the
-    target gives that no meaning."""
+    """The first destinations that two lanes of a call write, with one index and with different ones, if the target does
+    not define the result."""
     ruling = executed.call.instruction.repeats
     if ruling is None or ruling.defined(executed.call):
         return
@@ -32,8 +32,8 @@ def repeats(executed: Executed) -> Iterator[Finding]:
     for step, lanes, indices in indexed(executed):
         if step.index.side is Side.DST and step.move.combine is Combine.STORE:
             found = {repeat.is_folded: repeat for repeat in _first_repeats(step, lanes, indices)}
-            told = found.values() if ruling.same != ruling.folded else list(found.values())[:1]
-            yield from (_finding(executed, step, ruling, level, repeat) for repeat in told)
+            reported = found.values() if ruling.same != ruling.folded else list(found.values())[:1]
+            yield from (_finding(executed, step, ruling, level, repeat) for repeat in reported)
 
 
 def indexed(executed: Executed) -> Iterator[tuple[IndexedStep, Lanes, Array]]:
