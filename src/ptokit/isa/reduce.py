@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.instruction import EVERYWHERE, Call, Case, Fault, Instruction, Param, Rule, error
+from ptokit.isa.kernel import INDEXED
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Index, Input, Move, Remap, Side, Unit
 from ptokit.isa.operand import TileSpec, show_extents
@@ -189,6 +190,7 @@ TTRANS = build(
         alike("CP-TRN-02", "src"),
     ),
     lambda c: (Compute("copy", (c.src.valid_cols, c.src.valid_rows), Access("dst", c.dst.layout), (turned(c),)),),
+    cost={"V": INDEXED},
     cpp="TTRANS(dst, src, tmp)",
     text=Text(("src", "tmp")),
 )  # fmt: skip
@@ -226,7 +228,7 @@ TGATHER = build(
             "padding": Fault("CP-GAT-03", "H-12", "the index names the source's padding"),
             "shared": Fault("CP-GAT-03", None, "gather into another tile: hardware does not promise this order"),
         }),
-    (DST, Param("src", "read", "a Vec tile of the destination's type"),
+    (DST, Param("src", "read", "a Vec tile of the destination's type", contiguous="always"),
      Param("idx", "read", "Vec tile of element numbers, of the destination's valid region")),
     (
         *(vec("CP-GAT-01", name) for name in ("dst", "src", "idx")),
@@ -241,6 +243,7 @@ TGATHER = build(
              fix="use int32 or uint32 indices"),
     ),
     lower_gather,
+    cost={"V": INDEXED},
     cpp="TGATHER(dst, src, idx, tmp)",
     text=Text(("src", "idx", "tmp")),
 )  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ptokit.isa.common import data_type, extents_positive, same_type
-from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Effect, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.kernel import Effect, Kernel
 from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
@@ -64,13 +65,14 @@ TMOV = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
-    effects={
+    kernels={
         family: {
-            f"tmov.{a.text}.{b.text}": (Effect("src", "read", pipe), Effect("dst", "write", pipe))
+            f"tmov.{a.text}.{b.text}": Kernel((Effect("src", "read", pipe), Effect("dst", "write", pipe)))
             for (a, b), pipe in PATHS[family].items()
         }
         for family in NPU
     },
+    documents=("TV",),
     spellings={
         "C++": ("TMOV(dst, src)",),
         "Level 1": ("%dst = pto.tmov %src : !pto.tile<...> -> !pto.tile<...>",),

@@ -9,7 +9,6 @@ from ptokit.isa.instruction import (
     NPU,
     Call,
     Case,
-    Effect,
     Instruction,
     Modifier,
     Param,
@@ -19,6 +18,7 @@ from ptokit.isa.instruction import (
     is_tensor,
     is_tile,
 )
+from ptokit.isa.kernel import Cost, Effect, Kernel
 from ptokit.isa.move import Access, Combine, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
@@ -89,9 +89,9 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move(region, Access("dst", dst), Access("src", src), combine=combine),)
 
 
-def touches(pipe: str) -> tuple[Effect, ...]:
-    """One pipe reads the tile and writes memory."""
-    return (Effect("src", "read", pipe), Effect("dst", "update", pipe))
+def kernel(pipe: str, path: str) -> Kernel:
+    """One pipe reads the tile and writes memory, at the bandwidth of its path."""
+    return Kernel((Effect("src", "read", pipe), Effect("dst", "update", pipe)), cost={pipe: Cost("block", path)})
 
 
 ADDED = "{atomicType = #pto<atomic_type atomic_add>}"
@@ -105,7 +105,11 @@ TSTORE = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
-    effects={family: {"tstore.vec": touches("MTE3"), "tstore.acc": touches("FIX")} for family in NPU},
+    kernels={
+        family: {"tstore.vec": kernel("MTE3", "UB to GM GB/s"), "tstore.acc": kernel("FIX", "L0C to GM GB/s")}
+        for family in NPU
+    },
+    documents=("TT",),
     spellings={
         "C++": ("TSTORE(tensor, tile)",),
         "Level 1": (f"pto.tstore %src, %dst {ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),

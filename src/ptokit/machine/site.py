@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,7 +11,6 @@ from ptokit.finding import Finding
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.machine.cores import home_of, pipe_of
-from ptokit.machine.grains import CHUNK, chunks
 from ptokit.program.ir import Instr
 from ptokit.program.steps import Step, Sync, Touch, gate, steps
 from ptokit.program.verify_call import Options
@@ -21,18 +19,6 @@ from ptokit.target import Profile
 WORKSPACE = "workspace"
 TOGETHER = frozenset(("H-20", "H-21", "H-22"))
 """What is judged for all tiles of a program together, not for those of one instruction."""
-
-
-def _whole_chunks(call: Call) -> int:
-    size = call.dst.dtype.size
-    return chunks(call.dst.valid_cols * size) * CHUNK // size
-
-
-REACHES: dict[tuple[str, str], Callable[[Call], int]] = {
-    ("a2a3", "mgather.row"): _whole_chunks,
-    ("a2a3", "mgather.row.nz"): lambda call: call.table.extents[1],
-}
-"""By family and route: the columns that a transfer of a row writes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +60,7 @@ class Site:
     def last_column(self) -> int:
         """Where what DMA writes of a destination row ends, which may be after its valid columns: what lies between is
         unspecified (A-47, A-67). 0 where there is nothing of the kind."""
-        reach = REACHES.get((self.call.family, self.call.route))
+        reach = self.call.kernel.reach
         end = min(reach(self.call), self.call.dst.cols) if reach else 0
         return end if reach and end > self.call.dst.valid_cols else 0
 
@@ -83,11 +69,6 @@ class Site:
         """Whether it combines with what is there."""
         atomic = self.call.values.get("atomic")
         return atomic is not None and atomic.text != "none"
-
-    @cached_property
-    def waits_for_load(self) -> bool:
-        """Whether it waits for the load of its index by itself."""
-        return self.call.instruction.name == "mgather" and Sync("AIV.MTE2", "AIV.S") in self.steps
 
 
 def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site | None:

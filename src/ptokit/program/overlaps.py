@@ -24,8 +24,6 @@ from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Program,
 
 MOST_VISITED = 1 << 18
 """Statements that are followed; after that many, loops are followed once."""
-WRITES_ALL = frozenset(("mgather", "tscatter"))
-"""Instructions that may write padding of their destination, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -419,7 +417,7 @@ def _span(program: Program, use: TileUse, *, is_whole: bool = False) -> range:
 
 
 def _writes_all(program: Program, instr: Instr, use: TileUse) -> bool:
-    return instr.name in WRITES_ALL or program.tiles[use.tile].spec.pad is not Pad.Null
+    return INSTRUCTIONS[instr.name].writes_padding or program.tiles[use.tile].spec.pad is not Pad.Null
 
 
 def _cuts(program: Program) -> dict[str, set[int]]:
