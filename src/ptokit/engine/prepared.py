@@ -51,7 +51,7 @@ class Prepared:
         if not self.refused:
             call = Call(instruction, self._described(specs), chosen, profile.name, repeats, clashes)
             self._prepare(call, profile, options)
-        in_place = profile.family in instruction.in_place or "shared" in instruction.faults
+        in_place = instruction.in_place.get(profile.name) or "shared" in instruction.faults
         has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in specs)
         self.minds_repeats = self.plan is None or not in_place or instruction.minds_repeats or has_slices
         """Whether it matters that an operand is an earlier one once more: for its memory, or for the result."""

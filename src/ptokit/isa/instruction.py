@@ -11,6 +11,7 @@ from ptokit.finding import Finding, Level
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
+from ptokit.isa.table import Table, lookup, revision_of
 
 
 class Call:
@@ -45,9 +46,14 @@ class Call:
         except KeyError:
             raise AttributeError(name) from None
 
-    def here(self, table: Mapping[str, Any], default: Any = None) -> Any:
-        """What a table keyed by profile says for this target: its own row, else its family's."""
-        return table.get(self.target, table.get(self.family, default))
+    def here(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
+        """What a table says of this target: its own row, else that of its family."""
+        return lookup(table, self.target, default)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the destination may be one of the sources on this target."""
+        return bool(self.here(self.instruction.in_place))
 
     @cached_property
     def route(self) -> str:
@@ -168,8 +174,12 @@ class Rule:
 
     def level(self, call: Call) -> Level | None:
         """The level on the call's target, or None where the rule does not apply."""
-        level = call.here(self.on)
+        level = self.level_on(call.target)
         return level if level and self.when(call) else None
+
+    def level_on(self, target: str) -> Level | None:
+        """The level on a target where the rule applies to a call; None where the target does not have the rule."""
+        return None if self.id in revision_of(target).dropped else lookup(self.on, target)
 
     def _extents(self, call: Call) -> list[tuple[OperandSpec, str]]:
         pairs = (name.split(".", 1) for name in self.dims)
@@ -287,6 +297,32 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Cpp:
+    """How C++ calls an instruction, and what the vendor's headers refuse or compute differently."""
+
+    call: Text = ""
+    """The call, by names of operands and modifiers; the first spelling if empty. `tmp` is the workspace."""
+    template: Callable[[Call], tuple[tuple[PtoEnum | str, PtoEnum | None], ...]] = lambda call: ()
+    """Template arguments, each with its default. Trailing arguments that are equal to their defaults are left out.
+    `{dst}` in a text is the C++ object of that operand."""
+    headers: tuple[Rule, ...] = ()
+    """What the headers assert, or compute differently, beyond the rules of the instruction. They see a slice as a tile
+    of the full width that is valid in part."""
+    slices: tuple[Rule, ...] = ()
+    """What must hold where an operand is a slice."""
+    block: str = ""
+    """For a transfer of a block of GM that is exactly a tile's valid region: the clause that says so."""
+    clears: Table[bool] = field(default_factory=lambda: Table({}))
+    """Targets whose headers clear the whole destination tile first, unless it has a pad value."""
+    finite: Case | None = None
+    """Where the headers compare by a difference, so that an infinite number is equal to nothing."""
+    flat: Case | None = None
+    """Where an index that names rows is converted to flat offsets, which is what the headers take."""
+    uses_hidden: bool = False
+    """Whether the headers use the UB that they keep for themselves (`Headers.hidden`)."""
+
+
+@dataclass(frozen=True)
 class Instruction:
     """Everything that is known of one instruction."""
 
@@ -308,12 +344,20 @@ class Instruction:
     and a `zero` integer divisor."""
     spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per text form: how the instruction is written."""
-    in_place: frozenset[str] = frozenset()
-    """Families where the destination may be one of the sources."""
+    cpp: Cpp = field(default_factory=Cpp)
+    """How C++ calls it."""
+    in_place: Table[bool] = field(default_factory=lambda: Table({}))
+    """Where the destination may be one of the sources."""
     minds_repeats: bool = False
     """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
+
+
+def effects_of(instruction: Instruction, target: str) -> Mapping[str, tuple[Effect, ...]]:
+    """By route: which pipe touches which operand on a target."""
+    usual, replaced = lookup(instruction.effects, target, {}), revision_of(target).effects
+    return {route: replaced.get(route, touched) for route, touched in usual.items()} if replaced else usual
 
 
 def is_tile(spec_: object, *locs: TileType) -> bool:

@@ -52,6 +52,7 @@ from ptokit.isa.instruction import (
     NPU,
     Call,
     Case,
+    Cpp,
     Effect,
     Fault,
     Instruction,
@@ -71,6 +72,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
 from ptokit.isa.operand import FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
+from ptokit.isa.table import Table
 from ptokit.isa.vector import Text
 
 # --- Which kernel runs ---------------------------------------------------------------------------------------
@@ -94,9 +96,9 @@ def is_fractal(call: Call) -> bool:
     return bool(call.here(HAS_NZ_PATH)) and into_ub(call) and call.table.layout_kind is GlobalLayout.NZ
 
 
-HAS_NZ_PATH = {"a2a3": True}
-HAS_L1_PATH = {"a2a3": True, "a5": True}
-SINGLE_BY_SCALAR = {"a5": True}
+HAS_NZ_PATH = Table({"a2a3": True})
+HAS_L1_PATH = Table({"a2a3": True, "a5": True})
+SINGLE_BY_SCALAR = Table({"a5": True})
 """Targets that fetch a single element with the scalar pipe instead of a launch (MG-SIMT-08, A-35)."""
 
 
@@ -122,12 +124,16 @@ class RowKernel(NamedTuple):
     """The kernel reads idx[row] from consecutive elements instead of through the tile's layout."""
 
 
-UB_ROW = {
-    "cpu": RowKernel(lambda table: table.shape[3], lambda table, dst: table.shape[4]),  # MG-SEM-07
-    "a2a3": RowKernel(rows_of, lambda table, dst: table.stride[3]),  # MG-SEM-08
-    "a5": RowKernel(lambda table: table.shape[3], lambda table, dst: dst.valid_cols, linear_index=True),  # MG-SEM-09
-    "host": RowKernel(rows_of, lambda table, dst: table.stride[3]),
-}
+UB_ROW = Table(
+    {
+        "cpu": RowKernel(lambda table: table.shape[3], lambda table, dst: table.shape[4]),  # MG-SEM-07
+        "a2a3": RowKernel(rows_of, lambda table, dst: table.stride[3]),  # MG-SEM-08
+        "a5": RowKernel(
+            lambda table: table.shape[3], lambda table, dst: dst.valid_cols, linear_index=True
+        ),  # MG-SEM-09
+        "host": RowKernel(rows_of, lambda table, dst: table.stride[3]),
+    }
+)
 L1_ROW = RowKernel(rows_of, lambda table, dst: table.stride[3])  # MG-L1-24, both NPU targets
 
 
@@ -257,9 +263,12 @@ OPERANDS = (
          found=lambda c: c.executor.text, gate=True, firm=True, fix="leave executor= out"),
 )  # fmt: skip
 
+TAKES_ANY_LAYOUT = Table({"a5": True})
+"""Targets whose gather into L1 does not look at the layout of the table."""
+
 TYPES = (
     table_not_empty(),
-    data_type("dst"),
+    data_type("dst", GATHER_TYPES),
     Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.here(GATHER_TYPES))} (float8 needs the AICORE build)",
          lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44", when=known_type,
          found=lambda c: str(c.dst.dtype), fix='pto.target("cpu@aicore") models that build'),
@@ -277,7 +286,7 @@ TYPES = (
     header_sizes("dst", "table"),
     same_type("MG-L1-21", "table", "dst", on=error(*NPU), when=into_l1, kind="H-08", firm=True),
     Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1, firm=True,
-         kind=either(Case("on a5", lambda c: c.family == "a5"), "H-02", "H-09"), fix=ND_TABLE),
+         kind=either(Case("silent", lambda c: c.here(TAKES_ANY_LAYOUT)), "H-02", "H-09"), fix=ND_TABLE),
 )  # fmt: skip
 
 MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), *(("dn", form) for form in FORMS.values())}
@@ -577,6 +586,14 @@ MGATHER = Instruction(
     route=route,
     effects=EFFECTS,
     besides=zeroes,
+    cpp=Cpp(
+        call="MGATHER(dst, table, idx, scratch)",
+        template=lambda c: (
+            (c.coalesce, None),
+            (c.oob, GatherOOB.Undefined),
+            (c.executor or GatherExec.Scalar, GatherExec.Scalar),
+        ),
+    ),
     faults={
         "outside": Fault(
             "MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'

@@ -38,6 +38,7 @@ from ptokit.isa.instruction import (
     EVERYWHERE,
     Call,
     Case,
+    Cpp,
     Effect,
     Fault,
     Instruction,
@@ -58,11 +59,13 @@ from ptokit.isa.policy import (
     BLayout,
     Coalesce,
     GlobalLayout,
+    PtoEnum,
     ScatterAtomicOp,
     ScatterConflict,
     ScatterOOB,
     TileType,
 )
+from ptokit.isa.table import Table
 
 # --- Mode: the index shape decides (MS-MODE-01) --------------------------------------------------------------
 
@@ -215,7 +218,7 @@ REMARKS = (
 
 # --- What moves ----------------------------------------------------------------------------------------------
 
-ROW_STRIDE = {"a5": lambda table: table.shape[4]}
+ROW_STRIDE = Table({"a5": lambda table: table.shape[4]})
 """A5 writes packed rows; elsewhere a row starts at idx * Stride[3]."""
 
 COMBINES = {
@@ -242,6 +245,57 @@ def touches(idx: str, src: str, table: str) -> tuple[Effect, ...]:
     """The pipes that read the index and the source and write the table."""
     return (Effect("idx", "read", idx), Effect("src", "read", src), Effect("table", "update", table))
 
+
+# --- C++ -----------------------------------------------------------------------------------------------------
+
+HEADER_ADD_TYPES = Table({"a2a3": ("int32", "float32", "float16"), "a5": ADD_TYPES})
+HEADER_ORDER_TYPES: Table[tuple[str, ...]] = Table({"a2a3": (), "a5": ORDER_TYPES})
+"""The element types of atomic scatters that the documents and the headers both have; the simulator takes all."""
+
+DEFAULT_CONFLICT = Table({"cpu": ScatterConflict.Default, "a5": ScatterConflict.Last})
+"""What the headers do where no conflict policy is given; A2/A3 has no such parameter."""
+
+
+def header_atomic(rule: str, op: ScatterAtomicOp, table: Table[tuple[str, ...]]) -> Rule:
+    """The element types that the headers combine."""
+
+    def allowed(call: Call) -> str:
+        types = ", ".join(call.here(table))
+        return f"{types} for atomic {op.text}" if types else f"scattered otherwise: there is no atomic {op.text}"
+
+    return Rule(
+        rule, "src", allowed, lambda c: c.src.dtype.name in c.here(table), on=error(*table.rows),
+        when=Case(f"atomic {op.text}", lambda c: c.atomic is op), found=lambda c: f"{c.src.dtype}, {c.atomic.text}",
+        fix="scatter another type, or combine the values in a tile first",
+    )  # fmt: skip
+
+
+def template(call: Call) -> tuple[tuple[PtoEnum, PtoEnum | None], ...]:
+    """The policies as template arguments, with their defaults; an atomic scatter has no conflict policy."""
+    default = call.here(DEFAULT_CONFLICT, call.conflict)
+    conflict = call.conflict if call.atomic is ScatterAtomicOp.NONE else default
+    return (
+        (call.coalesce, None),
+        (call.atomic, ScatterAtomicOp.NONE),
+        (call.oob, ScatterOOB.Undefined),
+        (conflict, default),
+    )
+
+
+CPP = Cpp(
+    call="MSCATTER(table, src, idx)",
+    template=template,
+    headers=(
+        header_atomic("MS-ATOM-05", ScatterAtomicOp.Add, HEADER_ADD_TYPES),
+        header_atomic("MS-ATOM-06", ScatterAtomicOp.Max, HEADER_ORDER_TYPES),
+        header_atomic("MS-ATOM-07", ScatterAtomicOp.Min, HEADER_ORDER_TYPES),
+        Rule("MS-ATOM-06", "coalesce", "elem for atomic max and min: the simulator's row form reads another cell",
+             is_elem, on=error("cpu"), found=lambda c: c.coalesce.text, when=orders, fix="scatter by element"),
+        Rule("MS-CONF-01", "conflict", "default with an atomic operation",
+             lambda c: c.conflict is ScatterConflict.Default or c.atomic is ScatterAtomicOp.NONE, on=error("cpu"),
+             found=lambda c: f"{c.conflict.text}, atomic {c.atomic.text}", fix="leave conflict= out"),
+    ),
+)  # fmt: skip
 
 ATTRIBUTES = (
     "coalesce = #pto<coalesce row>, scatterAtomicOp = #pto<scatter_atomic_op add>, "
@@ -275,6 +329,7 @@ MSCATTER = Instruction(
         "a2a3": {"mscatter.row": touches("S", "MTE3", "MTE3"), "mscatter.elem": touches("S", "S", "S")},
         "a5": {"mscatter.row": touches("V", "V", "V"), "mscatter.elem": touches("V", "V", "V")},
     },
+    cpp=CPP,
     faults={
         "outside": Fault(
             "MS-OOB-06",

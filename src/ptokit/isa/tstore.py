@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, dims_of, extents_positive, flat, same_type
+from ptokit.isa.headers import EIGHT_TO_32, typed
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
     NPU,
     Call,
     Case,
+    Cpp,
     Effect,
     Instruction,
     Modifier,
@@ -94,6 +96,12 @@ def touches(pipe: str) -> tuple[Effect, ...]:
     return (Effect("src", "read", pipe), Effect("dst", "update", pipe))
 
 
+def template(call: Call) -> tuple[tuple[str, None], ...]:
+    """The types of both operands come before the operation."""
+    given = ("decltype({src})", "decltype({dst})", "AtomicType::AtomicAdd") if adds(call) else ()
+    return tuple((text, None) for text in given)
+
+
 ADDED = "{atomicType = #pto<atomic_type atomic_add>}"
 
 TSTORE = Instruction(
@@ -106,6 +114,7 @@ TSTORE = Instruction(
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
     effects={family: {"tstore.vec": touches("MTE3"), "tstore.acc": touches("FIX")} for family in NPU},
+    cpp=Cpp("TSTORE(dst, src)", template, (typed("src", {"a2a3": EIGHT_TO_32}),), block="TT-01"),
     spellings={
         "C++": ("TSTORE(tensor, tile)",),
         "Level 1": (f"pto.tstore %src, %dst {ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),

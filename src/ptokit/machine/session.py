@@ -13,7 +13,7 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards, rules
-from ptokit.machine.clocks import Clock, Clocks, Stuck, unit_of
+from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of, unit_of
 from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
@@ -216,10 +216,11 @@ class Session:
 
     def _remark_on_index(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
         """The caller's duty after the load of an index, where the instruction waits for the load by itself (H-24)."""
-        if not self.orders or not site.waits_for_load:
+        wait = site.load_wait
+        if not self.orders or wait is None:
             return
-        known = list(map(max, self.clocks.peek("AIV.V"), self.clocks.peek("AIV.S")))
-        scalar, load = self.clocks.number["AIV.S"], self.clocks.number["AIV.MTE2"]
+        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.V"), self.clocks.peek(wait.dst)))
+        scalar, load = self.clocks.number[wait.dst], self.clocks.number[wait.src]
         for touch in touches:
             if touch.operand == "idx" and touch.how == READ:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)

@@ -8,7 +8,7 @@ from itertools import combinations
 from operator import or_
 
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Call, Effect
+from ptokit.isa.instruction import Call, Effect, effects_of
 from ptokit.isa.operand import UNKNOWN, OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum
 from ptokit.program.expr import Expr, apply, subtract
@@ -200,5 +200,5 @@ def _is_unknown(number: int) -> bool:
 
 def effects(call: Call) -> tuple[Effect, ...]:
     """Which pipe touches which operand; empty where the target has no pipes."""
-    usual = call.instruction.effects.get(call.family, {}).get(call.route, ())
+    usual = effects_of(call.instruction, call.target).get(call.route, ())
     return (*usual, *call.instruction.besides(call)) if usual else ()

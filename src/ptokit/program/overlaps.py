@@ -235,8 +235,8 @@ def _is_same(one: Touch, other: Touch) -> bool:
 class Walk:
     """Follows a program and collects the conflicts of its tiles."""
 
-    def __init__(self, program: Program, family: str, grid: int | None) -> None:
-        self.program, self.family = program, family
+    def __init__(self, program: Program, target: str, grid: int | None) -> None:
+        self.program, self.target = program, target
         self.reached = {id(stmt) for stmt, _ in reaches(program, grid)}
         self.placed = stays(program, grid)
         self.order = {id(stay): number for number, stay in enumerate(self.placed)}
@@ -354,7 +354,7 @@ class Walk:
         """One instruction writes what it reads: as one buffer where it works in place, else not at all."""
         if written.stay.tile is read.stay.tile:  # one tile or slices of it, which the call itself is checked for
             return
-        in_place = self.family in INSTRUCTIONS[instr.name].in_place
+        in_place = INSTRUCTIONS[instr.name].in_place.get(self.target)
         if written.buffer is read.buffer:
             shared = written.bytes & read.bytes and not in_place
         else:
@@ -377,9 +377,9 @@ class Walk:
             self.found[key] = Conflict(first, second, how, is_fault)
 
 
-def conflicts(program: Program, family: str, grid: int | None) -> list[Conflict]:
+def conflicts(program: Program, target: str, grid: int | None) -> list[Conflict]:
     """Pairs of tiles that share bytes: faults, and those worth a note."""
-    return Walk(program, family, grid).run()
+    return Walk(program, target, grid).run()
 
 
 def sharing(program: Program, grid: int | None) -> dict[str, set[str]]:

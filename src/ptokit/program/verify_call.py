@@ -92,7 +92,7 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
     Tiles of one type that are only read may share bytes: this call destroys none of them. Of two types, one of them
     cannot hold what it should.
     """
-    in_place, targets = call.family in call.instruction.in_place, written(call)
+    in_place, targets = call.is_in_place, written(call)
     placed = [(name, tile) for name, tile in tiles(call).items() if tile.addr is not None]
     for (name, tile), (other, against) in combinations(placed, 2):
         is_written, first, second = bool({name, other} & targets), _range(tile), _range(against)
@@ -122,7 +122,7 @@ def _repeated(call: Call) -> Iterable[Finding]:
 
     Moves that take effect lane by lane, in an order that is known, say so themselves when they run (`shared`).
     """
-    if call.family in call.instruction.in_place or "shared" in call.instruction.faults:
+    if call.is_in_place or "shared" in call.instruction.faults:
         return
     given = tiles(call)
     for name in (name for name in given if name in call.repeats and given[name].addr is None):

@@ -15,8 +15,10 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
 from ptokit.isa.dtype import FLOAT8
-from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule
+from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule, effects_of
 from ptokit.isa.policy import PtoEnum
+from ptokit.isa.table import Table as Rows
+from ptokit.isa.table import lookup
 from ptokit.program.verify_call import CHECKS, Check
 from ptokit.render.sketch import sketch
 from ptokit.target import PROFILES, Profile
@@ -284,29 +286,22 @@ def _default(modifier: Any) -> str:
 def _contract(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
     yield Text()
     yield _title(f"On {profile.name}", profile.title)
-    for fact in instruction.facts.get(profile.family, ()):
+    for fact in lookup(instruction.facts, profile.name, ()):
         yield Text(f"  {fact}")
     for level, title in TITLES.items():
-        rules = [rule for rule in instruction.rules if rule.on.get(profile.name, rule.on.get(profile.family)) == level]
+        rules = [rule for rule in instruction.rules if rule.level_on(profile.name) == level]
         yield from _section(title, (_rule_row(rule, profile) for rule in rules))
     yield from _section("Refused in every instruction, unless", _common(profile))
     faults = instruction.faults.items()
     yield from _section(
         "Stopped by values", ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
     )
-    emitted = (_rule_row(rule, profile) for rule in _emitted(instruction) if profile.family in rule.on)
+    emitted = (_rule_row(rule, profile) for rule in instruction.cpp.headers if rule.level_on(profile.name))
     yield from _section("Refused when C++ is emitted, unless", emitted)
     duties = (clause for clause in clauses_of(instruction, profile.name) if clause.kind == "hazard")
     yield from _section("What the caller sees to", ((clause.id, _statement(clause)) for clause in duties))
     yield from _section("Hazards", _hazards(instruction, profile))
     yield from _machine(instruction, profile)
-
-
-def _emitted(instruction: Instruction) -> tuple[Rule, ...]:
-    """Rules of the headers that C++ is emitted for."""
-    from ptokit.text.cpp.headers import RULES  # pages of clauses and hazards do without
-
-    return RULES.get(instruction.name, ())
 
 
 TITLES = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Remarked"}
@@ -351,7 +346,7 @@ def _hazards(instruction: Instruction, profile: Profile) -> Iterator[tuple[str, 
 
 
 def _machine(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
-    effects = instruction.effects.get(profile.family, {})
+    effects = effects_of(instruction, profile.name)
     if effects:
         yield Text("\nPipes", style="bold")
         yield _grid(_pipe_row(route, touched, profile) for route, touched in effects.items())
@@ -400,8 +395,8 @@ def _kb(size: int | None) -> str:
     return "host memory" if size is None else f"{size // KB} KB"
 
 
-def _types(table: dict[str, Any], profile: Profile) -> str:
-    types = table.get(profile.name, table.get(profile.family))
+def _types(table: Rows[Any], profile: Profile) -> str:
+    types = table.get(profile.name)
     return "every type" if types is None else f"{len(types)}: 8-bit floats {'yes' if FLOAT8[0] in types else 'no'}"
 
 
@@ -418,12 +413,14 @@ def _largest_launch(profile: Profile) -> str:
 FACTS = {
     "machine": lambda p: p.title,
     **{
-        str(memory.name): lambda p, loc=loc: _kb(p.memories[loc].size)
-        for loc, memory in PROFILES["a5"].memories.items()
+        memory.name: lambda p, loc=loc: _kb(p.memories[loc].size)
+        for profile in PROFILES.values()
+        for loc, memory in profile.memories.items()
+        if memory.size is not None
     },
     "UB for tiles": lambda p: _budget(p, "limit"),
     "UB without dyn_ub": lambda p: _budget(p, "available"),
-    "cores": lambda p: " ".join(p.cores) or "none",
+    "cores": lambda p: " ".join(core.name for core in p.cores) or "none",
     "pipes": lambda p: " ".join(p.pipes) or "none",
     "event ids": lambda p: str(p.event_ids or "none"),
     "SIMT launch": lambda p: _largest_launch(p),
