@@ -21,6 +21,7 @@ from ptokit.isa.instruction import (
     error,
     note,
 )
+from ptokit.isa.kernel import Cost, Kernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Move
 from ptokit.isa.policy import Dividend, IotaOrder, TileType
@@ -158,7 +159,7 @@ DIVS_CPP = Cpp(
 TDIVS = build(
     Row("tdivs", "Divide a tile by a scalar, or a scalar by a tile.",
         "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero",
-        by_target(B4, DIV_TYPES["a5"]), faults=BY_ZERO, rules=(THROUGH_FLOAT,), cpp=DIVS_CPP),
+        by_target(B4, DIV_TYPES["a5"]), "div", faults=BY_ZERO, rules=(THROUGH_FLOAT,), cpp=DIVS_CPP),
     (DST, SRC, SCALAR),
     tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"])),
     lower_divide,
@@ -199,8 +200,11 @@ TEXPANDS = replace(
         lower_expands,
     ),
     route=lambda call: f"texpands.{call.dst.loc.text}",
-    effects={
-        family: {f"texpands.{loc}": pipes(EXPANDS_PARAMS, pipe) for loc, pipe in (("vec", "V"), ("mat", "MTE2"))}
+    kernels={
+        family: {
+            "texpands.vec": Kernel(pipes(EXPANDS_PARAMS, "V")),
+            "texpands.mat": Kernel(pipes(EXPANDS_PARAMS, "MTE2"), cost={"MTE2": Cost("fill")}),
+        }
         for family in NPU
     },
 )  # fmt: skip
@@ -229,6 +233,7 @@ TCI = build(
     apply("iota", "start", order="order"),
     modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "which way to count"),),
     pipe={"a2a3": "S", "a5": "V"},
+    cost={"S": Cost("scalar loop", accesses=1)},
     cpp="TCI<Tile, T, descending>(dst, start)",
     text=Text(("start",), inside="descending = true"),
 )  # fmt: skip

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from ptokit.finding import Finding, Level
+from ptokit.isa.kernel import Kernel, kernel_of
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
@@ -59,6 +60,11 @@ class Call:
     def route(self) -> str:
         """The documented kernel that this call takes on its target."""
         return self.instruction.route(self)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """How the target carries out that route."""
+        return kernel_of(self.instruction, self.target, self.route)
 
 
 DYNAMIC = "H-27"
@@ -254,6 +260,8 @@ class Param:
     """`read`, `write` or `update` (read and written)."""
     about: str
     optional: bool = False
+    contiguous: Literal["", "always", "column"] = ""
+    """Whether it is read as one run of elements: always, or if it has one valid column."""
 
 
 @dataclass(frozen=True)
@@ -273,12 +281,40 @@ def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """Which pipe reads or writes an operand."""
+class Conflict:
+    """The hazard of an access of the instruction and one of another instruction that nothing orders."""
 
-    operand: str
-    access: str
+    kind: str
+    memory: str
     pipe: str
+    """The pipe of the other access."""
+    order: Literal["", "first", "second"] = ""
+    """Which of the two this instruction is; either, if empty."""
+    operand: str = ""
+    """The instruction's operand; any, if empty."""
+    access: str = ""
+    other: str = ""
+    """The access of the other instruction; any, if empty."""
+    with_itself: bool = False
+    """Whether two accesses of this instruction conflict as well, on any pipe."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """What is reported if two lanes of a call write one destination."""
+
+    levels: Mapping[str, Level]
+    """By target; nothing is reported on others."""
+    same: str
+    """The hazard if both lanes have the same index."""
+    folded: str
+    """The hazard if a policy maps different indices to one destination."""
+    targets: str
+    """What each target does."""
+    defined: Test = lambda call: False
+    """Whether the call defines the result."""
+    fixes: Callable[[Call], tuple[str, ...]] = lambda call: ()
+    """What fixes it besides other indices."""
 
 
 @dataclass(frozen=True)
@@ -335,10 +371,8 @@ class Instruction:
     rules: tuple[Rule, ...]
     lower: Callable[[Call], tuple[Move | Compute, ...]]
     route: Callable[[Call], str]
-    effects: Mapping[str, Mapping[str, tuple[Effect, ...]]] = field(default_factory=dict)
-    """Per family and route: which pipe touches which operand."""
-    besides: Callable[[Call], tuple[Effect, ...]] = lambda call: ()
-    """What some calls touch more than others of their route."""
+    kernels: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
+    """Per family and route: how a target carries it out."""
     faults: Mapping[str, Fault] = field(default_factory=dict)
     """How to report odd indices (`outside`, `below` zero, `negative` but remapped, `padding`) and `shared` memory,
     and a `zero` integer divisor."""
@@ -352,12 +386,16 @@ class Instruction:
     """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
-
-
-def effects_of(instruction: Instruction, target: str) -> Mapping[str, tuple[Effect, ...]]:
-    """By route: which pipe touches which operand on a target."""
-    usual, replaced = lookup(instruction.effects, target, {}), revision_of(target).effects
-    return {route: replaced.get(route, touched) for route, touched in usual.items()} if replaced else usual
+    op: str = ""
+    """The operation of its `Compute`, if it has one."""
+    repeats: Repeats | None = None
+    """What is reported of repeated destinations, if its indices name destinations."""
+    conflicts: tuple[Conflict, ...] = ()
+    """The hazards of accesses that nothing orders."""
+    writes_padding: bool = False
+    """Whether it may write padding of its destination."""
+    documents: tuple[str, ...] = ()
+    """The parts of the clause table that describe it, by the beginning of a clause id."""
 
 
 def is_tile(spec_: object, *locs: TileType) -> bool:

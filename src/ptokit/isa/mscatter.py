@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from ptokit.isa.common import (
@@ -36,14 +37,16 @@ from ptokit.isa.dtype import HIFLOAT8, PTO_TYPES
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
+    NPU,
     Call,
     Case,
+    Conflict,
     Cpp,
-    Effect,
     Fault,
     Instruction,
     Modifier,
     Param,
+    Repeats,
     Rule,
     always,
     case,
@@ -52,6 +55,7 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
+from ptokit.isa.kernel import ON_V, Cost, Effect, Handshake, Kernel, full_launch
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Index, Move, Side, Unit
 from ptokit.isa.operand import show_extents
@@ -246,6 +250,37 @@ def touches(idx: str, src: str, table: str) -> tuple[Effect, ...]:
     return (Effect("idx", "read", idx), Effect("src", "read", src), Effect("table", "update", table))
 
 
+A2A3 = {
+    "mscatter.row": Kernel(
+        touches("S", "MTE3", "MTE3"),
+        handshake=Handshake(
+            before=(("V", "S"), ("MTE2", "S"), ("S", "MTE3")),
+            body=("S", "MTE3"),
+            each_row=(("MTE3", "S"),),
+            after=(("MTE3", "V"), ("MTE3", "MTE2")),
+        ),
+        cost={"S": Cost("row loop"), "MTE3": Cost("row transfers", "UB to GM GB/s")},
+    ),
+    "mscatter.elem": Kernel(
+        touches("S", "S", "S"),
+        handshake=Handshake(
+            before=(("V", "S"), ("MTE2", "S"), ("MTE3", "S")),
+            body=("S",),
+            after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
+        ),
+        cost={"S": Cost("element scatter")},
+        by_element=True,
+    ),
+}
+SIMT = Kernel(touches("V", "V", "V"), handshake=ON_V, launch=full_launch, launched="src", cost={"V": Cost("SIMT")})
+
+
+def instead_of_repeats(call: Call) -> tuple[str, ...]:
+    """Modifiers that give repeated destinations a meaning."""
+    added = ('combine with atomic="add"',) if call.src.dtype.name in ADD_TYPES else ()
+    return (*added, 'ask for the last writer with conflict="last"')
+
+
 # --- C++ -----------------------------------------------------------------------------------------------------
 
 HEADER_ADD_TYPES = Table({"a2a3": ("int32", "float32", "float16"), "a5": ADD_TYPES})
@@ -314,7 +349,7 @@ MSCATTER = Instruction(
     operands=(
         Param("table", "update", "the table in GM"),
         Param("src", "read", "source tile: Vec, row-major"),
-        Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements"),
+        Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements", contiguous="column"),
     ),
     modifiers=(
         Modifier("coalesce", Coalesce, mode_by_shape, "what one index places", "from the index shape"),
@@ -325,11 +360,24 @@ MSCATTER = Instruction(
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *REMARKS),
     lower=lower,
     route=lambda call: f"mscatter.{call.coalesce.text}",
-    effects={
-        "a2a3": {"mscatter.row": touches("S", "MTE3", "MTE3"), "mscatter.elem": touches("S", "S", "S")},
-        "a5": {"mscatter.row": touches("V", "V", "V"), "mscatter.elem": touches("V", "V", "V")},
+    kernels={
+        "a2a3": A2A3,
+        "a5": {"mscatter.row": SIMT, "mscatter.elem": replace(SIMT, by_element=True)},
     },
     cpp=CPP,
+    repeats=Repeats(
+        levels=error(*NPU),
+        same="H-14",
+        folded="H-15",
+        targets="cpu keeps the last writer in row-major order; on a2a3 and a5 the final value is undefined",
+        defined=lambda call: call.conflict is ScatterConflict.Last,
+        fixes=instead_of_repeats,
+    ),
+    conflicts=(
+        Conflict("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
+        Conflict("H-16", "GM", "MTE3", with_itself=True),
+    ),
+    documents=("CO", "MS"),
     faults={
         "outside": Fault(
             "MS-OOB-06",

@@ -7,6 +7,7 @@ from ptokit.isa.headers import CLAUSE
 from ptokit.isa.headers import SHORT as HEADER_SHORT
 from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import EVERYWHERE, Call, Case, Cpp, Fault, Instruction, Param, Rule, error
+from ptokit.isa.kernel import INDEXED
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Index, Input, Move, Remap, Side, Unit
 from ptokit.isa.operand import TileSpec, show_extents
@@ -209,6 +210,7 @@ TTRANS = build(
         alike("CP-TRN-02", "src"),
     ),
     lambda c: (Compute("copy", (c.src.valid_cols, c.src.valid_rows), Access("dst", c.dst.layout), (turned(c),)),),
+    cost={"V": INDEXED},
     cpp="TTRANS(dst, src, tmp)",
     text=Text(("src", "tmp")),
 )  # fmt: skip
@@ -247,7 +249,7 @@ TGATHER = build(
             "padding": Fault("CP-GAT-03", "H-12", "the index names the source's padding"),
             "shared": Fault("CP-GAT-03", None, "gather into another tile: hardware does not promise this order"),
         }),
-    (DST, Param("src", "read", "a Vec tile of the destination's type"),
+    (DST, Param("src", "read", "a Vec tile of the destination's type", contiguous="always"),
      Param("idx", "read", "Vec tile of element numbers, of the destination's valid region")),
     (
         *(vec("CP-GAT-01", name) for name in ("dst", "src", "idx")),
@@ -262,6 +264,7 @@ TGATHER = build(
              fix="use int32 or uint32 indices"),
     ),
     lower_gather,
+    cost={"V": INDEXED},
     cpp="TGATHER(dst, src, idx, tmp)",
     text=Text(("src", "idx", "tmp")),
 )  # fmt: skip

@@ -40,8 +40,8 @@ class Revision:
     """Tables, and the rows that they have for this revision."""
     dropped: frozenset[str] = frozenset()
     """The ids of rules that do not apply."""
-    effects: Mapping[str, Any] = field(default_factory=dict)
-    """By route: which pipe touches which operand, where that is different."""
+    kernels: Mapping[str, Any] = field(default_factory=dict)
+    """By route: the kernels (`isa.kernel.Kernel`) that replace those of the family."""
 
 
 PLAIN = Revision()

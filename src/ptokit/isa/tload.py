@@ -17,7 +17,6 @@ from ptokit.isa.instruction import (
     Call,
     Case,
     Cpp,
-    Effect,
     Instruction,
     Param,
     Rule,
@@ -26,6 +25,7 @@ from ptokit.isa.instruction import (
     is_tensor,
     is_tile,
 )
+from ptokit.isa.kernel import Cost, Effect, Kernel
 from ptokit.isa.move import Access, Fill, Move
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout, Pad, TileType
@@ -148,7 +148,11 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move((1, dst.elements), Access("dst", flat()), Fill(pad_bits(dst.dtype, dst.pad))), move)
 
 
-EFFECTS = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
+def kernel(path: str) -> Kernel:
+    """One pipe moves the block, at the bandwidth of its path."""
+    effects = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
+    return Kernel(effects, cost={"MTE2": Cost("block", path)})
+
 
 MOST_ROWS = 4095
 """Rows of an ND tile that A2/A3 loads into UB."""
@@ -182,8 +186,9 @@ TLOAD = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tload.{call.dst.loc.text}",
-    effects={family: {f"tload.{loc}": EFFECTS for loc in ("vec", "mat")} for family in NPU},
     cpp=CPP,
+    kernels={family: {"tload.vec": kernel("GM to UB GB/s"), "tload.mat": kernel("GM to L1 GB/s")} for family in NPU},
+    documents=("TL",),
     spellings={
         "C++": ("TLOAD(tile, tensor)",),
         "Level 1": ("%dst = pto.tload %src : !pto.partition_tensor_view<...> -> !pto.tile<...>",),

@@ -12,7 +12,6 @@ from ptokit.isa.instruction import (
     Call,
     Case,
     Cpp,
-    Effect,
     Instruction,
     Param,
     Rule,
@@ -21,11 +20,25 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
+from ptokit.isa.kernel import Kernel
 from ptokit.isa.move import Access, Compute, Move
 from ptokit.isa.operand import FRACTAL_ROWS, show_extents
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import Table
-from ptokit.isa.vector import Row, Text, alike, both_valid, build, by_target, filled, located, typed, types, whole
+from ptokit.isa.vector import (
+    Row,
+    Text,
+    alike,
+    both_valid,
+    build,
+    by_target,
+    filled,
+    located,
+    pipes,
+    typed,
+    types,
+    whole,
+)
 
 VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
 
@@ -107,7 +120,7 @@ def product(row: Row, params: tuple[Param, ...], rules: tuple[Rule, ...], *adden
 
     def lower(call: Call) -> tuple[Move | Compute, ...]:
         inputs = tuple(whole(call, name) for name in ("a", "b", *addends))
-        return (Compute("matmul", call.dst.valid, Access("dst", call.dst.layout), inputs),)
+        return (Compute(row.op, call.dst.valid, Access("dst", call.dst.layout), inputs),)
 
     text = Text(tuple(param.name for param in params[1:]), row.name.replace("_", "."))
     return build(row, params, rules, lower, pipe="M", text=text)
@@ -116,20 +129,20 @@ def product(row: Row, params: tuple[Param, ...], rules: tuple[Rule, ...], *adden
 # Later rules presume that every operand is a tile at its place, so the places come first.
 TMATMUL = product(
     Row("tmatmul", "Multiply two matrices.", "dst = a @ b    summed in float32, or exactly in int32", MATMUL_TYPES,
-        in_place=()),
+        "matmul", in_place=()),
     (C, A, B),
     PRODUCT_RULES,
 )  # fmt: skip
 TMATMUL_ACC = product(
     Row("tmatmul_acc", "Multiply two matrices and add.", "dst = acc + a @ b    summed in float32, or int32 that wraps",
-        MATMUL_TYPES),
+        MATMUL_TYPES, "matmul"),
     (C, CIN, A, B),
     (*ACC_RULES[:1], *PRODUCT_RULES, *ACC_RULES[1:]),
     "acc",
 )  # fmt: skip
 TMATMUL_BIAS = product(
     Row("tmatmul_bias", "Multiply two matrices and add a row.", "dst = a @ b + bias    bias is added to every row",
-        MATMUL_TYPES, in_place=()),
+        MATMUL_TYPES, "matmul", in_place=()),
     (C, A, B, BIAS),
     (*BIAS_RULES[:1], *PRODUCT_RULES, *BIAS_RULES[1:]),
     "bias",
@@ -207,11 +220,8 @@ TEXTRACT = replace(
     build(Row("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
               FEED_TYPES, in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
     route=lambda call: f"textract.{call.src.loc.text}.{call.dst.loc.text}",
-    effects={
-        family: {
-            f"textract.{a.text}.{b.text}": (Effect("dst", "write", pipe), Effect("src", "read", pipe))
-            for (a, b), pipe in PATHS.items()
-        }
+    kernels={
+        family: {f"textract.{a.text}.{b.text}": Kernel(pipes(EXTRACT_PARAMS, pipe)) for (a, b), pipe in PATHS.items()}
         for family in NPU
     },
 )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ptokit.isa.common import data_type, extents_positive, same_type
 from ptokit.isa.headers import CLAUSE, IN_UB, between
-from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Case, Cpp, Effect, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Case, Cpp, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.kernel import Effect, Kernel
 from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
@@ -78,14 +79,15 @@ TMOV = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
-    effects={
+    kernels={
         family: {
-            f"tmov.{a.text}.{b.text}": (Effect("src", "read", pipe), Effect("dst", "write", pipe))
+            f"tmov.{a.text}.{b.text}": Kernel((Effect("src", "read", pipe), Effect("dst", "write", pipe)))
             for (a, b), pipe in PATHS[family].items()
         }
         for family in NPU
     },
     cpp=Cpp(headers=(same_storage("a2a3", IN_UB), same_storage("a2a3", TO_CUBE), same_storage("a5", TO_CUBE))),
+    documents=("TV",),
     spellings={
         "C++": ("TMOV(dst, src)",),
         "Level 1": ("%dst = pto.tmov %src : !pto.tile<...> -> !pto.tile<...>",),

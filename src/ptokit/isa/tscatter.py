@@ -12,18 +12,20 @@ from ptokit.isa.instruction import (
     Call,
     Case,
     Cpp,
-    Effect,
     Fault,
     Instruction,
     Modifier,
     Param,
+    Repeats,
     Rule,
     always,
     case,
     error,
+    hazard,
     is_tile,
     note,
 )
+from ptokit.isa.kernel import INDEXED, Cost, Effect, Kernel
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import ScatterIndex, TileType
@@ -170,9 +172,14 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move((1, dst.rows * dst.cols), Access("dst", flat()), Fill()), move)
 
 
-def touches(pipe: str) -> tuple[Effect, ...]:
+def kernel(pipe: str, cost: Cost) -> Kernel:
     """One pipe does it all."""
-    return (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
+    effects = (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
+    return Kernel(effects, cost={pipe: cost})
+
+
+ROW_LOOP = Cost("scalar loop", accesses=3)
+FLAT_LOOP = replace(ROW_LOOP, zeroed=lambda call, outside: call.dst.nbytes)
 
 
 MOST = 2**15
@@ -212,7 +219,7 @@ TSCATTER = Instruction(
         "flat: dst.storage[idx[i, j]] = src[i, j]    a2a3 and a5 clear the destination first",
     ),
     operands=(
-        Param("dst", "update", "destination tile: Vec"),
+        Param("dst", "update", "destination tile: Vec", contiguous="always"),
         Param("src", "read", "source tile: Vec, of the destination's type"),
         Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte"),
     ),
@@ -220,11 +227,19 @@ TSCATTER = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tscatter.{call.index.text}",
-    effects={
-        "a2a3": {"tscatter.row": touches("S"), "tscatter.flat": touches("S")},
-        "a5": {"tscatter.row": touches("V"), "tscatter.flat": touches("V")},
+    kernels={
+        "a2a3": {"tscatter.row": kernel("S", ROW_LOOP), "tscatter.flat": kernel("S", FLAT_LOOP)},
+        "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), kernel("V", INDEXED)),
     },
     cpp=CPP,
+    repeats=Repeats(
+        levels=hazard(*EVERYWHERE),
+        same="H-17",
+        folded="H-17",
+        targets="cpu, a2a3 and a5 keep the last writer today, but the result is implementation-defined",
+    ),
+    writes_padding=True,
+    documents=("CO", "TS"),
     faults={
         "outside": Fault("TS-HAZ-01", "H-12", "keep indices inside the destination tile"),
         "below": Fault("TS-HAZ-03", "H-12", "keep indices inside the destination tile"),

@@ -11,7 +11,6 @@ from ptokit.isa.instruction import (
     Call,
     Case,
     Cpp,
-    Effect,
     Instruction,
     Modifier,
     Param,
@@ -21,6 +20,7 @@ from ptokit.isa.instruction import (
     is_tensor,
     is_tile,
 )
+from ptokit.isa.kernel import Cost, Effect, Kernel
 from ptokit.isa.move import Access, Combine, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
@@ -91,9 +91,9 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move(region, Access("dst", dst), Access("src", src), combine=combine),)
 
 
-def touches(pipe: str) -> tuple[Effect, ...]:
-    """One pipe reads the tile and writes memory."""
-    return (Effect("src", "read", pipe), Effect("dst", "update", pipe))
+def kernel(pipe: str, path: str) -> Kernel:
+    """One pipe reads the tile and writes memory, at the bandwidth of its path."""
+    return Kernel((Effect("src", "read", pipe), Effect("dst", "update", pipe)), cost={pipe: Cost("block", path)})
 
 
 def template(call: Call) -> tuple[tuple[str, None], ...]:
@@ -113,8 +113,12 @@ TSTORE = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
-    effects={family: {"tstore.vec": touches("MTE3"), "tstore.acc": touches("FIX")} for family in NPU},
     cpp=Cpp("TSTORE(dst, src)", template, (typed("src", {"a2a3": EIGHT_TO_32}),), block="TT-01"),
+    kernels={
+        family: {"tstore.vec": kernel("MTE3", "UB to GM GB/s"), "tstore.acc": kernel("FIX", "L0C to GM GB/s")}
+        for family in NPU
+    },
+    documents=("TT",),
     spellings={
         "C++": ("TSTORE(tensor, tile)",),
         "Level 1": (f"pto.tstore %src, %dst {ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),

@@ -13,7 +13,6 @@ from ptokit.isa.instruction import (
     NPU,
     Call,
     Cpp,
-    Effect,
     Fault,
     Instruction,
     Modifier,
@@ -22,6 +21,7 @@ from ptokit.isa.instruction import (
     error,
     is_tile,
 )
+from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, Kernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move
 from ptokit.isa.operand import ScalarSpec, show_extents
@@ -142,6 +142,13 @@ def pipes(params: Iterable[Param], pipe: str) -> tuple[Effect, ...]:
     return tuple(Effect(param.name, param.access, pipe) for param in params if not param.about.startswith("a number"))
 
 
+COSTS = {
+    **dict.fromkeys(("div", "exp", "log", "sqrt", "recip"), SLOW),
+    **dict.fromkeys(("rowsum", "rowmax", "rowmin", "colsum", "colmax", "colmin"), REDUCING),
+}
+"""By operation: the cost on the vector pipe, where it is not that of simple arithmetic."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of a table of instructions."""
@@ -208,12 +215,18 @@ def build(
     *,
     modifiers: tuple[Modifier, ...] = (),
     pipe: str | Mapping[str, str] = "V",
+    cost: Mapping[str, Cost] | None = None,
     cpp: str = "",
     text: Text | None = None,
 ) -> Instruction:
-    """An instruction that has one route of its own name, on one pipe."""
+    """An instruction that has one route of its own name, on one pipe; `cost` is by pipe."""
     sources = tuple(param.name for param in params[1:])
     on = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
+    costs = cost or ({"V": COSTS[row.op]} if row.op in COSTS else {})
+
+    def kernel(pipe: str) -> Kernel:
+        return Kernel(pipes(params, pipe), cost={pipe: costs[pipe]} if pipe in costs else {})
+
     return Instruction(
         name=row.name,
         summary=row.summary,
@@ -223,7 +236,8 @@ def build(
         rules=(*rules, *row.rules),
         lower=lower,
         route=lambda call: row.name,
-        effects={family: {row.name: pipes(params, on[family])} for family in NPU},
+        op=row.op,
+        kernels={family: {row.name: kernel(on[family])} for family in NPU},
         faults=row.faults,
         spellings={
             "C++": (cpp or f"{row.name.upper()}({', '.join(['dst', *sources])})",),

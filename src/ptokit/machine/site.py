@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +12,6 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.machine.clocks import unit_of
 from ptokit.machine.cores import home_of, pipe_of
-from ptokit.machine.grains import CHUNK, chunks
 from ptokit.program.ir import Instr
 from ptokit.program.steps import ISSUE, Step, Sync, Touch, gate, steps
 from ptokit.program.verify_call import Options
@@ -24,18 +22,6 @@ LOAD = "MTE2"
 """The pipe that moves data from global memory."""
 TOGETHER = frozenset(("H-20", "H-21", "H-22"))
 """What is judged for all tiles of a program together, not for those of one instruction."""
-
-
-def _whole_chunks(call: Call) -> int:
-    size = call.dst.dtype.size
-    return chunks(call.dst.valid_cols * size) * CHUNK // size
-
-
-REACHES: dict[tuple[str, str], Callable[[Call], int]] = {
-    ("a2a3", "mgather.row"): _whole_chunks,
-    ("a2a3", "mgather.row.nz"): lambda call: call.table.extents[1],
-}
-"""By family and route: the columns that a transfer of a row writes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +63,7 @@ class Site:
     def last_column(self) -> int:
         """Where what DMA writes of a destination row ends, which may be after its valid columns: what lies between is
         unspecified (A-47, A-67). 0 where there is nothing of the kind."""
-        reach = REACHES.get((self.call.family, self.call.route))
+        reach = self.call.kernel.reach
         end = min(reach(self.call), self.call.dst.cols) if reach else 0
         return end if reach and end > self.call.dst.valid_cols else 0
 
@@ -92,7 +78,7 @@ class Site:
         """The wait for the load of its index, if it waits by itself."""
         syncs = (step for step in self.steps if isinstance(step, Sync))
         waits = (sync for sync in syncs if (unit_of(sync.src), unit_of(sync.dst)) == (LOAD, ISSUE))
-        return next(waits, None) if self.call.instruction.name == "mgather" else None
+        return next(waits, None)
 
 
 def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site | None:

@@ -8,7 +8,8 @@ from itertools import combinations
 from operator import or_
 
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Call, Effect, effects_of
+from ptokit.isa.instruction import Call
+from ptokit.isa.kernel import Effect
 from ptokit.isa.operand import UNKNOWN, OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum
 from ptokit.program.expr import Expr, apply, subtract
@@ -23,7 +24,7 @@ from ptokit.program.ir import (
     TileUse,
     View,
     Window,
-    mapped,
+    transform,
     walk,
 )
 from ptokit.target import Profile
@@ -144,7 +145,7 @@ def without_defaults(program: Program) -> Program:
     def plain(stmt: Stmt) -> Stmt:
         return replace(stmt, modifiers=chosen_modifiers(program, stmt)) if isinstance(stmt, Instr) else stmt
 
-    return replace(program, body=mapped(program.body, plain))
+    return replace(program, body=transform(program.body, plain))
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,6 @@ def _is_unknown(number: int) -> bool:
 
 
 def effects(call: Call) -> tuple[Effect, ...]:
-    """Which pipe touches which operand; empty where the target has no pipes."""
-    usual = effects_of(call.instruction, call.target).get(call.route, ())
-    return (*usual, *call.instruction.besides(call)) if usual else ()
+    """Which pipe touches which operand; empty if the target has no pipes."""
+    kernel = call.kernel
+    return (*kernel.effects, *kernel.besides(call)) if kernel.besides else kernel.effects

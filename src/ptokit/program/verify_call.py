@@ -157,17 +157,12 @@ def aligned_slices(call: Call, profile: Profile, options: Options) -> Iterable[F
             yield _finding("SL-02", None, name, _subject(call), expected, found, fix, call.target)
 
 
-SIDE_BY_SIDE = {("tgather", "src"), ("tscatter", "dst")}
-"""Operands whose elements are counted through the storage."""
-INDEXED = ("mgather", "mscatter")
-
-
 def gapless_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
     """A slice with gaps between its rows is no operand that is taken as one run of elements."""
+    contiguous = {param.name: param.contiguous for param in call.instruction.operands}
     for name, tile in tiles(call).items():
-        counted = (call.instruction.name, name) in SIDE_BY_SIDE
-        column = call.instruction.name in INDEXED and name == "idx" and tile.valid_cols == 1
-        if tile.pitch and (counted or column):
+        kind = contiguous.get(name)
+        if tile.pitch and (kind == "always" or (kind == "column" and tile.valid_cols == 1)):
             expected, fix = "a tile, or a slice of whole rows", "copy the slice into a tile of its own first: pto.tmov"
             yield _finding("SL-04", None, name, _subject(call), expected, str(tile), fix, call.target)
 
@@ -190,7 +185,7 @@ def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
         static = sum(tile.nbytes for tile in here if tile.addr is None)
         total = static + sum(tile.nbytes for tile in placed)
         used[loc] = Use(max([total, *(_range(tile).stop for tile in placed)]), static)
-    simt = starts_threads(call, profile)
+    simt = starts_threads(call)
     yield from memory_findings(_subject(call), used, profile, options.dyn_ub, simt=simt)
 
 

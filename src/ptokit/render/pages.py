@@ -15,10 +15,12 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
 from ptokit.isa.dtype import FLOAT8
-from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule, effects_of
+from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule
+from ptokit.isa.kernel import Kernel, kernels_of
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.table import Table as Rows
 from ptokit.isa.table import lookup
+from ptokit.program.budget import MANY
 from ptokit.program.verify_call import CHECKS, Check
 from ptokit.render.sketch import sketch
 from ptokit.target import PROFILES, Profile
@@ -189,7 +191,7 @@ def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:
 
 def _has_events(instruction: Instruction) -> bool:
     """`tassign` only says where a tile lies."""
-    return bool(instruction.effects)
+    return bool(instruction.kernels)
 
 
 def _python(instruction: Instruction) -> str:
@@ -225,16 +227,11 @@ TOPICS = {
 }  # fmt: skip
 """Parts of the documents, by the middle of a clause id."""
 OTHER_TOPIC = "Rules and values"
-DOCUMENTS = {
-    "mgather": ("CO", "MG"), "mscatter": ("CO", "MS"), "tscatter": ("CO", "TS"),
-    "tload": ("TL",), "tstore": ("TT",), "tmov": ("TV",),
-}  # fmt: skip
-"""The parts of the clause table that are about an instruction, by the beginning of a clause id."""
 
 
 def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
     """Every clause that is about an instruction on a target: of its documents, and what its rules and faults name."""
-    documents = DOCUMENTS.get(instruction.name, ())
+    documents = instruction.documents
     named = {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
     named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
     groups = {name.rpartition("-")[0] for name in named if name.startswith("CP-")}
@@ -346,31 +343,22 @@ def _hazards(instruction: Instruction, profile: Profile) -> Iterator[tuple[str, 
 
 
 def _machine(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
-    effects = effects_of(instruction, profile.name)
-    if effects:
-        yield Text("\nPipes", style="bold")
-        yield _grid(_pipe_row(route, touched, profile) for route, touched in effects.items())
-    launches = {route: launch for route, launch in profile.launches.items() if route.startswith(instruction.name)}
-    if launches:
-        yield Text("\nSIMT launch", style="bold")
-        yield _grid((route, str(launch.__doc__)) for route, launch in launches.items())
+    kernels = kernels_of(instruction, profile.name)
+    yield from _section("Pipes", (_pipe_row(route, kernel) for route, kernel in kernels.items() if kernel.effects))
+    launches = ((route, str(kernel.launch.__doc__)) for route, kernel in kernels.items() if kernel.launch)
+    yield from _section("SIMT launch", launches)
     budget = profile.budget(dyn_ub=0)
     if budget:
         yield Text(f"\nUB for tiles: {_kb(budget.limit)}; {_kb(budget.available)} without dyn_ub", style="bold")
-    costs = [name for name in profile.statements if name.startswith(PREFIXES.get(instruction.name, "-"))]
-    if costs:
-        yield Text("\nCost", style="bold")
-        yield _grid((name, spec.clauses()[name].statement) for name in costs)
+    costs = [name for name in profile.statements if name.partition("-")[0] in instruction.documents]
+    yield from _section("Cost", ((name, spec.clauses()[name].statement) for name in costs))
 
 
-PREFIXES = {"mgather": "MG-", "mscatter": "MS-", "tscatter": "TS-"}
-
-
-def _pipe_row(route: str, effects: Iterable[Any], profile: Profile) -> tuple[str, ...]:
-    shake = profile.handshakes.get(route)
-    flags = {name: getattr(shake, name, ()) for name in ("before", "after_fill", "each_row", "between", "after")}
+def _pipe_row(route: str, kernel: Kernel) -> tuple[str, ...]:
+    names = ("before", "after_fill", "each_row", "between", "after")
+    flags = {name: getattr(kernel.handshake, name) for name in names}
     chains = "; ".join(f"{name} {' '.join(f'{a}>{b}' for a, b in pairs)}" for name, pairs in flags.items() if pairs)
-    return route, ", ".join(f"{e.operand} {e.access} {e.pipe}" for e in effects), chains
+    return route, ", ".join(f"{e.operand} {e.access} {e.pipe}" for e in kernel.effects), chains
 
 
 def _kind(rule: Rule) -> str:
@@ -406,8 +394,9 @@ def _budget(profile: Profile, fact: str) -> str:
 
 
 def _largest_launch(profile: Profile) -> str:
-    shape = profile.launch_shape("mscatter.row", 1, 1)
-    return f"{shape.lanes} x up to {shape.warps}" if shape else "none"
+    launches = (kernel.launch(MANY, MANY) for kernel in profile.kernels.values() if kernel.launch)
+    largest = max((shape for shape in launches if shape), key=lambda shape: shape.threads, default=None)
+    return f"{largest.lanes} x up to {largest.warps}" if largest else "none"
 
 
 FACTS = {

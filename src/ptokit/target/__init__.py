@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ptokit.isa.kernel import LaunchShape as LaunchShape
 from ptokit.target.profile import Budget as Budget
 from ptokit.target.profile import Core as Core
-from ptokit.target.profile import LaunchShape as LaunchShape
 from ptokit.target.profile import Profile as Profile
 from ptokit.target.registry import DEFAULT_ARCH as DEFAULT_ARCH
 from ptokit.target.registry import PROFILES as PROFILES

@@ -8,23 +8,14 @@ from ptokit.target.profile import (
     EVENT_IDS,
     KB,
     VECTOR_CORE,
-    Handshake,
     Headers,
     Memory,
     Profile,
     Stated,
     UnifiedBuffer,
-    Work,
-    elem_launch,
-    full_launch,
     numbers,
-    padded_launch,
-    row_launch,
     sources,
 )
-
-SIMT = Handshake(body=("V",))
-"""The launch hides its accesses and counts as a vector-pipe producer (MG-SYNC-13, MG-SYNC-15)."""
 
 ALIKE = {
     name: (number, f"assumption: as A2/A3 ({source.removeprefix('assumption: ')})")
@@ -61,27 +52,6 @@ A5 = Profile(
         size=256 * KB, reserved=8 * KB, min_cache=32 * KB, safe=128 * KB, has_dynamic=True,
         over_rule="MG-BUDG-13", over_kind="H-21",
     ),
-    launches={
-        "mgather.row": row_launch,
-        "mgather.elem": elem_launch,
-        "mgather.l1.elem.simt": padded_launch,
-        "mscatter.row": full_launch,
-        "mscatter.elem": full_launch,
-    },
-    handshakes={
-        "mgather.row": SIMT,
-        "mgather.elem": SIMT,
-        "mgather.elem.scalar": Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),)),  # MG-SYNC-14
-        "mgather.l1.row": Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
-        "mgather.l1.elem": Handshake(body=("S", "MTE2"), between=(("S", "MTE2"),)),
-        "mgather.l1.elem.simt": Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),)),  # MG-SYNC-17
-        "mscatter.row": SIMT,
-        "mscatter.elem": SIMT,
-    },
-    work={
-        "mgather.l1.row": lambda rows, cols, batches: Work(dma=rows),
-        "mgather.l1.elem": lambda rows, cols, batches: Work(dma=1, scalar=rows * cols),
-    },
     costs=numbers(COSTS),
     sources=sources(COSTS),
     statements=(

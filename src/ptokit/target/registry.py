@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Instruction, effects_of
+from ptokit.isa.instruction import Instruction
+from ptokit.isa.kernel import kernels_of
 from ptokit.isa.operand import FORMS
 from ptokit.isa.policy import BLayout, TileType
 from ptokit.isa.table import REVISIONS
@@ -66,13 +67,13 @@ def _revision_problems(profile: Profile) -> Iterator[str]:
     rules = {rule.id for each in INSTRUCTIONS.values() for rule in (*each.rules, *each.cpp.headers, *each.cpp.slices)}
     if unknown := sorted(profile.revision.dropped - rules):
         yield f"no rule has the id {_listed(unknown)}"
-    for route, effects in profile.revision.effects.items():
-        owner = next((each for each in INSTRUCTIONS.values() if route in effects_of(each, profile.family)), None)
+    for route, kernel in profile.revision.kernels.items():
+        owner = next((each for each in INSTRUCTIONS.values() if route in kernels_of(each, profile.family)), None)
         if owner is None:
             yield f"{profile.family} has no route {route}"
-        elif unknown := [effect.operand for effect in effects if effect.operand not in _operands(owner)]:
+        elif unknown := [effect.operand for effect in kernel.effects if effect.operand not in _operands(owner)]:
             yield f"{route} has no operand {_listed(unknown)}"
-        elif unknown := [effect.pipe for effect in effects if effect.pipe not in profile.pipes]:
+        elif unknown := [effect.pipe for effect in kernel.effects if effect.pipe not in profile.pipes]:
             yield f"{route} uses {_listed(unknown)}, which is no pipe of {profile.name}"
 
 

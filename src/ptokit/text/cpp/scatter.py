@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.instruction import Call, effects_of
+from ptokit.isa.instruction import Call
+from ptokit.isa.kernel import kernels_of
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, IotaOrder, PtoEnum, ScatterIndex, TileType
 from ptokit.isa.tscatter import ZEROES_FIRST
@@ -214,8 +215,8 @@ class _Flattener:
 
     def _is_scalar(self, instr: Instr) -> bool:
         """Whether the scalar pipe does all the work of an instruction; the rest here is the vector pipe's."""
-        touched = effects_of(INSTRUCTIONS[instr.name], self.profile.name).values()
-        return {effect.pipe for each in touched for effect in each} == {ISSUE}
+        kernels = kernels_of(INSTRUCTIONS[instr.name], self.profile.name).values()
+        return {effect.pipe for kernel in kernels for effect in kernel.effects} == {ISSUE}
 
 
 def _replaced(block: Block, change: Callable[[Stmt], Iterable[Stmt]]) -> Block:
