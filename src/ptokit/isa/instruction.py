@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from ptokit.finding import Finding, Level
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
+from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
 
 
 class Call:
@@ -31,10 +32,10 @@ class Call:
         """`repeats` names operands that are an earlier operand once more, `clashes` pairs of slices that overlap."""
         self.instruction = instruction
         self.repeats, self.clashes = repeats, clashes
-        self.operands = operands
+        self.operands = {**operands, TMP: operands.get(TMP)} if instruction.workspace else operands
         self.target = target
         self.family = target.partition("@")[0]
-        self.values: dict[str, Any] = {**operands, **modifiers}
+        self.values: dict[str, Any] = {**self.operands, **modifiers}
         for modifier in instruction.modifiers:
             if self.values[modifier.name] is None and modifier.default is not None:
                 self.values[modifier.name] = modifier.default(self)
@@ -48,6 +49,12 @@ class Call:
     def here(self, table: Mapping[str, Any], default: Any = None) -> Any:
         """What a table keyed by profile says for this target: its own row, else its family's."""
         return table.get(self.target, table.get(self.family, default))
+
+    @property
+    def workspace(self) -> TileSpec | None:
+        """The workspace that it needs on its target, if any."""
+        workspace = self.instruction.workspace
+        return workspace.needed(self) if workspace else None
 
     @cached_property
     def route(self) -> str:
@@ -235,6 +242,10 @@ def describe(operand: str) -> Callable[[Call], str]:
     return lambda call: str(call.values[operand]) if call.values.get(operand) is not None else "nothing"
 
 
+Kind = Literal["tile", "memory", "tile or memory", "number", "position"]
+"""What an operand is; a `position` is a whole number that states where to read, as row and col of textract."""
+
+
 @dataclass(frozen=True)
 class Param:
     """An operand of an instruction: its name, what happens to it, and what it is for."""
@@ -244,6 +255,9 @@ class Param:
     """`read`, `write` or `update` (read and written)."""
     about: str
     optional: bool = False
+    kind: Kind = "tile"
+    is_block: bool = False
+    """Of memory: whether its extents follow from the tile, so that text may write it as `%view[%row, %col]`."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +269,15 @@ class Modifier:
     default: Callable[[Call], PtoEnum | None] | None
     about: str
     default_text: str = ""
+    text: Attribute | None = None
+    """How text writes it."""
+
+    @property
+    def usual(self) -> PtoEnum | None:
+        """The default, if it does not depend on the rest of a call."""
+        if self.default_text:
+            return next((member for member in self.enum if member.text == self.default_text), None)
+        return self.default(None) if self.default else None  # type: ignore[arg-type]
 
 
 def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
@@ -314,6 +337,46 @@ class Instruction:
     """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
+    text_name: str = ""
+    """Its name in text, if that is another one."""
+    form: Form = GENERAL
+    """What is particular about its MLIR form."""
+    workspace: Workspace | None = None
+    """The tile that it computes in, which a call may give as `tmp=`."""
+    result: Callable[[Call], TileSpec | None] = lambda call: None
+    """The type of its destination, if the sources determine it: `call` has no destination."""
+    documents: tuple[str, ...] = ()
+    """The parts of the clause table that are about it, by the beginning of a clause id."""
+    types: Mapping[str, Any] | None = None
+    """By target: the element types it takes, for the table of targets."""
+
+    @cached_property
+    def op(self) -> str:
+        """Its name in text."""
+        return self.text_name or self.name
+
+    @cached_property
+    def attributes(self) -> tuple[tuple[Modifier, Attribute], ...]:
+        """The modifiers that text writes as attributes, in their order."""
+        found = ((modifier, modifier.text) for modifier in self.modifiers)
+        return tuple((modifier, text) for modifier, text in found if text is not None and text.key)
+
+    @cached_property
+    def order(self) -> Modifier | None:
+        """The modifier that the order of the sources states."""
+        return next((m for m in self.modifiers if m.text is not None and m.text.reverses is not None), None)
+
+    @cached_property
+    def takes_table(self) -> bool:
+        """Whether it takes a whole table in memory, and not a block of the tile's extents."""
+        return any("memory" in param.kind and not param.is_block for param in self.operands)
+
+    def sources(self, order: PtoEnum | None = None) -> tuple[str, ...]:
+        """The names of what it reads in the order of the text; `order` is the value of the modifier `order`."""
+        names = tuple(param.name for param in self.operands[1:])
+        stated = self.order
+        is_reversed = stated is not None and stated.text is not None and order is stated.text.reverses
+        return names[::-1] if is_reversed else names
 
 
 def is_tile(spec_: object, *locs: TileType) -> bool:

@@ -69,8 +69,9 @@ from ptokit.isa.instruction import (
 )
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
-from ptokit.isa.operand import FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
+from ptokit.isa.operand import FORMS, FRACTAL_ROWS, UNKNOWN, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
+from ptokit.isa.spelling import Attribute, Form
 from ptokit.isa.vector import Text
 
 # --- Which kernel runs ---------------------------------------------------------------------------------------
@@ -536,6 +537,19 @@ def zeroes(call: Call) -> tuple[Effect, ...]:
     return (Effect("dst", "write", "S"),) if is_cleared else ()
 
 
+def gathered(call: Call) -> TileSpec | None:
+    """The tile that a gather fills: a row for each index, or an element."""
+    table, index = call.table, call.idx
+    if not (is_tensor(table) and is_tile(index)):
+        return None
+    if not is_row(call):
+        return TileSpec(table.dtype, TileType.Vec, index.rows, index.cols, *index.valid, dynamic=index.dynamic)
+    width = table.shape[4]
+    if width == UNKNOWN or 1 not in (index.rows, index.cols) or any(index.dynamic):
+        return None
+    return TileSpec(table.dtype, TileType.Vec, max(index.rows, index.cols), width, max(index.valid), width)
+
+
 L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
 
 MGATHER = Instruction(
@@ -547,9 +561,20 @@ MGATHER = Instruction(
     ),
     operands=(
         Param("dst", "write", "destination tile: Vec, or Mat in NZ form on a2a3 and a5"),
-        Param("table", "read", "the table in GM"),
-        Param("idx", "read", "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination"),
-        Param("scratch", "update", "GM workspace of Rows * Cols elements, for an elem gather into L1", optional=True),
+        Param("table", "read", "the table in GM", kind="memory"),
+        Param(
+            "idx",
+            "read",
+            "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination",
+            kind="tile or memory",
+        ),
+        Param(
+            "scratch",
+            "update",
+            "GM workspace of Rows * Cols elements, for an elem gather into L1",
+            optional=True,
+            kind="memory",
+        ),
     ),
     modifiers=(
         Modifier(
@@ -558,10 +583,28 @@ MGATHER = Instruction(
             lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
             "what one index moves",
             "row; elem when a scratch is given",
+            Attribute("coalesce", "coalesce", always=True, suffix=True),
         ),
-        Modifier("oob", GatherOOB, always(GatherOOB.Undefined), "what an index outside the table does"),
-        Modifier("executor", GatherExec, None, "who collects the elements of an elem gather into L1", "scalar"),
+        Modifier(
+            "oob",
+            GatherOOB,
+            always(GatherOOB.Undefined),
+            "what an index outside the table does",
+            text=Attribute("gatherOob", "gather_oob", suffix=True),
+        ),
+        Modifier(
+            "executor",
+            GatherExec,
+            None,
+            "who collects the elements of an elem gather into L1",
+            "scalar",
+            Attribute("gatherExec", brief="exec", suffix=True),
+        ),
     ),
+    documents=("CO", "MG"),
+    types=GATHER_TYPES,
+    result=gathered,
+    form=Form(stored=("ins", "ins", "outs", "ins")),
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *L1_SHAPES),
     facts={
         "cpu": ("row: an index names one of Shape[3] rows, Shape[4] elements apart",),

@@ -27,6 +27,7 @@ from ptokit.isa.instruction import (
 from ptokit.isa.move import Access, Fill, Move
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout, Pad, TileType
+from ptokit.isa.spelling import Form
 
 Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
 """By location: tensor layouts and the tile forms they go with."""
@@ -147,16 +148,23 @@ def lower(call: Call) -> tuple[Move, ...]:
 
 EFFECTS = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
 
+CLAUSES = ("pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition")
+
 TLOAD = Instruction(
     name="tload",
     summary="Load a contiguous block of GM into a tile.",
     meaning=("dst[i, j] = src[i, j]    over the destination's valid region",),
-    operands=(Param("dst", "write", "destination tile: Vec or Mat"), Param("src", "read", "the block in GM")),
+    operands=(
+        Param("dst", "write", "destination tile: Vec or Mat"),
+        Param("src", "read", "the block in GM", kind="memory", is_block=True),
+    ),
     modifiers=(),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tload.{call.dst.loc.text}",
     effects={family: {f"tload.{loc}": EFFECTS for loc in ("vec", "mat")} for family in NPU},
+    documents=("TL",),
+    form=Form(clauses=CLAUSES),
     spellings={
         "C++": ("TLOAD(tile, tensor)",),
         "Level 1": ("%dst = pto.tload %src : !pto.partition_tensor_view<...> -> !pto.tile<...>",),

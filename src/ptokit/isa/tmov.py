@@ -7,6 +7,7 @@ from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Effect, Instruction, P
 from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
+from ptokit.isa.spelling import Form
 
 VEC, MAT, LEFT, RIGHT, ACC, BIAS = (
     TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc, TileType.Bias,
@@ -71,6 +72,8 @@ TMOV = Instruction(
         }
         for family in NPU
     },
+    documents=("TV",),
+    form=Form(typed_each=True, reordered=True, stored=("ins", "fp", "quant", "outs")),
     spellings={
         "C++": ("TMOV(dst, src)",),
         "Level 1": ("%dst = pto.tmov %src : !pto.tile<...> -> !pto.tile<...>",),

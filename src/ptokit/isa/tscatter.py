@@ -26,6 +26,7 @@ from ptokit.isa.instruction import (
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import ScatterIndex, TileType
+from ptokit.isa.spelling import Attribute, Form
 from ptokit.isa.vector import Text
 
 INDEX_TYPES = tuple(dtype(name) for name in ("int16", "int32", "uint16", "uint32"))
@@ -185,7 +186,17 @@ TSCATTER = Instruction(
         Param("src", "read", "source tile: Vec, of the destination's type"),
         Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte"),
     ),
-    modifiers=(Modifier("index", ScatterIndex, always(ScatterIndex.Row), "how the index is read"),),
+    modifiers=(
+        Modifier(
+            "index",
+            ScatterIndex,
+            always(ScatterIndex.Row),
+            "how the index is read",
+            text=Attribute("index", suffix=True),
+        ),
+    ),
+    documents=("CO", "TS"),
+    form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tscatter.{call.index.text}",

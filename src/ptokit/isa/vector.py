@@ -25,6 +25,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move
 from ptokit.isa.operand import ScalarSpec, show_extents
 from ptokit.isa.policy import TileType
+from ptokit.isa.spelling import GENERAL, Form, Workspace
 
 Types = frozenset[DType]
 Words = str | Callable[[Call], str]
@@ -137,7 +138,7 @@ def apply(op: str, *operands: str, **options: str) -> Lower:
 
 def pipes(params: Iterable[Param], pipe: str) -> tuple[Effect, ...]:
     """One pipe reads and writes it all; numbers come with the instruction."""
-    return tuple(Effect(param.name, param.access, pipe) for param in params if not param.about.startswith("a number"))
+    return tuple(Effect(param.name, param.access, pipe) for param in params if param.kind not in ("number", "position"))
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,8 @@ def build(
     pipe: str | Mapping[str, str] = "V",
     cpp: str = "",
     text: Text | None = None,
+    workspace: Workspace | None = None,
+    form: Form = GENERAL,
 ) -> Instruction:
     """An instruction that has one route of its own name, on one pipe."""
     sources = tuple(param.name for param in params[1:])
@@ -227,4 +230,7 @@ def build(
             **(text or Text(sources)).spellings(row.name),
         },
         in_place=frozenset(row.in_place),
+        text_name=text.name if text else "",
+        workspace=workspace,
+        form=form,
     )

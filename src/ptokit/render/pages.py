@@ -13,7 +13,6 @@ from rich.text import Text
 
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
 from ptokit.isa.dtype import FLOAT8
 from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule
 from ptokit.isa.policy import PtoEnum
@@ -186,7 +185,7 @@ def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:
 
 
 def _has_events(instruction: Instruction) -> bool:
-    """`tassign` only says where a tile lies."""
+    """Whether it does work on a pipe, and does not only state where a tile lies."""
     return bool(instruction.effects)
 
 
@@ -206,12 +205,12 @@ def _default_of(value: object) -> object:
 
 def _suffixed(instruction: Instruction) -> Iterator[str]:
     """The opcode with its suffixes, the destination first."""
-    from ptokit.text.ptoas.shapes import SUFFIXES, opcode_pattern  # pages of clauses and hazards do without
+    from ptokit.text.ptoas.shapes import opcode_pattern, suffixes  # pages of clauses and hazards do without
 
-    if instruction.name in SUFFIXES:
+    if instruction.op in suffixes():
         given = ", ".join(f"%{param.name}" for param in instruction.operands if not param.optional)
         more = "".join(f"[, %{param.name}]" for param in instruction.operands if param.optional)
-        yield f"{opcode_pattern(instruction.name)} {given}{more} : (...)"
+        yield f"{opcode_pattern(instruction)} {given}{more} : (...)"
 
 
 TOPICS = {
@@ -223,16 +222,10 @@ TOPICS = {
 }  # fmt: skip
 """Parts of the documents, by the middle of a clause id."""
 OTHER_TOPIC = "Rules and values"
-DOCUMENTS = {
-    "mgather": ("CO", "MG"), "mscatter": ("CO", "MS"), "tscatter": ("CO", "TS"),
-    "tload": ("TL",), "tstore": ("TT",), "tmov": ("TV",),
-}  # fmt: skip
-"""The parts of the clause table that are about an instruction, by the beginning of a clause id."""
 
 
 def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
     """Every clause that is about an instruction on a target: of its documents, and what its rules and faults name."""
-    documents = DOCUMENTS.get(instruction.name, ())
     named = {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
     named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
     groups = {name.rpartition("-")[0] for name in named if name.startswith("CP-")}
@@ -241,7 +234,7 @@ def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
         clause
         for clause in spec.clauses().values()
         if set(families) <= set(clause.targets)
-        and (clause.id.partition("-")[0] in documents or clause.id in named or clause.id.rpartition("-")[0] in groups)
+        and (clause.id.partition("-")[0] in instruction.documents or clause.id in named or clause.id.rpartition("-")[0] in groups)
     ]
 
 
@@ -362,13 +355,15 @@ def _machine(instruction: Instruction, profile: Profile) -> Iterator[RenderableT
     budget = profile.budget(dyn_ub=0)
     if budget:
         yield Text(f"\nUB for tiles: {_kb(budget.limit)}; {_kb(budget.available)} without dyn_ub", style="bold")
-    costs = [name for name in profile.statements if name.startswith(PREFIXES.get(instruction.name, "-"))]
+    own = set(instruction.documents) - {COMMON}
+    costs = [name for name in profile.statements if name.partition("-")[0] in own]
     if costs:
         yield Text("\nCost", style="bold")
         yield _grid((name, spec.clauses()[name].statement) for name in costs)
 
 
-PREFIXES = {"mgather": "MG-", "mscatter": "MS-", "tscatter": "TS-"}
+COMMON = "CO"
+"""The part of the clause table that is about several instructions."""
 
 
 def _pipe_row(route: str, effects: Iterable[Any], profile: Profile) -> tuple[str, ...]:
@@ -400,7 +395,7 @@ def _kb(size: int | None) -> str:
     return "host memory" if size is None else f"{size // KB} KB"
 
 
-def _types(table: dict[str, Any], profile: Profile) -> str:
+def _types(table: Mapping[str, Any], profile: Profile) -> str:
     types = table.get(profile.name, table.get(profile.family))
     return "every type" if types is None else f"{len(types)}: 8-bit floats {'yes' if FLOAT8[0] in types else 'no'}"
 
@@ -411,8 +406,9 @@ def _budget(profile: Profile, fact: str) -> str:
 
 
 def _largest_launch(profile: Profile) -> str:
-    shape = profile.launch_shape("mscatter.row", 1, 1)
-    return f"{shape.lanes} x up to {shape.warps}" if shape else "none"
+    shapes = [shape for route in profile.launches if (shape := profile.launch_shape(route, 1, 1))]
+    largest = max(shapes, key=lambda shape: shape.warps, default=None)
+    return f"{largest.lanes} x up to {largest.warps}" if largest else "none"
 
 
 FACTS = {
@@ -427,8 +423,11 @@ FACTS = {
     "pipes": lambda p: " ".join(p.pipes) or "none",
     "event ids": lambda p: str(p.event_ids or "none"),
     "SIMT launch": lambda p: _largest_launch(p),
-    "mgather types": lambda p: _types(GATHER_TYPES, p),
-    "mscatter types": lambda p: _types(SCATTER_TYPES, p),
+    **{
+        f"{instruction.name} types": lambda p, types=instruction.types: _types(types, p)
+        for instruction in INSTRUCTIONS.values()
+        if instruction.types is not None
+    },
     "Left tile": lambda p: p.left_form,
 }
 

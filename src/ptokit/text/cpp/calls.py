@@ -24,7 +24,6 @@ from ptokit.isa.policy import (
     ScatterOOB,
     StoreAtomic,
 )
-from ptokit.text.workspaces import scratch_of
 
 Texts = Mapping[str, str]
 """What stands for each operand."""
@@ -85,7 +84,7 @@ CALLS: dict[str, str | Callable[[Call], str]] = {
     "tstore": "TSTORE(dst, src)",
     "tci": "TCI(dst, start)",
     "tdivs": lambda c: "TDIVS(dst, src, scalar)" if c.dividend is Dividend.Tile else "TDIVS(dst, scalar, src)",
-    "tcvt": lambda c: f"TCVT(dst, src{', tmp' if scratch_of(c) else ''}, round, saturation)",
+    "tcvt": lambda c: f"TCVT(dst, src{', tmp' if c.workspace else ''}, round, saturation)",
 }
 """Calls that are not written as the instruction's own spelling: by names of operands and modifiers, and `tmp`."""
 
