@@ -24,7 +24,8 @@ COMPUTE = (*ELEMENTWISE, *SELECT, *REDUCE, *COLUMNS, *CUBE)
 INSTRUCTIONS: dict[str, Instruction] = {instruction.name: instruction for instruction in (*MOVES, *COMPUTE)}
 """The catalogue. Tables that are derived from it are functions marked `derived`."""
 
-Given, Table = ParamSpec("Given"), TypeVar("Table")
+Given = ParamSpec("Given")
+Table = TypeVar("Table")
 _DERIVED: list[Callable[[], None]] = []
 
 

@@ -81,6 +81,8 @@ class Workspace:
     """The tile that a call needs; None if it needs none."""
     like: str = ""
     """The operand whose valid extents it has; without one, all of it is valid."""
+    families: tuple[str, ...] = ("a2a3",)
+    """Targets that compute in it; the others ignore it."""
 
 
 def same_as(operand: str) -> Callable[[Call], TileSpec]:

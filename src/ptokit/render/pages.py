@@ -234,7 +234,11 @@ def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
         clause
         for clause in spec.clauses().values()
         if set(families) <= set(clause.targets)
-        and (clause.id.partition("-")[0] in instruction.documents or clause.id in named or clause.id.rpartition("-")[0] in groups)
+        and (
+            clause.id.partition("-")[0] in instruction.documents
+            or clause.id in named
+            or clause.id.rpartition("-")[0] in groups
+        )
     ]
 
 

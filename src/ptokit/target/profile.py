@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 from ptokit.finding import Level
+from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.policy import TileType
 
 KB = 1024
@@ -136,11 +136,9 @@ def sources(stated: Stated) -> dict[str, str]:
     return {name: source for name, (_, source) in stated.items()}
 
 
-@cache
+@derived
 def routes() -> frozenset[str]:
     """Every kernel that some target has."""
-    from ptokit.isa.catalog import INSTRUCTIONS
-
     tables = (table for instruction in INSTRUCTIONS.values() for table in instruction.effects.values())
     return frozenset(route for table in tables for route in table)
 

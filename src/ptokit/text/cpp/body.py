@@ -371,7 +371,7 @@ class Body:
         if scratch and instr.workspace is not None:
             given["tmp"] = self._tile(_TileKey.of(instr.workspace))
         elif scratch:
-            like = operands.get(call.instruction.workspace.like)
+            like = operands.get(call.instruction.workspace.like) if call.instruction.workspace else None
             valid: tuple[Expr, Expr] = like.valid if isinstance(like, TileUse) else scratch.valid
             given["tmp"] = self.identifiers.fresh("tmp")
             self._object(given["tmp"], scratch, valid, self.ready.workspace)
