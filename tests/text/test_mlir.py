@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.ir import Constant
 from ptokit.text.errors import TextError
 from ptokit.text.forms import read_program
