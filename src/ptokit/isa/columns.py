@@ -11,6 +11,7 @@ from ptokit.isa.instruction import DEVICES, EVERYWHERE, Call, Cpp, Fault, Instru
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.isa.operand import show_extents
 from ptokit.isa.reduce import THROUGH_FLOAT
+from ptokit.isa.spelling import GENERAL, Form, Workspace
 from ptokit.isa.vector import (
     ALL,
     B4,
@@ -72,12 +73,15 @@ def reduction(row: Row) -> Instruction:
         Param("dst", "write", "destination: a plain Vec tile of one row or more; row 0 is written"),
         Param("src", "read", "a plain Vec tile"),
     )
+    has_workspace = row.op == "colsum"
     return build(
         row,
         params,
         rules,
         lambda c: (Compute(row.op, (1, c.src.valid_cols), Access("dst", c.dst.layout), (whole(c, "src"),)),),
         text=Text(("src",)),
+        workspace=Workspace(1) if has_workspace else None,
+        form=Form(inside=("isBinary",)) if has_workspace else GENERAL,
     )
 
 

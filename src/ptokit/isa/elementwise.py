@@ -24,7 +24,9 @@ from ptokit.isa.instruction import (
 from ptokit.isa.kernel import Cost, Kernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Move
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Dividend, IotaOrder, TileType
+from ptokit.isa.spelling import Attribute, Workspace
 from ptokit.isa.vector import (
     ALL,
     B4,
@@ -50,7 +52,7 @@ from ptokit.isa.vector import (
 
 DST = Param("dst", "write", "destination: a plain Vec tile; its valid region is computed")
 SRC = Param("src", "read", "a Vec tile of the destination's type and valid region")
-SCALAR = Param("scalar", "read", "a number, held in the destination's type")
+SCALAR = Param("scalar", "read", "a number, held in the destination's type", kind="number")
 
 ADD_TYPES = by_target(B4, ALL)
 MUL_TYPES = by_target(B4, ALL - NARROW)
@@ -163,7 +165,8 @@ TDIVS = build(
     (DST, SRC, SCALAR),
     tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"])),
     lower_divide,
-    modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "what is divided: the first one given"),),
+    modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "what is divided: the first one given",
+                        text=Attribute(reverses=Dividend.Scalar)),),
     cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
     text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
 )  # fmt: skip
@@ -209,6 +212,7 @@ TEXPANDS = replace(
     },
 )  # fmt: skip
 
+DESCENDING = Attribute("descending", words=((IotaOrder.Ascending, False), (IotaOrder.Descending, True)), inside=True)
 CI_TYPES = by_target(SHORT | F3, SHORT)
 
 CI_CPP = Cpp(
@@ -231,12 +235,20 @@ TCI = build(
         typed("CP-CI-02", "dst", CI_TYPES),
     ),
     apply("iota", "start", order="order"),
-    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "which way to count"),),
+    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "which way to count", text=DESCENDING),),
     pipe={"a2a3": "S", "a5": "V"},
     cost={"S": Cost("scalar loop", accesses=1)},
     cpp="TCI<Tile, T, descending>(dst, start)",
     text=Text(("start",), inside="descending = true"),
+    workspace=Workspace(1),
 )  # fmt: skip
 
-ELEMENTWISE = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *map(unary, UNARY), TEXPANDS, TCI)
+
+def of_first_tile(call: Call) -> TileSpec | None:
+    """The type of the first source that is a tile."""
+    return next((spec for spec in call.operands.values() if isinstance(spec, TileSpec)), None)
+
+
+MADE = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *map(unary, UNARY), TEXPANDS, TCI)
+ELEMENTWISE = tuple(replace(instruction, result=of_first_tile) for instruction in MADE)
 """The instructions, as data."""

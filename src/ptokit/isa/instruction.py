@@ -12,6 +12,7 @@ from ptokit.isa.kernel import Kernel, kernel_of
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
+from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
 from ptokit.isa.table import Table, lookup, revision_of
 
 
@@ -33,10 +34,10 @@ class Call:
         """`repeats` names operands that are an earlier operand once more, `clashes` pairs of slices that overlap."""
         self.instruction = instruction
         self.repeats, self.clashes = repeats, clashes
-        self.operands = operands
+        self.operands = {**operands, TMP: operands.get(TMP)} if instruction.workspace else operands
         self.target = target
         self.family = target.partition("@")[0]
-        self.values: dict[str, Any] = {**operands, **modifiers}
+        self.values: dict[str, Any] = {**self.operands, **modifiers}
         for modifier in instruction.modifiers:
             if self.values[modifier.name] is None and modifier.default is not None:
                 self.values[modifier.name] = modifier.default(self)
@@ -55,6 +56,12 @@ class Call:
     def is_in_place(self) -> bool:
         """Whether the destination may be one of the sources on this target."""
         return bool(self.here(self.instruction.in_place))
+
+    @property
+    def workspace(self) -> TileSpec | None:
+        """The workspace that it needs on its target, if any."""
+        workspace = self.instruction.workspace
+        return workspace.needed(self) if workspace else None
 
     @cached_property
     def route(self) -> str:
@@ -251,6 +258,10 @@ def describe(operand: str) -> Callable[[Call], str]:
     return lambda call: str(call.values[operand]) if call.values.get(operand) is not None else "nothing"
 
 
+Kind = Literal["tile", "memory", "tile or memory", "number", "position"]
+"""What an operand is; a `position` is a whole number that states where to read, as row and col of textract."""
+
+
 @dataclass(frozen=True)
 class Param:
     """An operand of an instruction: its name, what happens to it, and what it is for."""
@@ -262,6 +273,9 @@ class Param:
     optional: bool = False
     contiguous: Literal["", "always", "column"] = ""
     """Whether it is read as one run of elements: always, or if it has one valid column."""
+    kind: Kind = "tile"
+    is_block: bool = False
+    """Of memory: whether its extents follow from the tile, so that text may write it as `%view[%row, %col]`."""
 
 
 @dataclass(frozen=True)
@@ -273,6 +287,15 @@ class Modifier:
     default: Callable[[Call], PtoEnum | None] | None
     about: str
     default_text: str = ""
+    text: Attribute | None = None
+    """How text writes it."""
+
+    @property
+    def usual(self) -> PtoEnum | None:
+        """The default, if it does not depend on the rest of a call."""
+        if self.default_text:
+            return next((member for member in self.enum if member.text == self.default_text), None)
+        return self.default(None) if self.default else None  # type: ignore[arg-type]
 
 
 def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
@@ -386,16 +409,52 @@ class Instruction:
     """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
-    op: str = ""
-    """The operation of its `Compute`, if it has one."""
     repeats: Repeats | None = None
     """What is reported of repeated destinations, if its indices name destinations."""
     conflicts: tuple[Conflict, ...] = ()
     """The hazards of accesses that nothing orders."""
     writes_padding: bool = False
     """Whether it may write padding of its destination."""
+    text_name: str = ""
+    """Its name in text, if that is another one."""
+    form: Form = GENERAL
+    """What is particular about its MLIR form."""
+    workspace: Workspace | None = None
+    """The tile that it computes in, which a call may give as `tmp=`."""
+    result: Callable[[Call], TileSpec | None] = lambda call: None
+    """The type of its destination, if the sources determine it: `call` has no destination."""
     documents: tuple[str, ...] = ()
-    """The parts of the clause table that describe it, by the beginning of a clause id."""
+    """The parts of the clause table that are about it, by the beginning of a clause id."""
+    types: Table[Any] | None = None
+    """By target: the element types it takes, for the table of targets."""
+
+    @cached_property
+    def op(self) -> str:
+        """Its name in text."""
+        return self.text_name or self.name
+
+    @cached_property
+    def attributes(self) -> tuple[tuple[Modifier, Attribute], ...]:
+        """The modifiers that text writes as attributes, in their order."""
+        found = ((modifier, modifier.text) for modifier in self.modifiers)
+        return tuple((modifier, text) for modifier, text in found if text is not None and text.key)
+
+    @cached_property
+    def order(self) -> Modifier | None:
+        """The modifier that the order of the sources states."""
+        return next((m for m in self.modifiers if m.text is not None and m.text.reverses is not None), None)
+
+    @cached_property
+    def takes_table(self) -> bool:
+        """Whether it takes a whole table in memory, and not a block of the tile's extents."""
+        return any("memory" in param.kind and not param.is_block for param in self.operands)
+
+    def sources(self, order: PtoEnum | None = None) -> tuple[str, ...]:
+        """The names of what it reads in the order of the text; `order` is the value of the modifier `order`."""
+        names = tuple(param.name for param in self.operands[1:])
+        stated = self.order
+        is_reversed = stated is not None and stated.text is not None and order is stated.text.reverses
+        return names[::-1] if is_reversed else names
 
 
 def is_tile(spec_: object, *locs: TileType) -> bool:

@@ -82,8 +82,9 @@ from ptokit.isa.kernel import (
 )
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
-from ptokit.isa.operand import BLOCK, FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
+from ptokit.isa.operand import BLOCK, FORMS, FRACTAL_ROWS, UNKNOWN, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
+from ptokit.isa.spelling import Attribute, Form
 from ptokit.isa.table import Table
 from ptokit.isa.vector import Text
 
@@ -635,6 +636,20 @@ CONFLICTS = (
     Conflict("H-26", "UB", "MTE3", "second", "dst", "write", "read"),
 )
 
+
+def gathered(call: Call) -> TileSpec | None:
+    """The tile that a gather fills: a row for each index, or an element."""
+    table, index = call.table, call.idx
+    if not (is_tensor(table) and is_tile(index)):
+        return None
+    if not is_row(call):
+        return TileSpec(table.dtype, TileType.Vec, index.rows, index.cols, *index.valid, dynamic=index.dynamic)
+    width = table.shape[4]
+    if width == UNKNOWN or 1 not in (index.rows, index.cols) or any(index.dynamic):
+        return None
+    return TileSpec(table.dtype, TileType.Vec, max(index.rows, index.cols), width, max(index.valid), width)
+
+
 L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
 
 MGATHER = Instruction(
@@ -646,14 +661,21 @@ MGATHER = Instruction(
     ),
     operands=(
         Param("dst", "write", "destination tile: Vec, or Mat in NZ form on a2a3 and a5"),
-        Param("table", "read", "the table in GM"),
+        Param("table", "read", "the table in GM", kind="memory"),
         Param(
             "idx",
             "read",
             "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination",
             contiguous="column",
+            kind="tile or memory",
         ),
-        Param("scratch", "update", "GM workspace of Rows * Cols elements, for an elem gather into L1", optional=True),
+        Param(
+            "scratch",
+            "update",
+            "GM workspace of Rows * Cols elements, for an elem gather into L1",
+            optional=True,
+            kind="memory",
+        ),
     ),
     modifiers=(
         Modifier(
@@ -662,10 +684,28 @@ MGATHER = Instruction(
             lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
             "what one index moves",
             "row; elem when a scratch is given",
+            Attribute("coalesce", "coalesce", always=True, suffix=True),
         ),
-        Modifier("oob", GatherOOB, always(GatherOOB.Undefined), "what an index outside the table does"),
-        Modifier("executor", GatherExec, None, "who collects the elements of an elem gather into L1", "scalar"),
+        Modifier(
+            "oob",
+            GatherOOB,
+            always(GatherOOB.Undefined),
+            "what an index outside the table does",
+            text=Attribute("gatherOob", "gather_oob", suffix=True),
+        ),
+        Modifier(
+            "executor",
+            GatherExec,
+            None,
+            "who collects the elements of an elem gather into L1",
+            "scalar",
+            Attribute("gatherExec", brief="exec", suffix=True),
+        ),
     ),
+    documents=("CO", "MG"),
+    types=GATHER_TYPES,
+    result=gathered,
+    form=Form(stored=("ins", "ins", "outs", "ins")),
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *L1_SHAPES),
     facts={
         "cpu": ("row: an index names one of Shape[3] rows, Shape[4] elements apart",),
@@ -690,7 +730,6 @@ MGATHER = Instruction(
     kernels=KERNELS,
     conflicts=CONFLICTS,
     writes_padding=True,
-    documents=("CO", "MG"),
     faults={
         "outside": Fault(
             "MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'

@@ -69,6 +69,7 @@ from ptokit.isa.policy import (
     ScatterOOB,
     TileType,
 )
+from ptokit.isa.spelling import Attribute
 from ptokit.isa.table import Table
 
 # --- Mode: the index shape decides (MS-MODE-01) --------------------------------------------------------------
@@ -347,16 +348,43 @@ MSCATTER = Instruction(
         "atomic add, max, min combine with the cell instead of replacing it",
     ),
     operands=(
-        Param("table", "update", "the table in GM"),
+        Param("table", "update", "the table in GM", kind="memory"),
         Param("src", "read", "source tile: Vec, row-major"),
         Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements", contiguous="column"),
     ),
     modifiers=(
-        Modifier("coalesce", Coalesce, mode_by_shape, "what one index places", "from the index shape"),
-        Modifier("atomic", ScatterAtomicOp, always(ScatterAtomicOp.NONE), "how an element meets the cell"),
-        Modifier("oob", ScatterOOB, always(ScatterOOB.Undefined), "what an index outside the table does"),
-        Modifier("conflict", ScatterConflict, always(ScatterConflict.Default), "who wins a repeated cell"),
+        Modifier(
+            "coalesce",
+            Coalesce,
+            mode_by_shape,
+            "what one index places",
+            "from the index shape",
+            Attribute("coalesce", "coalesce", suffix=True),
+        ),
+        Modifier(
+            "atomic",
+            ScatterAtomicOp,
+            always(ScatterAtomicOp.NONE),
+            "how an element meets the cell",
+            text=Attribute("scatterAtomicOp", "scatter_atomic_op", suffix=True, prefix="atomic_"),
+        ),
+        Modifier(
+            "oob",
+            ScatterOOB,
+            always(ScatterOOB.Undefined),
+            "what an index outside the table does",
+            text=Attribute("scatterOob", "scatter_oob", suffix=True),
+        ),
+        Modifier(
+            "conflict",
+            ScatterConflict,
+            always(ScatterConflict.Default),
+            "who wins a repeated cell",
+            text=Attribute("scatterConflict", "scatter_conflict", suffix=True),
+        ),
     ),
+    documents=("CO", "MS"),
+    types=SCATTER_TYPES,
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *REMARKS),
     lower=lower,
     route=lambda call: f"mscatter.{call.coalesce.text}",
@@ -377,7 +405,6 @@ MSCATTER = Instruction(
         Conflict("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
         Conflict("H-16", "GM", "MTE3", with_itself=True),
     ),
-    documents=("CO", "MS"),
     faults={
         "outside": Fault(
             "MS-OOB-06",

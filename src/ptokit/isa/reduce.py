@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE
 from ptokit.isa.headers import SHORT as HEADER_SHORT
@@ -11,6 +13,8 @@ from ptokit.isa.kernel import INDEXED
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Index, Input, Move, Remap, Side, Unit
 from ptokit.isa.operand import TileSpec, show_extents
+from ptokit.isa.policy import TileType
+from ptokit.isa.spelling import Form, Workspace, same_as
 from ptokit.isa.table import Table
 from ptokit.isa.vector import (
     ALL,
@@ -92,6 +96,7 @@ def reduction(row: Row) -> Instruction:
         lambda c: (Compute(row.op, (c.src.valid_rows, 1), Access("dst", c.dst.layout), (whole(c, "src"),)),),
         cpp=f"{row.name.upper()}(dst, src, tmp)",
         text=Text(("src", "tmp")),
+        workspace=Workspace(1, same_as("src")),
     )
 
 
@@ -176,6 +181,7 @@ def expansion(row: Row) -> Instruction:
         params,
         rules,
         lambda c: (Compute(row.op, c.dst.valid, Access("dst", c.dst.layout), (spread(c, "src0"), spread(c, "src1"))),),
+        workspace=Workspace(2),
     )
 
 
@@ -186,6 +192,14 @@ def turned(call: Call) -> Input:
     """The source with rows and columns exchanged."""
     layout = call.src.layout
     return Input("src", Layout(layout.cols, layout.rows), (call.src.valid_cols, call.src.valid_rows))
+
+
+def turned_workspace(call: Call) -> TileSpec:
+    """The source transposed, its rows padded."""
+    src = call.src
+    unit = 32 if src.dtype.size == 1 else 16
+    cols = -(-src.rows // unit) * unit
+    return TileSpec(src.dtype, TileType.Vec, src.cols, cols, src.cols, cols)
 
 
 TTRANS = build(
@@ -213,6 +227,7 @@ TTRANS = build(
     cost={"V": INDEXED},
     cpp="TTRANS(dst, src, tmp)",
     text=Text(("src", "tmp")),
+    workspace=Workspace(1, turned_workspace),
 )  # fmt: skip
 
 GATHER_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
@@ -267,6 +282,9 @@ TGATHER = build(
     cost={"V": INDEXED},
     cpp="TGATHER(dst, src, idx, tmp)",
     text=Text(("src", "idx", "tmp")),
+    workspace=Workspace(2, lambda c: replace(c.idx, addr=None), like="idx"),
+    form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True,
+              stored=("ins", "outs", "outs", "ins", "ins", "ins")),
 )  # fmt: skip
 
 REDUCE = (*map(reduction, REDUCTIONS), *map(expansion, EXPANSIONS), TTRANS, TGATHER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.elementwise import DST, SCALAR, SRC
 from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, one_type
 from ptokit.isa.headers import typed as typed_in_headers
@@ -20,7 +21,8 @@ from ptokit.isa.instruction import (
     note,
 )
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import CmpMode, PtoEnum, RoundMode, Saturation
+from ptokit.isa.policy import CmpMode, PtoEnum, RoundMode, Saturation, TileType
+from ptokit.isa.spelling import Attribute, Form, Workspace
 from ptokit.isa.table import Table
 from ptokit.isa.vector import (
     ALL,
@@ -47,6 +49,12 @@ MASK_TYPES = by_target(BYTES, WORDS, BYTES | WORDS, BYTES | WORDS)
 CMP_TYPES = by_target(types("i32 f16 f32"), ALL)
 CMPS_TYPES = by_target(types("i16 u16 i32 f16 f32"), ALL)
 SEL_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
+
+
+def row_of(kind: DType, count: int) -> TileSpec:
+    """A workspace of one row."""
+    return TileSpec(kind, TileType.Vec, 1, count, 1, count)
+
 
 MASK = Param("mask", "read", "Vec tile of packed bits, row by row: bit k of byte j stands for column 8j + k")
 
@@ -133,7 +141,8 @@ CVT_CPP = Cpp(call="TCVT(dst, src, tmp, round, saturation)", headers=(OTHER_TYPE
 MASK_DST = Param("dst", "write", f"destination: {MASK.about}")
 DATA = Param("src0", "read", "a Vec tile to compare")
 OTHER = Param("src1", "read", "a Vec tile of src0's type and valid region")
-MODE = Modifier("mode", CmpMode, always(CmpMode.EQ), "what is asked")
+MODE = Modifier("mode", CmpMode, always(CmpMode.EQ), "what is asked",
+                text=Attribute("cmpMode", "cmp", inside=True, brief="cmp"))  # fmt: skip
 
 
 def compare(row: Row, *data: Param, others: tuple[str, ...]) -> Instruction:
@@ -155,7 +164,7 @@ TCMPS = compare(
     Row("tcmps", "Compare a tile with a scalar.",
         "bit j of row i of dst = src[i, j] <mode> scalar    the rest of a row is 0", CMPS_TYPES, rules=(ALWAYS_EQ,),
         in_place=(), cpp=CMPS_CPP),
-    Param("src", "read", DATA.about), Param("scalar", "read", "a number, held in the source's type"),
+    Param("src", "read", DATA.about), Param("scalar", "read", "a number, held in the source's type", kind="number"),
     others=("scalar",),
 )  # fmt: skip
 TSEL = build(
@@ -171,6 +180,7 @@ TSEL = build(
     apply("sel", "mask", "src0", "src1"),
     cpp="TSEL(dst, mask, src0, src1, tmp)",
     text=Text(("mask", "src0", "src1", "tmp")),
+    workspace=Workspace(3, lambda c: row_of(dtype("uint32"), 16)),
 )
 TSELS = build(
     Row("tsels", "Select between a tile and a scalar by a mask.", "dst = src where the mask's bit is 1, else scalar",
@@ -180,6 +190,7 @@ TSELS = build(
     apply("sel", "mask", "src", "scalar"),
     cpp="TSELS(dst, mask, src, tmp, scalar)",
     text=Text(("mask", "src", "tmp", "scalar")),
+    workspace=Workspace(2, lambda c: row_of(c.src.dtype, 32 // c.src.dtype.size)),
 )  # fmt: skip
 
 PAIRS_A2A3 = {
@@ -226,6 +237,25 @@ def default_saturation(call: Call) -> PtoEnum:
     return Saturation.Off if known and pair(call) in WRAPS else Saturation.On
 
 
+ROUND = Attribute(
+    "rmode", "round_mode", upper=True, inside=True, synonyms=(("CAST_RINT", "RINT"),), brief="rnd",
+    short=(("rne", "RINT"), ("rna", "ROUND"), ("rtz", "TRUNC"), ("rtn", "FLOOR"), ("rtp", "CEIL")),
+)  # fmt: skip
+
+NARROWING = Table({"a2a3": frozenset({("float32", "int16"), ("float16", "int16"), ("float16", "int8")})})
+"""By target: conversions that need a workspace when they do not saturate."""
+
+
+def narrowed(call: Call) -> TileSpec | None:
+    """The workspace of a conversion that wraps."""
+    src = call.src
+    if call.saturation is not Saturation.Off or pair(call) not in call.here(NARROWING, ()):
+        return None
+    across, down = -(-src.cols // 64), min(src.rows, 255) - 1
+    size = max(256 * min(across, 255), 32 * (down * -(-src.cols // 8) + 8)) if src.dtype.size == 4 else 256
+    return row_of(dtype("uint8"), size)
+
+
 TCVT = build(
     Row("tcvt", "Convert a tile to another element type.",
         "dst = src in dst's type    floats round to integers by the mode, to floats to nearest even", CVT_PAIRS,  # type: ignore[arg-type]
@@ -249,11 +279,14 @@ TCVT = build(
     ),
     apply("cvt", "src", mode="round", saturation="saturation"),
     modifiers=(
-        Modifier("round", RoundMode, always(RoundMode.Rint), "how fractions become integers"),
-        Modifier("saturation", Saturation, default_saturation, "clamp to dst's range or wrap", "on, but for six pairs"),
+        Modifier("round", RoundMode, always(RoundMode.Rint), "how fractions become integers", text=ROUND),
+        Modifier("saturation", Saturation, default_saturation, "clamp to dst's range or wrap", "on, but for six pairs",
+                 Attribute("satMode", "saturation_mode", upper=True, brief="sat")),
     ),
     cpp="TCVT(dst, src, mode, saturation)",
     text=Text(("src",), inside="rmode = #pto<round_mode FLOOR>", after="satMode = #pto<saturation_mode ON>"),
+    workspace=Workspace(1, narrowed),
+    form=Form(reordered=True, stored=("ins", "outs", "ins")),
 )  # fmt: skip
 
 SELECT = (TCMP, TCMPS, TSEL, TSELS, TCVT)

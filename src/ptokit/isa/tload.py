@@ -29,6 +29,7 @@ from ptokit.isa.kernel import Cost, Effect, Kernel
 from ptokit.isa.move import Access, Fill, Move
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout, Pad, TileType
+from ptokit.isa.spelling import Form
 from ptokit.isa.table import Table
 
 Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
@@ -177,11 +178,16 @@ CPP = Cpp(
     ),
 )  # fmt: skip
 
+CLAUSES = ("pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition")
+
 TLOAD = Instruction(
     name="tload",
     summary="Load a contiguous block of GM into a tile.",
     meaning=("dst[i, j] = src[i, j]    over the destination's valid region",),
-    operands=(Param("dst", "write", "destination tile: Vec or Mat"), Param("src", "read", "the block in GM")),
+    operands=(
+        Param("dst", "write", "destination tile: Vec or Mat"),
+        Param("src", "read", "the block in GM", kind="memory", is_block=True),
+    ),
     modifiers=(),
     rules=RULES,
     lower=lower,
@@ -189,6 +195,7 @@ TLOAD = Instruction(
     cpp=CPP,
     kernels={family: {"tload.vec": kernel("GM to UB GB/s"), "tload.mat": kernel("GM to L1 GB/s")} for family in NPU},
     documents=("TL",),
+    form=Form(clauses=CLAUSES),
     spellings={
         "C++": ("TLOAD(tile, tensor)",),
         "Level 1": ("%dst = pto.tload %src : !pto.partition_tensor_view<...> -> !pto.tile<...>",),

@@ -205,8 +205,8 @@ EXTRACT_RULES = (
 EXTRACT_PARAMS = (
     Param("dst", "write", "destination: Left, Right, Mat or Vec"),
     Param("src", "read", "source: Mat, Acc or Vec"),
-    Param("row", "read", "a number: the window's first row"),
-    Param("col", "read", "a number: the window's first column"),
+    Param("row", "read", "a number: the window's first row", kind="position"),
+    Param("col", "read", "a number: the window's first column", kind="position"),
 )
 EXTRACT_CPP = Cpp(
     headers=(

@@ -9,6 +9,7 @@ from ptokit.isa.kernel import Effect, Kernel
 from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
+from ptokit.isa.spelling import Form
 from ptokit.isa.table import Table
 
 VEC, MAT, LEFT, RIGHT, ACC, BIAS = (
@@ -88,6 +89,7 @@ TMOV = Instruction(
     },
     cpp=Cpp(headers=(same_storage("a2a3", IN_UB), same_storage("a2a3", TO_CUBE), same_storage("a5", TO_CUBE))),
     documents=("TV",),
+    form=Form(typed_each=True, reordered=True, stored=("ins", "fp", "quant", "outs")),
     spellings={
         "C++": ("TMOV(dst, src)",),
         "Level 1": ("%dst = pto.tmov %src : !pto.tile<...> -> !pto.tile<...>",),

@@ -29,6 +29,7 @@ from ptokit.isa.kernel import INDEXED, Cost, Effect, Kernel
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import ScatterIndex, TileType
+from ptokit.isa.spelling import Attribute, Form
 from ptokit.isa.table import Table
 from ptokit.isa.vector import Text
 
@@ -223,7 +224,17 @@ TSCATTER = Instruction(
         Param("src", "read", "source tile: Vec, of the destination's type"),
         Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte"),
     ),
-    modifiers=(Modifier("index", ScatterIndex, always(ScatterIndex.Row), "how the index is read"),),
+    modifiers=(
+        Modifier(
+            "index",
+            ScatterIndex,
+            always(ScatterIndex.Row),
+            "how the index is read",
+            text=Attribute("index", suffix=True),
+        ),
+    ),
+    documents=("CO", "TS"),
+    form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tscatter.{call.index.text}",
@@ -239,7 +250,6 @@ TSCATTER = Instruction(
         targets="cpu, a2a3 and a5 keep the last writer today, but the result is implementation-defined",
     ),
     writes_padding=True,
-    documents=("CO", "TS"),
     faults={
         "outside": Fault("TS-HAZ-01", "H-12", "keep indices inside the destination tile"),
         "below": Fault("TS-HAZ-03", "H-12", "keep indices inside the destination tile"),

@@ -24,6 +24,7 @@ from ptokit.isa.kernel import Cost, Effect, Kernel
 from ptokit.isa.move import Access, Combine, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
+from ptokit.isa.spelling import Attribute, Form
 from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair
 
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
@@ -102,14 +103,20 @@ def template(call: Call) -> tuple[tuple[str, None], ...]:
     return tuple((text, None) for text in given)
 
 
+ATOMIC = Attribute("atomicType", "atomic_type", ((StoreAtomic.NONE, "atomic_none"), (StoreAtomic.Add, "atomic_add")))
 ADDED = "{atomicType = #pto<atomic_type atomic_add>}"
 
 TSTORE = Instruction(
     name="tstore",
     summary="Store a tile into a contiguous block of GM.",
     meaning=("dst[i, j] = src[i, j]    over the source's valid region", "atomic add: dst[i, j] += src[i, j]"),
-    operands=(Param("dst", "update", "the block in GM"), Param("src", "read", "source tile: Vec, or Acc")),
-    modifiers=(Modifier("atomic", StoreAtomic, always(StoreAtomic.NONE), "how an element meets the cell"),),
+    operands=(
+        Param("dst", "update", "the block in GM", kind="memory", is_block=True),
+        Param("src", "read", "source tile: Vec, or Acc"),
+    ),
+    modifiers=(
+        Modifier("atomic", StoreAtomic, always(StoreAtomic.NONE), "how an element meets the cell", text=ATOMIC),
+    ),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
@@ -119,6 +126,7 @@ TSTORE = Instruction(
         for family in NPU
     },
     documents=("TT",),
+    form=Form(typed_each=True, reordered=True),
     spellings={
         "C++": ("TSTORE(tensor, tile)",),
         "Level 1": (f"pto.tstore %src, %dst {ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),

@@ -26,6 +26,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move
 from ptokit.isa.operand import ScalarSpec, show_extents
 from ptokit.isa.policy import TileType
+from ptokit.isa.spelling import GENERAL, Form, Workspace
 from ptokit.isa.table import Table
 
 Types = frozenset[DType]
@@ -139,7 +140,7 @@ def apply(op: str, *operands: str, **options: str) -> Lower:
 
 def pipes(params: Iterable[Param], pipe: str) -> tuple[Effect, ...]:
     """One pipe reads and writes it all; numbers come with the instruction."""
-    return tuple(Effect(param.name, param.access, pipe) for param in params if not param.about.startswith("a number"))
+    return tuple(Effect(param.name, param.access, pipe) for param in params if param.kind not in ("number", "position"))
 
 
 COSTS = {
@@ -218,6 +219,8 @@ def build(
     cost: Mapping[str, Cost] | None = None,
     cpp: str = "",
     text: Text | None = None,
+    workspace: Workspace | None = None,
+    form: Form = GENERAL,
 ) -> Instruction:
     """An instruction that has one route of its own name, on one pipe; `cost` is by pipe."""
     sources = tuple(param.name for param in params[1:])
@@ -236,7 +239,6 @@ def build(
         rules=(*rules, *row.rules),
         lower=lower,
         route=lambda call: row.name,
-        op=row.op,
         kernels={family: {row.name: kernel(on[family])} for family in NPU},
         faults=row.faults,
         spellings={
@@ -245,4 +247,7 @@ def build(
         },
         cpp=row.cpp,
         in_place=Table(dict.fromkeys(row.in_place, True)),
+        text_name=text.name if text else "",
+        workspace=workspace,
+        form=form,
     )

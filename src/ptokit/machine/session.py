@@ -30,7 +30,7 @@ from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
-from ptokit.program.calls import access_of, call_of, effects, named_operands
+from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
 from ptokit.target import Profile
@@ -312,7 +312,7 @@ class Session:
             return touch.operand
         wanted = ("read" if how == READ else "write", "update")
         kind = View if touch.place.name == "GM" else TileUse
-        fitting = [name for name, operand in named_operands(stmt).items() if isinstance(operand, kind)]
+        fitting = [name for name, operand in all_operands(stmt).items() if isinstance(operand, kind)]
         touched = effects(call_of(self.program, stmt, self.profile))
         by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in wanted]
         access = access_of(stmt.name)

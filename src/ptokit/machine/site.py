@@ -12,12 +12,10 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.machine.clocks import unit_of
 from ptokit.machine.cores import home_of, pipe_of
-from ptokit.program.ir import Instr
 from ptokit.program.steps import ISSUE, Step, Sync, Touch, gate, steps
 from ptokit.program.verify_call import Options
 from ptokit.target import Core, Profile
 
-WORKSPACE = "workspace"
 LOAD = "MTE2"
 """The pipe that moves data from global memory."""
 TOGETHER = frozenset(("H-20", "H-21", "H-22"))
@@ -81,7 +79,7 @@ class Site:
         return next(waits, None)
 
 
-def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site | None:
+def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site | None:
     """An instruction as it is executed; None where nothing can be. `lenient` is the call without rules that no memory
     depends on, for one that is refused."""
     used = prepared if prepared.plan is not None else lenient
@@ -89,7 +87,7 @@ def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Pr
         return None
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
     core = home_of((tile.loc for tile in tiles.values()), profile)
-    done = tuple(_placed(step, core, profile) for step in _steps(instr, used.call, profile))
+    done = tuple(_placed(step, core, profile) for step in steps(used.call, profile))
     said = tuple(f for f in (*prepared.refused, *prepared.remarks) if f.kind not in TOGETHER)
     return Site(used, used.call, used.plan, done, tiles, said)
 
@@ -97,18 +95,6 @@ def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Pr
 def lenient(options: Options) -> Options:
     """Judge only by what memory depends on."""
     return replace(options, header=True, strict=False)
-
-
-def _steps(instr: Instr, call: Call, profile: Profile) -> tuple[Step, ...]:
-    """The steps, where the pipe that writes the destination works in the workspace before."""
-    found = steps(call, profile)
-    if instr.workspace is None:
-        return found
-    first = next(iter(call.operands))
-    return tuple(
-        replace(step, writes=(*step.writes, WORKSPACE)) if isinstance(step, Touch) and first in step.writes else step
-        for step in found
-    )
 
 
 def _placed(step: Step, core: Core, profile: Profile) -> Step:

@@ -19,7 +19,7 @@ from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad, TileType
 from ptokit.program.bounds import reaches
-from ptokit.program.calls import access_of, named_operands, offset_in
+from ptokit.program.calls import access_of, all_operands, offset_in
 from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, TileUse, fold, walk
 
 MOST_VISITED = 1 << 18
@@ -319,8 +319,7 @@ class Walk:
 
     def _touches(self, instr: Instr, state: State) -> tuple[list[Touch], list[Touch]]:
         access, reads, writes = access_of(instr.name), list[Touch](), list[Touch]()
-        used = [(use, access[name]) for name, use in named_operands(instr).items() if isinstance(use, TileUse)]
-        for use, how in (*used, *(((instr.workspace, "write"),) if instr.workspace else ())):
+        for use, how in ((use, access[n]) for n, use in all_operands(instr).items() if isinstance(use, TileUse)):
             stay = state.at.get(use.tile)
             if stay is not None:
                 buffer = self.buffer_of[id(stay)]

@@ -8,7 +8,7 @@ from functools import partial
 from ptokit.finding import Finding
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import check_bounds, reaches
-from ptokit.program.calls import access_of, call_of, effects, named_operands, overlaps_itself
+from ptokit.program.calls import access_of, all_operands, call_of, effects, named_operands, overlaps_itself
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
@@ -111,7 +111,7 @@ def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Find
 
 def _writes(instr: Instr) -> set[str]:
     access = access_of(instr.name)
-    tiles = {name: operand.tile for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)}
+    tiles = {name: operand.tile for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)}
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
 from ptokit.isa.dtype import FLOAT8
 from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule
 from ptokit.isa.kernel import Kernel, kernels_of
@@ -190,7 +189,7 @@ def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:
 
 
 def _has_events(instruction: Instruction) -> bool:
-    """`tassign` only says where a tile lies."""
+    """Whether it does work on a pipe, and does not only state where a tile lies."""
     return bool(instruction.kernels)
 
 
@@ -210,12 +209,12 @@ def _default_of(value: object) -> object:
 
 def _suffixed(instruction: Instruction) -> Iterator[str]:
     """The opcode with its suffixes, the destination first."""
-    from ptokit.text.ptoas.shapes import SUFFIXES, opcode_pattern  # pages of clauses and hazards do without
+    from ptokit.text.ptoas.shapes import opcode_pattern, suffixes  # pages of clauses and hazards do without
 
-    if instruction.name in SUFFIXES:
+    if instruction.op in suffixes():
         given = ", ".join(f"%{param.name}" for param in instruction.operands if not param.optional)
         more = "".join(f"[, %{param.name}]" for param in instruction.operands if param.optional)
-        yield f"{opcode_pattern(instruction.name)} {given}{more} : (...)"
+        yield f"{opcode_pattern(instruction)} {given}{more} : (...)"
 
 
 TOPICS = {
@@ -231,7 +230,6 @@ OTHER_TOPIC = "Rules and values"
 
 def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
     """Every clause that is about an instruction on a target: of its documents, and what its rules and faults name."""
-    documents = instruction.documents
     named = {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
     named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
     groups = {name.rpartition("-")[0] for name in named if name.startswith("CP-")}
@@ -240,7 +238,11 @@ def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
         clause
         for clause in spec.clauses().values()
         if set(families) <= set(clause.targets)
-        and (clause.id.partition("-")[0] in documents or clause.id in named or clause.id.rpartition("-")[0] in groups)
+        and (
+            clause.id.partition("-")[0] in instruction.documents
+            or clause.id in named
+            or clause.id.rpartition("-")[0] in groups
+        )
     ]
 
 
@@ -350,8 +352,13 @@ def _machine(instruction: Instruction, profile: Profile) -> Iterator[RenderableT
     budget = profile.budget(dyn_ub=0)
     if budget:
         yield Text(f"\nUB for tiles: {_kb(budget.limit)}; {_kb(budget.available)} without dyn_ub", style="bold")
-    costs = [name for name in profile.statements if name.partition("-")[0] in instruction.documents]
+    own = set(instruction.documents) - {COMMON}
+    costs = [name for name in profile.statements if name.partition("-")[0] in own]
     yield from _section("Cost", ((name, spec.clauses()[name].statement) for name in costs))
+
+
+COMMON = "CO"
+"""The part of the clause table that is about several instructions."""
 
 
 def _pipe_row(route: str, kernel: Kernel) -> tuple[str, ...]:
@@ -413,8 +420,11 @@ FACTS = {
     "pipes": lambda p: " ".join(p.pipes) or "none",
     "event ids": lambda p: str(p.event_ids or "none"),
     "SIMT launch": lambda p: _largest_launch(p),
-    "mgather types": lambda p: _types(GATHER_TYPES, p),
-    "mscatter types": lambda p: _types(SCATTER_TYPES, p),
+    **{
+        f"{instruction.name} types": lambda p, types=instruction.types: _types(types, p)
+        for instruction in INSTRUCTIONS.values()
+        if instruction.types is not None
+    },
     "Left tile": lambda p: p.left_form,
 }
 

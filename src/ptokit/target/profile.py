@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 
 from ptokit.finding import Level
-from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.kernel import Handshake, Kernel, LaunchShape, Work, kernel_of, kernels_of
 from ptokit.isa.policy import TileType
@@ -98,13 +98,14 @@ def sources(stated: Stated) -> dict[str, str]:
     return {name: source for name, (_, source) in stated.items()}
 
 
+@derived
 def routes() -> frozenset[str]:
     """Every route that some target has."""
     tables = (table for instruction in INSTRUCTIONS.values() for table in instruction.kernels.values())
     return frozenset(route for table in tables for route in table)
 
 
-@cache
+@derived
 def _owner(route: str) -> Instruction:
     """The instruction that has a route."""
     for instruction in INSTRUCTIONS.values():

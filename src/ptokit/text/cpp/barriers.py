@@ -15,7 +15,6 @@ from ptokit.program.calls import call_of, effects, named_operands
 from ptokit.program.ir import Assign, Barrier, Block, Branch, Instr, Loop, Program, Stmt, TileUse, walk
 from ptokit.target import Profile
 from ptokit.text.cpp.types import header_call
-from ptokit.text.workspaces import scratch_of
 
 Touch = tuple[int, float, bool]
 """Bytes of UB from one address to another, and whether they are written."""
@@ -73,8 +72,8 @@ class _Barriers:
     def _workspace(self, instr: Instr, call: Call) -> set[Touch]:
         if instr.workspace is not None:
             return {(*self._range(instr.workspace), True)}
-        scratch = scratch_of(header_call(self.program, instr, self.profile))
-        return {(self.workspace, self.workspace + scratch.spec.nbytes, True)} if scratch else set()
+        scratch = header_call(self.program, instr, self.profile).workspace
+        return {(self.workspace, self.workspace + scratch.nbytes, True)} if scratch else set()
 
     def _range(self, use: TileUse) -> tuple[int, float]:
         """Where a tile lies: all its copies, or anywhere if only the run knows."""

@@ -57,7 +57,6 @@ from ptokit.text.cpp.types import (
     transfer,
     whole_view,
 )
-from ptokit.text.workspaces import scratch_of
 
 INDENT = "    "
 ARGUMENT = "argument"
@@ -368,14 +367,14 @@ class Body:
         call = header_call(self.program, instr, self.profile)
         operands = named_operands(instr)
         given = {name: self._operand(call, instr, name) for name in operands}
-        scratch = scratch_of(call)
+        scratch = call.workspace
         if scratch and instr.workspace is not None:
             given["tmp"] = self._tile(_TileKey.of(instr.workspace))
         elif scratch:
-            like = operands.get(scratch.like)
-            valid: tuple[Expr, Expr] = like.valid if isinstance(like, TileUse) else scratch.spec.valid
+            like = operands.get(call.instruction.workspace.like) if call.instruction.workspace else None
+            valid: tuple[Expr, Expr] = like.valid if isinstance(like, TileUse) else scratch.valid
             given["tmp"] = self.identifiers.fresh("tmp")
-            self._object(given["tmp"], scratch.spec, valid, self.ready.workspace)
+            self._object(given["tmp"], scratch, valid, self.ready.workspace)
         self._write(f"{call_text(call, given)};", instr.where, cube_only=not is_simt(instr))
 
     def _operand(self, call: Call, instr: Instr, name: str) -> str:

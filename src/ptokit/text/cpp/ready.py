@@ -23,7 +23,6 @@ from ptokit.text.cpp.headers import hand_over_findings, program_findings, tile_f
 from ptokit.text.cpp.scatter import flatten
 from ptokit.text.cpp.types import header_call, lies_down, logical_extents, lying, transfer
 from ptokit.text.cpp.values import value_findings
-from ptokit.text.workspaces import scratch_of
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,8 @@ def instructions(program: Program) -> Iterator[Instr]:
 def _workspace_size(program: Program, profile: Profile) -> int:
     """Bytes of the largest workspace; vector instructions come one after the other, so one place serves them all."""
     asking = (instr for instr in instructions(program) if instr.workspace is None)
-    found = (scratch_of(header_call(program, instr, profile)) for instr in asking)
-    return max((scratch.spec.nbytes for scratch in found if scratch), default=0)
+    found = (header_call(program, instr, profile).workspace for instr in asking)
+    return max((scratch.nbytes for scratch in found if scratch), default=0)
 
 
 def _dynamic(profile: Profile, used: int) -> int:
