@@ -331,7 +331,7 @@ def test_how_the_ub_is_shared_out() -> None:
 def test_pipes_cores_and_event_ids(name: str) -> None:
     here = profile(name)
     assert sorted(here.pipes) == ["FIX", "M", "MTE1", "MTE2", "MTE3", "S", "V"]
-    assert sorted(here.cores) == ["AIC", "AIV"]
+    assert sorted(core.name for core in here.cores) == ["AIC", "AIV"]
     assert here.event_ids == 8
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from ptokit.isa.table import lookup, revision_of
+
 Pair = tuple[str, str]
 """A producer pipe and the consumer pipe that waits for it."""
 
@@ -151,9 +153,9 @@ class HasKernels(Protocol):
 
 
 def kernels_of(instruction: HasKernels, target: str) -> Mapping[str, Kernel]:
-    """The kernels of an instruction on a target by route: the target's own, else its family's."""
-    kernels = instruction.kernels
-    return kernels.get(target) or kernels.get(target.partition("@")[0], {})
+    """The kernels of an instruction on a target by route: those of its family, unless a revision replaces them."""
+    kernels, replaced = lookup(instruction.kernels, target, {}), revision_of(target).kernels
+    return {route: replaced.get(route, kernel) for route, kernel in kernels.items()} if replaced else kernels
 
 
 def kernel_of(instruction: HasKernels, target: str, route: str) -> Kernel:

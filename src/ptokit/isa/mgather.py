@@ -54,6 +54,7 @@ from ptokit.isa.instruction import (
     Call,
     Case,
     Conflict,
+    Cpp,
     Fault,
     Instruction,
     Modifier,
@@ -81,8 +82,10 @@ from ptokit.isa.kernel import (
 )
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
-from ptokit.isa.operand import BLOCK, FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
+from ptokit.isa.operand import BLOCK, FORMS, FRACTAL_ROWS, UNKNOWN, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
+from ptokit.isa.spelling import Attribute, Form
+from ptokit.isa.table import Table
 from ptokit.isa.vector import Text
 
 # --- Which kernel runs ---------------------------------------------------------------------------------------
@@ -106,9 +109,9 @@ def is_fractal(call: Call) -> bool:
     return bool(call.here(HAS_NZ_PATH)) and into_ub(call) and call.table.layout_kind is GlobalLayout.NZ
 
 
-HAS_NZ_PATH = {"a2a3": True}
-HAS_L1_PATH = {"a2a3": True, "a5": True}
-SINGLE_BY_SCALAR = {"a5": True}
+HAS_NZ_PATH = Table({"a2a3": True})
+HAS_L1_PATH = Table({"a2a3": True, "a5": True})
+SINGLE_BY_SCALAR = Table({"a5": True})
 """Targets that fetch a single element with the scalar pipe instead of a launch (MG-SIMT-08, A-35)."""
 
 
@@ -134,12 +137,16 @@ class RowKernel(NamedTuple):
     """The kernel reads idx[row] from consecutive elements instead of through the tile's layout."""
 
 
-UB_ROW = {
-    "cpu": RowKernel(lambda table: table.shape[3], lambda table, dst: table.shape[4]),  # MG-SEM-07
-    "a2a3": RowKernel(rows_of, lambda table, dst: table.stride[3]),  # MG-SEM-08
-    "a5": RowKernel(lambda table: table.shape[3], lambda table, dst: dst.valid_cols, linear_index=True),  # MG-SEM-09
-    "host": RowKernel(rows_of, lambda table, dst: table.stride[3]),
-}
+UB_ROW = Table(
+    {
+        "cpu": RowKernel(lambda table: table.shape[3], lambda table, dst: table.shape[4]),  # MG-SEM-07
+        "a2a3": RowKernel(rows_of, lambda table, dst: table.stride[3]),  # MG-SEM-08
+        "a5": RowKernel(
+            lambda table: table.shape[3], lambda table, dst: dst.valid_cols, linear_index=True
+        ),  # MG-SEM-09
+        "host": RowKernel(rows_of, lambda table, dst: table.stride[3]),
+    }
+)
 L1_ROW = RowKernel(rows_of, lambda table, dst: table.stride[3])  # MG-L1-24, both NPU targets
 
 
@@ -269,9 +276,12 @@ OPERANDS = (
          found=lambda c: c.executor.text, gate=True, firm=True, fix="leave executor= out"),
 )  # fmt: skip
 
+TAKES_ANY_LAYOUT = Table({"a5": True})
+"""Targets whose gather into L1 does not look at the layout of the table."""
+
 TYPES = (
     table_not_empty(),
-    data_type("dst"),
+    data_type("dst", GATHER_TYPES),
     Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.here(GATHER_TYPES))} (float8 needs the AICORE build)",
          lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44", when=known_type,
          found=lambda c: str(c.dst.dtype), fix='pto.target("cpu@aicore") models that build'),
@@ -289,7 +299,7 @@ TYPES = (
     header_sizes("dst", "table"),
     same_type("MG-L1-21", "table", "dst", on=error(*NPU), when=into_l1, kind="H-08", firm=True),
     Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1, firm=True,
-         kind=either(Case("on a5", lambda c: c.family == "a5"), "H-02", "H-09"), fix=ND_TABLE),
+         kind=either(Case("silent", lambda c: c.here(TAKES_ANY_LAYOUT)), "H-02", "H-09"), fix=ND_TABLE),
 )  # fmt: skip
 
 MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), *(("dn", form) for form in FORMS.values())}
@@ -626,6 +636,20 @@ CONFLICTS = (
     Conflict("H-26", "UB", "MTE3", "second", "dst", "write", "read"),
 )
 
+
+def gathered(call: Call) -> TileSpec | None:
+    """The tile that a gather fills: a row for each index, or an element."""
+    table, index = call.table, call.idx
+    if not (is_tensor(table) and is_tile(index)):
+        return None
+    if not is_row(call):
+        return TileSpec(table.dtype, TileType.Vec, index.rows, index.cols, *index.valid, dynamic=index.dynamic)
+    width = table.shape[4]
+    if width == UNKNOWN or 1 not in (index.rows, index.cols) or any(index.dynamic):
+        return None
+    return TileSpec(table.dtype, TileType.Vec, max(index.rows, index.cols), width, max(index.valid), width)
+
+
 L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
 
 MGATHER = Instruction(
@@ -637,14 +661,21 @@ MGATHER = Instruction(
     ),
     operands=(
         Param("dst", "write", "destination tile: Vec, or Mat in NZ form on a2a3 and a5"),
-        Param("table", "read", "the table in GM"),
+        Param("table", "read", "the table in GM", kind="memory"),
         Param(
             "idx",
             "read",
             "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination",
             contiguous="column",
+            kind="tile or memory",
         ),
-        Param("scratch", "update", "GM workspace of Rows * Cols elements, for an elem gather into L1", optional=True),
+        Param(
+            "scratch",
+            "update",
+            "GM workspace of Rows * Cols elements, for an elem gather into L1",
+            optional=True,
+            kind="memory",
+        ),
     ),
     modifiers=(
         Modifier(
@@ -653,10 +684,28 @@ MGATHER = Instruction(
             lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
             "what one index moves",
             "row; elem when a scratch is given",
+            Attribute("coalesce", "coalesce", always=True, suffix=True),
         ),
-        Modifier("oob", GatherOOB, always(GatherOOB.Undefined), "what an index outside the table does"),
-        Modifier("executor", GatherExec, None, "who collects the elements of an elem gather into L1", "scalar"),
+        Modifier(
+            "oob",
+            GatherOOB,
+            always(GatherOOB.Undefined),
+            "what an index outside the table does",
+            text=Attribute("gatherOob", "gather_oob", suffix=True),
+        ),
+        Modifier(
+            "executor",
+            GatherExec,
+            None,
+            "who collects the elements of an elem gather into L1",
+            "scalar",
+            Attribute("gatherExec", brief="exec", suffix=True),
+        ),
     ),
+    documents=("CO", "MG"),
+    types=GATHER_TYPES,
+    result=gathered,
+    form=Form(stored=("ins", "ins", "outs", "ins")),
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *L1_SHAPES),
     facts={
         "cpu": ("row: an index names one of Shape[3] rows, Shape[4] elements apart",),
@@ -670,10 +719,17 @@ MGATHER = Instruction(
     },
     lower=lower,
     route=route,
+    cpp=Cpp(
+        call="MGATHER(dst, table, idx, scratch)",
+        template=lambda c: (
+            (c.coalesce, None),
+            (c.oob, GatherOOB.Undefined),
+            (c.executor or GatherExec.Scalar, GatherExec.Scalar),
+        ),
+    ),
     kernels=KERNELS,
     conflicts=CONFLICTS,
     writes_padding=True,
-    documents=("CO", "MG"),
     faults={
         "outside": Fault(
             "MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'

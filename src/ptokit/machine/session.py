@@ -13,7 +13,7 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards, rules
-from ptokit.machine.clocks import Clock, Clocks, Stuck, unit_of
+from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of, unit_of
 from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
@@ -30,7 +30,7 @@ from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
-from ptokit.program.calls import access_of, call_of, effects, named_operands
+from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
 from ptokit.target import Profile
@@ -216,11 +216,11 @@ class Session:
 
     def _remark_on_index(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
-        kind = site.call.kernel.index_note
-        if not self.orders or not kind:
+        kind, wait = site.call.kernel.index_note, site.load_wait
+        if not self.orders or not kind or wait is None:
             return
-        known = list(map(max, self.clocks.peek("AIV.V"), self.clocks.peek("AIV.S")))
-        scalar, load = self.clocks.number["AIV.S"], self.clocks.number["AIV.MTE2"]
+        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.V"), self.clocks.peek(wait.dst)))
+        scalar, load = self.clocks.number[wait.dst], self.clocks.number[wait.src]
         for touch in touches:
             if touch.operand == "idx" and touch.how == READ:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
@@ -312,7 +312,7 @@ class Session:
             return touch.operand
         wanted = ("read" if how == READ else "write", "update")
         kind = View if touch.place.name == "GM" else TileUse
-        fitting = [name for name, operand in named_operands(stmt).items() if isinstance(operand, kind)]
+        fitting = [name for name, operand in all_operands(stmt).items() if isinstance(operand, kind)]
         touched = effects(call_of(self.program, stmt, self.profile))
         by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in wanted]
         access = access_of(stmt.name)

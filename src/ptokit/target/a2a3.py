@@ -2,9 +2,11 @@
 
 from ptokit.isa.policy import TileType
 from ptokit.target.profile import (
+    CUBE_CORE,
     EVENT_IDS,
     KB,
-    PIPES,
+    VECTOR_CORE,
+    Headers,
     Memory,
     Profile,
     Stated,
@@ -55,8 +57,7 @@ A2A3 = Profile(
         TileType.Bias: Memory("bias table", 1 * KB),
         TileType.Scaling: Memory("fixpipe buffer", 2 * KB),
     },
-    cores=("AIV", "AIC"),
-    pipes=PIPES,
+    cores=(VECTOR_CORE, CUBE_CORE),
     event_ids=EVENT_IDS,
     ub=UnifiedBuffer(size=192 * KB),  # no dynUBufSize: MG-BUDG-05
     costs=numbers(COSTS),
@@ -72,6 +73,7 @@ A2A3 = Profile(
         "MG-PERF-02",
     ),
     burst=32,  # MG-ALIGN-06
-    left_form="zz",
     mixed_cores="hazard",
+    arch="a3",
+    headers=Headers(hidden=184 * KB, overlapping="V"),
 )

@@ -4,9 +4,11 @@ from ptokit.isa.policy import TileType
 from ptokit.target.a2a3 import COSTS as A2A3_COSTS
 from ptokit.target.a2a3 import PUBLIC
 from ptokit.target.profile import (
+    CUBE_CORE,
     EVENT_IDS,
     KB,
-    PIPES,
+    VECTOR_CORE,
+    Headers,
     Memory,
     Profile,
     Stated,
@@ -44,8 +46,7 @@ A5 = Profile(
         TileType.Bias: Memory("bias table", 4 * KB),
         TileType.Scaling: Memory("fixpipe buffer", 4 * KB),
     },
-    cores=("AIV", "AIC"),
-    pipes=PIPES,
+    cores=(VECTOR_CORE, CUBE_CORE),
     event_ids=EVENT_IDS,
     ub=UnifiedBuffer(
         size=256 * KB, reserved=8 * KB, min_cache=32 * KB, safe=128 * KB, has_dynamic=True,
@@ -57,6 +58,7 @@ A5 = Profile(
         "MG-COST-06", "MG-COST-07", "MG-COST-08", "MG-COST-09", "MG-COST-10", "MG-PERF-01",
         "MS-PERF-01", "MS-PERF-02", "MS-PERF-03",
     ),
-    left_form="nz",
     mixed_cores="error",
+    arch="a5",
+    headers=Headers(),
 )  # fmt: skip

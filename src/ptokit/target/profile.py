@@ -1,20 +1,23 @@
-"""A target is data: what is true of a machine, and the formulas the documents give for it."""
+"""A target is data: the facts of a machine, and the formulas that the documents give for it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 
 from ptokit.finding import Level
-from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.kernel import Handshake, Kernel, LaunchShape, Work, kernel_of, kernels_of
 from ptokit.isa.policy import TileType
+from ptokit.isa.table import Revision
+from ptokit.isa.tmatmul import LEFT_FORMS
+from ptokit.spec import family_of
 
 KB = 1024
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
-"""The pipes of a core: scalar, vector, cube, and those that move data."""
+"""The pipes of all cores: scalar, vector, cube, and those that move data."""
 EVENT_IDS = 8
 """Events of each pair of pipes."""
 
@@ -26,6 +29,30 @@ class Memory:
     name: str
     size: int | None
     """Bytes, or None where the host's memory is the only limit."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """One kind of core: its memories, its pipes, and the macro that its compiler defines."""
+
+    name: str
+    memories: frozenset[TileType]
+    pipes: tuple[str, ...]
+    macro: str
+
+
+VECTOR_CORE = Core("AIV", frozenset({TileType.Vec}), ("S", "V", "MTE2", "MTE3"), "__DAV_VEC__")
+CUBE_CORE = Core("AIC", frozenset(TileType) - VECTOR_CORE.memories, ("S", "M", "MTE1", "MTE2", "FIX"), "__DAV_CUBE__")
+
+
+@dataclass(frozen=True)
+class Headers:
+    """What is known of the C++ headers of a target. What they say of one instruction is in its definition."""
+
+    hidden: int | None = None
+    """Where the headers' own workspace in UB begins, if they have one."""
+    overlapping: str = ""
+    """The pipe whose instructions may overlap, so that dependent ones need a barrier between them."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +98,14 @@ def sources(stated: Stated) -> dict[str, str]:
     return {name: source for name, (_, source) in stated.items()}
 
 
+@derived
 def routes() -> frozenset[str]:
     """Every route that some target has."""
     tables = (table for instruction in INSTRUCTIONS.values() for table in instruction.kernels.values())
     return frozenset(route for table in tables for route in table)
 
 
-@cache
+@derived
 def _owner(route: str) -> Instruction:
     """The instruction that has a route."""
     for instruction in INSTRUCTIONS.values():
@@ -93,8 +121,8 @@ class Profile:
     name: str
     title: str
     memories: Mapping[TileType, Memory]
-    cores: tuple[str, ...] = ()
-    pipes: tuple[str, ...] = ()
+    cores: tuple[Core, ...] = ()
+    """The vector core first."""
     event_ids: int = 0
     ub: UnifiedBuffer | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
@@ -106,15 +134,39 @@ class Profile:
     """The clauses that speak of cost and performance here."""
     burst: int = 0
     """What the UB address of a burst must be a multiple of, in bytes; 0 where the documents ask for nothing."""
-    left_form: str = "nz"
-    """The layout of a Left tile."""
     mixed_cores: Level | None = None
-    """How bad it is when one kernel uses tiles of both cores without a hand-over."""
+    """The level of a finding on a kernel that uses tiles of both cores without a hand-over."""
+    arch: str = ""
+    """The architecture in text (`pto.target_arch`), if text has one for it."""
+    headers: Headers | None = None
+    """The C++ headers, if there are any."""
+    revision: Revision = field(default_factory=Revision)
+    """How this target differs from its family in what instructions say."""
 
     @property
     def family(self) -> str:
         """The name without a revision: `a5` of `a5@2026.08`."""
-        return self.name.partition("@")[0]
+        return family_of(self.name)
+
+    @cached_property
+    def pipes(self) -> tuple[str, ...]:
+        """The pipes that some core has."""
+        return tuple(pipe for pipe in PIPES if any(pipe in core.pipes for core in self.cores))
+
+    @property
+    def left_form(self) -> str:
+        """The layout of a Left tile."""
+        return LEFT_FORMS[self.name][0]
+
+    def core_of(self, memories: Iterable[TileType]) -> Core:
+        """The core that has all of these memories; the last core if none has."""
+        wanted = set(memories)
+        return next((core for core in self.cores if wanted <= core.memories), self.cores[-1])
+
+    def owner(self, pipe: str) -> Core | None:
+        """The only core that has a pipe, or None if several have it."""
+        having = [core for core in self.cores if pipe in core.pipes]
+        return having[0] if len(having) == 1 else None
 
     def kernel(self, route: str) -> Kernel:
         """How this target carries out a route; an empty kernel if it does not have it."""
