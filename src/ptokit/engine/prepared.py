@@ -13,6 +13,7 @@ from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.move import Compute, Move, Remap
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum
+from ptokit.isa.spelling import TMP
 from ptokit.program.verify_call import Options, verify_call
 from ptokit.target import Profile
 
@@ -34,6 +35,7 @@ class Prepared:
         modifiers: Sequence[object],
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
+        workspace: OperandSpec | None = None,
     ) -> None:
         """`repeats` are operands that are an earlier one once more, `clashes` pairs of slices that overlap."""
         self.instruction = instruction
@@ -49,17 +51,18 @@ class Prepared:
         chosen, self.refused = parse_modifiers(instruction, modifiers)
         self.remarks: tuple[Finding, ...] = ()
         if not self.refused:
-            call = Call(instruction, self._described(specs), chosen, profile.name, repeats, clashes)
+            call = Call(instruction, self._described(specs, workspace), chosen, profile.name, repeats, clashes)
             self._prepare(call, profile, options)
-        in_place = profile.family in instruction.in_place or "shared" in instruction.faults
-        has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in specs)
-        self.minds_repeats = self.plan is None or not in_place or instruction.minds_repeats or has_slices
+        in_place = instruction.in_place.get(profile.name) or "shared" in instruction.faults
+        has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in (*specs, workspace))
+        minds = instruction.minds_repeats or workspace is not None
+        self.minds_repeats = self.plan is None or not in_place or minds or has_slices
         """Whether it matters that an operand is an earlier one once more: for its memory, or for the result."""
 
-    def _described(self, specs: Sequence[OperandSpec]) -> dict[str, OperandSpec | None]:
+    def _described(self, specs: Sequence[OperandSpec], workspace: OperandSpec | None) -> dict[str, OperandSpec | None]:
         described: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in self.instruction.operands)
         described.update(zip(self.names, specs, strict=True))
-        return described
+        return described if workspace is None else {**described, TMP: workspace}
 
     def _prepare(self, call: Call, profile: Profile, options: Options) -> None:
         self.call = call
@@ -133,7 +136,7 @@ def plan_of(call: Call, *, tolerant: bool = False) -> Plan:
     moves = call.instruction.lower(call)
     if tolerant:
         moves = tuple(map(_tolerant, moves))
-    present = {name: spec for name, spec in call.operands.items() if spec is not None}
+    present = {name: spec for name, spec in call.operands.items() if spec is not None and name != TMP}
     sizes = {name: s.span if isinstance(s, TensorSpec) else s.elements for name, s in present.items()}
     return Plan(moves, {name: s.dtype for name, s in present.items()}, sizes)
 

@@ -1,6 +1,6 @@
 """How a call becomes bytes: verified and lowered once for its signature, checked and executed every time.
 
-Inside a kernel that is being traced a call is written down instead.
+Inside a kernel that is being traced a call is recorded instead.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ptokit.engine.prepared import Prepared
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import meet
+from ptokit.isa.spelling import TMP
 from ptokit.lang.arrays import writing
 from ptokit.lang.context import Mode, current
 from ptokit.lang.scalar import Scalar
@@ -82,23 +83,29 @@ def _relation(one: Operand, other: Operand) -> str:
 
 
 def execute(
-    instruction: Instruction, operands: tuple[Operand, ...], modifiers: tuple[object, ...], wait: Wait = None
+    instruction: Instruction,
+    operands: tuple[Operand, ...],
+    modifiers: tuple[object, ...],
+    wait: Wait = None,
+    tmp: Tile | None = None,
 ) -> Event:
-    """Verify and run one instruction on the current target, or write it down in the kernel that is being traced."""
+    """Verify and run one instruction on the current target, or record it in the kernel that is being traced."""
     here = current()
     if here.tracer is not None:
-        return here.tracer.record(instruction, operands, modifiers, wait)
+        return here.tracer.record(instruction, operands, modifiers, wait, tmp)
     if wait is not None:
         awaited(instruction.name, wait)
     mode = here.mode
     try:
         key = (mode, instruction.name, modifiers, *[operand.spec for operand in operands])
-        prepared = PREPARED.get(key)
+        prepared = PREPARED.get(key) if tmp is None else None
     except (AttributeError, TypeError):
         raise misuse(instruction, operands, modifiers) from None
-    if prepared is None:
+    if tmp is not None:
+        prepared = _with_workspace(key, instruction, mode, operands, modifiers, tmp)
+    elif prepared is None:
         prepared = _prepare(key, instruction, mode, key[3:], modifiers)
-    if prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NOTHING:
+    if tmp is None and prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NOTHING:
         again = (*key, shared)
         prepared = PREPARED.get(again) or _prepare(again, instruction, mode, key[3:], modifiers, *shared.calls)
     storages = [operand.storage for operand in operands]
@@ -108,6 +115,24 @@ def execute(
         with writing([cast("GlobalTensor", operands[slot]).source for slot in prepared.stored]):
             told = prepared.run(storages, _tell)
     return Event(instruction.name, prepared.route, told)
+
+
+def _with_workspace(
+    key: Any,
+    instruction: Instruction,
+    mode: Mode,
+    operands: tuple[Operand, ...],
+    modifiers: tuple[object, ...],
+    tmp: Tile,
+) -> Prepared:
+    """The call with a workspace, which may be an operand as well."""
+    if not isinstance(tmp, Tile):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise no_operand(instruction, TMP, tmp)
+    names = (*(param.name for param in instruction.operands[: len(operands)]), TMP)
+    shared = _sharing(names, (*operands, tmp))
+    whole = (*key, TMP, tmp.spec, shared)
+    given = key[3:], modifiers, *shared.calls, tmp.spec
+    return PREPARED.get(whole) or _prepare(whole, instruction, mode, *given)
 
 
 def awaited(name: str, wait: object) -> list[Event]:

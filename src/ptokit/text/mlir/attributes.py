@@ -16,7 +16,7 @@ from ptokit.text.mlir.cursor import Cursor, bare_or_quoted, braced, escaped
 from ptokit.text.mlir.floats import dense_text, number_attribute, truth
 from ptokit.text.mlir.ir import UNIT, Attribute, Attributes, Type
 from ptokit.text.mlir.types import SPACES, Ranked, Signature
-from ptokit.text.spelling import EVENTS, KEYWORDS, PIPES
+from ptokit.text.spelling import EVENTS, PIPES, keywords
 
 
 def _words(enum: type[PtoEnum]) -> str:
@@ -45,7 +45,7 @@ ANGLE = {
 """Names and keywords of the family `#pto.NAME<KW>`."""
 
 SPACED = {
-    **{kind: " ".join(words) for kind, words in KEYWORDS.items()},
+    **{kind: " ".join(words) for kind, words in keywords().items()},
     "st_phase": "unspecified partial final",
     "relu_pre_mode": "no_relu normal_relu scalar_relu vector_relu pwl",
     "quant_type": "INT8_SYM INT8_ASYM",

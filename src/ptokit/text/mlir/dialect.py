@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
 
-from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.text.mlir.cursor import Problem
 from ptokit.text.mlir.destinations import Destinations
@@ -16,7 +15,7 @@ from ptokit.text.mlir.loose import LOOSE, ends_op
 from ptokit.text.mlir.pieces import Draft
 from ptokit.text.mlir.shapes import Row, attribute_pieces, shape
 from ptokit.text.mlir.types import I64, INDEX, Extent, TileBuf, element_of, ptr_type, with_tile
-from ptokit.text.spelling import INSTRUCTION_OF, attributes
+from ptokit.text.spelling import instruction_of, instructions
 
 SHAPES = {
     "addptr": "%ptr , %offset {} : ~ptr -> ~R",
@@ -53,18 +52,8 @@ SHAPES = {
 }
 """Ops with a shape of their own; see `shapes.py` for the language."""
 
-LOAD_CLAUSES = (
-    "pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition"
-)  # fmt: skip
-VARIANTS = {
-    "tload": Destinations(clauses=LOAD_CLAUSES),
-    "tstore tmov": Destinations(each=True),
-    "tgather tscatter": Destinations(inside=("maskPattern",), listed=True, one_type=True),
-    "tgatherb": Destinations(one_type=True),
-    "tcolsum": Destinations(inside=("isBinary",)),
-    "tmrgsort": Destinations(inside=("exhausted",)),
-}
-"""Ops of the general shape that differ from it in something that no definition says."""
+VARIANTS = {"tgatherb": Destinations(one_type=True), "tmrgsort": Destinations(inside=("exhausted",))}
+"""Ops of the general shape that differ from it in something, and are no instructions."""
 
 PLAIN = """
     tprefetch tstore_fp tinsert textract_fp tinsert_fp ttri trandom
@@ -83,8 +72,8 @@ PLAIN = """
 """
 """Ops of the general shape, `ins(...) outs(...)`, besides those that are instructions."""
 
-REORDERED = {"tgather", "tscatter", "tcvt", "trsqrt", "tstore", "tmov", "tsort32", "tmrgsort"}
-"""Ops whose generic form may list operands in another order than sources, destination."""
+REORDERED = {"trsqrt", "tsort32", "tmrgsort"}
+"""Ops besides instructions whose generic form may list operands in another order than sources, destination."""
 
 
 def subset_type(parts: dict[str, list[Value]], attributes: Attributes) -> Type:
@@ -131,38 +120,36 @@ def _implied(name: str, draft: Draft) -> Type | None:
     return I64 if name in ("addr", "addrs") else None if name in ("args", "ins", "outs") else INDEX
 
 
-def _rows() -> dict[str, Row]:
+@derived
+def rows() -> dict[str, Row]:
+    """The text of every op that is known, by its name without `pto.`."""
     shapes = {name: shape(text) for names, text in SHAPES.items() for name in names.split()}
     shapes |= {name: (Destinations(),) for name in PLAIN.split()}
-    shapes |= {name: (piece,) for names, piece in VARIANTS.items() for name in names.split()}
-    rows = {name: Row(pieces, _implied, RESULTS.get(name)) for name, pieces in shapes.items()}
-    general = Row((Destinations(),), _implied)
-    return rows | {op: _instruction(rows.get(op, general), INSTRUCTIONS[name]) for op, name in INSTRUCTION_OF.items()}
+    shapes |= {name: (piece,) for name, piece in VARIANTS.items()}
+    others = {name: Row(pieces, _implied, RESULTS.get(name)) for name, pieces in shapes.items()}
+    return others | {op: _instruction(instruction) for op, instruction in instructions().items()}
 
 
-def _instruction(row: Row, instruction: Instruction) -> Row:
+def _instruction(instruction: Instruction) -> Row:
     """The row of an instruction: where its attributes stand, in the order of its modifiers."""
-    (piece,) = row.pieces
-    assert isinstance(piece, Destinations)
-    known = [attribute for _, attribute in attributes(instruction)]
-    inside = tuple(attribute.key for attribute in known if attribute.inside)
-    behind = tuple(attribute.key for attribute in known if not attribute.inside)
-    piece = replace(piece, inside=(*piece.inside, *inside))
-    return Row((piece,), row.types, row.result, behind if len(behind) > 1 else ())
+    form, known = instruction.form, [text for _, text in instruction.attributes]
+    inside = (*form.inside, *(text.key for text in known if text.inside))
+    behind = tuple(text.key for text in known if not text.inside)
+    piece = Destinations(form.clauses, form.typed_each, inside, form.listed, one_type=form.one_type)
+    return Row((piece,), _implied, order=behind if len(behind) > 1 else ())
 
 
-ROWS = _rows()
-"""The text of every op that is known, by its name without `pto.`."""
-KINDS: dict[str, dict[str, str]] = {
-    **{name: {piece.name: piece.kind for piece in attribute_pieces(row.pieces)} for name, row in ROWS.items()},
-    **{
-        op: {attribute.key: attribute.kind for _, attribute in attributes(INSTRUCTIONS[name])}
-        for op, name in INSTRUCTION_OF.items()
-    },
-    "make_tensor_view": {"layout": "layout"},
-    "arith.cmpi": {"predicate": "word"},
-}
-"""The kinds of keywords that the attributes of each op are, where they are keywords."""
+def attribute_kinds(name: str) -> dict[str, str]:
+    """The kinds of keywords that the attributes of an op are, where they are keywords."""
+    if (instruction := instruction_of(name)) is not None:
+        return {text.key: text.kind for _, text in instruction.attributes}
+    row = rows().get(name)
+    named = {piece.name: piece.kind for piece in attribute_pieces(row.pieces)} if row is not None else {}
+    return named | OTHER_KINDS.get(name, {})
+
+
+OTHER_KINDS = {"make_tensor_view": {"layout": "layout"}, "arith.cmpi": {"predicate": "word"}}
+"""Keywords that no shape and no instruction names."""
 
 
 class Unknown(Row):
@@ -191,7 +178,7 @@ UNKNOWN_OP = Unknown((Destinations(bare=True),), _implied)
 
 def form_of(name: str) -> Form:
     """What reads and prints an op: of the table, or an unknown one."""
-    return ROWS.get(name, UNKNOWN_OP)
+    return rows().get(name, UNKNOWN_OP)
 
 
 _USAGE = {
@@ -202,10 +189,9 @@ _USAGE = {
 }  # fmt: skip
 
 
-@cache
 def usage(name: str) -> str:
     """How an op of the table is written."""
-    if name not in ROWS:
+    if name not in rows():
         return ""
     text = next((text for names, text in SHAPES.items() if name in names.split()), "")
     for pattern, meaning in _USAGE.items():
@@ -216,21 +202,23 @@ def usage(name: str) -> str:
 def settle_generic(op: Op) -> None:
     """Give an op in generic form the parts of the general shape, where these are certain."""
     name = op.name.removeprefix("pto.")
-    row = ROWS.get(name)
+    row, instruction = rows().get(name), instruction_of(name)
     piece = row.pieces[0] if row is not None else None
     sized = "operandSegmentSizes" in op.properties or "operandSegmentSizes" in op.attributes
     if row is None or not isinstance(piece, Destinations) or sized or op.results or op.regions or op.successors:
         return
     operands = op.operands
     count = len(operands)
-    if (
-        count < 2
-        or (name in REORDERED and count != 2)
-        or (name == "mgather" and count != 3)
-        or name in ("tprint", "print")
-    ):
+    is_reordered = name in REORDERED or (instruction is not None and instruction.form.reordered)
+    if count < 2 or (is_reordered and count != 2) or name in ("tprint", "print") or _has_optional(instruction, count):
         return
     draft = Draft(attributes={**op.properties, **op.attributes})
     piece.settle(draft)
     op.form, op.properties, op.attributes = row, draft.properties, draft.attributes
     op.parts = {"ins": operands[:-1], "outs": operands[-1:]}
+
+
+def _has_optional(instruction: Instruction | None, count: int) -> bool:
+    """Whether an optional operand follows the destination."""
+    needed = [param for param in instruction.operands if not param.optional] if instruction else []
+    return instruction is not None and len(needed) < len(instruction.operands) and count != len(needed)

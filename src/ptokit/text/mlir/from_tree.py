@@ -12,7 +12,7 @@ from ptokit.text import tree
 from ptokit.text.mlir.attributes import array_attribute, integer, keyword, string_attribute
 from ptokit.text.mlir.builtin import FORMS
 from ptokit.text.mlir.destinations import Destinations, inside_attribute
-from ptokit.text.mlir.dialect import KINDS, form_of
+from ptokit.text.mlir.dialect import attribute_kinds, form_of
 from ptokit.text.mlir.floats import float_attribute, number_attribute, truth
 from ptokit.text.mlir.ir import Attribute, Attributes, Block, Op, Region, Type, Value
 from ptokit.text.mlir.module import Module
@@ -118,7 +118,7 @@ class _Writing:
         return {name: parts[name] for name in names if parts.get(name)}
 
     def _attributes(self, operation: tree.Operation) -> Attributes:
-        kinds = KINDS.get(operation.name, {})
+        kinds = attribute_kinds(operation.name)
         return {key: _attribute(kinds.get(key, ""), value) for key, value in operation.attributes.items()}
 
 

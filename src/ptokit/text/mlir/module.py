@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from ptokit.finding import Where
+from ptokit.target import DEFAULT_ARCH, left_layouts
 from ptokit.text.errors import TextError, error_at, place
 from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
 from ptokit.text.mlir.cursor import Problem
@@ -88,9 +89,9 @@ def print_module(module: Module, version: Version | None = None) -> str:
 
 
 def arch_of(text: str) -> str:
-    """The architecture that a text is for: `a5` if it says so, else `a3`."""
+    """The architecture that a text names, if it is a known one, else the default."""
     found = _ARCH.search(text)
-    return "a5" if found and found[1] == "a5" else "a3"
+    return found[1] if found and found[1] in left_layouts() else DEFAULT_ARCH
 
 
 def _facts(module: Op) -> list[object]:

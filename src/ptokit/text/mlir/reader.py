@@ -232,8 +232,8 @@ class Reader(Parser):
         short = name.removeprefix("pto.")
         if short == name or problem.hint:
             return problem
-        if short not in dialect.ROWS:
-            meant = near(name, [f"pto.{known}" for known in dialect.ROWS])
+        if short not in dialect.rows():
+            meant = near(name, [f"pto.{known}" for known in dialect.rows()])
             problem.message += f" (`{name}` is not a known op)"
             problem.hint = f"did you mean `{meant}`?" if meant else ""
         elif _USAGE_HELPS.match(problem.message):
@@ -590,7 +590,7 @@ def _may_end(op: Op) -> bool:
     if op.name in TERMINATORS:
         return True
     known, _, rest = op.name.partition(".")
-    return op.name not in FORMS and known not in KNOWN and not (known == "pto" and rest in dialect.ROWS)
+    return op.name not in FORMS and known not in KNOWN and not (known == "pto" and rest in dialect.rows())
 
 
 def _ending(owner: str, block: Block, following: Block | None) -> str:
@@ -610,4 +610,4 @@ def _spelling(name: str, word: str) -> str:
 
 
 def _op_names() -> tuple[str, ...]:
-    return (*OP_NAMES, "module", "return", "call", "ins", "outs", *(f"pto.{name}" for name in dialect.ROWS))
+    return (*OP_NAMES, "module", "return", "call", "ins", "outs", *(f"pto.{name}" for name in dialect.rows()))

@@ -11,11 +11,12 @@ from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
 from ptokit.text import tree
 from ptokit.text.errors import error_at
 from ptokit.text.mlir.destinations import inside_of
-from ptokit.text.mlir.dialect import ROWS
+from ptokit.text.mlir.dialect import rows
 from ptokit.text.mlir.ir import Block, Op, Region, Type, Value
 from ptokit.text.mlir.module import Module
 from ptokit.text.mlir.shapes import operand_names
 from ptokit.text.mlir.types import Ptr, Ranked, TileBuf
+from ptokit.text.spelling import instruction_of
 
 PADS = tuple(Pad)
 """Pad values by their numbers in text."""
@@ -110,8 +111,10 @@ class _Translation:
 
 def _generic_parts(op: Op, operands: list[Value]) -> dict[str, list[Value]]:
     """The parts of an op in the generic form, as its operands are stored."""
-    row = ROWS.get(op.name.removeprefix("pto."))
-    stored = STORED.get(op.name) or (tuple(operand_names(row.pieces)) if row is not None else ())
+    name = op.name.removeprefix("pto.")
+    row, instruction = rows().get(name), instruction_of(name)
+    stored = instruction.form.stored if instruction is not None else ()
+    stored = stored or (tuple(operand_names(row.pieces)) if row is not None else ())
     sizes = _attributes(op).get("operandSegmentSizes") or (1,) * len(operands)
     if not stored and len(operands) == 2:
         return {"ins": operands[:1], "outs": operands[1:]}
@@ -123,15 +126,6 @@ def _generic_parts(op: Op, operands: list[Value]) -> dict[str, list[Value]]:
         parts[name] = [*parts.get(name, ()), *operands[start : start + size]]
         start += size
     return parts
-
-
-STORED = {
-    "pto.mgather": ("ins", "ins", "outs", "ins"),
-    "pto.tgather": ("ins", "outs", "outs", "ins", "ins", "ins"),
-    "pto.tcvt": ("ins", "outs", "ins"),
-    "pto.tmov": ("ins", "fp", "quant", "outs"),
-}
-"""What the stored operands are of ops whose text has them in another order."""
 
 
 WORDS = {"args": "ins"}

@@ -14,13 +14,14 @@ from typing import Any
 from ptokit.finding import near
 from ptokit.isa import policy
 from ptokit.isa.policy import BLayout, Pad, SLayout
+from ptokit.target import left_layouts
 from ptokit.text.mlir.cursor import Cursor
 from ptokit.text.mlir.ir import Attribute, Type
 
 Extent = int | None
 """An extent; None where only the run tells it."""
 
-LEFT_LAYOUT = {"a3": "row_major", "a5": "col_major"}
+LEFT_LAYOUT = {arch: layout.text for arch, layout in left_layouts().items()}
 """The layout that a tile in `left` has on an architecture, whatever its text says."""
 OTHER_PLACES = {"ub": "vec", "l1": "mat", "cbuf": "mat", "l0a": "left", "l0b": "right", "l0c": "acc"}
 """Places by the names of their memories."""

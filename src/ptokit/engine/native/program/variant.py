@@ -11,7 +11,8 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Call
 from ptokit.isa.move import Compute, Fill, Index, Move, Side, Unit
 from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec
-from ptokit.program.calls import Sharing, named_operands, sharing, tensor_spec, tile_spec
+from ptokit.isa.spelling import TMP
+from ptokit.program.calls import Sharing, all_operands, sharing, tensor_spec, tile_spec
 from ptokit.program.expr import Expr, ExpressionError, Var, evaluate
 from ptokit.program.ir import Instr, Operand, Program, TileUse, View
 from ptokit.program.ir import Number as NumberOperand
@@ -68,7 +69,7 @@ class Tracer:
             if any(finding.level == "error" for finding in findings):
                 return None
             steps = call.instruction.lower(call)
-            present = {name: spec for name, spec in call.operands.items() if spec is not None}
+            present = {name: spec for name, spec in call.operands.items() if spec is not None and name != TMP}
             _check_spans(steps, present)
         except (_TooMuch, ExpressionError, KeyError):
             return None
@@ -80,7 +81,7 @@ class Tracer:
     def _call(self, instr: Instr, resolve, placed: Mapping[str, Expr]) -> Call:
         definition = INSTRUCTIONS[instr.name]
         described: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in definition.operands)
-        for name, operand in named_operands(instr).items():
+        for name, operand in all_operands(instr).items():
             described[name] = self._spec(operand, resolve, placed)
         chosen = {modifier.name: value for modifier, value in zip(definition.modifiers, instr.modifiers, strict=True)}
         return Call(definition, described, chosen, self.profile.name, *sharing(instr, resolve).calls)
