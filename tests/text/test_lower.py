@@ -757,7 +757,7 @@ def test_what_has_no_lowering_is_named_with_its_line(line: str) -> None:
 
 
 def test_the_refusal_of_an_op_says_what_is_supported() -> None:
-    with pytest.raises(TextError, match="supported: .*, and arith on whole numbers") as caught:
+    with pytest.raises(TextError, match=r"supported: .*, and arith on whole numbers") as caught:
         program(f"%t = pto.alloc_tile : {TILE}\npto.tsort32 ins(%t : {TILE}) outs(%t : {TILE})")
     assert caught.value.hint.count("pto.") <= 6
 

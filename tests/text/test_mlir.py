@@ -734,6 +734,103 @@ def test_errors_around_functions(text: str, place: str, message: str) -> None:
     assert message in caught.value.message
 
 
+SEVERAL = f"""module {{
+  func.func @f(%a: {TILE}, %n: index) {{
+    %b = pto.alloc_tile : !pto.tile_buf<vec, 16x32xint32>
+    %b = pto.alloc_tile : {TILE}
+    %c = arith.addi %n, %n : xint32
+    %d = arith.addi %c, %n : index
+    # no comment
+    pto.tadd ins(%a, %a : {TILE}, {TILE}) outs(%b : {TILE}
+    scf.for %i = %n to %m step %n {{
+      pto.tabs ins(%i : {TILE}) outs(%b : {TILE})
+    }}
+    scf.if %n {{
+      arith.adddi %n, %n : index
+    }}
+    return
+  }}
+  func.func @g() {{
+    pto.trap
+  }}
+}}
+"""
+SAID = {
+    3: "expected a type", 4: "`%b` is already defined, on line 3", 5: "expected a type",
+    7: "unexpected character `#`", 8: "`(` of outs(...) is not closed", 9: "`%m` is not defined",
+    10: "`%i` is of type index, but used with", 12: "`%n` is of type index, but used with i1",
+    13: "`arith.adddi` is no known op", 19: "the body of the function @g ends without a terminator",
+}  # fmt: skip
+"""The errors of the text, by their lines."""
+
+
+def test_every_error_of_a_text_is_reported() -> None:
+    with pytest.raises(TextError) as caught:
+        read_module(SEVERAL, "k.pto")
+    errors = caught.value.errors
+    assert [error.line for error in errors] == list(SAID)
+    assert all(said in error.message for error, said in zip(errors, SAID.values(), strict=True))
+    assert errors[0].hint == errors[2].hint == "did you mean `i32`?"
+    assert [line for line in str(caught.value).splitlines() if line.startswith("k.pto:")] == [
+        f"k.pto:{error.line}:{error.column}: {error.message}" for error in errors
+    ]
+
+
+def test_only_some_of_many_errors_are_shown() -> None:
+    with pytest.raises(TextError, match="and 30 more") as caught:
+        read_module(in_function(*["arith.adddi %n, %n : index"] * 50))
+    assert len(caught.value.errors) == 50 and str(caught.value).count("no known op") == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("module {\n  func.func @f(%c: i1) {\n    scf.if %c {\n      pto.trap\n    return\n  }\n}\n", 3),
+        ("module {\n  func.func @f() {\n    return\n  func.func @g() {\n    return\n  }\n}\n", 2),
+        ("func.func @f(%t: i1\n) {\n  return\n", 2),
+        ('"a.b"() {x = [1, 2\n} : () -> ()\n', 1),
+        ("func.func @f(%a: i1, %b: i1\nattributes {x} {\n  return\n}", 1),
+    ],
+)
+def test_what_is_not_closed_is_reported_where_it_was_opened(text: str, line: int) -> None:
+    with pytest.raises(TextError, match="is not closed") as caught:
+        read_module(text)
+    (error,) = [error for error in caught.value.errors if "is not closed" in error.message]
+    assert error.line == line
+
+
+def test_at_most_five_words_are_proposed() -> None:
+    with pytest.raises(TextError) as caught:
+        read_module(in_function("pto.barrier <PIPE_MTE22>"))
+    assert caught.value.message.count("PIPE_") == 6
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "pto.trap", "cf.br ^next\n^next:", "%c = arith.constant 1 : index",
+        "scf.for %i = %n to %n step %n iter_args(%a = %n) -> (index) {\n}\nreturn",
+        "scf.while : () -> () {\n} do {\nscf.yield\n}\nreturn",
+    ],
+)  # fmt: skip
+def test_a_body_without_a_terminator_is_refused(body: str) -> None:
+    with pytest.raises(TextError, match="ends without a terminator"):
+        read_module(f"func.func @f(%n: index) {{\n{body}\n}}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%a = arith.addi %n, %n : i32", "%a = arith.index_cast %n : i64 to i32", "%a = arith.select %n, %n, %n : index",
+        "return %n : i32", "%a = func.call @f(%n) : (i32) -> i32", '"a.b"(%n) : (i32) -> ()', "memref.dealloc %n : i32",
+        "scf.for %i = %n to %n step %n : i32 {\n}", "%a = pto.addptr %n, %n : <f32> -> <f32>",
+    ],
+)  # fmt: skip
+def test_operands_that_contradict_their_types_are_refused(line: str) -> None:
+    with pytest.raises(TextError, match="`%n` is of type index, but used with"):
+        read_module(in_function(line))
+
+
 @pytest.mark.parametrize("text", ["}", "module {", "func.func @f(", "%", '"', "\0"])
 def test_stumps_are_refused(text: str) -> None:
     with pytest.raises(TextError):

@@ -495,7 +495,7 @@ class Reader(Parser):
     def _recover(self, start: int) -> None:
         """Go on behind a statement that could not be read: at the next one, or in the body that it opens."""
         at, scanned, opened = max(self.start, start), start, []
-        self._poison(_RESULTS.match(self.text, start), self.text[start : self._line_end(start)])
+        self._poison(start)
         if self.start > start and self.starts_statement():
             self._is_cut = self._is_cut or self.kind == "end"
             return
@@ -531,7 +531,7 @@ class Reader(Parser):
         known, self._is_guessing, outside = len(self.scope), True, self._in_function
         self._in_function = self._in_function or "func" in self.text[start : start + 40]
         for found in _NAME.finditer(self.text, start, brace):
-            self._poison_name(found[1])
+            self._poison_name(found[1], start)
         self.jump(brace + 1)
         labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
         self._ops(Block())
@@ -544,15 +544,16 @@ class Reader(Parser):
             self.advance()
         return self.behind
 
-    def _poison(self, results: re.Match[str] | None, line: str) -> None:
+    def _poison(self, start: int) -> None:
         """Define the results of a statement that could not be read, so that their uses are no errors."""
+        results, line = _RESULTS.match(self.text, start), self.text[start : self._line_end(start)]
         for found in (*_NAME.finditer(results[0] if results else ""), *_DEFINED.finditer(line[:1000])):
-            self._poison_name(found[1])
+            self._poison_name(found[1], start)
 
-    def _poison_name(self, name: str) -> None:
+    def _poison_name(self, name: str, at: int) -> None:
         if name not in self.scope:
             self._forward.pop(name, None)
-            self.scope[name] = (Value(ANY, name),) * 16
+            self.scope[name] = (Value(ANY, name, offset=at),) * 16
             self._defined.add(name)
 
     def error(self, file: str) -> TextError:
