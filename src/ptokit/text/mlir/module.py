@@ -69,10 +69,14 @@ def _read(text: str, file: str, arch: str) -> Module:
         reader = Reader(text, arch)
     except Problem as problem:
         raise error_at(problem.message, text, problem.offset, file) from None
-    with suppress(Stop):
+    try:
         op, end = reader.read()
         if not reader.problems:
             return Module(op, file, text, end, tuple(reader.resources))
+    except Stop:
+        pass
+    except Problem as problem:
+        reader.problems.append(problem)
     raise reader.error(file)
 
 

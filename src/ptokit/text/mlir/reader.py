@@ -362,9 +362,13 @@ class Reader(Parser):
         self._label_uses.pop(label, None)
         block = self._labels[label] = block or Block()
         block.label, block.comments = label, comments
-        if self.word == "(":
-            block.arguments = self.listed("(", self._block_argument)
-        self.expect(":")
+        try:
+            if self.word == "(":
+                block.arguments = self.listed("(", self._block_argument)
+            self.expect(":")
+        except Problem as problem:
+            self._note(problem)
+            self.jump(self._line_end(max(at, self.behind)))
         self._block(region, block)
 
     def _block_argument(self) -> Value:

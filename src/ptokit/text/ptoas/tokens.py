@@ -6,10 +6,8 @@ One regular expression without backtracking reads the text once; nothing is look
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import NoReturn
 
-from ptokit.text.errors import TextError
 from ptokit.text.limits import MAX_BYTES as MAX_BYTES
 from ptokit.text.limits import MAX_DEPTH as MAX_DEPTH
 from ptokit.text.limits import plain_text
@@ -46,6 +44,7 @@ _TOKEN = re.compile(
 _STATEMENT = re.compile(
     r"\.[a-z]|\}|%[\w$.-]+(?:[ \t]*,[ \t]*%[\w$.-]+)*[ \t]*=[^=]|[A-Za-z_][\w.$]*[ \t]+[%@!]", re.ASCII
 )
+_COMMENT = re.compile(r"(?://|--).*")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _REST = re.compile(r"[\w.+-]{2,40}", re.ASCII)
 _MARK = re.compile(r"^[ \t]*+(?://|--|#)")
@@ -178,13 +177,14 @@ class Tokens:
             self.advance()
 
     def skip_statement(self) -> str:
-        """Go on to the end of the line, whatever it says. Gives the last token on it."""
-        last = self.text
-        while self.kind not in ("line", END):
-            last = self.text
-            with suppress(TextError):
-                self.advance()
-        return last
+        """Go on to the end of the line, whatever it says. Gives the last character on it."""
+        text = self.source.text
+        end = text.find("\n", self.start)
+        end = end if end >= 0 else len(text)
+        line = text[max(text.rfind("\n", 0, end) + 1, end - LONGEST) : end]
+        self._scan, self.kind = _TOKEN.finditer(text, end), ""
+        self.advance()
+        return _COMMENT.sub("", line).rstrip()[-1:]
 
     def unclosed(self, mark: str, start: int, what: str = "") -> NoReturn:
         """Refuse a bracket that nothing closes, where it was opened."""
