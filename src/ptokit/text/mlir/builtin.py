@@ -362,7 +362,7 @@ FORMS: dict[str, Form] = {
 """What reads and prints each op of MLIR that is known here."""
 
 
-def settle_generic(op: Op) -> None:
+def settle_builtin(op: Op) -> None:
     """Give an op in the generic form its own form, where that says all of it."""
     properties, attributes = {**op.properties}, {**op.attributes}
     if op.name == "builtin.module" and len(op.regions) == 1 and not op.results and len(op.regions[0].blocks) < 2:

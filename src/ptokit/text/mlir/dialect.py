@@ -199,7 +199,7 @@ def usage(name: str) -> str:
     return f"pto.{name} is written: pto.{name} {text or 'ins(%a, ... : TYPE, ...) outs(%b : TYPE) {...}'}"
 
 
-def settle_generic(op: Op) -> None:
+def settle_pto(op: Op) -> None:
     """Give an op in generic form the parts of the general shape, where these are certain."""
     name = op.name.removeprefix("pto.")
     row, instruction = rows().get(name), instruction_of(name)

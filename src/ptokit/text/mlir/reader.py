@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from ptokit.finding import near
 from ptokit.text.errors import TextError, error_at, joined
-from ptokit.text.mlir import builtin, dialect
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
-from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, SHORT, TERMINATORS
+from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, SHORT, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import Collector, find_remarks
 from ptokit.text.mlir.cursor import HINTS, SPACE, Problem, Use
+from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
 from ptokit.text.mlir.interface import Argument, Forward, Parser
 from ptokit.text.mlir.ir import ANY, UNIT, UNKNOWN, Attribute, Block, Op, Region, Type, Value
 from ptokit.text.mlir.loose import LOOSE, STARTS_OP
@@ -213,7 +213,7 @@ class Reader(Parser):
         at, name = self.start, self.word
         full = SHORT.get(name, name)
         if name.startswith("pto."):
-            form = dialect.form_of(name[4:])
+            form = form_of(name[4:])
         elif full in FORMS and (name not in ("return", "call") or self._in_function):
             form = FORMS[full]
         else:
@@ -232,12 +232,12 @@ class Reader(Parser):
         short = name.removeprefix("pto.")
         if short == name or problem.hint:
             return problem
-        if short not in dialect.rows():
-            meant = near(name, [f"pto.{known}" for known in dialect.rows()])
+        if short not in rows():
+            meant = near(name, [f"pto.{known}" for known in rows()])
             problem.message += f" (`{name}` is not a known op)"
             problem.hint = f"did you mean `{meant}`?" if meant else ""
         elif _USAGE_HELPS.match(problem.message):
-            problem.hint = _hint_at(self.text, problem) or dialect.usage(short)
+            problem.hint = _hint_at(self.text, problem) or usage(short)
         return problem
 
     def _demand_spelling(self, name: str, at: int) -> None:
@@ -277,7 +277,7 @@ class Reader(Parser):
         op = Op(name, None, parts, results, attributes, properties, regions, successors)
         op.offset = self._statement
         try:
-            (dialect if op.is_pto else builtin).settle_generic(op)
+            (settle_pto if op.is_pto else settle_builtin)(op)
         except ValueError as error:
             self.fail(str(error), op.offset)
         return op
@@ -595,7 +595,7 @@ def _may_end(op: Op) -> bool:
     if op.name in TERMINATORS:
         return True
     known, _, rest = op.name.partition(".")
-    return op.name not in FORMS and known not in KNOWN and not (known == "pto" and rest in dialect.rows())
+    return op.name not in FORMS and known not in KNOWN and not (known == "pto" and rest in rows())
 
 
 def _ending(owner: str, block: Block, following: Block | None) -> str:
@@ -615,4 +615,4 @@ def _spelling(name: str, word: str) -> str:
 
 
 def _op_names() -> tuple[str, ...]:
-    return (*OP_NAMES, "module", "return", "call", "ins", "outs", *(f"pto.{name}" for name in dialect.rows()))
+    return (*OP_NAMES, "module", "return", "call", "ins", "outs", *(f"pto.{name}" for name in rows()))
