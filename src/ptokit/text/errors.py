@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import SequenceMatcher
 
-from ptokit.finding import Where, near
+from ptokit.finding import Where, near, nearest
 
 EXCERPT = 160
 """Longest excerpt of a line in an error: lines may be megabytes long."""
@@ -58,10 +57,7 @@ def choices(word: str, known: Sequence[str]) -> str:
     """Words that may be meant: all if they are few, else those most like the word."""
     if len(known) <= MOST_CHOICES:
         return " ".join(known)
-    if not word or len(word) > EXCERPT:
-        return f"{' '.join(known[:MOST_CHOICES])} ..."
-    likeness = {name: SequenceMatcher(None, name.lower(), word.lower(), autojunk=False).ratio() for name in known}
-    best = sorted(known, key=lambda name: -likeness[name])[:MOST_CHOICES]
+    best = nearest(word, known, MOST_CHOICES) if word else known[:MOST_CHOICES]
     return f"{' '.join(name for name in known if name in best)} ..."
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ptokit.finding import near
-from ptokit.text.errors import TextError, error_at, joined
+from ptokit.text.errors import MOST_SHOWN, TextError, error_at, joined
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, SHORT, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import Collector, find_remarks
@@ -22,8 +22,6 @@ MOST_ERRORS = 100
 """Errors after which a text is not read any further."""
 MAX_SKIPPED = 1 << 20
 """Most characters of a statement that is skipped because it could not be read."""
-MOST_NAMES = 1000
-"""Most names that are compared to find the one that was meant."""
 
 _RESULTS = re.compile(r"%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=", re.ASCII)
 """The results of the next op, which are not operands of an op without any."""
@@ -472,8 +470,8 @@ class Reader(Parser):
         """Note every name that is used and never defined."""
         for name, uses in self._forward.items():
             at = min(value.offset for value in uses.values())
-            known = [other for other in self._defined if abs(len(other) - len(name)) < 4][:MOST_NAMES]
-            meant = near(f"%{name}", [f"%{other}" for other in known])
+            is_shown = len(self.problems) < MOST_SHOWN
+            meant = near(f"%{name}", [f"%{other}" for other in self._defined]) if is_shown else ""
             self._note(Problem(f"`%{name}` is not defined", at, f"did you mean `{meant}`?" if meant else ""))
         self._forward = {}
 
