@@ -175,6 +175,9 @@ Takes = list[Callable[[Frame], Storage]]
 class InstructionStep:
     """An instruction: its operands are bound once for each set of numbers, it is verified once for each description."""
 
+    alone = True
+    """Whether memory use is checked for each instruction, too."""
+
     def __init__(self, instr: Instr, executable: Executable) -> None:
         self.instr = instr
         self.executable = executable
@@ -211,7 +214,8 @@ class InstructionStep:
     def _prepare(self, specs: tuple[OperandSpec, ...], shared: Sharing) -> Prepared:
         executable, modifiers = self.executable, self.instr.modifiers
         instruction = INSTRUCTIONS[self.instr.name]
-        return Prepared(instruction, executable.profile, executable.options, specs, modifiers, *shared.calls)
+        profile, options = executable.profile, executable.options
+        return Prepared(instruction, profile, options, specs, modifiers, *shared.calls, alone=self.alone)
 
 
 def _is_idle(stmt: Stmt) -> bool:

@@ -34,8 +34,11 @@ class Prepared:
         modifiers: Sequence[object],
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
+        *,
+        alone: bool = True,
     ) -> None:
-        """`repeats` are operands that are an earlier one once more, `clashes` pairs of slices that overlap."""
+        """`repeats` are operands that are an earlier one once more, `clashes` pairs of slices that overlap. A call that
+        is not `alone` shares its memories with others: how much they use is checked for the whole program."""
         self.instruction = instruction
         self.target = profile.name
         self.strict = options.strict
@@ -50,7 +53,7 @@ class Prepared:
         self.remarks: tuple[Finding, ...] = ()
         if not self.refused:
             call = Call(instruction, self._described(specs), chosen, profile.name, repeats, clashes)
-            self._prepare(call, profile, options)
+            self._prepare(call, profile, options, alone)
         in_place = profile.family in instruction.in_place or "shared" in instruction.faults
         has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in specs)
         self.minds_repeats = self.plan is None or not in_place or instruction.minds_repeats or has_slices
@@ -61,9 +64,9 @@ class Prepared:
         described.update(zip(self.names, specs, strict=True))
         return described
 
-    def _prepare(self, call: Call, profile: Profile, options: Options) -> None:
+    def _prepare(self, call: Call, profile: Profile, options: Options, alone: bool) -> None:
         self.call = call
-        findings = tuple(verify_call(call, profile, options))
+        findings = tuple(verify_call(call, profile, options, alone=alone))
         self.refused = tuple(f for f in findings if f.level == "error")
         self.remarks = tuple(f for f in findings if f.level != "error")
         if self.refused:
@@ -156,7 +159,8 @@ def parse_modifiers(
         except (TypeError, ValueError) as problem:
             rule, kind = ("CO-SEM-01", None) if isinstance(value, str) else ("A-30", "H-39")
             message = f"{instruction.name}: {modifier.name}: {problem}"
-            problems.append(Finding("error", rule, message, kind, modifier.name, modifier.enum.choices(), repr(value)))
+            wanted, found = modifier.enum.choices(), repr(value)
+            problems.append(Finding("error", rule, message, kind, modifier.name, wanted, found, blocks=True))
     return chosen, tuple(problems)
 
 
@@ -180,7 +184,8 @@ def shared_memory(instruction: Instruction, plan: Plan) -> tuple[Finding, ...]:
 def span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
     """What is said of an address outside an operand."""
     message = f"{instruction.name}: {fault}"
-    return Finding("error", "CO-SEM-01", message, None, fault.operand, fix=f"pass a larger or packed {fault.operand}")
+    fix = f"pass a larger or packed {fault.operand}"
+    return Finding("error", "CO-SEM-01", message, None, fault.operand, fix=fix, blocks=True)
 
 
 def zero_finding(instruction: Instruction, fault: ZeroFault) -> Finding:

@@ -47,7 +47,7 @@ from ptokit.isa.vector import (
 
 DST = Param("dst", "write", "destination: a plain Vec tile; its valid region is computed")
 SRC = Param("src", "read", "a Vec tile of the destination's type and valid region")
-SCALAR = Param("scalar", "read", "a number, held in the destination's type")
+SCALAR = Param("scalar", "read", "a number, held in the destination's type", kind="number")
 
 ADD_TYPES = by_target(B4, ALL)
 MUL_TYPES = by_target(B4, ALL - NARROW)
@@ -86,7 +86,7 @@ THROUGH_FLOAT = Rule(
 )  # fmt: skip
 ROWS_AGAINST_COLS = Rule(
     "CP-HDR-01", "src", "shipping headers compare dst's rows with src's columns and may stop in assert builds",
-    lambda c: c.dst.valid_rows == c.src.valid_cols, on=note("a2a3"), dims=("dst.valid_rows", "src.valid_cols"),
+    lambda c: c.dst.valid_rows == c.src.valid_cols, on=note("a2a3"),
 )  # fmt: skip
 NOT_A2A3 = tuple(target for target in EVERYWHERE if target != "a2a3")
 

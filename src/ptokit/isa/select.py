@@ -11,6 +11,7 @@ from ptokit.isa.instruction import (
     Param,
     Rule,
     always,
+    by_extent,
     error,
     note,
 )
@@ -25,7 +26,6 @@ from ptokit.isa.vector import (
     Types,
     alike,
     apply,
-    both_valid,
     build,
     by_target,
     filled,
@@ -55,7 +55,7 @@ def mask_fits(group: str, mask: str, data: str) -> Rule:
     return Rule(f"{group}-01", mask, lambda c: f"of {c.values[data].valid_rows} rows, a bit for each column of {data}",
                 lambda c: (c.values[mask].valid_rows == c.values[data].valid_rows
                            and bits(c.values[mask]) >= c.values[data].valid_cols),
-                on=error(*EVERYWHERE), firm=True, dims=both_valid(mask, data),
+                on=error(*EVERYWHERE), firm=True, kind=by_extent(),
                 fix="one uint8 holds 8 columns, one uint32 holds 32")  # fmt: skip
 
 
@@ -104,7 +104,7 @@ TCMPS = compare(
     Row("tcmps", "Compare a tile with a scalar.",
         "bit j of row i of dst = src[i, j] <mode> scalar    the rest of a row is 0", CMPS_TYPES, rules=(ALWAYS_EQ,),
         in_place=()),
-    Param("src", "read", DATA.about), Param("scalar", "read", "a number, held in the source's type"),
+    Param("src", "read", DATA.about), Param("scalar", "read", "a number, held in the source's type", kind="number"),
     others=("scalar",),
 )  # fmt: skip
 TSEL = build(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import ml_dtypes
 import numpy as np
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, dims_of, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import (
     EVERYWHERE,
@@ -19,6 +19,7 @@ from ptokit.isa.instruction import (
     Instruction,
     Param,
     Rule,
+    by_extent,
     case,
     error,
     is_tensor,
@@ -91,26 +92,25 @@ COLUMN = (
 )
 
 RULES = (
-    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), blocks=True,
          fix="tload(tile, array): the tile comes first; an array is wrapped, pto.GlobalTensor(array)"),
     Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
-         on=error(*EVERYWHERE), gate=True, firm=True, fix="load into a Vec or Mat tile, then tmov"),
+         on=error(*EVERYWHERE), blocks=True, fix="load into a Vec or Mat tile, then tmov"),
     data_type("dst"),
     same_type("TL-01", "src", "dst", on=error(*EVERYWHERE), firm=True),
     Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
-         lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), firm=True, gate=True,
+         lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks=True,
          fix=lambda c: COLUMN if c.dst.form == "dn" else "give tile and tensor the same layout"),
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
-         firm=True, found=lambda c: f"{c.src} into {c.dst}", dims=dims_of("src", "shape")[:3],
+         firm=True, found=lambda c: f"{c.src} into {c.dst}", kind=by_extent(),
          fix='flatten the tensor to two dims; fractal=512'),
     Rule("TL-02", "src", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.src.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, dims=dims_of("src", "shape")[3:],
+         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, kind=by_extent(),
          fix=NZ_SHAPE),
     Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
          lambda c: is_block(c) or (is_run(c) and run_length(c.dst) <= c.src.elements), on=error(*EVERYWHERE), firm=True,
-         dims=("dst.valid_rows", "dst.valid_cols", *dims_of("src", "shape")),
-         found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
+         kind=by_extent(), found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
     extents_positive("A-55", "dst", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "dst", *NPU, when=in_ub_unboxed("dst")),
 )  # fmt: skip
@@ -151,7 +151,10 @@ TLOAD = Instruction(
     name="tload",
     summary="Load a contiguous block of GM into a tile.",
     meaning=("dst[i, j] = src[i, j]    over the destination's valid region",),
-    operands=(Param("dst", "write", "destination tile: Vec or Mat"), Param("src", "read", "the block in GM")),
+    operands=(
+        Param("dst", "write", "destination tile: Vec or Mat"),
+        Param("src", "read", "the block in GM", kind="memory"),
+    ),
     modifiers=(),
     rules=RULES,
     lower=lower,

@@ -37,6 +37,8 @@ SCATTERS = ("mscatter", "tscatter")
 class WatchedInstruction(InstructionStep):
     """An instruction: executed, then looked at."""
 
+    alone = False
+
     def __init__(self, instr: Instr, machine: Executable) -> None:
         super().__init__(instr, machine)
         self.sites: dict[int, tuple[Prepared, Site | None]] = {}
@@ -51,9 +53,8 @@ class WatchedInstruction(InstructionStep):
         self._make_fresh(frame)
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
-        nameless = [finding for finding in prepared.refused if finding.kind is None]
-        if nameless:
-            raise VerifyError([finding.at(self.instr.where) for finding in nameless])
+        if any(finding.blocks for finding in prepared.refused):
+            raise VerifyError([finding.at(self.instr.where) for finding in prepared.refused])
         if here is None:
             session.tell(prepared.refused, self.instr.where)
             self._leave_out(frame)
@@ -107,8 +108,8 @@ class WatchedInstruction(InstructionStep):
         call = prepared.call
         specs: list[OperandSpec] = [spec for spec in call.operands.values() if spec is not None]
         instruction, machine = INSTRUCTIONS[self.instr.name], self.executable
-        options = lenient(machine.options)
-        return Prepared(instruction, machine.profile, options, specs, self.instr.modifiers, call.repeats, call.clashes)
+        options, shared = lenient(machine.options), (call.repeats, call.clashes)
+        return Prepared(instruction, machine.profile, options, specs, self.instr.modifiers, *shared, alone=self.alone)
 
     def _resolve(
         self, session: Session, here: Site, storages: list[Storage]

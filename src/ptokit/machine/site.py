@@ -19,8 +19,6 @@ from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
 WORKSPACE = "workspace"
-TOGETHER = frozenset(("H-20", "H-21", "H-22"))
-"""What is judged for all tiles of a program together, not for those of one instruction."""
 
 
 def _whole_chunks(call: Call) -> int:
@@ -99,8 +97,7 @@ def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Pr
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
     core = home_of(tile.loc for tile in tiles.values())
     done = tuple(_placed(step, core) for step in _steps(instr, used.call, profile))
-    said = tuple(f for f in (*prepared.refused, *prepared.remarks) if f.kind not in TOGETHER)
-    return Site(used, used.call, used.plan, done, tiles, said)
+    return Site(used, used.call, used.plan, done, tiles, (*prepared.refused, *prepared.remarks))
 
 
 def lenient(options: Options) -> Options:

@@ -207,7 +207,14 @@ def _walk(program: Program, block: Block, reach: Reach) -> Iterator[tuple[Stmt, 
 
 
 def check_bounds(program: Program, grid: int | None) -> Iterator[Finding]:
-    """Slices that leave their argument, valid regions that leave their tile and events that are none."""
+    """Slices that leave their argument, valid regions that leave their tile and events that are none.
+
+    A run would stop there, so they block execution.
+    """
+    return (replace(finding, blocks=True) for finding in _bounds(program, grid))
+
+
+def _bounds(program: Program, grid: int | None) -> Iterator[Finding]:
     reported: set[Operand] = set()
     for stmt, reach in reaches(program, grid):
         if isinstance(stmt, LoadScalar):

@@ -15,7 +15,7 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
 from ptokit.isa.dtype import FLOAT8
-from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule
+from ptokit.isa.instruction import Instruction, Rule, hazard_text
 from ptokit.isa.policy import PtoEnum
 from ptokit.program.verify_call import CHECKS, Check
 from ptokit.render.sketch import sketch
@@ -125,7 +125,7 @@ def _rule_line(name: str, instruction: Instruction, rule: Rule) -> str:
     is_clause = name in (rule.id, *rule.elsewhere)
     on = {target: level for target, level in rule.on.items() if not is_clause or rule.clause(target) == name}
     levels = ", ".join(f"{level} on {target}" for target, level in on.items())
-    kind = f" ({_kind(rule)})" if rule.kind and rule.kind != name else ""
+    kind = f" ({hazard_text(rule.kind)})" if rule.kind and rule.kind != name else ""
     case = f" [{rule.when.text}]" if rule.when.text else ""
     named = () if is_clause else dict.fromkeys(rule.clause(target) for target in on)
     clause = f" {', '.join(named)}" if named else ""
@@ -320,7 +320,7 @@ def _section(title: str, rows: Iterable[tuple[str, ...]]) -> Iterator[Renderable
 
 
 def _rule_row(rule: Rule, profile: Profile) -> tuple[str, ...]:
-    return rule.clause(profile.name), rule.operand, rule.when.text, sketch(rule, profile), _kind(rule)
+    return rule.clause(profile.name), rule.operand, rule.when.text, sketch(rule, profile), hazard_text(rule.kind)
 
 
 def _common(profile: Profile) -> Iterator[tuple[str, ...]]:
@@ -376,13 +376,6 @@ def _pipe_row(route: str, effects: Iterable[Any], profile: Profile) -> tuple[str
     flags = {name: getattr(shake, name, ()) for name in ("before", "after_fill", "each_row", "between", "after")}
     chains = "; ".join(f"{name} {' '.join(f'{a}>{b}' for a, b in pairs)}" for name, pairs in flags.items() if pairs)
     return route, ", ".join(f"{e.operand} {e.access} {e.pipe}" for e in effects), chains
-
-
-def _kind(rule: Rule) -> str:
-    """Every hazard that the rule stands for, with the case where it depends on the call."""
-    kind = rule.kind.text if isinstance(rule.kind, Either) else rule.kind or ""
-    dynamic = f"{DYNAMIC} (run-time extents)" if DYNAMIC in rule.kinds else ""
-    return ", ".join(filter(None, (kind, dynamic)))
 
 
 def targets_table() -> Table:

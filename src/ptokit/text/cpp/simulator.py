@@ -10,7 +10,6 @@ from ptokit.finding import Finding
 from ptokit.isa.instruction import Rule, error
 from ptokit.isa.policy import CmpMode, Pad
 from ptokit.isa.select import bits
-from ptokit.isa.vector import both_valid
 from ptokit.program.calls import access_of, call_of, named_operands
 from ptokit.program.expr import apply
 from ptokit.program.ir import Block, Constant, Instr, Program, TileDecl, TileUse, children, walk
@@ -21,12 +20,12 @@ SIMULATORS = ("cpu",)
 COMPARES = Rule(
     "CP-HDR-01", "dst", "of rows without padding, a bit for every column of src: the simulator packs whole rows of src",
     lambda c: (c.dst.valid_rows == 1 or c.dst.valid_cols == c.dst.cols) and c.src.cols <= bits(c.dst),
-    on=error(*SIMULATORS), dims=both_valid("dst"), fix="make the mask as wide as src, all of it valid",
+    on=error(*SIMULATORS), fix="make the mask as wide as src, all of it valid",
 )  # fmt: skip
 SELECTS = Rule(
     "CP-HDR-01", "mask", "of exactly a bit for each valid column of dst: the simulator reads all rows as one run",
     lambda c: c.dst.valid_rows == 1 or bits(c.mask) == c.dst.valid_cols,
-    on=error(*SIMULATORS), dims=both_valid("dst", "mask"), fix="narrow the mask, or widen the valid region",
+    on=error(*SIMULATORS), fix="narrow the mask, or widen the valid region",
 )  # fmt: skip
 
 MASKS = Rule(

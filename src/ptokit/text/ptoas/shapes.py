@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.unknown import is_unknown
 from ptokit.text.spelling import ATTRIBUTES, EVENTS, PIPES, attributes, usual
 from ptokit.text.tree import Operation, Tensor, Value
 
@@ -159,7 +160,7 @@ class Extents:
         if not isinstance(tile.type, TileSpec):
             return None
         rows, cols = self._tiles.get(tile, tile.type.valid)
-        if UNKNOWN in (rows, cols):
+        if is_unknown(rows, cols):
             return None
         if len(view.dims) == 1:
             return (cols if rows == 1 else rows,) if 1 in (rows, cols) else None
