@@ -57,12 +57,17 @@ def _typed(operand: str, table: dict[str, str], when: Case = ALWAYS) -> Rule:
     )  # fmt: skip
 
 
+def _typed_extents(tile: TileSpec) -> tuple[int | None, ...]:
+    """The valid extents that are part of the type."""
+    return tuple(None if dynamic else extent for extent, dynamic in zip(tile.valid, tile.dynamic, strict=True))
+
+
 def _one_type(first: str, *others: str, on: tuple[str, ...]) -> Rule:
     """Operands for which the headers have one template parameter."""
 
     def kinds(call: Call) -> set[object]:
         tiles = (call.values[name] for name in (first, *others))
-        return {(t.rows, t.cols, t.blayout, t.pad, t.dynamic, t.valid) for t in tiles}
+        return {(t.rows, t.cols, t.blayout, t.pad, _typed_extents(t)) for t in tiles}
 
     return Rule(
         "CP-HDR-01", first, f"of one tile type with {' and '.join(others)}, valid extents included",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ptokit.finding import Finding
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import ScatterIndex
+from ptokit.isa.unknown import certain
 from ptokit.program.calls import call_of, has_slices
 from ptokit.program.ir import Instr, Program
 from ptokit.target import Profile
@@ -19,8 +21,7 @@ def slice_findings(program: Program, instr: Instr, profile: Profile) -> Iterator
     if not has_slices(instr):
         return
     call = call_of(program, instr, profile)
-    is_partial = instr.name == "tload" and (call.dst.pitch or call.dst.valid != (call.dst.rows, call.dst.cols))
-    if is_partial and profile.family in CLEARS:
+    if instr.name == "tload" and profile.family in CLEARS and not _is_whole(call.dst):
         said = "tload: the simulator's load clears whole rows, also what lies beside a slice or is not valid in it"
         fix = "load into a tile of its own, and copy it: pto.tmov"
         yield Finding(
@@ -30,3 +31,7 @@ def slice_findings(program: Program, instr: Instr, profile: Profile) -> Iterator
         said = "tscatter: row numbers are converted to offsets for whole tiles only"
         fix = 'copy the slices into tiles of their own first (pto.tmov), or scatter with index="flat"'
         yield Finding("error", "SL-04", said, None, "", "tiles that are no slices", "", fix, instr.where)
+
+
+def _is_whole(tile: TileSpec) -> bool:
+    return not tile.pitch and certain(lambda: tile.valid == (tile.rows, tile.cols))

@@ -429,7 +429,7 @@ def _tile_fields(spec: TileSpec) -> list[str]:
     else:
         words = (spec.blayout.text, spec.slayout.text, str(spec.fractal), spec.pad.text)
         fields = [spec.loc.text, spec.dtype.mlir, str(spec.rows), str(spec.cols), *words]
-    if spec.valid != (spec.rows, spec.cols) or any(spec.dynamic):
+    if any(spec.dynamic) or spec.valid != (spec.rows, spec.cols):
         open_ = zip(spec.valid, spec.dynamic, strict=True)
         fields.append(f"valid={'x'.join(_shown(None if dynamic else extent) for extent, dynamic in open_)}")
     return fields
