@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 MOST_PATHS = 256
 """Sequences of answers that are tried before a test counts as undecided."""
@@ -45,6 +45,11 @@ class Unknown:
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _compute
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _compare
     __index__ = __int__ = _settle
+
+
+def unknown() -> int:
+    """A number that only the run knows, in the place of an integer."""
+    return cast("int", Unknown())
 
 
 def is_unknown(*numbers: object) -> bool:

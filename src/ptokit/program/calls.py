@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from operator import or_
-from typing import cast
 
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Effect
 from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum
-from ptokit.isa.unknown import Unknown, certain, is_unknown
+from ptokit.isa.unknown import certain, is_unknown, unknown
 from ptokit.program.expr import Expr, apply, subtract
 from ptokit.program.ir import (
     Argument,
@@ -37,7 +36,7 @@ Resolve = Callable[[Expr], int]
 
 def known(expr: Expr) -> int:
     """The value of a constant; unknown for everything that the run decides."""
-    return expr if isinstance(expr, int) else cast("int", Unknown())
+    return expr if isinstance(expr, int) else unknown()
 
 
 def tile_spec(spec: TileSpec, use: TileUse, resolve: Resolve = known, address: int | None = None) -> TileSpec:

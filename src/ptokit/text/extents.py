@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.unknown import Unknown, is_unknown
+from ptokit.isa.unknown import is_unknown, unknown
 from ptokit.program.expr import Expr, apply, subtract
 from ptokit.program.ir import Window
 
@@ -25,13 +25,13 @@ def merge_extents(valid: Extents, inner: Sequence[Extents], *, is_certain: bool)
 def part_type(spec: TileSpec, window: Window) -> TileSpec:
     """The type of a slice, as readers of text work it out: an extent of which only the run knows is open."""
     rows, cols = (_part(*each) for each in zip(window.size, spec.valid, spec.dynamic, window.start, strict=True))
-    part, dynamic = spec.cut(*window.size, Unknown()), (is_unknown(rows), is_unknown(cols))
+    part, dynamic = spec.cut(*window.size, unknown()), (is_unknown(rows), is_unknown(cols))
     return replace(part, pad=spec.pad, valid_rows=rows, valid_cols=cols, dynamic=dynamic)
 
 
 def _part(size: int, extent: int, is_open: bool, start: Expr) -> int:
     if is_open or is_unknown(extent) or not isinstance(start, int):
-        return Unknown()
+        return unknown()
     return min(size, extent - start % extent) if extent else 0
 
 

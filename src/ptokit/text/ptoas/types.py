@@ -15,7 +15,7 @@ from functools import lru_cache
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Pad, PtoEnum, SLayout, TileType
-from ptokit.isa.unknown import Unknown, is_unknown
+from ptokit.isa.unknown import is_unknown, unknown
 from ptokit.text.errors import guess
 from ptokit.text.tree import Opaque, Pointer, Tensor, Type
 
@@ -259,8 +259,8 @@ def _spec(tile: _Tile, last: _Item) -> TileSpec:
         loc=found.get("loc", TileType.Vec),  # type: ignore[arg-type]
         rows=rows,  # type: ignore[arg-type]
         cols=cols,  # type: ignore[arg-type]
-        valid_rows=Unknown() if valid[0] is None else valid[0],  # type: ignore[arg-type]
-        valid_cols=Unknown() if valid[1] is None else valid[1],  # type: ignore[arg-type]
+        valid_rows=unknown() if valid[0] is None else valid[0],  # type: ignore[arg-type]
+        valid_cols=unknown() if valid[1] is None else valid[1],  # type: ignore[arg-type]
         blayout=blayout,  # type: ignore[arg-type]
         slayout=slayout,  # type: ignore[arg-type]
         fractal=fractal,  # type: ignore[arg-type]
