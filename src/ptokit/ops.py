@@ -15,7 +15,7 @@ import numpy as np
 
 from ptokit.engine import whole as reference
 from ptokit.engine.choose import ENGINES, chosen
-from ptokit.engine.lanes import IndexFault, IndexReport
+from ptokit.engine.faults import IndexFault, IndexReport
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Lent, Whole, layout_of, share

@@ -92,7 +92,7 @@ def elements(argument: Argument, offset: int, count: int, frame: Frame) -> Stora
     if offset == 0 and count == size:
         return storage
     if count and not 0 <= offset <= size - count:
-        raise OutOfBoundsError(frame.tell([array_finding(argument, offset, count, size)]))
+        raise OutOfBoundsError(frame.placed([array_finding(argument, offset, count, size)]))
     return storage.part(offset, count)
 
 
@@ -104,7 +104,7 @@ def offset_of(argument: Argument, view: View, frame: Frame, describe: Describe =
         first, extent, limit = frame.worth(start), frame.worth(size), frame.worth(most)
         if first < 0 or extent < 0 or first + extent > limit:
             said = describe(argument.name, dim, first, extent, limit, frame.when)
-            raise OutOfBoundsError(frame.report([said.at(frame.where)]))
+            raise OutOfBoundsError([said.at(frame.where)])
         offset += first * frame.worth(stride)
     return offset
 

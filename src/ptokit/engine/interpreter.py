@@ -10,7 +10,8 @@ import numpy as np
 from ptokit.engine.bind import bind, elements, measures, offset_of
 from ptokit.engine.frame import Bytes, Frame
 from ptokit.engine.kept import remember
-from ptokit.engine.prepared import Prepared, Tell
+from ptokit.engine.prepared import Prepared
+from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
@@ -79,15 +80,15 @@ class Executable:
         tensors: Mapping[str, Storage],
         integers: Mapping[Var, int],
         grid: int,
-        report: Tell,
+        listener: Listener,
         threads: int | None = None,
     ) -> str:
-        """Run every block of the grid, in ascending order, on the calling thread; the engine's name."""
+        """Run every block of the grid, in ascending order, on the calling thread; returns the engine's name."""
         try:
             frame = self._idle.pop()
         except IndexError:
             frame = Frame()
-        frame.tensors, frame.values, frame.report = tensors, {**integers, BLOCK_NUM: grid}, report
+        frame.tensors, frame.values, frame.listener = tensors, {**integers, BLOCK_NUM: grid}, listener
         try:
             self._run_blocks(frame, range(grid))
         finally:
@@ -189,7 +190,7 @@ class InstructionStep:
 
     def __call__(self, frame: Frame) -> None:
         prepared, storages = self.prepare(frame)
-        prepared.run(storages, frame.tell)
+        frame.run(prepared.run(storages))
 
     def prepare(self, frame: Frame) -> tuple[Prepared, list[Storage]]:
         """The call for the numbers of the moment, and its operands' memories."""

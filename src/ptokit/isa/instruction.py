@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ptokit.finding import Finding, Level
+from ptokit.finding import Finding, Level, VerifyError
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
 
+Modifiers = tuple[PtoEnum | None, ...]
+"""The modifiers of a call in the order of its instruction; None where the default applies."""
+
 
 class Call:
-    """One use of an instruction: operands and modifiers by name, on a target.
+    """One use of an instruction: operands by name, modifiers, and a target.
 
     Rules and lowerings read it as they read the documents: `call.dst.valid_rows`, `call.coalesce`.
     """
@@ -23,7 +26,7 @@ class Call:
         self,
         instruction: Instruction,
         operands: Mapping[str, OperandSpec | None],
-        modifiers: Mapping[str, PtoEnum | None],
+        modifiers: Modifiers,
         target: str,
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
@@ -34,7 +37,9 @@ class Call:
         self.operands = operands
         self.target = target
         self.family = target.partition("@")[0]
-        self.values: dict[str, Any] = {**operands, **modifiers}
+        self.values: dict[str, Any] = {**operands}
+        for modifier, value in zip(instruction.modifiers, modifiers, strict=True):
+            self.values[modifier.name] = value
         for modifier in instruction.modifiers:
             if self.values[modifier.name] is None and modifier.default is not None:
                 self.values[modifier.name] = modifier.default(self)
@@ -48,6 +53,11 @@ class Call:
     def here(self, table: Mapping[str, Any], default: Any = None) -> Any:
         """What a table keyed by profile says for this target: its own row, else its family's."""
         return table.get(self.target, table.get(self.family, default))
+
+    @property
+    def modifiers(self) -> Modifiers:
+        """The modifiers, with defaults."""
+        return tuple(self.values[modifier.name] for modifier in self.instruction.modifiers)
 
     @cached_property
     def route(self) -> str:
@@ -314,6 +324,22 @@ class Instruction:
     """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
+
+
+def parse_modifiers(instruction: Instruction, given: Sequence[object]) -> Modifiers:
+    """Modifiers as enum members. Numbers and members of other enums are refused (A-30)."""
+    parsed: list[PtoEnum | None] = []
+    problems: list[Finding] = []
+    for modifier, value in zip(instruction.modifiers, given, strict=True):
+        try:
+            parsed.append(None if value is None else modifier.enum.parse(value))
+        except (TypeError, ValueError) as problem:
+            rule, kind = ("CO-SEM-01", None) if isinstance(value, str) else ("A-30", "H-39")
+            message = f"{instruction.name}: {modifier.name}: {problem}"
+            problems.append(Finding("error", rule, message, kind, modifier.name, modifier.enum.choices(), repr(value)))
+    if problems:
+        raise VerifyError(problems)
+    return tuple(parsed)
 
 
 def is_tile(spec_: object, *locs: TileType) -> bool:

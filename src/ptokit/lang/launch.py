@@ -35,11 +35,10 @@ class Collector:
         self._module, self._registry = module or "<unknown>", registry
         self._seen: set[tuple[Any, ...]] = set()
 
-    def __call__(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
             if self.is_new(finding) and finding.level == "hazard":
                 warn_at(finding, self._module, self._registry)
-        return tuple(findings)
 
     def is_new(self, finding: Finding) -> bool:
         """Keep a finding that is no error and was not made at its place before."""

@@ -10,9 +10,8 @@ from itertools import count
 from types import CodeType, FrameType
 from typing import cast
 
-from ptokit.engine.prepared import parse_modifiers
-from ptokit.finding import VerifyError, Where
-from ptokit.isa.instruction import Instruction
+from ptokit.finding import Where
+from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.operand import TileSpec
 from ptokit.lang.dispatch import Event, Wait, awaited, no_operand
 from ptokit.lang.expr import Value, expression
@@ -112,17 +111,13 @@ class Tracer:
                 self.names[value.expr] = self.unique(name)
 
     def record(
-        self, instruction: Instruction, operands: tuple[object, ...], modifiers: tuple[object, ...], wait: Wait
+        self, instruction: Instruction, operands: tuple[object, ...], modifiers: Modifiers, wait: Wait
     ) -> Event:
-        """Write an instruction down."""
-        chosen, problems = parse_modifiers(instruction, modifiers)
-        where = user_place()
-        if problems:
-            raise VerifyError(problem.at(where) for problem in problems)
+        """Record an instruction."""
         pairs = zip(instruction.operands, operands, strict=False)
         named = [self._operand(instruction, param.name, given) for param, given in pairs]
         number, waits = self._event(), self._waits(instruction.name, wait)
-        self.emit(Instr(instruction.name, tuple(named), tuple(chosen.values()), number, waits, where=where))
+        self.emit(Instr(instruction.name, tuple(named), modifiers, number, waits, where=user_place()))
         return Event(instruction.name, "", (), number)
 
     def _event(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ptokit.engine.prepared import Prepared, plan_of
+from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import Plan
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Call
@@ -50,11 +50,6 @@ class Site:
     """What verification says of it."""
 
     @cached_property
-    def tolerant(self) -> Plan:
-        """The same moves, which pass over indices that they would have to refuse."""
-        return plan_of(self.call, tolerant=True)
-
-    @cached_property
     def pipes(self) -> tuple[str, ...]:
         """The pipes that work for it."""
         return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, Touch)))
@@ -94,7 +89,7 @@ def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Pr
     """An instruction as it is executed; None where nothing can be. `lenient` is the call without rules that no memory
     depends on, for one that is refused."""
     used = prepared if prepared.plan is not None else lenient
-    if used is None or used.plan is None or used.call is None:
+    if used is None or used.plan is None:
         return None
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
     core = home_of(tile.loc for tile in tiles.values())

@@ -15,7 +15,7 @@ from ptokit.engine.native import jit, workers
 from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.independent import are_independent
 from ptokit.engine.native.program.instruction import is_supported
-from ptokit.engine.native.program.launching import Code, Parts, Told
+from ptokit.engine.native.program.launching import Code, Gathered, Parts
 from ptokit.engine.native.program.ledger import candidates, page, to_json
 from ptokit.engine.native.program.sample import cost, sample
 from ptokit.engine.native.program.slots import Slots, address_of
@@ -23,8 +23,7 @@ from ptokit.engine.native.program.stage import MOST_GIVEN
 from ptokit.engine.native.program.thread import NEVER, Steps, Tensors
 from ptokit.engine.native.program.thread_count import Work, profitable_threads, work_of
 from ptokit.engine.native.program.variant import Tracer, Variant
-from ptokit.engine.prepared import Tell
-from ptokit.engine.runnable import Unsupported
+from ptokit.engine.runnable import Listener, Unsupported
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_NUM, Op, Var
 from ptokit.program.ir import Instr, LoadScalar, Program
@@ -142,25 +141,25 @@ class NativeExecutable:
     # --- launching
 
     def launch(
-        self, tensors: Tensors, integers: Mapping[Var, int], grid: int, report: Tell, threads: int | None = None
+        self, tensors: Tensors, integers: Mapping[Var, int], grid: int, listener: Listener, threads: int | None = None
     ) -> str:
         """Run every block of the grid; the same bits as in ascending order, whatever the number of threads."""
         if not grid:
             return self.engine
         if grid > MOST_GIVEN or any(abs(value) > MOST_GIVEN for value in integers.values()):
-            return self.reference.launch(tensors, integers, grid, report)
+            return self.reference.launch(tensors, integers, grid, listener)
         self._make_ready(tensors, integers, grid)
         count, code = self._shared_out(threads, integers, grid)
         crew = [code.take() for _ in range(count)]
-        told = Told(report) if count > 1 else None
+        gathered = Gathered(listener) if count > 1 else None
         stop = workers.Stop()
         arrays = [(slot, tensors[name].span.start, tensors[name].bits.size) for name, slot in self.slots.arrays.items()]
         numbers = self.numbers(integers, grid)
         try:
             small = self._is_small(integers, grid)
             for thread in crew:
-                tell = report if told is None else told.of(thread)
-                thread.begin(arrays, numbers, lambda: tensors, tell, NEVER if small else stop)
+                own = listener if gathered is None else gathered.of(thread)
+                thread.begin(arrays, numbers, lambda: tensors, own, NEVER if small else stop)
             if small:
                 code.work(crew[0], Parts(grid, 1))
             elif code.pages:
@@ -168,8 +167,8 @@ class NativeExecutable:
             else:
                 code.run(crew, grid, stop)
             failed = min((thread for thread in crew if thread.failure), key=lambda each: each.failed_at, default=None)
-            if told is not None:
-                told.flush(grid if failed is None else failed.failed_at)
+            if gathered is not None:
+                gathered.flush(grid if failed is None else failed.failed_at)
             if failed is not None and failed.failure is not None:
                 raise failed.failure
             return self.engine
@@ -235,6 +234,8 @@ class NativeExecutable:
 class SmallLaunch:
     """A launch that differs from an earlier one only in the addresses of its arrays."""
 
+    engine = NativeExecutable.engine
+
     def __init__(
         self, executable: NativeExecutable, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int
     ) -> None:
@@ -244,14 +245,14 @@ class SmallLaunch:
         self._sizes = [*arrays.values()]
         self._numbers = executable.numbers(integers, grid)
 
-    def run(self, addresses: Sequence[int], tensors: Callable[[], Tensors], report: Tell) -> float:
-        """Run it; the seconds it took."""
+    def run(self, addresses: Sequence[int], tensors: Callable[[], Tensors], listener: Listener) -> float:
+        """Run it; returns the seconds it took."""
         code = self._executable.code
         assert code is not None
         thread = code.take()
         try:
             began = perf_counter()
-            thread.begin(zip(self._slots, addresses, self._sizes, strict=True), self._numbers, tensors, report)
+            thread.begin(zip(self._slots, addresses, self._sizes, strict=True), self._numbers, tensors, listener)
             code.function(thread.address, 0, self._grid)
             if thread.failure is not None:
                 raise thread.failure

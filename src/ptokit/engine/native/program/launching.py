@@ -14,7 +14,7 @@ from ptokit.engine.native.program.stage import ENTRY
 from ptokit.engine.native.program.thread import Steps, Tensors, Thread
 from ptokit.engine.native.program.thread_count import Work
 from ptokit.engine.native.whole.strategies import Crew
-from ptokit.engine.prepared import Tell
+from ptokit.engine.runnable import Listener
 from ptokit.finding import Finding
 
 LEDGER = 32 << 20
@@ -132,24 +132,19 @@ class Parts(Iterator[range]):
             self._stop = min(self._stop, block)
 
 
-class Told:
-    """Findings of several threads, told at the end in the order of their blocks."""
+class Gathered:
+    """Findings of several threads, reported at the end in the order of their blocks."""
 
-    def __init__(self, report: Tell) -> None:
-        self._report = report
-        self._waiting: list[tuple[int, tuple[Finding, ...]]] = []
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._waiting: list[tuple[int, Sequence[Finding]]] = []
 
-    def of(self, thread: Thread) -> Tell:
-        """What a thread tells its findings."""
-
-        def tell(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-            self._waiting.append((thread.block, tuple(findings)))
-            return tuple(findings)
-
-        return tell
+    def of(self, thread: Thread) -> Listener:
+        """The listener of a thread."""
+        return lambda findings: self._waiting.append((thread.block, findings))
 
     def flush(self, last: int) -> None:
-        """Tell those of the blocks up to one."""
+        """Report the findings of the blocks up to `last`."""
         for block, findings in sorted(self._waiting, key=lambda each: each[0]):
             if block <= last:
-                self._report(findings)
+                self._listener(findings)

@@ -15,7 +15,6 @@ import numpy as np
 
 from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import InstructionStep
-from ptokit.engine.lanes import Lanes
 from ptokit.engine.native.emit import I32
 from ptokit.engine.native.move import is_by_row
 from ptokit.engine.native.program.independent import memory_of, views_of
@@ -25,7 +24,7 @@ from ptokit.engine.native.resolve import PADDING, SENTINEL, lane_of
 from ptokit.engine.native.whole.block import Block
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.whole.strategies import NEAR, Crew, pool, scatter_all, scratch_bytes
-from ptokit.engine.reference import Plan
+from ptokit.engine.reference import Lanes, Plan
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Fill, Move, Side, Unit
@@ -224,9 +223,9 @@ class WrittenDown:
     def __call__(self, frame: Frame) -> None:
         prepared, storages = self.step.prepare(frame)
 
-        def write_down(plan: Plan, lanes: Sequence[Lanes | None]) -> None:
-            move, found = plan.steps[0], lanes[0]
-            assert found is not None
-            self.ledger.append(found, move.values(storages))
+        frame.run(prepared.run(storages, self._append))
 
-        prepared.run(storages, frame.tell, write_down)
+    def _append(self, plan: Plan, storages: Sequence[Storage], lanes: Sequence[Lanes | None]) -> None:
+        move, found = plan.steps[0], lanes[0]
+        assert found is not None
+        self.ledger.append(found, move.values(storages))

@@ -28,7 +28,7 @@ from ptokit.engine.native.program.slots import (
     Slots,
 )
 from ptokit.engine.native.workers import Stop
-from ptokit.engine.prepared import Tell
+from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
 from ptokit.finding import Finding, VerifyError
 from ptokit.program.expr import BLOCK_IDX, ExpressionError, Var
@@ -69,7 +69,7 @@ class Thread:
         arrays: Iterable[tuple[int, int, int]],
         numbers: Iterable[tuple[int, int]],
         tensors: Callable[[], Tensors],
-        report: Tell,
+        listener: Listener,
         stop: Stop = NEVER,
     ) -> None:
         """Make ready for a launch: slot, address and size of each array, slots of numbers and what they are."""
@@ -82,12 +82,12 @@ class Thread:
         for slot, number in numbers:
             state[slot] = number
         ctypes.memset(self.address + 8 * self.slots.told, 0, 24 * len(self.slots.statements))
-        self._tensors, self._report = tensors, report
+        self._tensors, self._listener = tensors, listener
 
     def end(self) -> None:
         """Let go of the user's arrays."""
         self._tensors: Callable[[], Tensors] = dict
-        self._report: Tell = tuple
+        self._listener: Listener = tuple
         self.frame.tensors = {}
         if self.failure is not None:  # a second Ctrl-C right after the first may have ended that
             self._listen()
@@ -136,13 +136,13 @@ class Thread:
             self.state[BUDGET] = PATIENCE
             return
         frame, state, slots = self._frame(), self.state, self.slots
-        stmt, told = slots.statements[number], [0]
+        stmt, reported = slots.statements[number], [0]
 
-        def tell(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-            told[0] += len(findings)
-            return self._report(findings)
+        def listen(findings: Sequence[Finding]) -> None:
+            reported[0] += len(findings)
+            self._listener(findings)
 
-        frame.report = tell
+        frame.listener = listen
         try:
             self._step(number)(frame)
             if isinstance(stmt, Loop) and not self._fits(stmt, frame):
@@ -152,7 +152,7 @@ class Thread:
             said = Finding("error", "KN-11", f"{problem}, {frame.when}", fix="keep divisors and shifts in range")
             raise VerifyError([said.at(frame.where)]) from None
         if isinstance(stmt, Instr):
-            if reason in (NEGATIVE, PADDED) and told[0]:
+            if reason in (NEGATIVE, PADDED) and reported[0]:
                 state[slots.told_slot(number, reason)] = 1
             elif reason == MISSED:
                 self.missed.setdefault(number, {**frame.values, **self._addresses()})
