@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ptokit.engine.bind import bind, elements, measures, offset_of
 from ptokit.engine.frame import Bytes, Frame
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
+from ptokit.engine.registry import REFERENCE
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, VerifyError
@@ -67,13 +69,17 @@ class LoopStep:
 class Executable:
     """A program made ready for a target; launched as often as you like."""
 
-    engine = "reference"
+    engine = REFERENCE
     loop_step = LoopStep
 
     def __init__(self, program: Program, profile: Profile, options: Options) -> None:
         self.program, self.profile, self.options = program, profile, options
-        self.steps = self._block(program.body)
         self._idle: list[Frame] = []
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The whole program."""
+        return self._block(self.program.body)
 
     def launch(
         self,
@@ -113,7 +119,7 @@ class Executable:
         """No launch is quicker for being known."""
 
     def _block(self, block: Block) -> tuple[Step, ...]:
-        return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
+        return tuple(self._step(stmt) for stmt in block if not is_idle(stmt))
 
     def _step(self, stmt: Stmt) -> Step:
         if isinstance(stmt, Loop):
@@ -215,7 +221,7 @@ class InstructionStep:
         return Prepared(instruction, executable.profile, executable.options, specs, modifiers, *shared.calls)
 
 
-def _is_idle(stmt: Stmt) -> bool:
+def is_idle(stmt: Stmt) -> bool:
     """Whether there is nothing to do for a statement: instructions run in order anyway."""
     return isinstance(stmt, Barrier) or (isinstance(stmt, Flag) and isinstance(stmt.event, int))
 

@@ -74,7 +74,7 @@ class Prepared:
         return plan_of(self.call, tolerant=True)
 
     def run(
-        self, storages: Sequence[Storage], write: Write = Plan.run, *, tolerant: bool = False
+        self, storages: Sequence[Storage], write: Write | None = None, *, tolerant: bool = False
     ) -> Iterator[tuple[Finding, ...]]:
         """Run over the operands' memories, and yield findings where they are made.
 
@@ -95,7 +95,8 @@ class Prepared:
                 lanes, reports = plan.resolve(storages)
                 if reports:
                     yield self._judged(reports, tolerant)
-                if write(plan, storages, lanes) == "in order":
+                how = plan.run(storages, lanes) if write is None else write(plan, storages, lanes)
+                if how == "in order":
                     yield self._shared_memory(plan)
                 return
             except IndexFault as fault:

@@ -18,19 +18,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ptokit.engine.interpreter import Executable
 from ptokit.engine.native import jit
 from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.instruction import is_supported
 from ptokit.engine.native.program.ledger import Page, candidates, page, settle
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
-from ptokit.engine.native.program.thread import Steps, Thread
-from ptokit.engine.native.program.variant import Tracer
+from ptokit.engine.native.program.thread import Fallback, Thread
+from ptokit.engine.native.program.variant import trace
 from ptokit.engine.native.whole.strategies import Crew
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.prepared import Prepared, Write
-from ptokit.engine.reference import Plan
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, Storage
 from ptokit.finding import Finding
@@ -180,14 +178,13 @@ class NativeCall:
         placed = {name: decl.addresses[0] for name, decl in self.program.tiles.items() if decl.addresses}
         _check_placed(self.program, placed)
         self.placed = placed
-        variant = Tracer(self.program, profile, options).trace(self.instr, self.values, placed)
+        variant = trace(self.program, self.instr, profile, options, self.values, placed)
         self.variants = [variant] if variant and is_supported(variant) else []
         self.pages = self._pages() if written_down else []
         text = Emitter(self.program, self.slots, {0: self.variants}, self.pages).text()
         self.library = jit.library(text, lambda: jit.Source(text))
         self.function = Function(self.library.address(ENTRY))
-        steps = Steps(self.slots, lambda: Executable(self.program, profile, options))
-        self.thread = CountingThread(self.slots, steps, self.pages)
+        self.thread = CountingThread(self.slots, Fallback(self.slots, profile, options), self.pages)
 
     def _pages(self) -> list[Page]:
         found = [
@@ -462,7 +459,7 @@ def every_call(look: Callable[[Watched, Sequence[Storage]], None]) -> Iterator[N
 
     class Shown(Watched):
         def run(
-            self, storages: Sequence[Storage], write: Write = Plan.run, *, tolerant: bool = False
+            self, storages: Sequence[Storage], write: Write | None = None, *, tolerant: bool = False
         ) -> Iterator[tuple[Finding, ...]]:
             if not any(getattr(spec, "is_slice", False) for spec in self.key[3]):  # of these, tests/lang/test_slices.py
                 look(self, storages)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ptokit as pto
 from property.strategies import fuzz
 from ptokit.engine.native.program.symbolic import Conditions, Number
-from ptokit.engine.native.program.variant import Tracer
+from ptokit.engine.native.program.variant import trace
 from ptokit.lang.launch import mode_of
 from ptokit.program.calls import call_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, evaluate
@@ -72,9 +72,8 @@ def test_a_variant_is_what_the_numbers_themselves_would_give(
 ) -> None:
     program, instructions, mode = traced(target)
     here = {BLOCK_IDX: 0, BLOCK_NUM: 1}
-    tracer = Tracer(program, mode.profile, mode.options)
     for instr in instructions:
-        variant = tracer.trace(instr, {**first, **here}, {})
+        variant = trace(program, instr, mode.profile, mode.options, {**first, **here}, {})
         for values in ({**first, **here}, {**second, **here}):
             if variant is None or not variant.holds(values):
                 continue
@@ -88,8 +87,8 @@ def test_a_variant_is_what_the_numbers_themselves_would_give(
 def test_most_extents_share_one_variant() -> None:
     program, instructions, mode = traced("a5")
     here = {BLOCK_IDX: 0, BLOCK_NUM: 1, M: COLS, K: 3}
-    tracer = Tracer(program, mode.profile, mode.options)
-    variants = {instr.name: tracer.trace(instr, {**here, N: 20}, {}) for instr in instructions}
+    judged = mode.profile, mode.options
+    variants = {instr.name: trace(program, instr, *judged, {**here, N: 20}, {}) for instr in instructions}
     known = {name: variant for name, variant in variants.items() if variant is not None}
     assert known.keys() >= {"tload", "mgather", "tadd", "trowsum", "mscatter", "tstore"}
     for name, variant in known.items():

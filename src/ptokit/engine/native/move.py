@@ -157,15 +157,10 @@ def emit_move(writer: Writer, move: Move, dtype: DType, ends: Ends) -> None:
         _fill(writer, move, dtype, ends.dst, move.src)
     elif move.index is None:
         _copy(writer, move, dtype, ends)
-    elif is_by_row(move.index):
+    elif move.index.by_row:
         _steered_rows(writer, move, move.index, dtype, ends)
     else:
         _steered_elements(writer, move, move.index, dtype, ends)
-
-
-def is_by_row(index: Index) -> bool:
-    """Whether there is one index a row."""
-    return index.unit is Unit.ROW and not index.access.layout.cols
 
 
 def _fill(writer: Writer, move: Move, dtype: DType, dst: Place, fill: Fill) -> None:

@@ -20,9 +20,10 @@ from ptokit.engine.native.program.ledger import candidates, page, to_json
 from ptokit.engine.native.program.sample import cost, sample
 from ptokit.engine.native.program.slots import Slots, address_of
 from ptokit.engine.native.program.stage import MOST_GIVEN
-from ptokit.engine.native.program.thread import NEVER, Steps, Tensors
+from ptokit.engine.native.program.thread import NEVER, Fallback, Tensors
 from ptokit.engine.native.program.thread_count import Work, profitable_threads, work_of
-from ptokit.engine.native.program.variant import Tracer, Variant
+from ptokit.engine.native.program.variant import Variant, trace
+from ptokit.engine.registry import NATIVE
 from ptokit.engine.runnable import Listener, Unsupported
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_NUM, Op, Var
@@ -45,7 +46,7 @@ SMALL = 1 << 20
 class NativeExecutable:
     """A program made ready for a target; launched as often as you like."""
 
-    engine = "native"
+    engine = NATIVE
 
     def __init__(self, program: Program, profile: Profile, options: Options) -> None:
         """Raises `Unsupported` for programs that only the reference engine runs."""
@@ -65,7 +66,7 @@ class NativeExecutable:
 
     @cached_property
     def reference(self) -> Executable:
-        """The program on the reference engine, for what has no code."""
+        """The program on the reference engine, for launches that have no code."""
         return Executable(self.program, self.profile, self.options)
 
     @cached_property
@@ -113,7 +114,7 @@ class NativeExecutable:
     def _compiled(self, written_down: tuple[int, ...]) -> Code:
         made_from = describe(self.program), self.profile.name, describe(self.options), sorted(self._samples.items())
         library = jit.library(repr((made_from, written_down)), lambda: self.source(written_down))
-        return Code(library, self.slots, Steps(self.slots, lambda: self.reference))
+        return Code(library, self.slots, Fallback(self.slots, self.profile, self.options))
 
     def source(self, written_down: Iterable[int] = ()) -> jit.Source:
         """The LLVM text, for the numbers that were met; scatters `written_down` take effect later, where they can."""
@@ -134,8 +135,8 @@ class NativeExecutable:
     def _trace(self, number: int, values: Values) -> Variant | None:
         instr = self.slots.statements[number]
         assert isinstance(instr, Instr)
-        placed = {name: address_of(name) for name in self.slots.placed}
-        variant = Tracer(self.program, self.profile, self.options).trace(instr, values, placed)
+        addresses = {name: address_of(name) for name in self.slots.placed}
+        variant = trace(self.program, instr, self.profile, self.options, values, addresses)
         return variant if variant is not None and is_supported(variant) else None
 
     # --- launching

@@ -9,7 +9,7 @@ from typing import Any
 from ptokit.engine.native.address import Place
 from ptokit.engine.native.compute import operations as compute
 from ptokit.engine.native.emit import I32, I64, PTR, Code, Value, Variable, size_of
-from ptokit.engine.native.move import Ends, Writer, emit_move, is_by_row
+from ptokit.engine.native.move import Ends, Writer, emit_move
 from ptokit.engine.native.numbers import computes
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.ledger import COUNT, LANES, ROOM, ROWS, Page
@@ -175,7 +175,7 @@ class Execution:
             return emit_resolve(writer.module, writer.code, index, dtype, place, rows, across, lanes, writer.worth)
 
         rows, cols = map(worth, move.shape)
-        across = self.code.i64(1) if is_by_row(index) else cols
+        across = self.code.i64(1) if index.by_row else cols
         top = self._outline(I64, move, [self.place(index.access).base, self._lanes(), rows, across], resolve)
         if index.remap is Remap.REFUSE:
             self.evaluator.settle(self.slow, top.compare("ult", worth(index.capacity)))
@@ -200,7 +200,7 @@ class Execution:
 
     def _lane_count(self, move: Move) -> Value:
         rows, cols = map(self.evaluator.worth, move.shape)
-        return rows if move.index is not None and is_by_row(move.index) else rows * cols
+        return rows if move.index is not None and move.index.by_row else rows * cols
 
     def _find_room(self, move: Move) -> None:
         """Leave where the ledger is full: Python makes room."""

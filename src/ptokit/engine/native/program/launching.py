@@ -11,7 +11,7 @@ from ptokit.engine.native import jit, workers
 from ptokit.engine.native.program.ledger import from_json, settle
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
-from ptokit.engine.native.program.thread import Steps, Tensors, Thread
+from ptokit.engine.native.program.thread import Fallback, Tensors, Thread
 from ptokit.engine.native.program.thread_count import Work
 from ptokit.engine.native.whole.strategies import Crew
 from ptokit.engine.runnable import Listener
@@ -26,8 +26,8 @@ Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, cty
 class Code:
     """Machine code of a program, and what threads need to run it."""
 
-    def __init__(self, library: jit.Library, slots: Slots, steps: Steps) -> None:
-        self._library, self._slots, self._steps = library, slots, steps
+    def __init__(self, library: jit.Library, slots: Slots, fallback: Fallback) -> None:
+        self._library, self._slots, self._fallback = library, slots, fallback
         self.function = Function(library.address(ENTRY))
         self.pages = from_json(library.facts["pages"])
         """Scatters that it writes down."""
@@ -38,7 +38,7 @@ class Code:
         try:
             return self._idle.pop()
         except IndexError:
-            return Thread(self._slots, self._steps, self.pages)
+            return Thread(self._slots, self._fallback, self.pages)
 
     def give_back(self, thread: Thread) -> None:
         """Keep a thread's belongings for the next launch."""

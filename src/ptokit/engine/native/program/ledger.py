@@ -13,10 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.frame import Frame
-from ptokit.engine.interpreter import InstructionStep
 from ptokit.engine.native.emit import I32
-from ptokit.engine.native.move import is_by_row
 from ptokit.engine.native.program.independent import memory_of, views_of
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.variant import Variant
@@ -94,7 +91,7 @@ def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page
     if index.side is not Side.DST or layout.strides is None or not all(isinstance(n, int) for n in numbers):
         return None
     row, col = layout.strides
-    by_row = is_by_row(index)
+    by_row = index.by_row
     if col != 1 or (not by_row and (index.unit is Unit.ROW or index.width)):
         return None
     view = next(view for view, writes in views_of(instr) if writes)
@@ -176,6 +173,12 @@ class Ledger:
         self.rows[done * each : (done + values.size) * each] = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
         self._set(COUNT, done + values.size)
 
+    def write(self, plan: Plan, storages: Sequence[Storage], lanes: Sequence[Lanes | None]) -> None:
+        """Append what a plan of one scatter would write."""
+        move, found = plan.steps[0], lanes[0]
+        assert found is not None
+        self.append(found, move.values(storages))
+
     def _grow(self, lanes: int) -> None:
         if lanes <= self._state[self._slot + ROOM]:
             return
@@ -212,20 +215,3 @@ def settle(ledgers: Sequence[Ledger], table: Storage, crew: Crew) -> None:
         scatter_all(blocks, rows, crew)
     for ledger in ledgers:
         ledger.clear()
-
-
-class WrittenDown:
-    """How Python writes a scatter down: judged and reported as always, but nothing moves."""
-
-    def __init__(self, step: InstructionStep, ledger: Ledger) -> None:
-        self.step, self.ledger = step, ledger
-
-    def __call__(self, frame: Frame) -> None:
-        prepared, storages = self.step.prepare(frame)
-
-        frame.run(prepared.run(storages, self._append))
-
-    def _append(self, plan: Plan, storages: Sequence[Storage], lanes: Sequence[Lanes | None]) -> None:
-        move, found = plan.steps[0], lanes[0]
-        assert found is not None
-        self.ledger.append(found, move.values(storages))
