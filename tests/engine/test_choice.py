@@ -72,8 +72,8 @@ def test_a_launch_takes_the_machine_too() -> None:
 def test_engine_names_stand_in_the_registry_alone() -> None:
     source = Path(pto.__file__).parent
     for path in source.rglob("*.py"):
-        constants = {node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)}
-        named = constants & {registry.REFERENCE, registry.NATIVE}
+        nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+        named = {n.value for n in nodes if isinstance(n, ast.Constant)} & {registry.REFERENCE, registry.NATIVE}
         assert not named or path.name == "registry.py", f"{path.name} names {named}"
 
 

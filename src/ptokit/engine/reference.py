@@ -411,6 +411,8 @@ class IndexedStep(CopyStep):
         self.lanes = region(index.access.layout, move.rows, 1 if self.by_row else move.cols)
         self.steered = src if index.side is Side.SRC else move.dst
         """The end that the index addresses."""
+        self.is_flat = index.unit is Unit.ELEMENT and not index.width and self.steered.layout == Layout.plain(0, 1)
+        """Whether an index value is an offset."""
         self._steered = self.source if index.side is Side.SRC else self.target
         self.reach = region(self.steered.layout, *index.reach(move.cols))
         self.room = operands.sizes[self.steered.operand]
@@ -524,8 +526,7 @@ class _Gather(IndexedStep):
         """The source as an array whose first axis the index selects, where it is one."""
         if self.by_row:
             return source.window(self.reach)
-        flat = self.index.unit is Unit.ELEMENT and not self.index.width and self.steered.layout == Layout.plain(0, 1)
-        return source.bits if flat else None
+        return source.bits if self.is_flat else None
 
     def _put(self, storages: Storages, found: Array, outside: Array | None) -> None:
         if outside is None:
