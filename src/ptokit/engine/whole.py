@@ -192,7 +192,7 @@ class _Pieces:
 def _sum(pieces: _Pieces, wide: DType) -> None:
     """Add in a wider type: every cell that is named is kept in it until the end, then rounded."""
     storages, narrow = pieces.storages, pieces.step.dtype
-    named = np.empty(0, np.int64)
+    cells = named = np.empty(0, np.int64)
     for step, lanes in pieces:
         assert isinstance(step, ScatterStep)
         cells, where, _ = step.cells(storages, lanes)

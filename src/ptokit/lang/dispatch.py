@@ -125,6 +125,8 @@ def execute(
 def _run(prepared: Prepared, storages: list[Storage]) -> tuple[Finding, ...]:
     """Run a call; its findings are reported as they are made, before anything is written."""
     found: tuple[Finding, ...] = ()
+    if prepared.plan is None:
+        raise VerifyError(_report(prepared.refused))
     try:
         for findings in prepared.run(storages):
             found += _report(findings)
