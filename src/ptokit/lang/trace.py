@@ -111,9 +111,7 @@ class Tracer:
             if isinstance(value, Value) and isinstance(value.expr, Op) and value.expr not in self.names:
                 self.names[value.expr] = self.unique(name)
 
-    def record(
-        self, instruction: Instruction, operands: tuple[object, ...], modifiers: Modifiers, wait: Wait
-    ) -> Event:
+    def record(self, instruction: Instruction, operands: tuple[object, ...], modifiers: Modifiers, wait: Wait) -> Event:
         """Record an instruction."""
         pairs = zip(instruction.operands, operands, strict=False)
         named = [self._operand(instruction, param.name, given) for param, given in pairs]

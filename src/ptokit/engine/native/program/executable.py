@@ -15,13 +15,13 @@ from ptokit.engine.native import jit, workers
 from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.independent import are_independent
 from ptokit.engine.native.program.instruction import is_supported
-from ptokit.engine.native.program.launching import Code, Gathered, Parts
+from ptokit.engine.native.program.launching import Gathered, Parts, ProgramCode
 from ptokit.engine.native.program.ledger import candidates, page, to_json
 from ptokit.engine.native.program.sample import cost, sample
 from ptokit.engine.native.program.slots import Slots, address_of
 from ptokit.engine.native.program.stage import MOST_GIVEN
 from ptokit.engine.native.program.thread import NEVER, Fallback, Tensors
-from ptokit.engine.native.program.thread_count import Work, profitable_threads, work_of
+from ptokit.engine.native.program.thread_count import LaunchWork, profitable_threads, work_of
 from ptokit.engine.native.program.variant import Variant, trace
 from ptokit.engine.registry import NATIVE
 from ptokit.engine.runnable import Listener, Unsupported
@@ -53,9 +53,9 @@ class NativeExecutable:
         self.program, self.profile, self.options = program, profile, options
         self.slots = Slots(program)
         _check(program, self.slots)
-        self.code: Code | None = None
+        self.code: ProgramCode | None = None
         """The machine code, from the first launch on."""
-        self._writing_down: Code | None = None
+        self._writing_down: ProgramCode | None = None
         self._samples: dict[int, list[Values]] = {}
         self._missed: dict[int, Values] = {}
         self._fruitless: Counter[int] = Counter()
@@ -104,17 +104,17 @@ class NativeExecutable:
         if fresh:
             self._missed = {**fresh, **self._missed}
 
-    def _deferring(self) -> Code:
+    def _deferring(self) -> ProgramCode:
         """Code that writes scatters down."""
         with jit.BUILDING:
             if self._writing_down is None:
                 self._writing_down = self._compiled(tuple(self._candidates))
             return self._writing_down
 
-    def _compiled(self, written_down: tuple[int, ...]) -> Code:
+    def _compiled(self, written_down: tuple[int, ...]) -> ProgramCode:
         made_from = describe(self.program), self.profile.name, describe(self.options), sorted(self._samples.items())
         library = jit.library(repr((made_from, written_down)), lambda: self.source(written_down))
-        return Code(library, self.slots, Fallback(self.slots, self.profile, self.options))
+        return ProgramCode(library, self.slots, Fallback(self.slots, self.profile, self.options))
 
     def source(self, written_down: Iterable[int] = ()) -> jit.Source:
         """The LLVM text, for the numbers that were met; scatters `written_down` take effect later, where they can."""
@@ -190,7 +190,7 @@ class NativeExecutable:
     def _find_cost(self, grid: int, integers: Items) -> int:
         return cost(self.program, dict(integers), grid)
 
-    def _shared_out(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, Code]:
+    def _shared_out(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, ProgramCode]:
         """How many threads run the blocks, and what code.
 
         Several do where no block writes what another one touches. Scatters that can be written down do not count, if
@@ -212,7 +212,7 @@ class NativeExecutable:
         deferring = self._deferring()
         return (count, deferring) if len(deferring.pages) == len(self._candidates) else (1, self.code)
 
-    def _find_work(self, grid: int, integers: Items) -> Work:
+    def _find_work(self, grid: int, integers: Items) -> LaunchWork:
         scatters = {id(self.slots.statements[number]): number for number in self._candidates}
         return work_of(self.program, dict(integers), grid, scatters)
 

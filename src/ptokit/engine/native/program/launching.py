@@ -12,7 +12,7 @@ from ptokit.engine.native.program.ledger import from_json, settle
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
 from ptokit.engine.native.program.thread import Fallback, Tensors, Thread
-from ptokit.engine.native.program.thread_count import Work
+from ptokit.engine.native.program.thread_count import LaunchWork
 from ptokit.engine.native.whole.strategies import Crew
 from ptokit.engine.runnable import Listener
 from ptokit.finding import Finding
@@ -23,7 +23,7 @@ LEDGER = 32 << 20
 Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
-class Code:
+class ProgramCode:
     """Machine code of a program, and what threads need to run it."""
 
     def __init__(self, library: jit.Library, slots: Slots, fallback: Fallback) -> None:
@@ -50,7 +50,7 @@ class Code:
         parts = Parts(grid, len(crew))
         workers.run(lambda k: self.work(crew[k], parts), len(crew), stop)
 
-    def run_writing_down(self, crew: Sequence[Thread], tensors: Tensors, work: Work, stop: workers.Stop) -> None:
+    def run_writing_down(self, crew: Sequence[Thread], tensors: Tensors, work: LaunchWork, stop: workers.Stop) -> None:
         """The same for code that writes scatters down: wave after wave of blocks, each followed by its scatters."""
         wave = Wave(work.grid, len(crew), work.nbytes if work.certain else None)
         while wave.parts and all(thread.failure is None for thread in crew):
@@ -59,7 +59,7 @@ class Code:
             wave.go_on(sum(ledger.nbytes for thread in crew for ledger in thread.ledgers))
             self._settle(crew, tensors, stop)
 
-    def _make_room(self, crew: Sequence[Thread], work: Work, wave: Wave) -> None:
+    def _make_room(self, crew: Sequence[Thread], work: LaunchWork, wave: Wave) -> None:
         """Room for what the blocks of a wave will probably write down."""
         for thread, part in zip(crew, wave.parts, strict=True):
             for ledger in thread.ledgers:

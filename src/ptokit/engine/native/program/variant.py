@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptokit.engine.native.program.symbolic import Conditions, Number
+from ptokit.engine.native.program.symbolic import Conditions, SymbolicNumber
 from ptokit.engine.prepared import memory_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Compute, Move
@@ -55,7 +55,7 @@ def trace(
     def resolve(expr: Expr) -> int:
         if isinstance(expr, int):
             return expr
-        return Number(expr, evaluate(expr, values), conditions)  # type: ignore[return-value]
+        return SymbolicNumber(expr, evaluate(expr, values), conditions)  # type: ignore[return-value]
 
     try:
         call = call_of(program, instr, profile, resolve, addresses)
