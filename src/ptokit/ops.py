@@ -16,7 +16,7 @@ from ptokit.engine.faults import IndexFault, IndexReport
 from ptokit.engine.registry import AUTO, REFERENCE, arrays, chosen, names
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
-from ptokit.engine.whole import Lent, Whole, layout_of, share
+from ptokit.engine.whole import Lent, Whole, layout_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.common import INDEX_TYPES, REMAPS
 from ptokit.isa.dtype import DType, dtype
@@ -131,7 +131,7 @@ def _gather(
     target, out = _result(table, plan) if given is None else (given, out)
     storages = plan.lend(source, lanes, "out", target)
     with writing((out,)):
-        if storages is None or (given is not None and share(storages["out"], storages["table"], storages["indices"])):
+        if storages is None or (given is not None and _overlap(storages, "out", "table")):
             options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
             found = gather(_tidy(source), _tidy(lanes), out=target if given is None else None, **options)
             if given is not None:
@@ -189,7 +189,7 @@ def _scatter(
     plan = _known(key) or _keep(key, _plan_scatter(target, source, lanes, *policies))
     storages = plan.lend(target, lanes, "src", source)
     with writing((table,)):
-        if storages is None or share(storages["table"], storages["src"], storages["indices"]):
+        if storages is None or _overlap(storages, "table", "src"):
             options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
             options |= {"accumulate": accumulate, "engine": engine, "threads": threads}
             cells = _packed(target) if _is_odd(target) else target
@@ -478,6 +478,11 @@ def _is_odd(array: Array) -> bool:
     """Whether elements lie backwards, between the places of elements, or across their alignment."""
     steps = [step for step, extent in zip(array.strides, array.shape, strict=True) if extent > 1]
     return array.size > 0 and (not array.flags.aligned or any(s < 0 or s % array.itemsize for s in steps))
+
+
+def _overlap(storages: Mapping[str, Storage], written: str, read: str) -> bool:
+    """Whether what is written shares memory with what is read: with another operand, or with the indices."""
+    return storages[written].overlaps(storages[read]) or storages[written].overlaps(storages["indices"])
 
 
 def _tidy(array: Array) -> Array:

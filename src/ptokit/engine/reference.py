@@ -38,11 +38,6 @@ class Operands:
         self.sizes = sizes
         self.slots = {name: slot for slot, name in enumerate(types)}
 
-    def require(self, operand: str, needed: int) -> None:
-        """Refuse addresses that an operand does not have."""
-        if needed > self.sizes[operand]:
-            raise SpanFault(operand, needed, self.sizes[operand])
-
 
 class Lanes:
     """Index values after the remap, and the lanes that were outside and did not move inside."""
@@ -143,7 +138,8 @@ class Plan:
         operands = Operands(types, sizes)
         for move in moves:
             for operand, needed in move.spans:
-                operands.require(operand, needed)
+                if needed > sizes[operand]:
+                    raise SpanFault(operand, needed, sizes[operand])
         self.steps = tuple(_step(move, operands) for move in moves)
         self.written = tuple(dict.fromkeys(step.dst for step in self.steps))
 

@@ -64,7 +64,7 @@ def address_of(bits: Array) -> int:
         return bits.__array_interface__["data"][0]
 
 
-def _root(array: Array) -> Array | None:
+def root_of(array: Array) -> Array | None:
     """The array that owns the memory of another; None where that is not NumPy's to say."""
     base: Any = array
     while isinstance(base, np.ndarray):
@@ -84,7 +84,7 @@ class Storage:
         self.bits = elements if elements.dtype is dtype.bits else elements.view(dtype.bits)
         self.dtype = dtype
         self.owner = elements if owner is None else owner
-        self.root = _root(self.owner)
+        self.root = root_of(self.owner)
         """The array that owns the memory, where NumPy knows it."""
         self._span: range | None = None
         self._windows: dict[Region, Array | None] = {}

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from ptokit.engine.faults import IndexFault, IndexReport
 from ptokit.engine.reference import MOST_ADDRESSED, IndexedStep, Lanes, Plan, ScatterStep
-from ptokit.engine.storage import Array, Storage, _root, address_of
+from ptokit.engine.storage import Array, Storage, address_of, root_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, _flattened
 from ptokit.isa.move import Access, Index, Move, Remap
@@ -42,6 +42,11 @@ class Lent(Storage):
         return value
 
     @property
+    def root(self) -> Array | None:  # type: ignore[override]
+        """The array that owns the memory, where NumPy knows it."""
+        return root_of(self.owner)
+
+    @property
     def address(self) -> int:
         """Where the bytes begin."""
         return address_of(self.owner)
@@ -65,21 +70,8 @@ def _bits(lent: Lent) -> Array:
 
 MADE_LATER: dict[str, Callable[[Lent], Any]] = {
     "bits": _bits,
-    "root": lambda lent: _root(lent.owner),
     "_windows": lambda lent: {},
 }
-
-
-def share(written: Storage, *read: Storage) -> bool:
-    """Whether memory that is written is also read. Arrays that own their memory share none; that is quick to see."""
-    root = _root(written.owner)
-    for each in read:
-        other = _root(each.owner)
-        if root is not other and root is not None and other is not None:
-            continue
-        if written.span.start < each.span.stop and each.span.start < written.span.stop:
-            return True
-    return False
 
 
 @dataclass(frozen=True)

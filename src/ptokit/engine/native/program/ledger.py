@@ -1,8 +1,8 @@
-"""Scatters that are written down while blocks run side by side, and take effect afterwards in the order of the blocks.
+"""Deferred scatters: recorded while blocks run in parallel, executed afterwards in the order of the blocks.
 
-Where a table is touched by one scatter alone, nobody can tell when exactly its rows arrive, only in which order. So
-each thread runs neighbouring blocks and writes lanes and rows down; then the ledgers are emptied in the order of the
-blocks, by all threads together, in one of the ways of `strategies`.
+If one scatter alone touches a table, only the order in which its rows arrive is observable, not the time. So each
+thread runs neighbouring blocks and records lanes and rows in a ledger; then all threads together execute the ledgers
+in the order of the blocks, by one of the `strategies`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_KEPT = 4 << 20
 
 @dataclass(frozen=True)
 class Page:
-    """What is written down for one scatter: the number of its statement, its table, and what a lane moves."""
+    """What is recorded for one scatter: the number of its statement, its table, and what a lane moves."""
 
     number: int
     array: str
@@ -59,7 +59,7 @@ class Page:
 
 
 def candidates(program: Program, slots: Slots) -> dict[int, str]:
-    """Statements that alone touch the memory which they write, at a place known beforehand; and that memory."""
+    """Statements that alone touch the memory that they write, at an offset known before the run; and that memory."""
     touched: dict[str, list[int]] = {}
     for number, stmt in enumerate(slots.statements):
         for view, _ in views_of(stmt):
@@ -75,7 +75,7 @@ def candidates(program: Program, slots: Slots) -> dict[int, str]:
 
 
 def page(program: Program, slots: Slots, number: int, variants: Sequence[Variant]) -> Page | None:
-    """What is written down for a statement; None where it is no scatter of one kind."""
+    """What is recorded for a statement; None if it is not a scatter of one kind."""
     instr = slots.statements[number]
     assert isinstance(instr, Instr)
     pages = {_page(program, number, instr, variant) for variant in variants}
@@ -138,31 +138,31 @@ class Ledger:
 
     @property
     def count(self) -> int:
-        """Lanes that are written down."""
+        """Lanes that are recorded."""
         return self._state[self._slot + COUNT]
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are written down."""
+        """Bytes that are recorded."""
         return self.count * (self.page.nbytes + self._lane.itemsize)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Drop them."""
         self._set(COUNT, 0)
 
     def end(self) -> None:
-        """Forget them, and give back much room."""
+        """Drop them, and release much memory."""
         self.clear()
         if self.rows.size > MOST_KEPT:
             pool.give(self.rows)
             self._room(self._first_room)
 
     def reserve(self, nbytes: float) -> None:
-        """Make room for rows of so many bytes, where there is less."""
+        """Have memory for rows of `nbytes`."""
         self._grow(int(nbytes) // max(1, self.page.nbytes))
 
     def append(self, lanes: Lanes, rows: Any) -> None:
-        """Write lanes and their rows down, making room where there is none."""
+        """Record lanes and their rows."""
         values = lanes.values.ravel().astype(self._lane)
         if lanes.outside is not None:
             values[lanes.outside.ravel()] = np.array(SENTINEL).astype(self._lane)
@@ -190,7 +190,7 @@ class Ledger:
             pool.give(old_rows)
 
     def block(self, table: Storage, crew: Crew) -> Block:
-        """What is written down, as a scatter into its table."""
+        """What is recorded, as a scatter into its table."""
         page, size = self.page, dtype(self.page.element).size
         memory = np.empty(scratch_bytes(crew.threads), np.uint8)
         made = Block(
@@ -204,7 +204,7 @@ class Ledger:
 
 
 def settle(ledgers: Sequence[Ledger], table: Storage, crew: Crew) -> None:
-    """Let everything that is written down for one scatter take effect, ledger after ledger."""
+    """Execute everything that is recorded for one scatter, ledger after ledger."""
     page = ledgers[0].page
     kind, combine = dtype(page.element), Combine[page.combine]
     far = page.capacity * page.row * kind.size > NEAR

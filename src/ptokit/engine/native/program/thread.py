@@ -1,4 +1,4 @@
-"""What a thread needs to run blocks: its state, its arena, and a frame for statements that Python runs over them."""
+"""The state of a thread that runs blocks: its slots, its arena, and the fallback to Python for what has no code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
 PATIENCE = 1000
-"""Blocks and iterations after which the calling thread listens for Ctrl-C."""
+"""Blocks and iterations after which the calling thread checks for Ctrl-C."""
 GREATEST = (1 << 63) - 1
 """The greatest number that a slot holds."""
 NEVER = Stop()
@@ -45,7 +45,7 @@ NEVER = Stop()
 
 Tensors = Mapping[str, Storage]
 Slow = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
-"""The way back from native code: the number of a statement and why, in one number."""
+"""The callback from native code: the number of a statement and the reason, in one number."""
 
 
 class Thread:
@@ -74,7 +74,7 @@ class Thread:
         listener: Listener,
         stop: Stop = NEVER,
     ) -> None:
-        """Make ready for a launch: slot, address and size of each array, slots of numbers and what they are."""
+        """Begin a launch: slot, address and size of each array; slots and values of numbers."""
         state = self.state
         state[STOP] = stop.address
         state[BUDGET] = PATIENCE if stop is NEVER else GREATEST
@@ -87,7 +87,7 @@ class Thread:
         self._tensors, self._listener = tensors, listener
 
     def end(self) -> None:
-        """Let go of the user's arrays."""
+        """End a launch, and drop the user's arrays."""
         self._tensors: Callable[[], Tensors] = dict
         self._listener: Listener = tuple
         self.frame.tensors = {}
@@ -102,16 +102,16 @@ class Thread:
 
     @property
     def block(self) -> int:
-        """The block that it is at."""
+        """The current block."""
         return self.state[self.slots.variables[BLOCK_IDX]]
 
-    # --- the way back
+    # --- the callback from native code
 
     def _answers(self) -> Generator[int, int, None]:
-        """Run what native code asks for, and say whether that failed.
+        """Run what native code asks for, and yield whether that failed.
 
-        A generator, because Python raises KeyboardInterrupt as soon as it goes on: here that is within the `try`,
-        while a function would be left on the way in, and nobody would hear of it.
+        A generator, because Python raises KeyboardInterrupt as soon as it resumes: here that is within the `try`,
+        while a function would be left on entry and the exception would be lost.
         """
         failed = 0
         while True:
@@ -123,7 +123,7 @@ class Thread:
                     failed = 0
             except GeneratorExit:
                 return
-            except BaseException as problem:  # it goes on when native code has returned
+            except BaseException as problem:  # raised again when native code has returned
                 self.failure, failed = problem, 1
 
     def _listen(self) -> None:
@@ -133,8 +133,8 @@ class Thread:
         self.state[SLOW] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
 
     def _run(self, number: int, reason: int) -> None:
-        """Run one statement in Python, over the memory as it is now."""
-        if number == LOOK:  # that Python runs at all lets it hear Ctrl-C
+        """Run one statement in Python, over the current memory."""
+        if number == LOOK:  # running Python code at all delivers Ctrl-C
             self.state[BUDGET] = PATIENCE
             return
         frame, state, slots = self._frame(), self.state, self.slots
@@ -198,7 +198,7 @@ class Thread:
         return Storage(self.arena[at : at + spec.nbytes].view(spec.dtype.bits), spec.dtype)
 
     def _write_back(self, frame: Frame) -> None:
-        """What a statement has changed besides memory."""
+        """Store the numbers that a statement has changed."""
         state, slots = self.state, self.slots
         for var, slot in slots.variables.items():
             state[slot] = frame.values[var]
@@ -211,7 +211,7 @@ class Thread:
 
 
 class _ArenaMemory(OnChip):
-    """A memory that lies in a thread's arena."""
+    """A memory in a thread's arena."""
 
     def __init__(self, arena: Any, begin: int) -> None:
         self._bytes, self.poisoned = arena[begin : begin + ADDRESS_SPACE], 0
