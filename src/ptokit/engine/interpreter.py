@@ -119,7 +119,7 @@ class Executable:
         """This engine has no quick way to repeat a launch."""
 
     def _block(self, block: Block) -> tuple[Step, ...]:
-        return tuple(self._step(stmt) for stmt in block if not is_idle(stmt))
+        return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
 
     def _step(self, stmt: Stmt) -> Step:
         if isinstance(stmt, Loop):
@@ -221,7 +221,7 @@ class InstructionStep:
         return Prepared(instruction, executable.profile, executable.options, specs, modifiers, *shared.calls)
 
 
-def is_idle(stmt: Stmt) -> bool:
+def _is_idle(stmt: Stmt) -> bool:
     """Whether a statement does nothing here, because instructions run in program order."""
     return isinstance(stmt, Barrier) or (isinstance(stmt, Flag) and isinstance(stmt.event, int))
 

@@ -32,9 +32,7 @@ class Engine:
     arrays: str = ""
     """The function that runs moves over whole arrays; empty if it takes none."""
     needs: str = ""
-    """The module that it cannot do without."""
-    package: str = ""
-    """The package that has this module."""
+    """The module that must be installed."""
     is_model: bool = False
     """Whether it runs placed and ordered programs on a model of their target, and returns a report."""
 
@@ -57,7 +55,6 @@ ENGINES = {
             "ptokit.engine.native.program.executable:NativeExecutable",
             "ptokit.engine.native.whole.calls:run",
             needs="llvmlite.binding",
-            package="llvmlite",
         ),
         Engine(MACHINE, "ptokit.machine.executable:Machine", is_model=True),
     )
@@ -101,7 +98,7 @@ def chosen(engine: str) -> str:
     if asked == AUTO:
         return next(name for name in PREFERRED if ENGINES[name].is_installed)
     if not ENGINES[asked].is_installed:
-        package = ENGINES[asked].package
+        package = ENGINES[asked].needs.partition(".")[0]
         said = f"{source}={asked}: the {asked} engine needs {package}: pip install {package}"
         raise ImportError(f"{said}; the reference engine does without")
     return asked

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.frame import Frame
-from ptokit.engine.interpreter import POISON, Executable, InstructionStep, Step, is_idle
+from ptokit.engine.interpreter import POISON, Executable, InstructionStep, Step
 from ptokit.engine.native.program.ledger import Ledger, Page
 from ptokit.engine.native.program.slots import (
     ALIGNMENT,
@@ -32,7 +32,7 @@ from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
 from ptokit.finding import Finding, VerifyError
 from ptokit.program.expr import BLOCK_IDX, ExpressionError, Var
-from ptokit.program.ir import Block, Branch, Instr, Loop, Stmt, TileDecl
+from ptokit.program.ir import Branch, Instr, Loop, Stmt, TileDecl
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
@@ -251,9 +251,6 @@ class Fallback(Executable):
         if id(stmt) not in self._made:
             self._made[id(stmt)] = self._step(stmt)
         return self._made[id(stmt)]
-
-    def _block(self, block: Block) -> tuple[Step, ...]:
-        return tuple(self.step(stmt) for stmt in block if not is_idle(stmt))
 
     def _step(self, stmt: Stmt) -> Step:
         if isinstance(stmt, Loop):
