@@ -125,10 +125,11 @@ def execute(
 def _run(prepared: Prepared, storages: list[Storage]) -> tuple[Finding, ...]:
     """Run a call; its findings are reported as they are made, before anything is written."""
     found: tuple[Finding, ...] = ()
-    if prepared.plan is None:
+    call = prepared.run(storages)
+    if prepared.plan is None:  # the call would raise this, too; it has not begun
         raise VerifyError(_report(prepared.refused))
     try:
-        for findings in prepared.run(storages):
+        for findings in call:
             found += _report(findings)
     except (VerifyError, OutOfBoundsError) as problem:
         raise type(problem)(_report(problem.findings)) from None
