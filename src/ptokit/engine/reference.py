@@ -473,7 +473,8 @@ class IndexedStep(CopyStep):
 
     def is_aliased(self, storages: Storages) -> bool:
         """The index counts as read too."""
-        return storages[self.dst].overlaps(storages[self.idx]) or super().is_aliased(storages)
+        target = storages[self.dst]
+        return target.overlaps(storages[self.idx]) or target.overlaps(storages[self.src])
 
     def aim(self, storages: Storages, i: Array, j: Array) -> _Run:
         """Where lanes (i, j) read and write, by the index values that are there now."""

@@ -136,7 +136,8 @@ class Storage:
 
     def overlaps(self, other: Storage) -> bool:
         """Whether the two share any bytes. Arrays that own their memory share none; that is quick to see."""
-        if self.root is not other.root and self.root is not None and other.root is not None:
+        root, another = self.root, other.root
+        if root is not another and root is not None and another is not None:
             return False
         mine, theirs = self.span, other.span
         return mine.start < theirs.stop and theirs.start < mine.stop
