@@ -67,7 +67,7 @@ class _Spec:
         """One object for all equal specs: eager calls look it up on every call, without any Python code."""
         if len(_TOKENS) >= MOST_TOKENS:
             _TOKENS.clear()
-        return _TOKENS.setdefault(self, object())
+        return _TOKENS.setdefault(self._key, object())
 
     def __hash__(self) -> int:
         return self._hash
@@ -77,7 +77,7 @@ class _Spec:
 
 
 MOST_TOKENS = 65536
-_TOKENS: dict[_Spec, object] = {}
+_TOKENS: dict[tuple[Any, ...], object] = {}
 
 
 @dataclass(frozen=True, eq=False)
