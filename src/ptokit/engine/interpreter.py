@@ -19,7 +19,7 @@ from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import event_finding, index_finding
-from ptokit.program.calls import Sharing, has_slices, sharing
+from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
 from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, worth
 from ptokit.program.ir import (
     Assign,
@@ -33,7 +33,6 @@ from ptokit.program.ir import (
     Program,
     Stmt,
     TileDecl,
-    TileUse,
 )
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
@@ -185,14 +184,13 @@ class InstructionStep:
     def __init__(self, instr: Instr, executable: Executable) -> None:
         self.instr = instr
         self.executable = executable
-        found = dict.fromkeys(
-            measure for operand in instr.operands for measure in measures(executable.program, operand)
-        )
+        operands = all_operands(instr).values()
+        found = dict.fromkeys(measure for operand in operands for measure in measures(executable.program, operand))
         self.measures = [measure for measure in map(compiled, found) if not isinstance(measure, int)]
-        self.tiles = [operand.tile for operand in instr.operands if isinstance(operand, TileUse)]
+        self.tiles = [use.tile for use in instr.tiles]
         self.has_slices, self.shared = has_slices(instr), sharing(instr)
         self.bound: dict[tuple[Any, ...], tuple[Prepared, Takes]] = {}
-        self.prepared: dict[tuple[tuple[OperandSpec, ...], Sharing], Prepared] = {}
+        self.prepared: dict[tuple[tuple[OperandSpec, ...], TileSpec | None, Sharing], Prepared] = {}
 
     def __call__(self, frame: Frame) -> None:
         prepared, storages = self.prepare(frame)
@@ -211,14 +209,23 @@ class InstructionStep:
         operands = [bind(self.executable.program, operand, frame) for operand in self.instr.operands]
         specs = tuple(operand.spec for operand in operands)
         shared = sharing(self.instr, frame.worth) if self.has_slices else self.shared
-        known = specs, shared
-        prepared = self.prepared.get(known) or remember(self.prepared, known, self._prepare(specs, shared))
+        workspace = self._workspace(frame)
+        known = specs, workspace, shared
+        prepared = self.prepared.get(known) or remember(self.prepared, known, self._prepare(*known))
         return remember(self.bound, key, (prepared, [operand.take for operand in operands]))
 
-    def _prepare(self, specs: tuple[OperandSpec, ...], shared: Sharing) -> Prepared:
-        executable, modifiers = self.executable, self.instr.modifiers
-        instruction = INSTRUCTIONS[self.instr.name]
-        return Prepared(instruction, executable.profile, executable.options, specs, modifiers, *shared.calls)
+    def _workspace(self, frame: Frame) -> TileSpec | None:
+        """What the workspace is; nothing is read from it."""
+        use = self.instr.workspace
+        if use is None:
+            return None
+        spec = self.executable.program.tiles[use.tile].spec
+        return tile_spec(spec, use, frame.worth, frame.addresses.get(use.tile))
+
+    def _prepare(self, specs: tuple[OperandSpec, ...], workspace: TileSpec | None, shared: Sharing) -> Prepared:
+        instruction, executable = INSTRUCTIONS[self.instr.name], self.executable
+        given = specs, self.instr.modifiers, *shared.calls, workspace
+        return Prepared(instruction, executable.profile, executable.options, *given)
 
 
 def _is_idle(stmt: Stmt) -> bool:

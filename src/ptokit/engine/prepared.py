@@ -15,6 +15,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Call, Instruction, Modifiers
 from ptokit.isa.move import Compute, Move, Remap
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
+from ptokit.isa.spelling import TMP
 from ptokit.program.verify_call import Options, verify_call
 from ptokit.target import Profile
 
@@ -34,6 +35,7 @@ class Prepared:
         modifiers: Modifiers,
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
+        workspace: OperandSpec | None = None,
     ) -> None:
         """`repeats` are operands that alias an earlier one, `clashes` pairs of slices that overlap."""
         self.instruction = instruction
@@ -46,15 +48,18 @@ class Prepared:
         self.route = ""
         described: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in instruction.operands)
         described.update(zip(self.names, specs, strict=True))
+        if workspace is not None:
+            described[TMP] = workspace
         self.call = Call(instruction, described, modifiers, profile.name, repeats, clashes)
         findings = tuple(verify_call(self.call, profile, options))
         self.refused = tuple(f for f in findings if f.level == "error")
         self.remarks = tuple(f for f in findings if f.level != "error")
         if not self.refused:
             self._lower()
-        in_place = profile.family in instruction.in_place or "shared" in instruction.faults
-        has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in specs)
-        self.minds_repeats = self.plan is None or not in_place or instruction.minds_repeats or has_slices
+        in_place = instruction.in_place.get(profile.name) or "shared" in instruction.faults
+        has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in (*specs, workspace))
+        minds = instruction.minds_repeats or workspace is not None
+        self.minds_repeats = self.plan is None or not in_place or minds or has_slices
         """Whether it matters that an operand aliases an earlier one: for its memory, or for the result."""
 
     def _lower(self) -> None:
@@ -147,8 +152,8 @@ def plan_of(call: Call, *, tolerant: bool = False) -> Plan:
 
 
 def memory_of(call: Call) -> tuple[dict[str, DType], dict[str, int]]:
-    """Element types and sizes of the operands that a call has."""
-    present = {name: spec for name, spec in call.operands.items() if spec is not None}
+    """Element types and sizes of the operands that a call has; nothing is read from a workspace."""
+    present = {name: spec for name, spec in call.operands.items() if spec is not None and name != TMP}
     sizes = {name: s.span if isinstance(s, TensorSpec) else s.elements for name, s in present.items()}
     return {name: s.dtype for name, s in present.items()}, sizes
 

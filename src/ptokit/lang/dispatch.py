@@ -15,6 +15,7 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.instruction import Instruction, Modifiers, parse_modifiers
 from ptokit.isa.operand import meet
+from ptokit.isa.spelling import TMP
 from ptokit.lang.arrays import writing
 from ptokit.lang.context import CURRENT, Mode
 from ptokit.lang.scalar import Scalar
@@ -94,23 +95,29 @@ def _relation(one: Operand, other: Operand) -> str:
 
 
 def execute(
-    instruction: Instruction, operands: tuple[Operand, ...], modifiers: tuple[object, ...], wait: Wait = None
+    instruction: Instruction,
+    operands: tuple[Operand, ...],
+    modifiers: tuple[object, ...],
+    wait: Wait = None,
+    tmp: Tile | None = None,
 ) -> Event:
     """Verify and run one instruction on the current target, or record it in the kernel that is being traced."""
     here = CURRENT.get()
     if here.tracer is not None:
-        return here.tracer.record(instruction, operands, _parsed(instruction, modifiers), wait)
+        return here.tracer.record(instruction, operands, _parsed(instruction, modifiers), wait, tmp)
     if wait is not None:
         awaited(instruction.name, wait)
     mode = here.mode
     try:
         key = (mode, instruction.name, modifiers, *[operand.spec.token for operand in operands])
-        prepared = PREPARED.get(key)
+        prepared = PREPARED.get(key) if tmp is None else None
     except (AttributeError, TypeError):
         raise misuse(instruction, operands, modifiers) from None
-    if prepared is None:
+    if tmp is not None:
+        prepared = _with_workspace(key, instruction, mode, operands, modifiers, tmp)
+    elif prepared is None:
         prepared = _prepare(key, instruction, mode, operands, modifiers)
-    if prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NOTHING:
+    if tmp is None and prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NOTHING:
         again = (*key, shared)
         prepared = PREPARED.get(again) or _prepare(again, instruction, mode, operands, modifiers, *shared.calls)
     storages = [operand.storage for operand in operands]
@@ -134,6 +141,23 @@ def _run(prepared: Prepared, storages: list[Storage]) -> tuple[Finding, ...]:
     except (VerifyError, OutOfBoundsError) as problem:
         raise type(problem)(_report(problem.findings)) from None
     return found
+
+
+def _with_workspace(
+    key: Any,
+    instruction: Instruction,
+    mode: Mode,
+    operands: tuple[Operand, ...],
+    modifiers: tuple[object, ...],
+    tmp: Tile,
+) -> Prepared:
+    """The call with a workspace, which may be an operand as well."""
+    if not isinstance(tmp, Tile):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise no_operand(instruction, TMP, tmp)
+    names = (*(param.name for param in instruction.operands[: len(operands)]), TMP)
+    shared = _sharing(names, (*operands, tmp))
+    whole = (*key, TMP, tmp.spec.token, shared)
+    return PREPARED.get(whole) or _prepare(whole, instruction, mode, operands, modifiers, *shared.calls, tmp.spec)
 
 
 def awaited(name: str, wait: object) -> list[Event]:

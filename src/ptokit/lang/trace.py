@@ -13,6 +13,7 @@ from typing import cast
 from ptokit.finding import Where
 from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.spelling import TMP
 from ptokit.lang.dispatch import Event, Wait, awaited, no_operand
 from ptokit.lang.expr import Value, expression
 from ptokit.lang.scalar import Scalar, TracedScalar
@@ -33,6 +34,7 @@ from ptokit.program.ir import (
     Operand,
     Stmt,
     TileDecl,
+    TileUse,
     View,
     transform,
 )
@@ -111,13 +113,28 @@ class Tracer:
             if isinstance(value, Value) and isinstance(value.expr, Op) and value.expr not in self.names:
                 self.names[value.expr] = self.unique(name)
 
-    def record(self, instruction: Instruction, operands: tuple[object, ...], modifiers: Modifiers, wait: Wait) -> Event:
+    def record(
+        self,
+        instruction: Instruction,
+        operands: tuple[object, ...],
+        modifiers: Modifiers,
+        wait: Wait,
+        tmp: Tile | None = None,
+    ) -> Event:
         """Record an instruction."""
         pairs = zip(instruction.operands, operands, strict=False)
         named = [self._operand(instruction, param.name, given) for param, given in pairs]
+        workspace = self._workspace(instruction, tmp) if tmp is not None else None
         number, waits = self._event(), self._waits(instruction.name, wait)
-        self.emit(Instr(instruction.name, tuple(named), modifiers, number, waits, where=user_place()))
+        given = tuple(named), modifiers, number, waits, workspace
+        self.emit(Instr(instruction.name, *given, where=user_place()))
         return Event(instruction.name, "", (), number)
+
+    def _workspace(self, instruction: Instruction, tmp: Tile) -> TileUse:
+        used = self._operand(instruction, TMP, tmp)
+        if not isinstance(used, TileUse):
+            raise no_operand(instruction, TMP, tmp)
+        return used
 
     def _event(self) -> int:
         number = next(EVENTS)

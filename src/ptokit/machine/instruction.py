@@ -14,7 +14,7 @@ from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
 from ptokit.engine.storage import Array, Storage
 from ptokit.finding import VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.operand import OperandSpec
+from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.deferred import Deferred, poison
@@ -23,13 +23,11 @@ from ptokit.machine.extent import Extent, listed
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import Place
 from ptokit.machine.session import Session, Spot
-from ptokit.machine.shadow import READ
+from ptokit.machine.shadow import READ, WRITE
 from ptokit.machine.site import Site, lenient, site
+from ptokit.program.calls import offset_in
 from ptokit.program.ir import Instr, TileUse
 from ptokit.program.steps import Sync
-
-SCATTERS = ("mscatter", "tscatter")
-"""Instructions whose indices name destinations."""
 
 
 class WatchedInstruction(InstructionStep):
@@ -88,23 +86,23 @@ class WatchedInstruction(InstructionStep):
         known = self.sites.get(id(prepared))
         if known is None or known[0] is not prepared:
             second = None if prepared.plan is not None else self._lenient(prepared)
-            made = site(self.instr, prepared, second, self.executable.profile)
+            made = site(prepared, second, self.executable.profile)
             known = remember(self.sites, id(prepared), (prepared, made))
         return known[1]
 
     def _lenient(self, prepared: Prepared) -> Prepared:
         call = prepared.call
-        specs: list[OperandSpec] = [spec for spec in call.operands.values() if spec is not None]
+        specs = [spec for name, spec in call.operands.items() if spec is not None and name != TMP]
         instruction, machine = INSTRUCTIONS[self.instr.name], self.executable
-        options = lenient(machine.options)
-        return Prepared(instruction, machine.profile, options, specs, self.instr.modifiers, call.repeats, call.clashes)
+        given = specs, self.instr.modifiers, call.repeats, call.clashes, call.operands.get(TMP)
+        return Prepared(instruction, machine.profile, lenient(machine.options), *given)
 
     def _write(
         self, frame: WatchedFrame, here: Site, plan: Plan, storages: Sequence[Storage], lanes: list[Lanes | None]
     ) -> str:
         """Execute, and check what is read and written. A bad index was reported before and is skipped."""
         session = frame.session
-        wanted = session.options.lanes or self.instr.name in SCATTERS
+        wanted = session.options.lanes or here.call.instruction.repeats is not None
         indices = [_indices(step, storages) if wanted else None for step in plan.steps]
         spots = self._spots(frame, here, storages, plan.touches(lanes))
         if session.options.wants("memory"):
@@ -114,7 +112,7 @@ class WatchedInstruction(InstructionStep):
         how = plan.run(storages, lanes)
         for spot in spots:
             if spot.how != READ and spot.place.name != "GM":
-                spot.place.shadow.define(spot.extent, spot.place.start)
+                spot.place.shadow.define(spot.extent, spot.place.start, int(spot.operand != TMP))
         if here.last_column:
             self._blur(here, spots, lanes)
         number = session.numbers[id(self.instr)]
@@ -144,7 +142,19 @@ class WatchedInstruction(InstructionStep):
             if place_ is not None:
                 extent = place_.extent(each, storages[slot].dtype.size)
                 found.append(Spot(names[slot], each.how, place_, extent, each.is_index, self.shown[slot]))
-        return found
+        return found + self._workspace_spots(frame, here)
+
+    def _workspace_spots(self, frame: WatchedFrame, here: Site) -> list[Spot]:
+        """All of the workspace, which is written."""
+        use, spec = self.instr.workspace, here.tiles.get(TMP)
+        if use is None or spec is None:
+            return []
+        whole = self.executable.program.tiles[use.tile].spec
+        ahead = 0 if use.window is None else frame.worth(offset_in(whole, use.window))
+        place = self._place(frame, use.tile, frame.tiles[use.tile].part(ahead, spec.elements))
+        if place is None:
+            return []
+        return [Spot(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
 
     def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> Place | None:
         if tile:

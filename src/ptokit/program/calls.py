@@ -8,8 +8,10 @@ from itertools import combinations
 from operator import or_
 
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Call, Effect, Modifiers
+from ptokit.isa.instruction import Call, Modifiers
+from ptokit.isa.kernel import Effect
 from ptokit.isa.operand import UNKNOWN, OperandSpec, ScalarSpec, TensorSpec, TileSpec
+from ptokit.isa.spelling import TMP
 from ptokit.program.expr import Expr, apply, subtract
 from ptokit.program.ir import (
     Argument,
@@ -110,7 +112,7 @@ def call_of(
     """The call that the rules check; `addresses` are those of placed tiles."""
     definition = INSTRUCTIONS[instr.name]
     described: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in definition.operands)
-    for name, operand in named_operands(instr).items():
+    for name, operand in all_operands(instr).items():
         described[name] = operand_spec(program, operand, resolve, addresses)
     return Call(definition, described, instr.modifiers, profile.name, *sharing(instr, resolve).calls)
 
@@ -122,9 +124,17 @@ def named_operands(instr: Instr) -> dict[str, Operand]:
     }
 
 
+def all_operands(instr: Instr) -> dict[str, Operand]:
+    """The same, with the workspace last."""
+    given = named_operands(instr)
+    return given if instr.workspace is None else {**given, TMP: instr.workspace}
+
+
 def access_of(instruction: str) -> dict[str, str]:
-    """What happens to each operand of an instruction: `read`, `write` or `update`."""
-    return {param.name: param.access for param in INSTRUCTIONS[instruction].operands}
+    """What happens to each operand of an instruction: `read`, `write` or `update`. A workspace is written."""
+    definition = INSTRUCTIONS[instruction]
+    given = {param.name: param.access for param in definition.operands}
+    return {**given, TMP: "write"} if definition.workspace else given
 
 
 def written_arguments(program: Program) -> frozenset[str]:
@@ -178,7 +188,7 @@ def has_slices(instr: Instr) -> bool:
 
 def sharing(instr: Instr, resolve: Resolve = known) -> Sharing:
     """Which operands of an instruction share memory, as far as that is known."""
-    uses = [(name, operand) for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)]
+    uses = [(name, operand) for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)]
     found: dict[str, set[tuple[str, str]]] = {"same": set(), "overlap": set(), "apart": set()}
     for (name, use), (other, later) in combinations(uses, 2):
         if use.tile == later.tile:
@@ -208,6 +218,11 @@ def _is_unknown(number: int) -> bool:
 
 
 def effects(call: Call) -> tuple[Effect, ...]:
-    """Which pipe touches which operand; empty where the target has no pipes."""
-    usual = call.instruction.effects.get(call.family, {}).get(call.route, ())
-    return (*usual, *call.instruction.besides(call)) if usual else ()
+    """Which pipe touches which operand; empty if the target has no pipes."""
+    kernel = call.kernel
+    touched = (*kernel.effects, *kernel.besides(call)) if kernel.besides else kernel.effects
+    if call.operands.get(TMP) is None:
+        return touched
+    first = call.instruction.operands[0].name
+    writers = dict.fromkeys(effect.pipe for effect in touched if effect.operand == first and effect.access != "read")
+    return (*touched, *(Effect(TMP, "write", pipe) for pipe in writers))
