@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from ptokit.finding import Finding, Level
+from ptokit.finding import Finding, Level, VerifyError
 from ptokit.isa.kernel import Kernel, kernel_of
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
@@ -15,9 +15,12 @@ from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
 from ptokit.isa.table import Table, lookup, revision_of
 
+Modifiers = tuple[PtoEnum | None, ...]
+"""The modifiers of a call in the order of its instruction; None where the default applies."""
+
 
 class Call:
-    """One use of an instruction: operands and modifiers by name, on a target.
+    """One use of an instruction: operands by name, modifiers, and a target.
 
     Rules and lowerings read it as they read the documents: `call.dst.valid_rows`, `call.coalesce`.
     """
@@ -26,7 +29,7 @@ class Call:
         self,
         instruction: Instruction,
         operands: Mapping[str, OperandSpec | None],
-        modifiers: Mapping[str, PtoEnum | None],
+        modifiers: Modifiers,
         target: str,
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
@@ -37,7 +40,9 @@ class Call:
         self.operands = {**operands, TMP: operands.get(TMP)} if instruction.workspace else operands
         self.target = target
         self.family = target.partition("@")[0]
-        self.values: dict[str, Any] = {**self.operands, **modifiers}
+        self.values: dict[str, Any] = {**self.operands}
+        for modifier, value in zip(instruction.modifiers, modifiers, strict=True):
+            self.values[modifier.name] = value
         for modifier in instruction.modifiers:
             if self.values[modifier.name] is None and modifier.default is not None:
                 self.values[modifier.name] = modifier.default(self)
@@ -62,6 +67,11 @@ class Call:
         """The workspace that it needs on its target, if any."""
         workspace = self.instruction.workspace
         return workspace.needed(self) if workspace else None
+
+    @property
+    def modifiers(self) -> Modifiers:
+        """The modifiers, with defaults."""
+        return tuple(self.values[modifier.name] for modifier in self.instruction.modifiers)
 
     @cached_property
     def route(self) -> str:
@@ -455,6 +465,22 @@ class Instruction:
         stated = self.order
         is_reversed = stated is not None and stated.text is not None and order is stated.text.reverses
         return names[::-1] if is_reversed else names
+
+
+def parse_modifiers(instruction: Instruction, given: Sequence[object]) -> Modifiers:
+    """Modifiers as enum members. Numbers and members of other enums are refused (A-30)."""
+    parsed: list[PtoEnum | None] = []
+    problems: list[Finding] = []
+    for modifier, value in zip(instruction.modifiers, given, strict=True):
+        try:
+            parsed.append(None if value is None else modifier.enum.parse(value))
+        except (TypeError, ValueError) as problem:
+            rule, kind = ("CO-SEM-01", None) if isinstance(value, str) else ("A-30", "H-39")
+            message = f"{instruction.name}: {modifier.name}: {problem}"
+            problems.append(Finding("error", rule, message, kind, modifier.name, modifier.enum.choices(), repr(value)))
+    if problems:
+        raise VerifyError(problems)
+    return tuple(parsed)
 
 
 def is_tile(spec_: object, *locs: TileType) -> bool:

@@ -10,6 +10,7 @@ from time import perf_counter
 from ptokit.engine import interpreter
 from ptokit.engine.interpreter import Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
+from ptokit.engine.registry import MACHINE
 from ptokit.engine.storage import Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.layout import Layout
@@ -53,7 +54,7 @@ class Machine(Executable):
     """A program made ready for the machine, with all the addresses and flags that its target needs; launched as often
     as you like."""
 
-    engine = "machine"
+    engine = MACHINE
 
     def run(
         self,

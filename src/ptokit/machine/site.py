@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ptokit.engine.prepared import Prepared, plan_of
+from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import Plan
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Call
@@ -35,11 +35,6 @@ class Site:
     """The operands that are tiles, by name."""
     said: tuple[Finding, ...]
     """What verification says of it."""
-
-    @cached_property
-    def tolerant(self) -> Plan:
-        """The same moves, which pass over indices that they would have to refuse."""
-        return plan_of(self.call, tolerant=True)
 
     @cached_property
     def pipes(self) -> tuple[str, ...]:
@@ -83,7 +78,7 @@ def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site
     """An instruction as it is executed; None where nothing can be. `lenient` is the call without rules that no memory
     depends on, for one that is refused."""
     used = prepared if prepared.plan is not None else lenient
-    if used is None or used.plan is None or used.call is None:
+    if used is None or used.plan is None:
         return None
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
     core = home_of((tile.loc for tile in tiles.values()), profile)

@@ -272,4 +272,4 @@ def judged(findings: Iterable[Finding], options: Options) -> list[Finding]:
 
 def verify_address(spec: OperandSpec, target: str) -> list[Finding]:
     """What is wrong with an operand's address, by the rules of `tassign`."""
-    return check_rules(TASSIGN.rules, Call(TASSIGN, {"tile": spec}, {}, target), header=False)
+    return check_rules(TASSIGN.rules, Call(TASSIGN, {"tile": spec}, (), target), header=False)
