@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from machine.executing import gm, nz
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call
 from ptokit.isa.policy import Coalesce, GatherExec, GatherOOB
@@ -27,8 +26,9 @@ from ptokit.target import profile
 from ptokit.text.cpp import emit
 from ptokit.text.cpp.calls import call_text
 from ptokit.text.cpp.types import tile_type
-from text.compiling import complaints
-from text.test_cpp import emitted, floats, ints, traced
+from tests.machine.executing import gm, nz
+from tests.text.compiling import complaints
+from tests.text.test_cpp import emitted, floats, ints, traced
 
 TARGETS = ("cpu", "a2a3", "a5")
 GATHER = """
@@ -173,7 +173,7 @@ def test_the_executor_is_the_third_template_argument() -> None:
     operands = {"dst": nz("float16", 16, 16), "table": gm("float16", 32, 16), "idx": gm("int32", 16, 16)}
     texts = {name: name for name in (*operands, "scratch")}
     for executor, oob in product((None, *GatherExec), GatherOOB):
-        modifiers = {"coalesce": Coalesce.Elem, "oob": oob, "executor": executor}
+        modifiers = (Coalesce.Elem, oob, executor)
         call = Call(INSTRUCTIONS["mgather"], {**operands, "scratch": gm("float16", 256)}, modifiers, "a5")
         types = call_text(call, texts).removeprefix("MGATHER<").removesuffix(">(dst, table, idx, scratch)").split(", ")
         wanted = ["Coalesce::Elem", f"GatherOOB::{oob.name}", f"GatherExec::{(executor or GatherExec.Scalar).name}"]

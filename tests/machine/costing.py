@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from machine.executing import execute
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
@@ -18,6 +17,7 @@ from ptokit.machine.formulas import Overlap
 from ptokit.machine.timed import Part, Timings
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.target import Profile
+from tests.machine.executing import execute
 
 Indices = Any
 
@@ -56,7 +56,7 @@ def executed(
 def parts(what: Executed, profile: Profile, **overrides: float) -> dict[str, Part]:
     """What each pipe does."""
     costs = Costs(profile, {name.replace("_", " "): number for name, number in overrides.items()})
-    TrafficMeter(profile, costs.grains).look(what)
+    TrafficMeter(costs.grains).look(what)
     return {unit_of(step.pipe): step for step in Timings(costs).timed(what).steps if isinstance(step, Part)}
 
 

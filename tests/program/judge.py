@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from program.happens_before import Path, Place, check, execute, show, show_stmt
-from program.random_programs import Run, runs
 from ptokit.program.calls import call_of
 from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, Loop, Program, Stmt, walk
 from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.target import Profile
+from tests.program.happens_before import Path, Place, check, execute, show, show_stmt
+from tests.program.random_programs import Run, runs
 
 
 def auto(program: Program, target: Profile) -> Program:
@@ -110,8 +110,8 @@ def assert_only_added(program: Program, ordered: Program) -> None:
 
 def assert_leaves_event_0_to_kernels(ordered: Program, target: Profile) -> None:
     """Kernels that hand over by themselves use event 0 of the pairs that they list."""
-    routes = {call_of(ordered, stmt, target).route for stmt in walk(ordered.body) if isinstance(stmt, Instr)}
-    shakes = [target.handshakes[route] for route in routes if route in target.handshakes]
+    calls = [call_of(ordered, stmt, target) for stmt in walk(ordered.body) if isinstance(stmt, Instr)]
+    shakes = [call.kernel.handshake for call in calls]
     taken = {pair for shake in shakes for pair in (*shake.before, *shake.after)}
     mine = [stmt for stmt in walk(ordered.body) if isinstance(stmt, Flag) and stmt.auto]
     assert not [stmt for stmt in mine if (stmt.src, stmt.dst) in taken and stmt.event == 0]

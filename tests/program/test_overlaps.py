@@ -9,7 +9,6 @@ from itertools import product
 
 import pytest
 
-from program.building import COND, N, exp, gather, load, loop, program, store, tile
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.policy import Coalesce
@@ -19,6 +18,7 @@ from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, Stmt,
 from ptokit.program.overlaps import conflicts
 from ptokit.program.verify import verify
 from ptokit.target.a2a3 import A2A3
+from tests.program.building import COND, N, exp, gather, load, loop, program, store, tile
 
 TILE = 1024
 """Bytes of a tile."""
@@ -84,7 +84,7 @@ def destroyed(source: Program, way: list[Stmt]) -> set[frozenset[str]]:
                 if cell in claimed.get(place[name], ()) and last[cell][0] != place[name]:
                     found.add(frozenset((name, last[cell][1])))
         for one, other in product(writes, reads):
-            in_place = place[one] == place[other] and "a2a3" in INSTRUCTIONS[stmt.name].in_place
+            in_place = place[one] == place[other] and INSTRUCTIONS[stmt.name].in_place.get("a2a3")
             if one != other and not in_place and set(cells[one]) & set(cells[other]):
                 found.add(frozenset((one, other)))
         for name in writes:

@@ -49,7 +49,7 @@ FORMS = {
 
 @dataclass(frozen=True, eq=False)
 class _Spec:
-    """Compares by content, hashes once: the eager calls look these up on every call."""
+    """Compares by content. The hash is computed once."""
 
     dtype: DType
 
@@ -60,6 +60,13 @@ class _Spec:
     @cached_property
     def _hash(self) -> int:
         return hash(self._key)
+
+    @cached_property
+    def token(self) -> object:
+        """One object for all equal specs: eager calls look it up on every call, without any Python code."""
+        if len(_TOKENS) >= MOST_TOKENS:
+            _TOKENS.clear()
+        return _TOKENS.setdefault(self._key, object())
 
     def __hash__(self) -> int:
         return self._hash
@@ -86,6 +93,10 @@ def _content(key: object) -> object:
 
 def _open(numbers: Iterable[int], dynamic: Iterable[bool]) -> tuple[Any, ...]:
     return tuple(Unknown() if is_open else number for number, is_open in zip(numbers, dynamic, strict=True))
+
+
+MOST_TOKENS = 65536
+_TOKENS: dict[tuple[Any, ...], object] = {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards, rules
-from ptokit.machine.clocks import Clock, Clocks, Stuck, unit_of
+from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of, unit_of
 from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
@@ -30,7 +30,7 @@ from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
-from ptokit.program.calls import access_of, call_of, effects, named_operands
+from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
 from ptokit.target import Profile
@@ -80,7 +80,7 @@ class Session:
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.wants("time") else None
         is_counted = options.wants("traffic") or self.timer is not None
-        self.traffic = TrafficMeter(profile, self.costs.grains) if is_counted else None
+        self.traffic = TrafficMeter(self.costs.grains) if is_counted else None
         self.lanes: list[LaneOutcomes] = []
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
         self.turns: dict[int, int] = {}
@@ -166,13 +166,13 @@ class Session:
         """Take an instruction that was executed."""
         options = self.options
         if options.wants("repeats") and any(raw is not None for raw in executed.indices):
-            self.tell(_in_block(repeats(executed, self.profile), self.when), executed.where)
+            self.tell(_in_block(repeats(executed), self.when), executed.where)
         if options.lanes:
             self.lanes += outcomes(executed)
         if self.traffic:
             self.traffic.look(executed)
         if options.launch != "standard":
-            self.tell(rules.dispatch(site, self.profile), executed.where)
+            self.tell(rules.dispatch(site), executed.where)
         if "scratch" in site.prepared.names:
             self.tell(rules.scratch(site, executed.storages), executed.where)
         if self.profile.pipes:
@@ -215,16 +215,18 @@ class Session:
             self.timer.signal(("event", executed.instr.event), pipes)
 
     def _remark_on_index(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
-        """The caller's duty after the load of an index, where the instruction waits for the load by itself (H-24)."""
-        if not self.orders or not site.waits_for_load:
+        """The caller must order the load of an index, although the instruction waits for the load by itself."""
+        kind, wait = site.call.kernel.index_note, site.load_wait
+        if not self.orders or not kind or wait is None:
             return
-        known = list(map(max, self.clocks.peek("AIV.V"), self.clocks.peek("AIV.S")))
-        scalar, load = self.clocks.number["AIV.S"], self.clocks.number["AIV.MTE2"]
+        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.V"), self.clocks.peek(wait.dst)))
+        scalar, load = self.clocks.number[wait.dst], self.clocks.number[wait.src]
         for touch in touches:
             if touch.operand == "idx" and touch.how == READ:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
                 if any(each.pipe == load for each in earlier):
-                    self.tell([hazards.untold_index(self.profile.name)], executed.where)
+                    said = hazards.untold_index(executed.instr.name, kind, self.profile.name)
+                    self.tell([said], executed.where)
 
     def signallers(self, event: int) -> tuple[str, ...]:
         """The pipes whose end signals an event."""
@@ -310,7 +312,7 @@ class Session:
             return touch.operand
         wanted = ("read" if how == READ else "write", "update")
         kind = View if touch.place.name == "GM" else TileUse
-        fitting = [name for name, operand in named_operands(stmt).items() if isinstance(operand, kind)]
+        fitting = [name for name, operand in all_operands(stmt).items() if isinstance(operand, kind)]
         touched = effects(call_of(self.program, stmt, self.profile))
         by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in wanted]
         access = access_of(stmt.name)

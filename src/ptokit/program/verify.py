@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from ptokit.finding import Finding
-from ptokit.isa.policy import TileType
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import check_bounds, reaches
-from ptokit.program.calls import access_of, call_of, effects, named_operands, overlaps_itself
-from ptokit.program.ir import Block, Branch, Instr, LoadScalar, Loop, Program, TileDecl, TileUse, View, walk
+from ptokit.program.calls import access_of, all_operands, call_of, effects, named_operands, overlaps_itself
+from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
 from ptokit.target import Profile
-
-CORES = {TileType.Vec: "AIV"}
-"""The core that has a memory; all others belong to the cube core."""
 
 
 def verify(
@@ -66,14 +63,16 @@ def check_cells(program: Program, profile: Profile, options: Options, grid: int 
 def check_cores(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """A kernel keeps to the tiles of one core, unless an instruction hands data over between the two."""
     level = "hazard" if options.header and profile.mixed_cores else profile.mixed_cores
+    if level is None:
+        return
     first: dict[str, str] = {}
     found: list[Finding] = []
     for instr in _all_instructions(program):
-        here = {_core(program, use): use.tile for use in instr.tiles}
+        here = {profile.core_of([program.tiles[use.tile].spec.loc]).name: use.tile for use in instr.tiles}
         if len(here) > 1:
             return
         first = {**first, **{core: tile for core, tile in here.items() if core not in first}}
-        if len(first) > 1 and level and not found:
+        if len(first) > 1 and not found:
             (core, tile), (other, against) = first.items()
             said = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
             fix = "split the kernel in two, and pass data through memory"
@@ -82,36 +81,38 @@ def check_cores(program: Program, profile: Profile, options: Options, grid: int 
     yield from found
 
 
-def _core(program: Program, use: TileUse) -> str:
-    return CORES.get(program.tiles[use.tile].spec.loc, "AIC")
-
-
 def check_written(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """A tile is written before it is read: through itself, or through one that shares bytes with it."""
-    yield from _unwritten(program.body, set(), sharing(program, grid))
+    return _reads_of_unwritten(program.body, sharing(program, grid))
 
 
-def _unwritten(block: Block, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
-    """Reads of tiles that nothing can have written; `written` grows on the way by what may have been."""
-    for stmt in block:
+def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Finding]:
+    """Reads of tiles that nothing can have written. The state is the set of tiles that may have been written."""
+    found: list[Finding] = []
+
+    def leaf(stmt: Leaf, written: set[str]) -> set[str]:
         if isinstance(stmt, TileDecl):
-            (written.discard if stmt.fresh else written.add)(stmt.name)
-        elif isinstance(stmt, Loop):
-            written |= {tile for inner in walk(stmt.body) if isinstance(inner, Instr) for tile in _writes(inner)}
-            yield from _unwritten(stmt.body, written, near)
-        elif isinstance(stmt, Branch):
-            otherwise = set(written)
-            yield from _unwritten(stmt.then, written, near)
-            yield from _unwritten(stmt.otherwise, otherwise, near)
-            written |= otherwise
-        elif isinstance(stmt, Instr):
-            yield from _reads_nothing(stmt, written, near)
-            written |= _writes(stmt)
+            return written - {stmt.name} if stmt.fresh else written | {stmt.name}
+        if isinstance(stmt, Instr):
+            found.extend(_reads_nothing(stmt, written, near))
+            return written | _writes(stmt)
+        return written
+
+    def loop(stmt: Loop, written: set[str]) -> set[str]:
+        inside = (_writes(inner) for inner in walk(stmt.body) if isinstance(inner, Instr))
+        return visit(stmt.body, written.union(*inside))
+
+    def branch(stmt: Branch, written: set[str]) -> set[str]:
+        return visit(stmt.then, written) | visit(stmt.otherwise, written)
+
+    visit = partial(fold, leaf=leaf, loop=loop, branch=branch)
+    visit(block, set())
+    return found
 
 
 def _writes(instr: Instr) -> set[str]:
     access = access_of(instr.name)
-    tiles = {name: operand.tile for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)}
+    tiles = {name: operand.tile for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)}
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 

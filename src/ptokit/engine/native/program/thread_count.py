@@ -12,21 +12,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt, prod
 
-from ptokit.engine.native.program.sample import UNKNOWN_TURNS
+from ptokit.engine.native.program.sample import UNKNOWN_ITERATIONS, tile_bytes
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
-from ptokit.program.ir import Block, Branch, Instr, Loop, Program, TileUse, View
+from ptokit.program.ir import Block, Branch, Instr, Leaf, Loop, Program, TileUse, View, fold
 
 Values = Mapping[Var, int]
+At = tuple[Values, float]
+"""The values of variables at a statement, and how often it runs."""
 
-MOST_TURNS = 1 << 40
+MOST_ITERATIONS = 1 << 40
 """Iterations of one loop that are counted."""
 MOST_LOOKED_AT = 64
 """Blocks of a grid that are looked at."""
 MOVED, COMPUTED = 0.05, 0.03
 """Nanoseconds for a byte of the tiles of an instruction that moves to or from an array, and of one that does not."""
-SLOW = {"texp": 0.4, "tlog": 0.4}
-"""The same for instructions that take longer."""
+SLOW = {"exp": 0.4, "log": 0.4}
+"""The same for operations that take longer."""
 MULTIPLIED = 0.1
 """Nanoseconds for a product of a matrix multiplication."""
 KEPT, TAKEN = 0.3, 0.2
@@ -38,7 +41,7 @@ WAKE = 150_000
 
 
 @dataclass(frozen=True, eq=False)  # looked up by its identity
-class Work:
+class LaunchWork:
     """What the blocks of a launch do, roughly."""
 
     besides: float
@@ -56,7 +59,7 @@ class Work:
 
 
 @lru_cache(maxsize=4096)
-def profitable_threads(work: Work, most: int) -> int:
+def profitable_threads(work: LaunchWork, most: int) -> int:
     """How many threads such a launch is to run on: `most`, or half of them, and so on; 1 where others only cost."""
     halves = [most >> k for k in range(most.bit_length() - 1)]
     counts = [count for count in halves if count * work.nbytes <= MOST_WRITTEN]
@@ -64,13 +67,13 @@ def profitable_threads(work: Work, most: int) -> int:
     return best if best > 1 and gain(work, best) > 0 else 1
 
 
-def gain(work: Work, threads: int) -> float:
+def gain(work: LaunchWork, threads: int) -> float:
     """Nanoseconds that so many threads save."""
     written = work.nbytes * work.grid
     return work.besides * (1 - 1 / threads) - written * (KEPT / threads + TAKEN) - WAKE * threads
 
 
-def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int, int]) -> Work:
+def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int, int]) -> LaunchWork:
     """What a launch does. `scatters` gives the number of each statement that is written down, by its identity."""
     looked_at = sorted({grid * k // MOST_LOOKED_AT for k in range(MOST_LOOKED_AT)})
     meter = _Meter(program, scatters)
@@ -78,7 +81,7 @@ def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int
         meter.add(program.body, {**integers, BLOCK_IDX: block, BLOCK_NUM: grid}, 1)
     count = len(looked_at)
     written = {number: meter.written.get(number, 0.0) / count for number in scatters.values()}
-    return Work(meter.besides * grid / count, written, grid, meter.certain)
+    return LaunchWork(meter.besides * grid / count, written, grid, meter.certain)
 
 
 class _Meter:
@@ -91,13 +94,12 @@ class _Meter:
 
     def add(self, block: Block, values: Values, times: float) -> None:
         """Statements that run so many times."""
-        for stmt in block:
-            if isinstance(stmt, Instr):
-                self._instruction(stmt, times)
-            elif isinstance(stmt, Loop):
-                self._loop(stmt, values, times)
-            elif isinstance(stmt, Branch):
-                self._branch(stmt, values, times)
+        fold(block, (values, times), self._leaf, loop=self._loop, branch=self._branch)
+
+    def _leaf(self, instr: Leaf, at: At) -> At:
+        if isinstance(instr, Instr):
+            self._instruction(instr, at[1])
+        return at
 
     def _instruction(self, instr: Instr, times: float) -> None:
         number = self.scatters.get(id(instr))
@@ -106,19 +108,22 @@ class _Meter:
         else:
             self.written[number] = self.written.get(number, 0.0) + times * tile_bytes(self.program, instr)
 
-    def _loop(self, loop: Loop, values: Values, times: float) -> None:
+    def _loop(self, loop: Loop, at: At) -> At:
+        values, times = at
         try:
             start, stop = evaluate(loop.start, values), evaluate(loop.stop, values)
         except (ExpressionError, KeyError):
             self.certain = False
-            self.add(loop.body, values, times * UNKNOWN_TURNS)
-            return
-        turns = min(MOST_TURNS, max(0, -((start - stop) // loop.step)))
-        if turns:
-            self.add(loop.body, {**values, loop.var: start + turns // 2 * loop.step}, times * turns)
+            self.add(loop.body, values, times * UNKNOWN_ITERATIONS)
+            return at
+        count = min(MOST_ITERATIONS, max(0, -((start - stop) // loop.step)))
+        if count:
+            self.add(loop.body, {**values, loop.var: start + count // 2 * loop.step}, times * count)
+        return at
 
-    def _branch(self, branch: Branch, values: Values, times: float) -> None:
+    def _branch(self, branch: Branch, at: At) -> At:
         """The arm that is taken; where only the run knows it, the scatters of both and nothing else."""
+        values, times = at
         try:
             taken = (branch.then if evaluate(branch.condition, values) else branch.otherwise,)
         except (ExpressionError, KeyError):
@@ -128,11 +133,7 @@ class _Meter:
             self.add(arm, values, times)
         if len(taken) > 1:
             self.besides = before
-
-
-def tile_bytes(program: Program, instr: Instr) -> int:
-    """Bytes of the tiles that an instruction names."""
-    return sum(program.tiles[use.tile].spec.nbytes for use in instr.tiles)
+        return at
 
 
 def nanoseconds(program: Program, instr: Instr) -> float:
@@ -143,7 +144,8 @@ def nanoseconds(program: Program, instr: Instr) -> float:
         for name in ("dst", "a", "b")
         if isinstance(use := operands.get(name), TileUse)
     ]
-    if instr.name.startswith("tmatmul") and len(factors) == 3:
+    op = INSTRUCTIONS[instr.name].op
+    if op == "matmul" and len(factors) == 3:
         return MULTIPLIED * isqrt(prod(factors))  # m n, m k and k n
     usual = MOVED if any(isinstance(operand, View) for operand in operands.values()) else COMPUTED
-    return SLOW.get(instr.name, usual) * tile_bytes(program, instr)
+    return SLOW.get(op, usual) * tile_bytes(program, instr)
