@@ -15,7 +15,7 @@ from machine.costing import executed, tensor, vec
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import Overlap
-from ptokit.machine.schedule import Schedule
+from ptokit.machine.schedule import Schedule, Task
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.timer import Timer
 from ptokit.target.a2a3 import A2A3
@@ -33,7 +33,7 @@ def timer(issue: float = 0, flag: float = 0, keep: int = 1000) -> Timer:
 
 def sync(given: Timer, src: str, dst: str) -> None:
     """As an instruction's own handshake does."""
-    given._give(Schedule.sync, src, dst)
+    given._record(Schedule.sync, src, dst)
 
 
 def ended(given: Timer) -> Timeline:
@@ -153,10 +153,10 @@ def test_a_barrier_waits_for_every_pipe() -> None:
 def test_events_can_be_heard_more_than_once() -> None:
     t = timer()
     t.work(MTE2, 100, 0, "tload")
-    t.signal("e", (MTE2,))
-    t.hear("e", (MTE2,), (V,))
+    t.signal_event("e", (MTE2,))
+    t.wait_event("e", (V,))
     t.work(V, 5, 1, "tadd")
-    t.hear("e", (MTE2,), (MTE3,))
+    t.wait_event("e", (MTE3,))
     t.work(MTE3, 5, 2, "tstore")
     assert spans(ended(t)) == {MTE2: [(0, 100)], V: [(100, 105)], MTE3: [(100, 105)]}
 
@@ -166,7 +166,7 @@ def test_work_that_goes_along_with_the_loop_that_issues_it() -> None:
     slow_loop, slow_queue = timer(), timer()
     for t, each in ((slow_loop, 4), (slow_queue, 30)):
         t.work(S, 100, 0, "mgather")
-        t._give(Schedule.work, MTE2, 10 * each, 0, "mgather", None, Overlap(90, each))
+        t._record(Schedule.work, MTE2, Task(10 * each, 0, "mgather", None, Overlap(90, each)))
     assert spans(ended(slow_loop))[MTE2] == [(10, 104)]
     assert spans(ended(slow_queue))[MTE2] == [(10, 310)]
 

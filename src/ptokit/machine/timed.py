@@ -10,10 +10,10 @@ import numpy as np
 from ptokit.engine.kept import remember
 from ptokit.engine.lanes import Lanes
 from ptokit.engine.reference import Plan
-from ptokit.machine.clocks import unit_of
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import NO_OVERLAP, Overlap, Tally, cycles, overlap
+from ptokit.machine.pipes import unit_of
 from ptokit.program.steps import Sync
 
 

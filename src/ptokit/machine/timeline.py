@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptokit.finding import Where
-from ptokit.machine.clocks import unit_of
+from ptokit.machine.pipes import unit_of
 from ptokit.program.steps import ISSUE
 
 WIDTH = 60
@@ -21,7 +21,7 @@ MOSTLY = 0.5
 
 
 @dataclass(frozen=True)
-class Work:
+class BusySpan:
     """What a pipe did for a statement: from when to when, in cycles of its block."""
 
     pipe: str
@@ -42,7 +42,7 @@ class Work:
 class Critical:
     """A work of the critical path, and what it had to wait for."""
 
-    work: Work
+    work: BusySpan
     after: str
     """The pipe whose work had to end first: its own or another one; empty at the beginning."""
     idle: float
@@ -81,7 +81,7 @@ class Timeline:
     """The block that took longest; the first of several."""
     busy: Mapping[str, float]
     """Share of all blocks' time in which each pipe did something."""
-    works: tuple[Work, ...]
+    works: tuple[BusySpan, ...]
     """Works of the longest block, then of the others, as many as are kept."""
     dropped: int
     """How many works are not among them."""
@@ -173,7 +173,7 @@ def _place(where: Where | None) -> str | None:
     return None if where is None else str(where)
 
 
-def _plain_work(work: Work) -> dict[str, Any]:
+def _plain_work(work: BusySpan) -> dict[str, Any]:
     return {**{name: getattr(work, name) for name in work.__dataclass_fields__}, "where": _place(work.where)}
 
 
