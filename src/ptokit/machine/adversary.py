@@ -39,10 +39,6 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
     def __init__(self, seed: int) -> None:
         super().__init__(PIPES)
         self._random = Random(seed)  # noqa: S311  (schedules are no secret)
-
-    def begin(self) -> None:
-        """Start a block."""
-        super().begin()
         self._atomic: Signal[int] | None = None
         """Set after the last atomic."""
 
@@ -75,7 +71,8 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
         """End a block: run all its items."""
         while self._held:
             self._step()
-        self.begin()
+        self.forget()
+        self._atomic = None
 
     # --- the notion of time
 

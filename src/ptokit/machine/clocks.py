@@ -48,12 +48,13 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         """How far each pipe has come, over all blocks."""
         self.on_early = on_early
         super().__init__(pipes, on_stuck)
+        self.begin()
         self.pipes = tuple(self._pipes)
         self.number = {name: pipe.number for name, pipe in self._pipes.items()}
 
     def begin(self) -> None:
         """Start a block: all earlier blocks come before it."""
-        super().begin()
+        self.forget()
         self.started = list(self.times)
         for pipe in self._pipes.values():
             pipe.clock, pipe.issued, pipe.merged = list(self.times), self.started, self.started
@@ -69,6 +70,10 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         """What would come before the next work of a pipe."""
         at = self._pipes[pipe]
         return list(map(max, at.clock, at.scalar.issued))
+
+    def _held_pipes(self) -> list[ClockPipe]:
+        """In the order of the pipes, so that reports are."""
+        return sorted(super()._held_pipes(), key=lambda pipe: pipe.number)
 
     # --- the notion of time
 

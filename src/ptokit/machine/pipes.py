@@ -127,25 +127,24 @@ class PipeEngine(Generic[P, T, W]):
 
     def __init__(self, pipes: Iterable[str] = (), on_stuck: Callable[[Stuck], None] = _ignore) -> None:
         """`pipes` are those that barriers reach even if nothing is issued to them."""
-        self._names = tuple(pipes)
         self.on_stuck = on_stuck
-        self.begin()
-
-    def begin(self) -> None:
-        """Start a block."""
         self._pipes = PipeTable(self.pipe_type)
-        for name in self._names:
+        for name in pipes:
             self._pipes[name]
         self._flags: defaultdict[Hashable, Signal[T]] = defaultdict(Signal)
         self._events: dict[Hashable, list[Signal[T]]] = {}
-        self._held = 0
-        """How many items are queued."""
+        self._held: dict[str, P] = {}
+        """The pipes that have items in their queues, in the order in which they were held."""
 
     def finish(self) -> None:
-        """Run what is still held: its flag is never set."""
-        for pipe in self._pipes.values():
-            while pipe.queue:
-                self._force(pipe)
+        """Run the items of the block that are still held: their flags are never set."""
+        while self._held:
+            self._force(self._held_pipes()[0])
+
+    def forget(self) -> None:
+        """Forget the flags and events of a block: the next one has its own."""
+        self._flags.clear()
+        self._events.clear()
 
     # --- the notion of time
 
@@ -227,7 +226,8 @@ class PipeEngine(Generic[P, T, W]):
             self._hold(at, Item(partial(self._set, at, issued, signal, flag, what), issued))
         else:
             self._set(at, issued, signal, flag, what)
-            self._advance()
+            if self._held:
+                self._advance()
 
     def _issue_wait(
         self, at: P, signal: Signal[T], flag: Hashable = None, what: object = None, *, takes: bool = True
@@ -259,12 +259,17 @@ class PipeEngine(Generic[P, T, W]):
     def _queue(self, at: P, item: Item[T]) -> None:
         at.queue.append(item)
         at.pending += item.ticks
-        self._held += 1
+        self._held[at.name] = at
+
+    def _held_pipes(self) -> list[P]:
+        """The pipes that have items in their queues."""
+        return list(self._held.values())
 
     def _take(self, at: P) -> Item[T]:
         item = at.queue.popleft()
         at.pending -= item.ticks
-        self._held -= 1
+        if not at.queue:
+            del self._held[at.name]
         return item
 
     def _is_ready(self, at: P, item: Item[T]) -> bool:
@@ -273,9 +278,9 @@ class PipeEngine(Generic[P, T, W]):
     def _advance(self) -> None:
         """Run every item that no longer has to wait."""
         moved = True
-        while moved and self._held:
+        while moved:
             moved = False
-            for pipe in self._pipes.values():
+            for pipe in self._held_pipes():
                 while pipe.queue and self._is_ready(pipe, pipe.queue[0]):
                     self._take(pipe).run()
                     moved = True
@@ -292,6 +297,6 @@ class PipeEngine(Generic[P, T, W]):
 
     def _report_held(self, scalar: P) -> None:
         """A handshake is stuck only because another pipe of its core is held: report what holds those."""
-        for pipe in self._pipes.values():
-            if pipe.queue and pipe.scalar is scalar and pipe.queue[0].stuck:
+        for pipe in self._held_pipes():
+            if pipe.scalar is scalar and pipe.queue[0].stuck:
                 self.on_stuck(pipe.queue[0].stuck)

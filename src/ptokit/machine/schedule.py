@@ -97,7 +97,8 @@ class Schedule(PipeEngine[CyclePipe, Stamp, Task]):
         for pipe in self._pipes.values():
             if pipe.busy:
                 self.busy[pipe.name, ISSUING] += pipe.busy
-        self.begin()
+        self._pipes.clear()
+        self.forget()
 
     # --- what is issued
 
