@@ -281,7 +281,7 @@ def test_a_chart_says_where_it_ends() -> None:
         t.work(V, 5, k, "tadd")
     found = ended(t)
     assert found.drawn == 45 and f"|{'#' * 13}{' ' * 47}| 100%" in found.chart()[-1]
-    assert "works after cycle 45 are not kept, nor drawn" in str(found)
+    assert "work after cycle 45 is not kept, nor drawn" in str(found)
     assert "not kept" not in str(piped(3, 5, 5, 1))
 
 
@@ -332,12 +332,12 @@ def test_advice_names_the_instruction_the_pipe_and_the_share() -> None:
     found = ended(t)
     assert found.advice[:2] == (
         "mgather (line 12) waits for MTE2 61% of the time: load what comes next while this is computed "
-        "(two tiles in turn)",
+        "(double buffering)",
         "MTE2 is busy 61% of the time, most of it with tload (line 11): loads are the limit: load each byte once, "
         "in long rows",
     )
     assert found.advice[2].startswith(
-        "tload (line 11) waits for V 35% of the time: give the next turn tiles of its own"
+        "tload (line 11) waits for V 35% of the time: give the next iteration its own tiles"
     )
 
 

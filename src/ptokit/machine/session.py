@@ -81,7 +81,7 @@ class Session:
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.wants("time") else None
         self.engines = () if not profile.pipes else (self.clocks, self.timer) if self.timer else (self.clocks,)
-        """All that is to know of flags, events and barriers."""
+        """The engines that flags, events and barriers go to."""
         is_counted = options.wants("traffic") or self.timer is not None
         self.traffic = TrafficMeter(profile, self.costs.grains) if is_counted else None
         self.lanes: list[LaneOutcomes] = []
