@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-import snippet
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Rule
 from ptokit.machine.report import Report
+from tests import snippet
 
 REFUSALS = (pto.VerifyError, pto.OutOfBoundsError)
 PYTHON = (AssertionError, ValueError, TypeError)

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from conformance.coverage import clauses_of, covered, in_scope, reasons
-from conformance.harness import check_example
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.lang import dispatch
 from ptokit.program import verify_call as verify
+from tests.conformance.coverage import clauses_of, covered, in_scope, reasons
+from tests.conformance.harness import check_example
 
 SETTLED_OTHERWISE = {"MG-SHAPE-01", "MG-SHAPE-02"}
 """Clauses of kind reject that a decision turned around: their examples show what is accepted instead."""

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from conformance.harness import compiled, findings_of
-from conformance.test_coverage import examples_about
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.lang import dispatch
+from tests.conformance.harness import compiled, findings_of
+from tests.conformance.test_coverage import examples_about
 
 SUBSUMED = {("mgather", "A-03", "dst", "cpu"): "MG-LAY-01 refuses every ColMajor destination there"}
 """Rules that only say again, on this target, what another check says of every case."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from machine.manual_programs import sample, touched
-from machine.schedules import Entry, Search, entries_of
 from ptokit.machine.clocks import Clock, Clocks, merge
 from ptokit.machine.pipes import Stuck, core_of
 from ptokit.target import profile
+from tests.machine.manual_programs import sample, touched
+from tests.machine.schedules import Entry, Search, entries_of
 
 AIV = ("AIV.S", "AIV.V", "AIV.MTE2", "AIV.MTE3")
 AIC = ("AIC.S", "AIC.M", "AIC.MTE1", "AIC.MTE2", "AIC.FIX")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import Self
 
-from ptokit.machine.cores import PIPES
 from ptokit.machine.pipes import Item, Pipe, PipeEngine, Signal
 
 Do = Callable[[], None]
@@ -36,8 +35,8 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
     pipe_type = RandomPipe
     defers = True
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(PIPES)
+    def __init__(self, seed: int, pipes: Sequence[str]) -> None:
+        super().__init__(pipes)
         self._random = Random(seed)  # noqa: S311  (schedules are no secret)
         self._atomic: Signal[int] | None = None
         """Set after the last atomic."""

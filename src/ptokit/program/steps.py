@@ -50,12 +50,12 @@ def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
 
 
 def handshake(call: Call, profile: Profile) -> Handshake:
-    """The flags that the instruction sets and waits for itself."""
+    """The flags that the instruction handles by itself."""
     return profile.handshakes.get(call.route, Handshake())
 
 
 def own_pairs(call: Call, profile: Profile) -> set[Pair]:
-    """The pairs of pipes whose flags the instruction uses itself."""
+    """The pipe pairs whose flags the instruction uses by itself."""
     own = handshake(call, profile)
     return {*own.before, *own.after, *own.each_row, *own.between, *own.after_fill}
 
