@@ -174,6 +174,9 @@ def touches(pipe: str) -> tuple[Effect, ...]:
     return (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
 
 
+INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "how the index is read",
+                 text=Attribute("index", suffix=True))  # fmt: skip
+
 TSCATTER = Instruction(
     name="tscatter",
     summary="Scatter elements of a tile into another tile, each to the row its index names.",
@@ -186,15 +189,7 @@ TSCATTER = Instruction(
         Param("src", "read", "source tile: Vec, of the destination's type"),
         Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte"),
     ),
-    modifiers=(
-        Modifier(
-            "index",
-            ScatterIndex,
-            always(ScatterIndex.Row),
-            "how the index is read",
-            text=Attribute("index", suffix=True),
-        ),
-    ),
+    modifiers=(INDEX,),
     documents=("CO", "TS"),
     form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True, newer_inside=True),
     rules=RULES,
