@@ -53,7 +53,7 @@ class Prepared:
         if not self.refused:
             call = Call(instruction, self._described(specs, workspace), chosen, profile.name, repeats, clashes)
             self._prepare(call, profile, options)
-        in_place = profile.family in instruction.in_place or "shared" in instruction.faults
+        in_place = instruction.in_place.get(profile.name) or "shared" in instruction.faults
         has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in (*specs, workspace))
         minds = instruction.minds_repeats or workspace is not None
         self.minds_repeats = self.plan is None or not in_place or minds or has_slices

@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ptokit.finding import Finding, Level
+from ptokit.isa.kernel import Kernel, kernel_of
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
+from ptokit.isa.table import Table, lookup, revision_of
 
 
 class Call:
@@ -46,9 +48,14 @@ class Call:
         except KeyError:
             raise AttributeError(name) from None
 
-    def here(self, table: Mapping[str, Any], default: Any = None) -> Any:
-        """What a table keyed by profile says for this target: its own row, else its family's."""
-        return table.get(self.target, table.get(self.family, default))
+    def here(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
+        """What a table says of this target: its own row, else that of its family."""
+        return lookup(table, self.target, default)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the destination may be one of the sources on this target."""
+        return bool(self.here(self.instruction.in_place))
 
     @property
     def workspace(self) -> TileSpec | None:
@@ -60,6 +67,11 @@ class Call:
     def route(self) -> str:
         """The documented kernel that this call takes on its target."""
         return self.instruction.route(self)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """How the target carries out that route."""
+        return kernel_of(self.instruction, self.target, self.route)
 
 
 DYNAMIC = "H-27"
@@ -175,8 +187,12 @@ class Rule:
 
     def level(self, call: Call) -> Level | None:
         """The level on the call's target, or None where the rule does not apply."""
-        level = call.here(self.on)
+        level = self.level_on(call.target)
         return level if level and self.when(call) else None
+
+    def level_on(self, target: str) -> Level | None:
+        """The level on a target where the rule applies to a call; None where the target does not have the rule."""
+        return None if self.id in revision_of(target).dropped else lookup(self.on, target)
 
     def _extents(self, call: Call) -> list[tuple[OperandSpec, str]]:
         pairs = (name.split(".", 1) for name in self.dims)
@@ -255,6 +271,8 @@ class Param:
     """`read`, `write` or `update` (read and written)."""
     about: str
     optional: bool = False
+    contiguous: Literal["", "always", "column"] = ""
+    """Whether it is read as one run of elements: always, or if it has one valid column."""
     kind: Kind = "tile"
     is_block: bool = False
     """Of memory: whether its extents follow from the tile, so that text may write it as `%view[%row, %col]`."""
@@ -286,12 +304,40 @@ def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """Which pipe reads or writes an operand."""
+class Conflict:
+    """The hazard of an access of the instruction and one of another instruction that nothing orders."""
 
-    operand: str
-    access: str
+    kind: str
+    memory: str
     pipe: str
+    """The pipe of the other access."""
+    order: Literal["", "first", "second"] = ""
+    """Which of the two this instruction is; either, if empty."""
+    operand: str = ""
+    """The instruction's operand; any, if empty."""
+    access: str = ""
+    other: str = ""
+    """The access of the other instruction; any, if empty."""
+    with_itself: bool = False
+    """Whether two accesses of this instruction conflict as well, on any pipe."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """What is reported if two lanes of a call write one destination."""
+
+    levels: Mapping[str, Level]
+    """By target; nothing is reported on others."""
+    same: str
+    """The hazard if both lanes have the same index."""
+    folded: str
+    """The hazard if a policy maps different indices to one destination."""
+    targets: str
+    """What each target does."""
+    defined: Test = lambda call: False
+    """Whether the call defines the result."""
+    fixes: Callable[[Call], tuple[str, ...]] = lambda call: ()
+    """What fixes it besides other indices."""
 
 
 @dataclass(frozen=True)
@@ -310,6 +356,32 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Cpp:
+    """How C++ calls an instruction, and what the vendor's headers refuse or compute differently."""
+
+    call: Text = ""
+    """The call, by names of operands and modifiers; the first spelling if empty. `tmp` is the workspace."""
+    template: Callable[[Call], tuple[tuple[PtoEnum | str, PtoEnum | None], ...]] = lambda call: ()
+    """Template arguments, each with its default. Trailing arguments that are equal to their defaults are left out.
+    `{dst}` in a text is the C++ object of that operand."""
+    headers: tuple[Rule, ...] = ()
+    """What the headers assert, or compute differently, beyond the rules of the instruction. They see a slice as a tile
+    of the full width that is valid in part."""
+    slices: tuple[Rule, ...] = ()
+    """What must hold where an operand is a slice."""
+    block: str = ""
+    """For a transfer of a block of GM that is exactly a tile's valid region: the clause that says so."""
+    clears: Table[bool] = field(default_factory=lambda: Table({}))
+    """Targets whose headers clear the whole destination tile first, unless it has a pad value."""
+    finite: Case | None = None
+    """Where the headers compare by a difference, so that an infinite number is equal to nothing."""
+    flat: Case | None = None
+    """Where an index that names rows is converted to flat offsets, which is what the headers take."""
+    uses_hidden: bool = False
+    """Whether the headers use the UB that they keep for themselves (`Headers.hidden`)."""
+
+
+@dataclass(frozen=True)
 class Instruction:
     """Everything that is known of one instruction."""
 
@@ -322,21 +394,27 @@ class Instruction:
     rules: tuple[Rule, ...]
     lower: Callable[[Call], tuple[Move | Compute, ...]]
     route: Callable[[Call], str]
-    effects: Mapping[str, Mapping[str, tuple[Effect, ...]]] = field(default_factory=dict)
-    """Per family and route: which pipe touches which operand."""
-    besides: Callable[[Call], tuple[Effect, ...]] = lambda call: ()
-    """What some calls touch more than others of their route."""
+    kernels: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
+    """Per family and route: how a target carries it out."""
     faults: Mapping[str, Fault] = field(default_factory=dict)
     """How to report odd indices (`outside`, `below` zero, `negative` but remapped, `padding`) and `shared` memory,
     and a `zero` integer divisor."""
     spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per text form: how the instruction is written."""
-    in_place: frozenset[str] = frozenset()
-    """Families where the destination may be one of the sources."""
+    cpp: Cpp = field(default_factory=Cpp)
+    """How C++ calls it."""
+    in_place: Table[bool] = field(default_factory=lambda: Table({}))
+    """Where the destination may be one of the sources."""
     minds_repeats: bool = False
     """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
+    repeats: Repeats | None = None
+    """What is reported of repeated destinations, if its indices name destinations."""
+    conflicts: tuple[Conflict, ...] = ()
+    """The hazards of accesses that nothing orders."""
+    writes_padding: bool = False
+    """Whether it may write padding of its destination."""
     text_name: str = ""
     """Its name in text, if that is another one."""
     form: Form = GENERAL
@@ -347,7 +425,7 @@ class Instruction:
     """The type of its destination, if the sources determine it: `call` has no destination."""
     documents: tuple[str, ...] = ()
     """The parts of the clause table that are about it, by the beginning of a clause id."""
-    types: Mapping[str, Any] | None = None
+    types: Table[Any] | None = None
     """By target: the element types it takes, for the table of targets."""
 
     @cached_property

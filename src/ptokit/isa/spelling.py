@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum
+from ptokit.isa.table import Table
 
 if TYPE_CHECKING:
     from ptokit.isa.instruction import Call
@@ -76,6 +77,9 @@ GENERAL = Form()
 """The form `ins(...) outs(...)` without anything particular."""
 
 
+COMPUTES_IN_IT = Table({"a2a3": True})
+
+
 @dataclass(frozen=True)
 class Workspace:
     """A tile that an instruction computes in: where text has it among the sources, and what it must be."""
@@ -85,7 +89,7 @@ class Workspace:
     """The tile that a call needs; None if it needs none."""
     like: str = ""
     """The operand whose valid extents it has; without one, all of it is valid."""
-    families: tuple[str, ...] = ("a2a3",)
+    used: Table[bool] = COMPUTES_IN_IT
     """Targets that compute in it; the others ignore it."""
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from random import Random
 
 from ptokit.machine.clocks import core_of
-from ptokit.machine.cores import PIPES
 from ptokit.program.steps import ISSUE
 
 
@@ -29,12 +28,13 @@ class _Item:
 class Adversary:
     """The pipes of a block, and the lot."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, pipes: Sequence[str]) -> None:
+        self._pipes = pipes
         self._lot = Random(seed)  # noqa: S311  (schedules are no secret)
-        self._queues: dict[str, deque[_Item]] = {pipe: deque() for pipe in PIPES}
-        self._given = dict.fromkeys(PIPES, 0)
-        self._done = dict.fromkeys(PIPES, 0)
-        self._gates = dict.fromkeys(PIPES, 0)
+        self._queues: dict[str, deque[_Item]] = {pipe: deque() for pipe in pipes}
+        self._given = dict.fromkeys(pipes, 0)
+        self._done = dict.fromkeys(pipes, 0)
+        self._gates = dict.fromkeys(pipes, 0)
         self._flags: dict[Hashable, bool] = {}
         self._events: dict[Hashable, list[object]] = {}
         """The last signals of each event: one that is given again in a loop is another."""
@@ -87,8 +87,8 @@ class Adversary:
 
     def barrier(self) -> None:
         """Everything that was given so far comes before all that follows."""
-        for scalar in (pipe for pipe in PIPES if pipe.endswith(f".{ISSUE}")):
-            for pipe in PIPES:
+        for scalar in (pipe for pipe in self._pipes if pipe.endswith(f".{ISSUE}")):
+            for pipe in self._pipes:
                 if pipe != scalar:
                     self.sync(pipe, scalar)
 
@@ -118,7 +118,7 @@ class Adversary:
 
     def _step(self) -> None:
         """Let one pipe go on; where all are stuck, one that is drawn goes on nevertheless."""
-        waiting = [pipe for pipe in PIPES if self._queues[pipe]]
+        waiting = [pipe for pipe in self._pipes if self._queues[pipe]]
         ready = [pipe for pipe in waiting if self._may(pipe)]
         due = [pipe for pipe in ready if self._queues[pipe][0].is_due()]
         pipe = self._lot.choice(due or ready or waiting)

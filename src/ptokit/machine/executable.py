@@ -14,6 +14,7 @@ from ptokit.engine.storage import Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.layout import Layout
 from ptokit.machine.adversary import Adversary
+from ptokit.machine.cores import pipes_of
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.options import MachineOptions
@@ -74,7 +75,7 @@ class Machine(Executable):
         if before:
             for name, bits in before.items():
                 tensors[name].bits[...] = bits
-            adversary = Adversary(int(options.seed or 0))
+            adversary = Adversary(int(options.seed or 0), pipes_of(self.profile))
             frame = WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}, adversary)
             with suppress(VerifyError, OutOfBoundsError, Astray):  # a number that came too late leads anywhere
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))

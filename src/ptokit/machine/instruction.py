@@ -31,9 +31,6 @@ from ptokit.program.calls import offset_in
 from ptokit.program.ir import Instr, TileUse
 from ptokit.program.steps import Sync
 
-SCATTERS = ("mscatter", "tscatter")
-"""Instructions whose indices name destinations."""
-
 
 class WatchedInstruction(InstructionStep):
     """An instruction: executed, then looked at."""
@@ -116,7 +113,7 @@ class WatchedInstruction(InstructionStep):
     ) -> tuple[Plan, list[Lanes | None], list[Array | None]]:
         """Read the indices. One that must not be is told and passed over."""
         plan = here.plan
-        wanted = session.options.lanes or self.instr.name in SCATTERS
+        wanted = session.options.lanes or here.call.instruction.repeats is not None
         indices = [_indices(step, storages) if wanted else None for step in plan.steps]
         try:
             lanes, reports = plan.resolve(storages)

@@ -13,7 +13,7 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards, rules
-from ptokit.machine.clocks import Clock, Clocks, Stuck, unit_of
+from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of, unit_of
 from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
@@ -80,7 +80,7 @@ class Session:
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.wants("time") else None
         is_counted = options.wants("traffic") or self.timer is not None
-        self.traffic = TrafficMeter(profile, self.costs.grains) if is_counted else None
+        self.traffic = TrafficMeter(self.costs.grains) if is_counted else None
         self.lanes: list[LaneOutcomes] = []
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
         self.turns: dict[int, int] = {}
@@ -166,13 +166,13 @@ class Session:
         """Take an instruction that was executed."""
         options = self.options
         if options.wants("repeats") and any(raw is not None for raw in executed.indices):
-            self.tell(_in_block(repeats(executed, self.profile), self.when), executed.where)
+            self.tell(_in_block(repeats(executed), self.when), executed.where)
         if options.lanes:
             self.lanes += outcomes(executed)
         if self.traffic:
             self.traffic.look(executed)
         if options.launch != "standard":
-            self.tell(rules.dispatch(site, self.profile), executed.where)
+            self.tell(rules.dispatch(site), executed.where)
         if "scratch" in site.prepared.names:
             self.tell(rules.scratch(site, executed.storages), executed.where)
         if self.profile.pipes:
@@ -215,16 +215,18 @@ class Session:
             self.timer.signal(("event", executed.instr.event), pipes)
 
     def _remark_on_index(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
-        """The caller's duty after the load of an index, where the instruction waits for the load by itself (H-24)."""
-        if not self.orders or not site.waits_for_load:
+        """The caller must order the load of an index, although the instruction waits for the load by itself."""
+        kind, wait = site.call.kernel.index_note, site.load_wait
+        if not self.orders or not kind or wait is None:
             return
-        known = list(map(max, self.clocks.peek("AIV.V"), self.clocks.peek("AIV.S")))
-        scalar, load = self.clocks.number["AIV.S"], self.clocks.number["AIV.MTE2"]
+        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.V"), self.clocks.peek(wait.dst)))
+        scalar, load = self.clocks.number[wait.dst], self.clocks.number[wait.src]
         for touch in touches:
             if touch.operand == "idx" and touch.how == READ:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
                 if any(each.pipe == load for each in earlier):
-                    self.tell([hazards.untold_index(self.profile.name)], executed.where)
+                    said = hazards.untold_index(executed.instr.name, kind, self.profile.name)
+                    self.tell([said], executed.where)
 
     def signallers(self, event: int) -> tuple[str, ...]:
         """The pipes whose end signals an event."""

@@ -8,7 +8,8 @@ from itertools import combinations
 from operator import or_
 
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Call, Effect
+from ptokit.isa.instruction import Call
+from ptokit.isa.kernel import Effect
 from ptokit.isa.operand import UNKNOWN, OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.spelling import TMP
@@ -208,9 +209,9 @@ def _is_unknown(number: int) -> bool:
 
 
 def effects(call: Call) -> tuple[Effect, ...]:
-    """Which pipe touches which operand; empty where the target has no pipes."""
-    usual = call.instruction.effects.get(call.family, {}).get(call.route, ())
-    touched = (*usual, *call.instruction.besides(call)) if usual else ()
+    """Which pipe touches which operand; empty if the target has no pipes."""
+    kernel = call.kernel
+    touched = (*kernel.effects, *kernel.besides(call)) if kernel.besides else kernel.effects
     if call.operands.get(TMP) is None:
         return touched
     first = call.instruction.operands[0].name

@@ -94,7 +94,7 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
     Tiles of one type that are only read may share bytes: this call destroys none of them. Of two types, one of them
     cannot hold what it should.
     """
-    in_place, targets = call.family in call.instruction.in_place, written(call)
+    in_place, targets = call.is_in_place, written(call)
     placed = [(name, tile) for name, tile in tiles(call).items() if tile.addr is not None]
     for (name, tile), (other, against) in combinations(placed, 2):
         is_written, first, second = bool({name, other} & targets), _range(tile), _range(against)
@@ -123,7 +123,7 @@ def _repeated(call: Call) -> Iterable[Finding]:
 
     Moves that take effect lane by lane, in an order that is known, say so themselves when they run (`shared`).
     """
-    is_allowed = call.family in call.instruction.in_place or "shared" in call.instruction.faults
+    is_allowed = call.is_in_place or "shared" in call.instruction.faults
     given = tiles(call)
     for name in (name for name in given if name in call.repeats and given[name].addr is None):
         if is_allowed and name != TMP:
@@ -159,17 +159,12 @@ def aligned_slices(call: Call, profile: Profile, options: Options) -> Iterable[F
             yield _finding("SL-02", None, name, _subject(call), expected, found, fix, call.target)
 
 
-SIDE_BY_SIDE = {("tgather", "src"), ("tscatter", "dst")}
-"""Operands whose elements are counted through the storage."""
-INDEXED = ("mgather", "mscatter")
-
-
 def gapless_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
     """A slice with gaps between its rows is no operand that is taken as one run of elements."""
+    contiguous = {param.name: param.contiguous for param in call.instruction.operands}
     for name, tile in tiles(call).items():
-        counted = (call.instruction.name, name) in SIDE_BY_SIDE
-        column = call.instruction.name in INDEXED and name == "idx" and tile.valid_cols == 1
-        if tile.pitch and (counted or column):
+        kind = contiguous.get(name)
+        if tile.pitch and (kind == "always" or (kind == "column" and tile.valid_cols == 1)):
             expected, fix = "a tile, or a slice of whole rows", "copy the slice into a tile of its own first: pto.tmov"
             yield _finding("SL-04", None, name, _subject(call), expected, str(tile), fix, call.target)
 
@@ -200,7 +195,7 @@ def workspaces(call: Call, profile: Profile, options: Options) -> Iterable[Findi
 def _needed(call: Call) -> int:
     """Bytes of the workspace that the kernel of a call computes in; 0 if it ignores the workspace."""
     workspace, given = call.instruction.workspace, call.instruction.operands
-    if not workspace or call.family not in workspace.families:
+    if not workspace or not call.here(workspace.used):
         return 0
     if not all(is_tile(call.operands[param.name]) for param in given if param.kind == "tile"):
         return 0
@@ -217,7 +212,7 @@ def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
         static = sum(tile.nbytes for tile in here if tile.addr is None)
         total = static + sum(tile.nbytes for tile in placed)
         used[loc] = Use(max([total, *(_range(tile).stop for tile in placed)]), static)
-    simt = starts_threads(call, profile)
+    simt = starts_threads(call)
     yield from memory_findings(_subject(call), used, profile, options.dyn_ub, simt=simt)
 
 

@@ -16,9 +16,6 @@ from ptokit.program.ir import Assign, Barrier, Block, Branch, Instr, Loop, Progr
 from ptokit.target import Profile
 from ptokit.text.cpp.types import header_call
 
-OVERLAPPING = {"a2a3": "V"}
-"""By family: the pipe whose instructions may overlap."""
-
 Touch = tuple[int, float, bool]
 """Bytes of UB from one address to another, and whether they are written."""
 Touches = frozenset[Touch]
@@ -28,8 +25,8 @@ EVERYWHERE = 0, float("inf")
 
 def with_barriers(program: Program, profile: Profile, workspace: int) -> Program:
     """The program with a barrier before each instruction that needs the end of an earlier one of its own pipe."""
-    pipe = OVERLAPPING.get(profile.family)
-    if pipe is None:
+    pipe = profile.headers.overlapping if profile.headers else ""
+    if not pipe:
         return program
     return replace(program, body=_Barriers(program, profile, pipe, workspace).block(program.body, frozenset())[0])
 
@@ -55,7 +52,7 @@ class _Barriers:
             elif isinstance(stmt, Barrier) and stmt.pipe in (self.pipe, "ALL"):
                 open_ = frozenset()
             elif isinstance(stmt, Loop):
-                open_ |= frozenset().union(*map(self._touches, _instructions(stmt.body)))  # of the turn before
+                open_ |= frozenset().union(*map(self._touches, _instructions(stmt.body)))  # of the iteration before
                 stmt = replace(stmt, body=self.block(stmt.body, open_)[0])
             elif isinstance(stmt, Branch):
                 then, after = self.block(stmt.then, open_)

@@ -18,7 +18,7 @@ from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import UNKNOWN, TileSpec
-from ptokit.isa.policy import BLayout, PtoEnum, TileType
+from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use
 from ptokit.program.calls import call_of, chosen_modifiers
@@ -49,6 +49,7 @@ from ptokit.program.ir import (
     walk,
 )
 from ptokit.program.place import BLOCK
+from ptokit.target import left_layouts
 from ptokit.target.cpu import CPU
 from ptokit.text.extents import merge_extents, part_extents, part_type
 from ptokit.text.lift.writing import NAME, Parts, Scope, Writing
@@ -71,7 +72,7 @@ def _arch(program: Program) -> str:
     if len(found) > 1:
         said = "tiles in left of both layouts: text takes their layout from the architecture"
         raise VerifyError([Finding("error", "CO-ASM-02", said, fix="use one layout for all tiles in left")])
-    return {BLayout.RowMajor: "a3", BLayout.ColMajor: "a5"}[found.pop()] if found else ""
+    return next((arch for arch, layout in left_layouts().items() if layout in found), "")
 
 
 class _Lift(Writing):

@@ -19,6 +19,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import MultipleSpansParseError, ParseError
 
 from ptokit.finding import Where
+from ptokit.target import DEFAULT_ARCH, left_layouts
 from ptokit.text.errors import TextError, error_at, guess, place
 from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
 from ptokit.text.mlir.comments import Comments
@@ -106,9 +107,9 @@ def _print(module: Module) -> str:
 
 
 def arch_of(text: str) -> str:
-    """The architecture that a text is for: `a5` if it says so, else `a3`."""
+    """The architecture that a text names, if it is a known one, else the default."""
     found = _ARCH.search(text)
-    return "a5" if found and found[1] == "a5" else "a3"
+    return found[1] if found and found[1] in left_layouts() else DEFAULT_ARCH
 
 
 def _facts(module: Operation) -> list[object]:

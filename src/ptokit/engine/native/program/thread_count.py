@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import isqrt, prod
 
 from ptokit.engine.native.program.sample import UNKNOWN_ITERATIONS, tile_bytes
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
 from ptokit.program.ir import Block, Branch, Instr, Leaf, Loop, Program, TileUse, View, fold
@@ -27,8 +28,8 @@ MOST_LOOKED_AT = 64
 """Blocks of a grid that are looked at."""
 MOVED, COMPUTED = 0.05, 0.03
 """Nanoseconds for a byte of the tiles of an instruction that moves to or from an array, and of one that does not."""
-SLOW = {"texp": 0.4, "tlog": 0.4}
-"""The same for instructions that take longer."""
+SLOW = {"exp": 0.4, "log": 0.4}
+"""The same for operations that take longer."""
 MULTIPLIED = 0.1
 """Nanoseconds for a product of a matrix multiplication."""
 KEPT, TAKEN = 0.3, 0.2
@@ -143,7 +144,8 @@ def nanoseconds(program: Program, instr: Instr) -> float:
         for name in ("dst", "a", "b")
         if isinstance(use := operands.get(name), TileUse)
     ]
-    if instr.name.startswith("tmatmul") and len(factors) == 3:
+    op = INSTRUCTIONS[instr.name].op
+    if op == "matmul" and len(factors) == 3:
         return MULTIPLIED * isqrt(prod(factors))  # m n, m k and k n
     usual = MOVED if any(isinstance(operand, View) for operand in operands.values()) else COMPUTED
-    return SLOW.get(instr.name, usual) * tile_bytes(program, instr)
+    return SLOW.get(op, usual) * tile_bytes(program, instr)
