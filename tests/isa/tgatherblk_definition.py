@@ -61,7 +61,7 @@ TGATHERBLK: Instruction = build(
         Rule(
             "CP-GAT-01",
             "offsets",
-            lambda c: f"valid {c.dst.valid_rows}x{blocks_of(c)}, a number for each block of dst",
+            lambda c: f"of {c.dst.valid_rows} valid rows, a number for each 32-byte block of dst",
             lambda c: c.offsets.valid == (c.dst.valid_rows, c.dst.valid_cols / c.dst.dtype.c0),
             on=error(*EVERYWHERE),
             firm=True,

@@ -684,7 +684,7 @@ MGATHER = Instruction(
             lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
             "what one index moves",
             "row; elem when a scratch is given",
-            Attribute("coalesce", "coalesce", always=True, suffix=True),
+            Attribute("coalesce", "coalesce", always=True, suffix=True, newer=True),
         ),
         Modifier(
             "oob",

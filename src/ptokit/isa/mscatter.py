@@ -359,7 +359,7 @@ MSCATTER = Instruction(
             mode_by_shape,
             "what one index places",
             "from the index shape",
-            Attribute("coalesce", "coalesce", suffix=True),
+            Attribute("coalesce", "coalesce", suffix=True, newer=True),
         ),
         Modifier(
             "atomic",
@@ -380,7 +380,7 @@ MSCATTER = Instruction(
             ScatterConflict,
             always(ScatterConflict.Default),
             "who wins a repeated cell",
-            text=Attribute("scatterConflict", "scatter_conflict", suffix=True),
+            text=Attribute("scatterConflict", "scatter_conflict", suffix=True, newer=True),
         ),
     ),
     documents=("CO", "MS"),

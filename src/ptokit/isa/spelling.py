@@ -43,6 +43,8 @@ class Attribute:
     """What stands before the word in a suffix."""
     reverses: PtoEnum | None = None
     """The member that is stated by writing the sources in reverse order."""
+    newer: bool = False
+    """Whether the grammar 0.27 does not have it."""
 
     def written(self, member: PtoEnum) -> object:
         """The word for a member of the modifier."""
@@ -65,6 +67,8 @@ class Form:
     """Whether one type may stand for those of all values."""
     reordered: bool = False
     """Whether the generic form may list operands in another order than sources, destination."""
+    newer_inside: bool = False
+    """Whether the grammar 0.27 has no attributes within `ins(...)`."""
     stored: tuple[str, ...] = ()
     """The parts that the operands of the generic form play, in their order."""
 

@@ -234,7 +234,7 @@ TSCATTER = Instruction(
         ),
     ),
     documents=("CO", "TS"),
-    form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True),
+    form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True, newer_inside=True),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tscatter.{call.index.text}",

@@ -182,8 +182,9 @@ def instruction_page(name: str, target: str | None = None) -> Group:
 def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:
     """How it is written: in Python, in C++ and as text, with the events that it waits for."""
     yield "Python", _python(instruction)
-    for form, texts in instruction.spellings.items():
-        yield form, "\n".join((*texts, *(_suffixed(instruction) if form == "PTO-AS" else ())))
+    texts, suffixed = dict(instruction.spellings), tuple(_suffixed(instruction))
+    texts |= {"PTO-AS": (*texts.get("PTO-AS", ()), *suffixed)} if suffixed else {}
+    yield from ((form, "\n".join(lines)) for form, lines in texts.items())
     if _has_events(instruction):
         yield "Events", "{event = 0, waits = [0]} in text: the event that it signals, and those that it waits for"
 
