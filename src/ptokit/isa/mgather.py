@@ -646,6 +646,16 @@ def gathered(call: Call) -> TileSpec | None:
     return TileSpec(table.dtype, TileType.Vec, max(index.rows, index.cols), width, max(index.valid), width)
 
 
+MODIFIERS = (
+    Modifier("coalesce", Coalesce, lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
+             "what one index moves", "row; elem when a scratch is given",
+             Attribute("coalesce", "coalesce", always=True, suffix=True, newer=True)),
+    Modifier("oob", GatherOOB, always(GatherOOB.Undefined), "what an index outside the table does",
+             text=Attribute("gatherOob", "gather_oob", suffix=True)),
+    Modifier("executor", GatherExec, None, "who collects the elements of an elem gather into L1", "scalar",
+             Attribute("gatherExec", brief="exec", suffix=True)),
+)  # fmt: skip
+
 L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
 
 MGATHER = Instruction(
@@ -673,31 +683,7 @@ MGATHER = Instruction(
             kind="memory",
         ),
     ),
-    modifiers=(
-        Modifier(
-            "coalesce",
-            Coalesce,
-            lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
-            "what one index moves",
-            "row; elem when a scratch is given",
-            Attribute("coalesce", "coalesce", always=True, suffix=True, newer=True),
-        ),
-        Modifier(
-            "oob",
-            GatherOOB,
-            always(GatherOOB.Undefined),
-            "what an index outside the table does",
-            text=Attribute("gatherOob", "gather_oob", suffix=True),
-        ),
-        Modifier(
-            "executor",
-            GatherExec,
-            None,
-            "who collects the elements of an elem gather into L1",
-            "scalar",
-            Attribute("gatherExec", brief="exec", suffix=True),
-        ),
-    ),
+    modifiers=MODIFIERS,
     documents=("CO", "MG"),
     types=GATHER_TYPES,
     result=gathered,

@@ -336,6 +336,17 @@ ATTRIBUTES = (
 )
 """Modifiers in text; one that says what goes without saying is left out."""
 
+MODIFIERS = (
+    Modifier("coalesce", Coalesce, mode_by_shape, "what one index places", "from the index shape",
+             Attribute("coalesce", "coalesce", suffix=True, newer=True)),
+    Modifier("atomic", ScatterAtomicOp, always(ScatterAtomicOp.NONE), "how an element meets the cell",
+             text=Attribute("scatterAtomicOp", "scatter_atomic_op", suffix=True, prefix="atomic_")),
+    Modifier("oob", ScatterOOB, always(ScatterOOB.Undefined), "what an index outside the table does",
+             text=Attribute("scatterOob", "scatter_oob", suffix=True)),
+    Modifier("conflict", ScatterConflict, always(ScatterConflict.Default), "who wins a repeated cell",
+             text=Attribute("scatterConflict", "scatter_conflict", suffix=True, newer=True)),
+)  # fmt: skip
+
 MSCATTER = Instruction(
     name="mscatter",
     summary="Scatter rows or elements of a tile into a GM table, through an index.",
@@ -349,37 +360,7 @@ MSCATTER = Instruction(
         Param("src", "read", "source tile: Vec, row-major"),
         Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements", contiguous="column"),
     ),
-    modifiers=(
-        Modifier(
-            "coalesce",
-            Coalesce,
-            mode_by_shape,
-            "what one index places",
-            "from the index shape",
-            Attribute("coalesce", "coalesce", suffix=True, newer=True),
-        ),
-        Modifier(
-            "atomic",
-            ScatterAtomicOp,
-            always(ScatterAtomicOp.NONE),
-            "how an element meets the cell",
-            text=Attribute("scatterAtomicOp", "scatter_atomic_op", suffix=True, prefix="atomic_"),
-        ),
-        Modifier(
-            "oob",
-            ScatterOOB,
-            always(ScatterOOB.Undefined),
-            "what an index outside the table does",
-            text=Attribute("scatterOob", "scatter_oob", suffix=True),
-        ),
-        Modifier(
-            "conflict",
-            ScatterConflict,
-            always(ScatterConflict.Default),
-            "who wins a repeated cell",
-            text=Attribute("scatterConflict", "scatter_conflict", suffix=True, newer=True),
-        ),
-    ),
+    modifiers=MODIFIERS,
     documents=("CO", "MS"),
     types=SCATTER_TYPES,
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *REMARKS),

@@ -178,6 +178,9 @@ def kernel(pipe: str, cost: Cost) -> Kernel:
     return Kernel(effects, cost={pipe: cost})
 
 
+INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "how the index is read",
+                 text=Attribute("index", suffix=True))  # fmt: skip
+
 ROW_LOOP = Cost("scalar loop", accesses=3)
 FLAT_LOOP = replace(ROW_LOOP, zeroed=lambda call, outside: call.dst.nbytes)
 
@@ -223,15 +226,7 @@ TSCATTER = Instruction(
         Param("src", "read", "source tile: Vec, of the destination's type"),
         Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte"),
     ),
-    modifiers=(
-        Modifier(
-            "index",
-            ScatterIndex,
-            always(ScatterIndex.Row),
-            "how the index is read",
-            text=Attribute("index", suffix=True),
-        ),
-    ),
+    modifiers=(INDEX,),
     documents=("CO", "TS"),
     form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True, newer_inside=True),
     rules=RULES,

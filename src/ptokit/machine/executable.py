@@ -152,38 +152,31 @@ class _Assign:
 
 
 class _Flag(FlagStep):
-    def __init__(self, flag: Flag, machine: Machine) -> None:
-        super().__init__(flag, machine)
-        self.has_pipes = bool(machine.profile.pipes)
+    """A set or a wait, on every core that has the pipe."""
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
-        event = self.event(frame)
-        if frame.adversary:
-            for src, dst in frame.session.cores.ends(self.flag):
-                key = (src, dst, event)
-                if self.flag.action == "set":
-                    frame.adversary.set(src, key)
+        event, is_set = self.event(frame), self.flag.action == "set"
+        for src, dst in frame.session.cores.ends(self.flag) if frame.engines else ():
+            for engine in frame.engines:
+                if is_set:
+                    engine.set(src, (src, dst, event), self.flag)
                 else:
-                    frame.adversary.wait(dst, key)
-        elif self.has_pipes:
-            frame.session.flag(self.flag, event)
+                    engine.wait(dst, (src, dst, event), self.flag)
 
 
 class _Barrier:
     def __init__(self, stmt: Barrier, machine: Machine) -> None:
-        self.stmt, self.has_pipes = stmt, bool(machine.profile.pipes)
+        self.stmt = stmt
 
     def __call__(self, frame: WatchedFrame) -> None:
-        if self.has_pipes and frame.adversary is None:
-            frame.session.barrier(self.stmt.pipe)
-        elif frame.adversary and self.stmt.pipe == "ALL":
-            frame.adversary.barrier()
+        for engine in frame.engines if self.stmt.pipe == "ALL" else ():
+            engine.barrier()
 
 
 class _LoadScalar(LoadScalarStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         if frame.adversary:
-            frame.adversary.settle(frame.session.cores.scalar)
+            frame.adversary.drain(frame.session.cores.scalar)
             self.read(frame)
         else:
             frame.session.load_scalar(self.stmt, self.read(frame), Touched(0, READ, ONE))

@@ -26,6 +26,8 @@ class WatchedFrame(Frame):
         super().__init__()
         self.tensors, self.values = tensors, values
         self.session, self.adversary = session, adversary
+        self.engines = (adversary,) if adversary else session.engines
+        """The engines that flags, events and barriers go to."""
         self.fresh: set[str] = set()
         """Tiles that hold nothing yet."""
         self._stays: dict[tuple[str, int], Storage] = {}

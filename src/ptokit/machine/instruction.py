@@ -73,7 +73,7 @@ class WatchedInstruction(InstructionStep):
             return
         work = Deferred(here, storages, fresh)
         for event in self.instr.waits:
-            adversary.hear(("event", event), here.pipes)
+            adversary.wait_event(event, here.pipes)
         for step in here.steps:
             if isinstance(step, Sync):
                 adversary.sync(step.src, step.dst)
@@ -81,7 +81,7 @@ class WatchedInstruction(InstructionStep):
                 give = adversary.work_atomically if work.is_atomic(step) else adversary.work
                 give(step.pipe, partial(work, step))
         if self.instr.event is not None:
-            adversary.signal(("event", self.instr.event), here.pipes)
+            adversary.signal_event(self.instr.event, here.pipes)
 
     def _site(self, prepared: Prepared) -> Site | None:
         known = self.sites.get(id(prepared))
@@ -204,7 +204,7 @@ class WatchedInstruction(InstructionStep):
         """Nothing was executed; what it would have done counts as done, so that no more is said of it."""
         for tile in self.tiles:
             self._define(frame, tile, 1)
-        frame.session.leave_out(self.instr)
+        frame.session.skip(self.instr)
 
     def _define(self, frame: WatchedFrame, tile: str, value: int) -> None:
         spec, storage = self.executable.program.tiles[tile].spec, frame.tiles[tile]

@@ -10,8 +10,8 @@ from ptokit.engine.reference import Plan
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
-from ptokit.machine.clocks import unit_of
 from ptokit.machine.cores import home_of, pipe_of
+from ptokit.machine.pipes import unit_of
 from ptokit.program.steps import ISSUE, Step, Sync, Touch, gate, steps
 from ptokit.program.verify_call import Options
 from ptokit.target import Core, Profile
