@@ -275,5 +275,5 @@ def test_a_rule_waits_for_an_extent_that_is_not_known_yet() -> None:
         dst = TileSpec(f32, TileType.Vec, 2, 8, 2, 8)
         idx = TileSpec(i32, TileType.Vec, 1, 8, 1, rows, dynamic=(False, True))
         call = Call(mgather, {"dst": dst, "table": table, "idx": idx, "scratch": None},
-                    {"coalesce": None, "oob": None, "executor": None}, "a2a3")  # fmt: skip
+                    (None, None, None), "a2a3")  # fmt: skip
         assert bool(check_rules(mgather.rules, call, header=False)) is refused

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptokit.isa.elementwise import DIV_TYPES, DST
-from ptokit.isa.instruction import DEVICES, EVERYWHERE, Call, Fault, Instruction, Param, Rule, error, note
+from ptokit.isa.headers import CLAUSE, SHORT
+from ptokit.isa.headers import typed as typed_in_headers
+from ptokit.isa.instruction import DEVICES, EVERYWHERE, Call, Cpp, Fault, Instruction, Param, Rule, error, note
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.isa.operand import show_extents
 from ptokit.isa.reduce import THROUGH_FLOAT
+from ptokit.isa.spelling import GENERAL, Form, Workspace
 from ptokit.isa.vector import (
     ALL,
     B4,
@@ -28,12 +31,23 @@ from ptokit.isa.vector import (
 
 REDUCE_TYPES = by_target(B4, ALL)
 
+SAME_COLS = Rule(
+    CLAUSE, "dst", lambda c: f"of {c.src.cols} columns, as src: the simulator's header compares Cols",
+    lambda c: c.dst.cols == c.src.cols, on=error("cpu"), found=lambda c: f"{c.dst.cols} columns",
+    fix="give both tiles the same Cols",
+)  # fmt: skip
+ONE_ROUNDING = Rule(
+    CLAUSE, "src", "float32: the simulator's header refuses integers and rounds other sums at every row",
+    lambda c: c.src.dtype.name == "float32", on=error("cpu"), found=lambda c: str(c.src.dtype),
+    fix="tcvt to float32, sum, and tcvt back",
+)  # fmt: skip
+
 REDUCTIONS = (
     Row("tcolsum", "Sum every column.", "dst[0, j] = src[0, j] + src[1, j] + ...    in this order, in float32",
-        REDUCE_TYPES, "colsum", in_place=()),
+        REDUCE_TYPES, "colsum", in_place=(), cpp=Cpp(headers=(ONE_ROUNDING, SAME_COLS))),
     Row("tcolmax", "The largest element of every column.",
         "dst[0, j] = the largest of src[:, j]    a leading NaN stays, a later one loses", REDUCE_TYPES, "colmax",
-        in_place=()),
+        in_place=(), cpp=Cpp(headers=(typed_in_headers("src", {"cpu": "f16 bf16 f32 i8 u8"}), SAME_COLS))),
     Row("tcolmin", "The smallest element of every column.",
         "dst[0, j] = the smallest of src[:, j]    a leading NaN stays, a later one loses", REDUCE_TYPES, "colmin",
         in_place=()),
@@ -59,12 +73,15 @@ def reduction(row: Row) -> Instruction:
         Param("dst", "write", "destination: a plain Vec tile of one row or more; row 0 is written"),
         Param("src", "read", "a plain Vec tile"),
     )
+    has_workspace = row.op == "colsum"
     return build(
         row,
         params,
         rules,
         lambda c: (Compute(row.op, (1, c.src.valid_cols), Access("dst", c.dst.layout), (whole(c, "src"),)),),
         text=Text(("src",)),
+        workspace=Workspace(1) if has_workspace else None,
+        form=Form(inside=("isBinary",)) if has_workspace else GENERAL,
     )
 
 
@@ -113,26 +130,41 @@ def repetition(row: Row, *, by_row: bool) -> Instruction:
 A5_TYPES = B4 | types("u16 u32 bf16 i8 u8")
 NO_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor")}
 
-EXPANSIONS = (
-    Row("tcolexpandadd", "Add a number to each column.", "dst[i, j] = src0[i, j] + src1[0, j]    integers wrap",
-        by_target(B4, A5_TYPES), "add"),
-    Row("tcolexpandsub", "Subtract a number from each column.",
-        "dst[i, j] = src0[i, j] - src1[0, j]    integers wrap", by_target(B4, A5_TYPES), "sub"),
-    Row("tcolexpandmul", "Multiply columns by a number each.",
-        "dst[i, j] = src0[i, j] * src1[0, j]    integers wrap", by_target(B4, A5_TYPES), "mul"),
-    Row("tcolexpanddiv", "Divide columns by a number each.",
-        "dst[i, j] = src0[i, j] / src1[0, j]    floats by IEEE, integers towards zero",
-        by_target(DIV_TYPES["a2a3"], DIV_TYPES["a5"] - types("i64 u64")), "div", faults=NO_ZERO),
-    Row("tcolexpandmax", "The larger of a tile and a number for each column.",
-        "dst[i, j] = src1[0, j] if src1[0, j] > src0[i, j] else src0[i, j]", by_target(B4, A5_TYPES), "max"),
-    Row("tcolexpandmin", "The smaller of a tile and a number for each column.",
-        "dst[i, j] = src1[0, j] if src1[0, j] < src0[i, j] else src0[i, j]", by_target(B4, A5_TYPES), "min"),
-)  # fmt: skip
-
 
 def spread_operand(call: Call) -> str:
     """The operand of one number a column: src1, unless only src1 has an element for each of the destination's."""
     return "src1" if call.src0.valid == call.dst.valid else "src0"
+
+
+def expands(types: str) -> Cpp:
+    """The element types that the simulator's header has; it spreads src1."""
+    last = Rule(
+        CLAUSE, "src1", "the row of one number a column: the simulator's header spreads src1 whatever its shape",
+        lambda c: spread_operand(c) == "src1", on=error("cpu"), fix="give the row as src1",
+    )  # fmt: skip
+    return Cpp(headers=(typed_in_headers("dst", {"cpu": types}), last))
+
+
+EXPAND_CPP = expands(SHORT)
+
+EXPANSIONS = (
+    Row("tcolexpandadd", "Add a number to each column.", "dst[i, j] = src0[i, j] + src1[0, j]    integers wrap",
+        by_target(B4, A5_TYPES), "add", cpp=EXPAND_CPP),
+    Row("tcolexpandsub", "Subtract a number from each column.",
+        "dst[i, j] = src0[i, j] - src1[0, j]    integers wrap", by_target(B4, A5_TYPES), "sub", cpp=EXPAND_CPP),
+    Row("tcolexpandmul", "Multiply columns by a number each.",
+        "dst[i, j] = src0[i, j] * src1[0, j]    integers wrap", by_target(B4, A5_TYPES), "mul",
+        cpp=expands(f"{SHORT} u8")),
+    Row("tcolexpanddiv", "Divide columns by a number each.",
+        "dst[i, j] = src0[i, j] / src1[0, j]    floats by IEEE, integers towards zero",
+        by_target(DIV_TYPES["a2a3"], DIV_TYPES["a5"] - types("i64 u64")), "div", faults=NO_ZERO, cpp=EXPAND_CPP),
+    Row("tcolexpandmax", "The larger of a tile and a number for each column.",
+        "dst[i, j] = src1[0, j] if src1[0, j] > src0[i, j] else src0[i, j]", by_target(B4, A5_TYPES), "max",
+        cpp=EXPAND_CPP),
+    Row("tcolexpandmin", "The smaller of a tile and a number for each column.",
+        "dst[i, j] = src1[0, j] if src1[0, j] < src0[i, j] else src0[i, j]", by_target(B4, A5_TYPES), "min",
+        cpp=EXPAND_CPP),
+)  # fmt: skip
 
 
 def _spread(call: Call, name: str) -> Input:

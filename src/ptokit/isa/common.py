@@ -12,6 +12,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Remap
 from ptokit.isa.operand import TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import Coalesce, GatherOOB, GlobalLayout, PtoEnum, ScatterOOB
+from ptokit.isa.table import Table
 
 REMAPS: dict[PtoEnum, Remap] = {
     GatherOOB.Undefined: Remap.REFUSE,
@@ -24,22 +25,24 @@ REMAPS: dict[PtoEnum, Remap] = {
     ScatterOOB.Wrap: Remap.WRAP,
 }
 
-GATHER_TYPES = {
-    "cpu": frozenset(BASE),
-    "cpu@aicore": frozenset((*BASE, *FLOAT8)),
-    "a2a3": frozenset(BASE),
-    "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8)),
-}
-SCATTER_TYPES = {
-    "cpu": frozenset(BASE),
-    "cpu@aicore": frozenset((*BASE, *FLOAT8)),
-    "a2a3": frozenset(BASE),
-    "a5": frozenset((*BASE, *FLOAT8)),
-}
-INDEX_TYPES = {"host": ("int32", "uint32", "int64")}
+GATHER_TYPES = Table(
+    {
+        "cpu": frozenset(BASE),
+        "a2a3": frozenset(BASE),
+        "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8)),
+    }
+)
+SCATTER_TYPES = Table(
+    {
+        "cpu": frozenset(BASE),
+        "a2a3": frozenset(BASE),
+        "a5": frozenset((*BASE, *FLOAT8)),
+    }
+)
+INDEX_TYPES = Table({"host": ("int32", "uint32", "int64")})
 """Index types of the gathers and scatters between tiles and GM, where they differ from int32 and uint32."""
 
-WIDE_INDEX = {"host": True}
+WIDE_INDEX = Table({"host": True})
 """Targets whose 64-bit indices keep their width."""
 
 # What to do about a refusal, where many rules advise the same.
@@ -78,13 +81,16 @@ def is_unboxed(tile: TileSpec) -> bool:
     return tile.form in ("nd", "dn")
 
 
-def data_type(operand: str) -> Rule:
-    """CO-TYPE-03: the data type is one that PTO has at all."""
+NO_TYPES: Table[frozenset[DType]] = Table({})
+
+
+def data_type(operand: str, more: Table[frozenset[DType]] = NO_TYPES) -> Rule:
+    """CO-TYPE-03: the data type is one that PTO has at all, or that a revision adds to a table."""
     return Rule(
         "CO-TYPE-03",
         operand,
         "of a PTO element type (1, 2 or 4 bytes)",
-        lambda c: c.values[operand].dtype in PTO_TYPES,
+        lambda c: c.values[operand].dtype in PTO_TYPES or c.values[operand].dtype in c.here(more, ()),
         found=lambda c: str(c.values[operand].dtype),
         fix="convert the data, or run on the host profile",
     )

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
-from ptokit.finding import Finding, Level
+from ptokit.finding import Finding, Level, VerifyError
+from ptokit.isa.kernel import Kernel, kernel_of
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
+from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
+from ptokit.isa.table import Table, lookup, revision_of
+
+Modifiers = tuple[PtoEnum | None, ...]
+"""The modifiers of a call in the order of its instruction; None where the default applies."""
 
 
 class Call:
-    """One use of an instruction: operands and modifiers by name, on a target.
+    """One use of an instruction: operands by name, modifiers, and a target.
 
     Rules and lowerings read it as they read the documents: `call.dst.valid_rows`, `call.coalesce`.
     """
@@ -23,7 +29,7 @@ class Call:
         self,
         instruction: Instruction,
         operands: Mapping[str, OperandSpec | None],
-        modifiers: Mapping[str, PtoEnum | None],
+        modifiers: Modifiers,
         target: str,
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
@@ -31,10 +37,12 @@ class Call:
         """`repeats` names operands that are an earlier operand once more, `clashes` pairs of slices that overlap."""
         self.instruction = instruction
         self.repeats, self.clashes = repeats, clashes
-        self.operands = operands
+        self.operands = {**operands, TMP: operands.get(TMP)} if instruction.workspace else operands
         self.target = target
         self.family = target.partition("@")[0]
-        self.values: dict[str, Any] = {**operands, **modifiers}
+        self.values: dict[str, Any] = {**self.operands}
+        for modifier, value in zip(instruction.modifiers, modifiers, strict=True):
+            self.values[modifier.name] = value
         for modifier in instruction.modifiers:
             if self.values[modifier.name] is None and modifier.default is not None:
                 self.values[modifier.name] = modifier.default(self)
@@ -45,14 +53,35 @@ class Call:
         except KeyError:
             raise AttributeError(name) from None
 
-    def here(self, table: Mapping[str, Any], default: Any = None) -> Any:
-        """What a table keyed by profile says for this target: its own row, else its family's."""
-        return table.get(self.target, table.get(self.family, default))
+    def here(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
+        """What a table says of this target: its own row, else that of its family."""
+        return lookup(table, self.target, default)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the destination may be one of the sources on this target."""
+        return bool(self.here(self.instruction.in_place))
+
+    @property
+    def workspace(self) -> TileSpec | None:
+        """The workspace that it needs on its target, if any."""
+        workspace = self.instruction.workspace
+        return workspace.needed(self) if workspace else None
+
+    @property
+    def modifiers(self) -> Modifiers:
+        """The modifiers, with defaults."""
+        return tuple(self.values[modifier.name] for modifier in self.instruction.modifiers)
 
     @cached_property
     def route(self) -> str:
         """The documented kernel that this call takes on its target."""
         return self.instruction.route(self)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """How the target carries out that route."""
+        return kernel_of(self.instruction, self.target, self.route)
 
 
 DYNAMIC = "H-27"
@@ -168,8 +197,12 @@ class Rule:
 
     def level(self, call: Call) -> Level | None:
         """The level on the call's target, or None where the rule does not apply."""
-        level = call.here(self.on)
+        level = self.level_on(call.target)
         return level if level and self.when(call) else None
+
+    def level_on(self, target: str) -> Level | None:
+        """The level on a target where the rule applies to a call; None where the target does not have the rule."""
+        return None if self.id in revision_of(target).dropped else lookup(self.on, target)
 
     def _extents(self, call: Call) -> list[tuple[OperandSpec, str]]:
         pairs = (name.split(".", 1) for name in self.dims)
@@ -235,6 +268,10 @@ def describe(operand: str) -> Callable[[Call], str]:
     return lambda call: str(call.values[operand]) if call.values.get(operand) is not None else "nothing"
 
 
+Kind = Literal["tile", "memory", "tile or memory", "number", "position"]
+"""What an operand is; a `position` is a whole number that states where to read, as row and col of textract."""
+
+
 @dataclass(frozen=True)
 class Param:
     """An operand of an instruction: its name, what happens to it, and what it is for."""
@@ -244,6 +281,11 @@ class Param:
     """`read`, `write` or `update` (read and written)."""
     about: str
     optional: bool = False
+    contiguous: Literal["", "always", "column"] = ""
+    """Whether it is read as one run of elements: always, or if it has one valid column."""
+    kind: Kind = "tile"
+    is_block: bool = False
+    """Of memory: whether its extents follow from the tile, so that text may write it as `%view[%row, %col]`."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +297,15 @@ class Modifier:
     default: Callable[[Call], PtoEnum | None] | None
     about: str
     default_text: str = ""
+    text: Attribute | None = None
+    """How text writes it."""
+
+    @property
+    def usual(self) -> PtoEnum | None:
+        """The default, if it does not depend on the rest of a call."""
+        if self.default_text:
+            return next((member for member in self.enum if member.text == self.default_text), None)
+        return self.default(None) if self.default else None  # type: ignore[arg-type]
 
 
 def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
@@ -263,12 +314,40 @@ def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """Which pipe reads or writes an operand."""
+class Conflict:
+    """The hazard of an access of the instruction and one of another instruction that nothing orders."""
 
-    operand: str
-    access: str
+    kind: str
+    memory: str
     pipe: str
+    """The pipe of the other access."""
+    order: Literal["", "first", "second"] = ""
+    """Which of the two this instruction is; either, if empty."""
+    operand: str = ""
+    """The instruction's operand; any, if empty."""
+    access: str = ""
+    other: str = ""
+    """The access of the other instruction; any, if empty."""
+    with_itself: bool = False
+    """Whether two accesses of this instruction conflict as well, on any pipe."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """What is reported if two lanes of a call write one destination."""
+
+    levels: Mapping[str, Level]
+    """By target; nothing is reported on others."""
+    same: str
+    """The hazard if both lanes have the same index."""
+    folded: str
+    """The hazard if a policy maps different indices to one destination."""
+    targets: str
+    """What each target does."""
+    defined: Test = lambda call: False
+    """Whether the call defines the result."""
+    fixes: Callable[[Call], tuple[str, ...]] = lambda call: ()
+    """What fixes it besides other indices."""
 
 
 @dataclass(frozen=True)
@@ -287,6 +366,32 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Cpp:
+    """How C++ calls an instruction, and what the vendor's headers refuse or compute differently."""
+
+    call: Text = ""
+    """The call, by names of operands and modifiers; the first spelling if empty. `tmp` is the workspace."""
+    template: Callable[[Call], tuple[tuple[PtoEnum | str, PtoEnum | None], ...]] = lambda call: ()
+    """Template arguments, each with its default. Trailing arguments that are equal to their defaults are left out.
+    `{dst}` in a text is the C++ object of that operand."""
+    headers: tuple[Rule, ...] = ()
+    """What the headers assert, or compute differently, beyond the rules of the instruction. They see a slice as a tile
+    of the full width that is valid in part."""
+    slices: tuple[Rule, ...] = ()
+    """What must hold where an operand is a slice."""
+    block: str = ""
+    """For a transfer of a block of GM that is exactly a tile's valid region: the clause that says so."""
+    clears: Table[bool] = field(default_factory=lambda: Table({}))
+    """Targets whose headers clear the whole destination tile first, unless it has a pad value."""
+    finite: Case | None = None
+    """Where the headers compare by a difference, so that an infinite number is equal to nothing."""
+    flat: Case | None = None
+    """Where an index that names rows is converted to flat offsets, which is what the headers take."""
+    uses_hidden: bool = False
+    """Whether the headers use the UB that they keep for themselves (`Headers.hidden`)."""
+
+
+@dataclass(frozen=True)
 class Instruction:
     """Everything that is known of one instruction."""
 
@@ -299,21 +404,83 @@ class Instruction:
     rules: tuple[Rule, ...]
     lower: Callable[[Call], tuple[Move | Compute, ...]]
     route: Callable[[Call], str]
-    effects: Mapping[str, Mapping[str, tuple[Effect, ...]]] = field(default_factory=dict)
-    """Per family and route: which pipe touches which operand."""
-    besides: Callable[[Call], tuple[Effect, ...]] = lambda call: ()
-    """What some calls touch more than others of their route."""
+    kernels: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
+    """Per family and route: how a target carries it out."""
     faults: Mapping[str, Fault] = field(default_factory=dict)
     """How to report odd indices (`outside`, `below` zero, `negative` but remapped, `padding`) and `shared` memory,
     and a `zero` integer divisor."""
     spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per text form: how the instruction is written."""
-    in_place: frozenset[str] = frozenset()
-    """Families where the destination may be one of the sources."""
+    cpp: Cpp = field(default_factory=Cpp)
+    """How C++ calls it."""
+    in_place: Table[bool] = field(default_factory=lambda: Table({}))
+    """Where the destination may be one of the sources."""
     minds_repeats: bool = False
     """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
+    repeats: Repeats | None = None
+    """What is reported of repeated destinations, if its indices name destinations."""
+    conflicts: tuple[Conflict, ...] = ()
+    """The hazards of accesses that nothing orders."""
+    writes_padding: bool = False
+    """Whether it may write padding of its destination."""
+    text_name: str = ""
+    """Its name in text, if that is another one."""
+    form: Form = GENERAL
+    """What is particular about its MLIR form."""
+    workspace: Workspace | None = None
+    """The tile that it computes in, which a call may give as `tmp=`."""
+    result: Callable[[Call], TileSpec | None] = lambda call: None
+    """The type of its destination, if the sources determine it: `call` has no destination."""
+    documents: tuple[str, ...] = ()
+    """The parts of the clause table that are about it, by the beginning of a clause id."""
+    types: Table[Any] | None = None
+    """By target: the element types it takes, for the table of targets."""
+
+    @cached_property
+    def op(self) -> str:
+        """Its name in text."""
+        return self.text_name or self.name
+
+    @cached_property
+    def attributes(self) -> tuple[tuple[Modifier, Attribute], ...]:
+        """The modifiers that text writes as attributes, in their order."""
+        found = ((modifier, modifier.text) for modifier in self.modifiers)
+        return tuple((modifier, text) for modifier, text in found if text is not None and text.key)
+
+    @cached_property
+    def order(self) -> Modifier | None:
+        """The modifier that the order of the sources states."""
+        return next((m for m in self.modifiers if m.text is not None and m.text.reverses is not None), None)
+
+    @cached_property
+    def takes_table(self) -> bool:
+        """Whether it takes a whole table in memory, and not a block of the tile's extents."""
+        return any("memory" in param.kind and not param.is_block for param in self.operands)
+
+    def sources(self, order: PtoEnum | None = None) -> tuple[str, ...]:
+        """The names of what it reads in the order of the text; `order` is the value of the modifier `order`."""
+        names = tuple(param.name for param in self.operands[1:])
+        stated = self.order
+        is_reversed = stated is not None and stated.text is not None and order is stated.text.reverses
+        return names[::-1] if is_reversed else names
+
+
+def parse_modifiers(instruction: Instruction, given: Sequence[object]) -> Modifiers:
+    """Modifiers as enum members. Numbers and members of other enums are refused (A-30)."""
+    parsed: list[PtoEnum | None] = []
+    problems: list[Finding] = []
+    for modifier, value in zip(instruction.modifiers, given, strict=True):
+        try:
+            parsed.append(None if value is None else modifier.enum.parse(value))
+        except (TypeError, ValueError) as problem:
+            rule, kind = ("CO-SEM-01", None) if isinstance(value, str) else ("A-30", "H-39")
+            message = f"{instruction.name}: {modifier.name}: {problem}"
+            problems.append(Finding("error", rule, message, kind, modifier.name, modifier.enum.choices(), repr(value)))
+    if problems:
+        raise VerifyError(problems)
+    return tuple(parsed)
 
 
 def is_tile(spec_: object, *locs: TileType) -> bool:

@@ -6,6 +6,7 @@ Read this beside the MGATHER page: the same sections in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -52,7 +53,8 @@ from ptokit.isa.instruction import (
     NPU,
     Call,
     Case,
-    Effect,
+    Conflict,
+    Cpp,
     Fault,
     Instruction,
     Modifier,
@@ -67,10 +69,23 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
+from ptokit.isa.kernel import (
+    ON_V,
+    Cost,
+    Effect,
+    Handshake,
+    Kernel,
+    Work,
+    elem_launch,
+    padded_launch,
+    row_launch,
+)
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
-from ptokit.isa.operand import FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
+from ptokit.isa.operand import BLOCK, FORMS, FRACTAL_ROWS, UNKNOWN, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
+from ptokit.isa.spelling import Attribute, Form
+from ptokit.isa.table import Table
 from ptokit.isa.vector import Text
 
 # --- Which kernel runs ---------------------------------------------------------------------------------------
@@ -94,9 +109,9 @@ def is_fractal(call: Call) -> bool:
     return bool(call.here(HAS_NZ_PATH)) and into_ub(call) and call.table.layout_kind is GlobalLayout.NZ
 
 
-HAS_NZ_PATH = {"a2a3": True}
-HAS_L1_PATH = {"a2a3": True, "a5": True}
-SINGLE_BY_SCALAR = {"a5": True}
+HAS_NZ_PATH = Table({"a2a3": True})
+HAS_L1_PATH = Table({"a2a3": True, "a5": True})
+SINGLE_BY_SCALAR = Table({"a5": True})
 """Targets that fetch a single element with the scalar pipe instead of a launch (MG-SIMT-08, A-35)."""
 
 
@@ -122,12 +137,16 @@ class RowKernel(NamedTuple):
     """The kernel reads idx[row] from consecutive elements instead of through the tile's layout."""
 
 
-UB_ROW = {
-    "cpu": RowKernel(lambda table: table.shape[3], lambda table, dst: table.shape[4]),  # MG-SEM-07
-    "a2a3": RowKernel(rows_of, lambda table, dst: table.stride[3]),  # MG-SEM-08
-    "a5": RowKernel(lambda table: table.shape[3], lambda table, dst: dst.valid_cols, linear_index=True),  # MG-SEM-09
-    "host": RowKernel(rows_of, lambda table, dst: table.stride[3]),
-}
+UB_ROW = Table(
+    {
+        "cpu": RowKernel(lambda table: table.shape[3], lambda table, dst: table.shape[4]),  # MG-SEM-07
+        "a2a3": RowKernel(rows_of, lambda table, dst: table.stride[3]),  # MG-SEM-08
+        "a5": RowKernel(
+            lambda table: table.shape[3], lambda table, dst: dst.valid_cols, linear_index=True
+        ),  # MG-SEM-09
+        "host": RowKernel(rows_of, lambda table, dst: table.stride[3]),
+    }
+)
 L1_ROW = RowKernel(rows_of, lambda table, dst: table.stride[3])  # MG-L1-24, both NPU targets
 
 
@@ -257,9 +276,12 @@ OPERANDS = (
          found=lambda c: c.executor.text, gate=True, firm=True, fix="leave executor= out"),
 )  # fmt: skip
 
+TAKES_ANY_LAYOUT = Table({"a5": True})
+"""Targets whose gather into L1 does not look at the layout of the table."""
+
 TYPES = (
     table_not_empty(),
-    data_type("dst"),
+    data_type("dst", GATHER_TYPES),
     Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.here(GATHER_TYPES))} (float8 needs the AICORE build)",
          lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44", when=known_type,
          found=lambda c: str(c.dst.dtype), fix='pto.target("cpu@aicore") models that build'),
@@ -277,7 +299,7 @@ TYPES = (
     header_sizes("dst", "table"),
     same_type("MG-L1-21", "table", "dst", on=error(*NPU), when=into_l1, kind="H-08", firm=True),
     Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1, firm=True,
-         kind=either(Case("on a5", lambda c: c.family == "a5"), "H-02", "H-09"), fix=ND_TABLE),
+         kind=either(Case("silent", lambda c: c.here(TAKES_ANY_LAYOUT)), "H-02", "H-09"), fix=ND_TABLE),
 )  # fmt: skip
 
 MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), *(("dn", form) for form in FORMS.values())}
@@ -487,18 +509,7 @@ def zero_tile_first(call: Call) -> tuple[Move, ...]:
     return (whole,) if call.oob is GatherOOB.Zero else ()
 
 
-LOWERINGS = {
-    "mgather.row": lower_row,
-    "mgather.elem": lower_elem,
-    "mgather.elem.scalar": lower_elem,
-    "mgather.row.nz": lower_row_nz,
-    "mgather.elem.nz": lower_elem_nz,
-    "mgather.l1.row": lower_l1_row,
-    "mgather.l1.elem": lower_l1_elem,
-    "mgather.l1.elem.simt": lower_l1_elem,  # the same result by MG-SIMT-23
-}
-
-# --- Pipes ---------------------------------------------------------------------------------------------------
+# --- Kernels: pipes, flags, launches, costs ------------------------------------------------------------------
 
 
 def touches(idx: str, table: str, dst: str, scratch: str = "") -> tuple[Effect, ...]:
@@ -507,33 +518,136 @@ def touches(idx: str, table: str, dst: str, scratch: str = "") -> tuple[Effect, 
     return (Effect("idx", "read", idx), Effect("table", "read", table), Effect("dst", "write", dst), *staged)
 
 
-EFFECTS = {
+def zeroes(call: Call) -> tuple[Effect, ...]:
+    """The scalar loop writes the zeroes of indices outside the table (MG-OOB-10, MG-OOB-12)."""
+    return (Effect("dst", "write", "S"),) if call.oob is GatherOOB.Zero else ()
+
+
+def zeroed_rows(call: Call, outside: int) -> int:
+    """Bytes of the rows outside the table (MG-OOB-10)."""
+    return outside * call.dst.valid_cols * call.dst.dtype.size if call.oob is GatherOOB.Zero else 0
+
+
+def zeroed_tile(call: Call, outside: int) -> int:
+    """Bytes of the whole tile (MG-OOB-12, MG-L1-11)."""
+    return call.dst.nbytes if call.oob is GatherOOB.Zero else 0
+
+
+def whole_blocks(call: Call) -> int:
+    """A transfer writes whole 32-byte blocks (A-67)."""
+    size = call.dst.dtype.size
+    return -(-call.dst.valid_cols * size // BLOCK) * BLOCK // size
+
+
+ROW = Kernel(
+    touches("S", "MTE2", "MTE2"),
+    besides=zeroes,
+    handshake=Handshake(  # MG-SYNC-04, MG-SYNC-10
+        before=(("V", "S"), ("MTE3", "S")),
+        body=("S", "MTE2"),
+        after=(("S", "MTE2"), ("MTE2", "V"), ("MTE2", "MTE3"), ("S", "V"), ("S", "MTE3")),
+    ),
+    work=lambda rows, cols, batches: Work(dma=rows),  # MG-SYNC-07
+    cost={"S": Cost("row loop", zeroed=zeroed_rows), "MTE2": Cost("row transfers", "GM to UB GB/s")},
+    lower=lower_row,
+    reach=whole_blocks,
+)
+ROW_NZ = replace(
+    ROW,
+    handshake=replace(ROW.handshake, after_fill=(("S", "MTE2"),)),
+    work=lambda rows, cols, batches: Work(dma=rows * batches),  # MG-SYNC-08
+    cost={"S": Cost("row loop", zeroed=zeroed_tile), "MTE2": Cost("fractal row transfers", "GM to UB GB/s")},
+    lower=lower_row_nz,
+    reach=lambda call: call.table.extents[1],
+)
+ELEM = Kernel(
+    touches("S", "S", "S"),
+    handshake=Handshake(  # MG-SYNC-05, MG-SYNC-11
+        before=(("V", "S"), ("MTE3", "S"), ("MTE2", "S")),
+        body=("S",),
+        after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
+    ),
+    work=lambda rows, cols, batches: Work(scalar=rows * cols),  # MG-SYNC-09
+    cost={"S": Cost("element gather")},
+    lower=lower_elem,
+    by_element=True,
+    index_note="H-24",
+)
+ONE_FLAGS = Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),))  # MG-SYNC-14
+ONE_ELEM = replace(ELEM, handshake=ONE_FLAGS, work=None, index_note="")
+L1_KERNELS = {
+    "mgather.l1.row": Kernel(
+        touches("S", "MTE2", "MTE2"),
+        handshake=Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
+        work=ROW.work,
+        cost={"S": Cost("row loop"), "MTE2": Cost("row transfers", "GM to L1 GB/s", zeroed=zeroed_tile)},
+        lower=lower_l1_row,
+    ),
+    "mgather.l1.elem": Kernel(
+        touches("S", "S", "MTE2", "S"),
+        handshake=Handshake(body=("S", "MTE2"), between=(("S", "MTE2"),)),  # MG-L1-14
+        work=lambda rows, cols, batches: Work(dma=1, scalar=rows * cols),
+        cost={"S": Cost("element gather to scratch"), "MTE2": Cost("scratch to L1", "GM to L1 GB/s")},
+        lower=lower_l1_elem,
+        by_element=True,
+    ),
+}
+L1_SIMT = Kernel(
+    touches("V", "V", "MTE2", "V"),
+    handshake=Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),)),  # MG-SYNC-17
+    launch=padded_launch,
+    cost={"V": Cost("SIMT to scratch"), "MTE2": Cost("scratch to L1", "GM to L1 GB/s")},
+    lower=lower_l1_elem,  # the same result by MG-SIMT-23
+    by_element=True,
+)
+SIMT = Kernel(touches("V", "V", "V"), handshake=ON_V, cost={"V": Cost("SIMT")})
+OFF_CHIP = {"mgather.row": Kernel(lower=lower_row), "mgather.elem": Kernel(lower=lower_elem)}
+
+KERNELS = {
+    "cpu": OFF_CHIP,
+    "host": OFF_CHIP,
     "a2a3": {
-        "mgather.row": touches("S", "MTE2", "MTE2"),
-        "mgather.elem": touches("S", "S", "S"),
-        "mgather.row.nz": touches("S", "MTE2", "MTE2"),
-        "mgather.elem.nz": touches("S", "S", "S"),
-        "mgather.l1.row": touches("S", "MTE2", "MTE2"),
-        "mgather.l1.elem": touches("S", "S", "MTE2", "S"),
+        "mgather.row": ROW,
+        "mgather.elem": ELEM,
+        "mgather.row.nz": ROW_NZ,
+        "mgather.elem.nz": replace(ELEM, lower=lower_elem_nz),
+        **L1_KERNELS,
     },
     "a5": {
-        "mgather.row": touches("V", "V", "V"),
-        "mgather.elem": touches("V", "V", "V"),
-        "mgather.elem.scalar": touches("S", "S", "S"),
-        "mgather.l1.row": touches("S", "MTE2", "MTE2"),
-        "mgather.l1.elem": touches("S", "S", "MTE2", "S"),
-        "mgather.l1.elem.simt": touches("V", "V", "MTE2", "V"),
+        "mgather.row": replace(SIMT, launch=row_launch, lower=lower_row),
+        "mgather.elem": replace(SIMT, launch=elem_launch, lower=lower_elem, by_element=True),
+        "mgather.elem.scalar": ONE_ELEM,
+        **L1_KERNELS,
+        "mgather.l1.elem.simt": L1_SIMT,
     },
 }
-
-ZEROED_BY_SCALAR = frozenset((("a2a3", "mgather.row"), ("a2a3", "mgather.row.nz")))
-"""Families and routes whose scalar loop writes the zeroes of indices outside the table (MG-OOB-10, MG-OOB-12)."""
+"""By family and route."""
 
 
-def zeroes(call: Call) -> tuple[Effect, ...]:
-    """The destination is written by the scalar pipe, too, where that clears rows."""
-    is_cleared = call.oob is GatherOOB.Zero and (call.family, call.route) in ZEROED_BY_SCALAR
-    return (Effect("dst", "write", "S"),) if is_cleared else ()
+def lower(call: Call) -> tuple[Move, ...]:
+    """What the kernel moves."""
+    assert call.kernel.lower is not None, f"{call.route} is no kernel of {call.target}"
+    return call.kernel.lower(call)
+
+
+CONFLICTS = (
+    Conflict("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
+    Conflict("H-25", "UB", "MTE3", "first", "", "write", "read"),
+    Conflict("H-26", "UB", "MTE3", "second", "dst", "write", "read"),
+)
+
+
+def gathered(call: Call) -> TileSpec | None:
+    """The tile that a gather fills: a row for each index, or an element."""
+    table, index = call.table, call.idx
+    if not (is_tensor(table) and is_tile(index)):
+        return None
+    if not is_row(call):
+        return TileSpec(table.dtype, TileType.Vec, index.rows, index.cols, *index.valid, dynamic=index.dynamic)
+    width = table.shape[4]
+    if width == UNKNOWN or 1 not in (index.rows, index.cols) or any(index.dynamic):
+        return None
+    return TileSpec(table.dtype, TileType.Vec, max(index.rows, index.cols), width, max(index.valid), width)
 
 
 L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
@@ -547,9 +661,21 @@ MGATHER = Instruction(
     ),
     operands=(
         Param("dst", "write", "destination tile: Vec, or Mat in NZ form on a2a3 and a5"),
-        Param("table", "read", "the table in GM"),
-        Param("idx", "read", "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination"),
-        Param("scratch", "update", "GM workspace of Rows * Cols elements, for an elem gather into L1", optional=True),
+        Param("table", "read", "the table in GM", kind="memory"),
+        Param(
+            "idx",
+            "read",
+            "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination",
+            contiguous="column",
+            kind="tile or memory",
+        ),
+        Param(
+            "scratch",
+            "update",
+            "GM workspace of Rows * Cols elements, for an elem gather into L1",
+            optional=True,
+            kind="memory",
+        ),
     ),
     modifiers=(
         Modifier(
@@ -558,10 +684,28 @@ MGATHER = Instruction(
             lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
             "what one index moves",
             "row; elem when a scratch is given",
+            Attribute("coalesce", "coalesce", always=True, suffix=True, newer=True),
         ),
-        Modifier("oob", GatherOOB, always(GatherOOB.Undefined), "what an index outside the table does"),
-        Modifier("executor", GatherExec, None, "who collects the elements of an elem gather into L1", "scalar"),
+        Modifier(
+            "oob",
+            GatherOOB,
+            always(GatherOOB.Undefined),
+            "what an index outside the table does",
+            text=Attribute("gatherOob", "gather_oob", suffix=True),
+        ),
+        Modifier(
+            "executor",
+            GatherExec,
+            None,
+            "who collects the elements of an elem gather into L1",
+            "scalar",
+            Attribute("gatherExec", brief="exec", suffix=True),
+        ),
     ),
+    documents=("CO", "MG"),
+    types=GATHER_TYPES,
+    result=gathered,
+    form=Form(stored=("ins", "ins", "outs", "ins")),
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *L1_SHAPES),
     facts={
         "cpu": ("row: an index names one of Shape[3] rows, Shape[4] elements apart",),
@@ -573,10 +717,19 @@ MGATHER = Instruction(
         ),
         "a5": ("row: an index names one of Shape[3] rows, ValidCol elements apart", L1_FACT),
     },
-    lower=lambda call: LOWERINGS[call.route](call),
+    lower=lower,
     route=route,
-    effects=EFFECTS,
-    besides=zeroes,
+    cpp=Cpp(
+        call="MGATHER(dst, table, idx, scratch)",
+        template=lambda c: (
+            (c.coalesce, None),
+            (c.oob, GatherOOB.Undefined),
+            (c.executor or GatherExec.Scalar, GatherExec.Scalar),
+        ),
+    ),
+    kernels=KERNELS,
+    conflicts=CONFLICTS,
+    writes_padding=True,
     faults={
         "outside": Fault(
             "MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'

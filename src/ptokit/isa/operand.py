@@ -50,7 +50,7 @@ FORMS = {
 
 @dataclass(frozen=True, eq=False)
 class _Spec:
-    """Compares by content, hashes once: the eager calls look these up on every call."""
+    """Compares by content. The hash is computed once."""
 
     dtype: DType
 
@@ -62,11 +62,22 @@ class _Spec:
     def _hash(self) -> int:
         return hash(self._key)
 
+    @cached_property
+    def token(self) -> object:
+        """One object for all equal specs: eager calls look it up on every call, without any Python code."""
+        if len(_TOKENS) >= MOST_TOKENS:
+            _TOKENS.clear()
+        return _TOKENS.setdefault(self._key, object())
+
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._key == other._key)  # type: ignore[attr-defined]
+
+
+MOST_TOKENS = 65536
+_TOKENS: dict[tuple[Any, ...], object] = {}
 
 
 @dataclass(frozen=True, eq=False)

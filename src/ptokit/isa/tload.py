@@ -10,12 +10,13 @@ import numpy as np
 
 from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, dims_of, extents_positive, flat, same_type
 from ptokit.isa.dtype import DType
+from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, typed
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
     Call,
     Case,
-    Effect,
+    Cpp,
     Instruction,
     Param,
     Rule,
@@ -24,9 +25,12 @@ from ptokit.isa.instruction import (
     is_tensor,
     is_tile,
 )
+from ptokit.isa.kernel import Cost, Effect, Kernel
 from ptokit.isa.move import Access, Fill, Move
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout, Pad, TileType
+from ptokit.isa.spelling import Form
+from ptokit.isa.table import Table
 
 Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
 """By location: tensor layouts and the tile forms they go with."""
@@ -145,18 +149,53 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move((1, dst.elements), Access("dst", flat()), Fill(pad_bits(dst.dtype, dst.pad))), move)
 
 
-EFFECTS = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
+def kernel(path: str) -> Kernel:
+    """One pipe moves the block, at the bandwidth of its path."""
+    effects = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
+    return Kernel(effects, cost={"MTE2": Cost("block", path)})
+
+
+MOST_ROWS = 4095
+"""Rows of an ND tile that A2/A3 loads into UB."""
+CLEARS = Table({"cpu": True})
+"""Targets whose load clears all of a tile first, also what is not valid and what lies between the rows of a slice."""
+plain_in_ub = Case("an ND tile in UB", lambda c: c.dst.loc is TileType.Vec and c.dst.form == "nd")
+
+CPP = Cpp(
+    call="TLOAD(dst, src)",
+    block="TL-02",
+    clears=CLEARS,
+    headers=(
+        typed("dst", {"a2a3": EIGHT_TO_32}),
+        Rule(CLAUSE, "dst", f"of at most {MOST_ROWS} rows for the C++ headers", lambda c: c.dst.rows <= MOST_ROWS,
+             on=error("a2a3"), when=plain_in_ub, found=lambda c: f"{c.dst.rows} rows", fix="load in two steps"),
+    ),
+    slices=(
+        Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
+             lambda c: not c.dst.pitch and c.dst.valid == (c.dst.rows, c.dst.cols),
+             when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
+             fix="load into a tile of its own, and copy it: pto.tmov"),
+    ),
+)  # fmt: skip
+
+CLAUSES = ("pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition")
 
 TLOAD = Instruction(
     name="tload",
     summary="Load a contiguous block of GM into a tile.",
     meaning=("dst[i, j] = src[i, j]    over the destination's valid region",),
-    operands=(Param("dst", "write", "destination tile: Vec or Mat"), Param("src", "read", "the block in GM")),
+    operands=(
+        Param("dst", "write", "destination tile: Vec or Mat"),
+        Param("src", "read", "the block in GM", kind="memory", is_block=True),
+    ),
     modifiers=(),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tload.{call.dst.loc.text}",
-    effects={family: {f"tload.{loc}": EFFECTS for loc in ("vec", "mat")} for family in NPU},
+    cpp=CPP,
+    kernels={family: {"tload.vec": kernel("GM to UB GB/s"), "tload.mat": kernel("GM to L1 GB/s")} for family in NPU},
+    documents=("TL",),
+    form=Form(clauses=CLAUSES),
     spellings={
         "C++": ("TLOAD(tile, tensor)",),
         "Level 1": ("%dst = pto.tload %src : !pto.partition_tensor_view<...> -> !pto.tile<...>",),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
+from ptokit.isa.headers import CLAUSE, IN_UB
+from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
     Call,
     Case,
-    Effect,
+    Cpp,
     Instruction,
     Param,
     Rule,
@@ -19,10 +20,25 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
+from ptokit.isa.kernel import Kernel
 from ptokit.isa.move import Access, Compute, Move
 from ptokit.isa.operand import FRACTAL_ROWS, show_extents
 from ptokit.isa.policy import TileType
-from ptokit.isa.vector import Row, Text, alike, both_valid, build, by_target, filled, located, typed, types, whole
+from ptokit.isa.table import Table
+from ptokit.isa.vector import (
+    Row,
+    Text,
+    alike,
+    both_valid,
+    build,
+    by_target,
+    filled,
+    located,
+    pipes,
+    typed,
+    types,
+    whole,
+)
 
 VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
 
@@ -30,7 +46,8 @@ LONGEST = 4095
 ACC_OF = {"int8": "int32", "float16": "float32", "bfloat16": "float32", "float32": "float32"}
 """The type that products of a type are summed in."""
 MATMUL_TYPES = by_target(*(types(" ".join(ACC_OF)),) * 4)
-LEFT_FORMS = {"cpu": ("nz", "zz"), "a2a3": ("zz",), "a5": ("nz",), "host": ("nz", "zz")}
+LEFT_FORMS = Table({"cpu": ("nz", "zz"), "a2a3": ("zz",), "a5": ("nz",), "host": ("nz", "zz")})
+"""The layouts that a Left tile may have; the first is the default."""
 
 C = Param("dst", "write", "the product: an Acc tile, float32 or (of int8) int32")
 CIN = Param("acc", "read", "an Acc tile like dst, to add to; it may be dst")
@@ -39,7 +56,7 @@ B = Param("b", "read", "the right matrix: a Right tile of a's type")
 BIAS = Param("bias", "read", "a Bias tile of one row, added to every row of the product")
 
 
-def form(operand: str, forms: Mapping[str, tuple[str, ...]], fractal: int) -> Rule:
+def form(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
     """A cube tile lies as its memory wants it."""
     return Rule("CP-MM-01", operand, lambda c: f"{' or '.join(c.here(forms))} with {fractal}-byte fractals",
                 lambda c: c.values[operand].form in c.here(forms) and c.values[operand].fractal == fractal,
@@ -52,8 +69,8 @@ def extents(operand: str, text: str, holds: Test, *against: str) -> Rule:
                 fix="a is m x k, b is k x n, dst is m x n; valid regions likewise")  # fmt: skip
 
 
-RIGHT_FORMS: dict[str, tuple[str, ...]] = dict.fromkeys(EVERYWHERE, ("zn",))
-ACC_FORMS: dict[str, tuple[str, ...]] = dict.fromkeys(EVERYWHERE, ("nz",))
+RIGHT_FORMS = Table(dict.fromkeys(EVERYWHERE, ("zn",)))
+ACC_FORMS = Table(dict.fromkeys(EVERYWHERE, ("nz",)))
 
 PRODUCT_RULES = (
     located("CP-MM-01", "dst", ACC),
@@ -103,7 +120,7 @@ def product(row: Row, params: tuple[Param, ...], rules: tuple[Rule, ...], *adden
 
     def lower(call: Call) -> tuple[Move | Compute, ...]:
         inputs = tuple(whole(call, name) for name in ("a", "b", *addends))
-        return (Compute("matmul", call.dst.valid, Access("dst", call.dst.layout), inputs),)
+        return (Compute(row.op, call.dst.valid, Access("dst", call.dst.layout), inputs),)
 
     text = Text(tuple(param.name for param in params[1:]), row.name.replace("_", "."))
     return build(row, params, rules, lower, pipe="M", text=text)
@@ -112,20 +129,20 @@ def product(row: Row, params: tuple[Param, ...], rules: tuple[Rule, ...], *adden
 # Later rules presume that every operand is a tile at its place, so the places come first.
 TMATMUL = product(
     Row("tmatmul", "Multiply two matrices.", "dst = a @ b    summed in float32, or exactly in int32", MATMUL_TYPES,
-        in_place=()),
+        "matmul", in_place=()),
     (C, A, B),
     PRODUCT_RULES,
 )  # fmt: skip
 TMATMUL_ACC = product(
     Row("tmatmul_acc", "Multiply two matrices and add.", "dst = acc + a @ b    summed in float32, or int32 that wraps",
-        MATMUL_TYPES),
+        MATMUL_TYPES, "matmul"),
     (C, CIN, A, B),
     (*ACC_RULES[:1], *PRODUCT_RULES, *ACC_RULES[1:]),
     "acc",
 )  # fmt: skip
 TMATMUL_BIAS = product(
     Row("tmatmul_bias", "Multiply two matrices and add a row.", "dst = a @ b + bias    bias is added to every row",
-        MATMUL_TYPES, in_place=()),
+        MATMUL_TYPES, "matmul", in_place=()),
     (C, A, B, BIAS),
     (*BIAS_RULES[:1], *PRODUCT_RULES, *BIAS_RULES[1:]),
     "bias",
@@ -178,7 +195,7 @@ EXTRACT_RULES = (
          dims=CORNER, found=lambda c: f"a window at ({c.row.value}, {c.col.value})",
          fix="move the window to a whole block"),
     Rule("CP-EXT-02", "src", "one of float16, bfloat16, float32, int8 on its way to the cube",
-         lambda c: c.src.dtype in FEED_TYPES[c.family], on=error(*EVERYWHERE),
+         lambda c: c.src.dtype in c.here(FEED_TYPES), on=error(*EVERYWHERE),
          when=Case("from Mat", lambda c: c.src.loc is MAT), found=lambda c: str(c.src.dtype),
          fix="tcvt converts between types"),
     Rule("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
@@ -188,18 +205,23 @@ EXTRACT_RULES = (
 EXTRACT_PARAMS = (
     Param("dst", "write", "destination: Left, Right, Mat or Vec"),
     Param("src", "read", "source: Mat, Acc or Vec"),
-    Param("row", "read", "a number: the window's first row"),
-    Param("col", "read", "a number: the window's first column"),
+    Param("row", "read", "a number: the window's first row", kind="position"),
+    Param("col", "read", "a number: the window's first column", kind="position"),
 )
+EXTRACT_CPP = Cpp(
+    headers=(
+        typed_in_headers("dst", {"a5": "i8 i32 f16 bf16 f32 f8E4M3FN f8E5M2"}, IN_UB),
+        Rule(CLAUSE, "dst", lambda c: f"at most {c.src.rows} x {c.src.cols}, as src: the headers compare storage",
+             lambda c: c.dst.cols <= c.src.cols and (c.dst.rows <= c.src.rows or c.dst.form != "nd"), on=error("a5"),
+             when=IN_UB, found=lambda c: f"{c.dst.rows} x {c.dst.cols}", fix="make dst no larger than src"),
+    ),
+)  # fmt: skip
 TEXTRACT = replace(
     build(Row("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
-              FEED_TYPES, in_place=()), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
+              FEED_TYPES, in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
     route=lambda call: f"textract.{call.src.loc.text}.{call.dst.loc.text}",
-    effects={
-        family: {
-            f"textract.{a.text}.{b.text}": (Effect("dst", "write", pipe), Effect("src", "read", pipe))
-            for (a, b), pipe in PATHS.items()
-        }
+    kernels={
+        family: {f"textract.{a.text}.{b.text}": Kernel(pipes(EXTRACT_PARAMS, pipe)) for (a, b), pipe in PATHS.items()}
         for family in NPU
     },
 )  # fmt: skip

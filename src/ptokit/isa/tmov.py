@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from ptokit.isa.common import data_type, extents_positive, same_type
-from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Effect, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.headers import CLAUSE, IN_UB, between
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Case, Cpp, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.kernel import Effect, Kernel
 from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
+from ptokit.isa.spelling import Form
+from ptokit.isa.table import Table
 
 VEC, MAT, LEFT, RIGHT, ACC, BIAS = (
     TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc, TileType.Bias,
@@ -14,7 +18,7 @@ VEC, MAT, LEFT, RIGHT, ACC, BIAS = (
 
 A2A3_PATHS = {(VEC, VEC): "V", (MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (MAT, BIAS): "MTE1", (ACC, MAT): "FIX"}
 A5_PATHS = {**A2A3_PATHS, (ACC, VEC): "FIX", (VEC, MAT): "MTE3", (MAT, VEC): "MTE1"}
-PATHS = {"cpu": {**A2A3_PATHS, **A5_PATHS}, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS}
+PATHS = Table({"cpu": {**A2A3_PATHS, **A5_PATHS}, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS})
 """Which location moves into which, and the pipe that does it (TV-01). cpu allows every pair that a target allows."""
 
 
@@ -55,6 +59,18 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("src", call.src.layout)),)
 
 
+TO_CUBE = between((MAT, LEFT), (MAT, RIGHT))
+
+
+def same_storage(target: str, when: Case) -> Rule:
+    """Both tiles have the same rows and columns."""
+    return Rule(
+        CLAUSE, "dst", lambda c: f"{c.src.rows} x {c.src.cols}, as src, for the C++ headers",
+        lambda c: (c.dst.rows, c.dst.cols) == (c.src.rows, c.src.cols), on=error(target), when=when,
+        found=lambda c: f"{c.dst.rows} x {c.dst.cols}", fix="give both tiles the same rows and columns",
+    )  # fmt: skip
+
+
 TMOV = Instruction(
     name="tmov",
     summary="Move a tile into another tile, changing its layout where the two differ.",
@@ -64,13 +80,16 @@ TMOV = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
-    effects={
+    kernels={
         family: {
-            f"tmov.{a.text}.{b.text}": (Effect("src", "read", pipe), Effect("dst", "write", pipe))
+            f"tmov.{a.text}.{b.text}": Kernel((Effect("src", "read", pipe), Effect("dst", "write", pipe)))
             for (a, b), pipe in PATHS[family].items()
         }
         for family in NPU
     },
+    cpp=Cpp(headers=(same_storage("a2a3", IN_UB), same_storage("a2a3", TO_CUBE), same_storage("a5", TO_CUBE))),
+    documents=("TV",),
+    form=Form(typed_each=True, reordered=True, stored=("ins", "fp", "quant", "outs")),
     spellings={
         "C++": ("TMOV(dst, src)",),
         "Level 1": ("%dst = pto.tmov %src : !pto.tile<...> -> !pto.tile<...>",),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, dims_of, extents_positive, flat, same_type
+from ptokit.isa.headers import EIGHT_TO_32, typed
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
     NPU,
     Call,
     Case,
-    Effect,
+    Cpp,
     Instruction,
     Modifier,
     Param,
@@ -19,9 +20,11 @@ from ptokit.isa.instruction import (
     is_tensor,
     is_tile,
 )
+from ptokit.isa.kernel import Cost, Effect, Kernel
 from ptokit.isa.move import Access, Combine, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
+from ptokit.isa.spelling import Attribute, Form
 from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair
 
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
@@ -89,23 +92,41 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move(region, Access("dst", dst), Access("src", src), combine=combine),)
 
 
-def touches(pipe: str) -> tuple[Effect, ...]:
-    """One pipe reads the tile and writes memory."""
-    return (Effect("src", "read", pipe), Effect("dst", "update", pipe))
+def kernel(pipe: str, path: str) -> Kernel:
+    """One pipe reads the tile and writes memory, at the bandwidth of its path."""
+    return Kernel((Effect("src", "read", pipe), Effect("dst", "update", pipe)), cost={pipe: Cost("block", path)})
 
 
+def template(call: Call) -> tuple[tuple[str, None], ...]:
+    """The types of both operands come before the operation."""
+    given = ("decltype({src})", "decltype({dst})", "AtomicType::AtomicAdd") if adds(call) else ()
+    return tuple((text, None) for text in given)
+
+
+ATOMIC = Attribute("atomicType", "atomic_type", ((StoreAtomic.NONE, "atomic_none"), (StoreAtomic.Add, "atomic_add")))
 ADDED = "{atomicType = #pto<atomic_type atomic_add>}"
 
 TSTORE = Instruction(
     name="tstore",
     summary="Store a tile into a contiguous block of GM.",
     meaning=("dst[i, j] = src[i, j]    over the source's valid region", "atomic add: dst[i, j] += src[i, j]"),
-    operands=(Param("dst", "update", "the block in GM"), Param("src", "read", "source tile: Vec, or Acc")),
-    modifiers=(Modifier("atomic", StoreAtomic, always(StoreAtomic.NONE), "how an element meets the cell"),),
+    operands=(
+        Param("dst", "update", "the block in GM", kind="memory", is_block=True),
+        Param("src", "read", "source tile: Vec, or Acc"),
+    ),
+    modifiers=(
+        Modifier("atomic", StoreAtomic, always(StoreAtomic.NONE), "how an element meets the cell", text=ATOMIC),
+    ),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
-    effects={family: {"tstore.vec": touches("MTE3"), "tstore.acc": touches("FIX")} for family in NPU},
+    cpp=Cpp("TSTORE(dst, src)", template, (typed("src", {"a2a3": EIGHT_TO_32}),), block="TT-01"),
+    kernels={
+        family: {"tstore.vec": kernel("MTE3", "UB to GM GB/s"), "tstore.acc": kernel("FIX", "L0C to GM GB/s")}
+        for family in NPU
+    },
+    documents=("TT",),
+    form=Form(typed_each=True, reordered=True),
     spellings={
         "C++": ("TSTORE(tensor, tile)",),
         "Level 1": (f"pto.tstore %src, %dst {ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ptokit.engine.choose import chosen
+from ptokit.engine.registry import AUTO, MACHINE, REFERENCE, chosen
 from ptokit.engine.storage import Storage
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
@@ -18,12 +18,12 @@ from ptokit.lang.arrays import writing
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
-    MACHINE,
     Collector,
     Run,
     check_options,
     grid_of,
     in_one_of,
+    is_model,
     machine_options,
     mode_of,
     observers,
@@ -115,7 +115,7 @@ class Launcher:
         /,
         *args: object,
         target: str | None = None,
-        engine: str = "auto",
+        engine: str = AUTO,
         threads: int | None = None,
         strict: bool | None = None,
         header: bool | None = None,
@@ -155,7 +155,7 @@ class Launcher:
         _, target, engine, threads, strict, header, dyn_ub, launch, options, debug = asked
         refuse_inside("a launch")
         check_options(engine, threads, launch, options)
-        if engine == MACHINE:
+        if is_model(engine):
             if debug:
                 raise ValueError("debug=True runs the function itself; the machine runs the program that was traced")
             told = machine_options(options, launch, dyn_ub)
@@ -165,7 +165,7 @@ class Launcher:
         arguments = self.kernel.bind(args, keywords)
         collector = self.kernel.collector()
         if debug:
-            name, seconds = "reference", self._run_untraced(arguments, mode, collector)
+            name, seconds = REFERENCE, self._run_untraced(arguments, mode, collector)
         else:
             name, seconds = self._run(arguments, mode, collector, engine, threads)
             if key is not None:
@@ -199,7 +199,7 @@ class Launcher:
         if verdict.remarks:
             collector(verdict.remarks)
         integers = {Var(name): value for name, value in arguments.integers.items()}
-        runnable = traced.executable(mode, chosen(engine), engine != "auto")
+        runnable = traced.executable(mode, chosen(engine), engine != AUTO)
         began = time.perf_counter()
         try:
             with self._writing(arguments, traced):
@@ -253,7 +253,7 @@ class Launcher:
             return
         sizes = {name: tensor.storage.bits.size for name, tensor in tensors.items()}
         integers = {Var(name): value for name, value in arguments.integers.items()}
-        small = traced.executable(mode, chosen(engine), engine != "auto").small(sizes, integers, self.grid)
+        small = traced.executable(mode, chosen(engine), engine != AUTO).small(sizes, integers, self.grid)
         if small is not None:
             if len(kernel.recalled) >= MOST_RECALLED:
                 kernel.recalled.clear()

@@ -7,8 +7,9 @@ from contextlib import suppress
 
 import numpy as np
 
+from ptokit.engine.faults import SpanFault, ZeroFault
 from ptokit.engine.interpreter import POISON
-from ptokit.engine.lanes import Lanes, SpanFault, ZeroFault
+from ptokit.engine.reference import Lanes
 from ptokit.engine.storage import Storage
 from ptokit.machine.site import Site
 from ptokit.program.steps import Touch
@@ -26,7 +27,7 @@ class Deferred:
 
     def __init__(self, site: Site, storages: list[Storage], fresh: list[bool]) -> None:
         """`fresh` says of every operand whether it is an uninitialised tile."""
-        self._plan, self._storages = site.tolerant, storages
+        self._plan, self._storages = site.prepared.tolerant, storages
         self._lanes: list[Lanes | None] | None = None
         touches = [step for step in site.steps if isinstance(step, Touch)]
         names = site.prepared.names

@@ -10,11 +10,12 @@ from time import perf_counter
 from ptokit.engine import interpreter
 from ptokit.engine.interpreter import Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
+from ptokit.engine.registry import MACHINE
 from ptokit.engine.storage import Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.layout import Layout
 from ptokit.machine.adversary import Adversary
-from ptokit.machine.cores import PIPES
+from ptokit.machine.cores import pipes_of
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.options import MachineOptions
@@ -53,7 +54,7 @@ class Machine(Executable):
     """A program made ready for the machine, with all the addresses and flags that its target needs; launched as often
     as you like."""
 
-    engine = "machine"
+    engine = MACHINE
 
     def run(
         self,
@@ -75,7 +76,7 @@ class Machine(Executable):
         if before:
             for name, bits in before.items():
                 tensors[name].bits[...] = bits
-            adversary = Adversary(int(options.seed or 0), PIPES)
+            adversary = Adversary(int(options.seed or 0), pipes_of(self.profile))
             frame = WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}, adversary)
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))

@@ -23,7 +23,7 @@ from ptokit.machine.hazards import CACHED, Act
 from ptokit.machine.memories import Chip, Global, Owners, Place
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
-from ptokit.machine.pipes import Stuck, unit_of
+from ptokit.machine.pipes import Stuck, core_of, unit_of
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ, Earlier, meets
@@ -31,7 +31,7 @@ from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
-from ptokit.program.calls import access_of, call_of, effects, named_operands
+from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
 from ptokit.target import Profile
@@ -83,7 +83,7 @@ class Session:
         self.engines = () if not profile.pipes else (self.clocks, self.timer) if self.timer else (self.clocks,)
         """The engines that flags, events and barriers go to."""
         is_counted = options.wants("traffic") or self.timer is not None
-        self.traffic = TrafficMeter(profile, self.costs.grains) if is_counted else None
+        self.traffic = TrafficMeter(self.costs.grains) if is_counted else None
         self.lanes: list[LaneOutcomes] = []
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
         self.iterations: dict[int, int] = {}
@@ -147,13 +147,13 @@ class Session:
         """Take an instruction that was executed."""
         options = self.options
         if options.wants("repeats") and any(raw is not None for raw in executed.indices):
-            self.tell(_in_block(repeats(executed, self.profile), self.when), executed.where)
+            self.tell(_in_block(repeats(executed), self.when), executed.where)
         if options.lanes:
             self.lanes += outcomes(executed)
         if self.traffic:
             self.traffic.look(executed)
         if options.launch != "standard":
-            self.tell(rules.dispatch(site, self.profile), executed.where)
+            self.tell(rules.dispatch(site), executed.where)
         if "scratch" in site.prepared.names:
             self.tell(rules.scratch(site, executed.storages), executed.where)
         if self.profile.pipes:
@@ -193,16 +193,18 @@ class Session:
                 self.tell(rules.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
 
     def _remark_on_index(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
-        """The caller's duty after the load of an index, where the instruction waits for the load by itself (H-24)."""
-        if not self.orders or not site.waits_for_load:
+        """The caller must order the load of an index, although the instruction waits for the load by itself."""
+        kind, wait = site.call.kernel.index_note, site.load_wait
+        if not self.orders or not kind or wait is None:
             return
-        known = list(map(max, self.clocks.peek("AIV.V"), self.clocks.peek("AIV.S")))
-        scalar, load = self.clocks.number["AIV.S"], self.clocks.number["AIV.MTE2"]
+        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.V"), self.clocks.peek(wait.dst)))
+        scalar, load = self.clocks.number[wait.dst], self.clocks.number[wait.src]
         for touch in touches:
             if touch.operand == "idx" and touch.how == READ:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
                 if any(each.pipe == load for each in earlier):
-                    self.tell([hazards.untold_index(self.profile.name)], executed.where)
+                    said = hazards.untold_index(executed.instr.name, kind, self.profile.name)
+                    self.tell([said], executed.where)
 
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""
@@ -280,7 +282,7 @@ class Session:
             return touch.operand
         wanted = ("read" if how == READ else "write", "update")
         kind = View if touch.place.name == "GM" else TileUse
-        fitting = [name for name, operand in named_operands(stmt).items() if isinstance(operand, kind)]
+        fitting = [name for name, operand in all_operands(stmt).items() if isinstance(operand, kind)]
         touched = effects(call_of(self.program, stmt, self.profile))
         by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in wanted]
         access = access_of(stmt.name)

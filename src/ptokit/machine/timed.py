@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ptokit.engine.kept import remember
-from ptokit.engine.lanes import Lanes
-from ptokit.engine.reference import Plan
+from ptokit.engine.reference import Lanes, Plan
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import NO_OVERLAP, Overlap, Tally, cycles, overlap

@@ -101,7 +101,7 @@ class Timer:
     def execute(self, executed: Executed) -> None:
         """All steps of an instruction, with the cycles of the cost model."""
         instr = executed.instr
-        if ".elem" in executed.call.route:
+        if executed.call.kernel.by_element:
             self._by_element.add(executed.number)
         self._record(Schedule.execute, self._timings.timed(executed), executed.number, instr.name, instr.where)
 

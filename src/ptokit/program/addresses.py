@@ -96,7 +96,7 @@ def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:
 
 def check_overlaps(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """No tile is read whose bytes another one was written over; addresses that only the run tells are left to it."""
-    found = conflicts(program, profile.family, grid)
+    found = conflicts(program, profile.name, grid)
     for conflict in found:
         yield _overlap(program, conflict, options)
     lives, known = lifetimes(program, tight=True), {frozenset((c.first.tile.name, c.second.tile.name)) for c in found}

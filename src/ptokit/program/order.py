@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 from ptokit.finding import Where
+from ptokit.isa.kernel import Pair
 from ptokit.program.before import Action, FaultCollector, OrderCheck, PipeStep, Slot, Unrolled
 from ptokit.program.calls import call_of
 from ptokit.program.expr import Expr, apply, interval
@@ -29,7 +30,6 @@ from ptokit.program.memory import Path, meeting_block
 from ptokit.program.steps import own_pairs
 from ptokit.program.unroll import unroll
 from ptokit.target import Profile
-from ptokit.target.profile import Pair
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ def _free_ids(program: Program, profile: Profile) -> dict[Pair, list[int]]:
     free = {pair: list(range(profile.event_ids)) for pair in pairs}
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
-            for pair in own_pairs(call_of(program, stmt, profile), profile):
+            for pair in own_pairs(call_of(program, stmt, profile)):
                 free[pair] = [event for event in free.get(pair, ()) if event != 0]
         elif isinstance(stmt, Flag):
             low, high = interval(stmt.event, {})

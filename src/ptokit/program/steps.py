@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from ptokit.isa.instruction import Call, Effect
+from ptokit.isa.instruction import Call
+from ptokit.isa.kernel import Effect, Pair
 from ptokit.program.calls import effects
 from ptokit.target import Profile
-from ptokit.target.profile import Handshake, Pair
 
 ISSUE = "S"
 """The scalar pipe. It issues every instruction, so a wait on it delays everything issued later, on every pipe."""
@@ -40,8 +40,7 @@ def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
     The flags inside an instruction (for each row, between its stages) order its own work only. They appear here as each
     pipe of its body waiting for the one before.
     """
-    own = handshake(call, profile)
-    touched = effects(call)
+    own, touched = call.kernel.handshake, effects(call)
     pipes = tuple(dict.fromkeys((*own.body, *(effect.pipe for effect in touched)))) if profile.pipes else ()
     work: list[Step] = [_touch(pipe, touched) for pipe in pipes]
     for k, (first, then) in reversed(list(enumerate(pairwise(pipes), 1))):
@@ -49,14 +48,9 @@ def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
     return (*_syncs(own.before), *work, *_syncs(own.after))
 
 
-def handshake(call: Call, profile: Profile) -> Handshake:
-    """The flags that the instruction handles by itself."""
-    return profile.handshakes.get(call.route, Handshake())
-
-
-def own_pairs(call: Call, profile: Profile) -> set[Pair]:
+def own_pairs(call: Call) -> set[Pair]:
     """The pipe pairs whose flags the instruction uses by itself."""
-    own = handshake(call, profile)
+    own = call.kernel.handshake
     return {*own.before, *own.after, *own.each_row, *own.between, *own.after_fill}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from math import inf
 from operator import methodcaller, or_
@@ -17,7 +17,7 @@ from typing import Any
 
 from ptokit.finding import Where
 from ptokit.program.before import PipeStep, Unrolled
-from ptokit.program.calls import call_of, named_operands
+from ptokit.program.calls import all_operands, call_of
 from ptokit.program.expr import Expr, Var, apply, interval, substitute, subtract
 from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, TileUse, View
 from ptokit.program.memory import Access, History, Path, rewrite
@@ -25,7 +25,6 @@ from ptokit.program.steps import ISSUE, Step, Sync, Touch, gate, steps
 from ptokit.target import Profile
 
 SOURCE = "source"
-WORKSPACE = "workspace"
 LOAD_SCALAR: tuple[Step, ...] = (Touch(ISSUE, reads=(SOURCE,)),)
 
 
@@ -96,9 +95,7 @@ class _Unroller:
     def _instr(self, stmt: Instr, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
         if path not in self._sites:
             todo = steps(call_of(self.program, stmt, self.profile), self.profile)
-            operands = {name: o for name, o in named_operands(stmt).items() if isinstance(o, TileUse | View)}
-            if stmt.workspace is not None:
-                operands[WORKSPACE], todo = stmt.workspace, _with_workspace(todo, next(iter(operands)))
+            operands = {name: o for name, o in all_operands(stmt).items() if isinstance(o, TileUse | View)}
             self._sites[path] = self._site(todo, operands, path, scope)
         if self.only_events:
             own = self._work(path, iterations, stmt.where, reduce(or_, (self.events[event] for event in stmt.waits), 0))
@@ -228,13 +225,3 @@ def _unrolled_iterations(most: float, copies: int, *, known: bool) -> int:
     if most <= enough:
         return int(most)
     return enough + (int(most) - enough) % copies if known else enough
-
-
-def _with_workspace(todo: tuple[Step, ...], destination: str) -> tuple[Step, ...]:
-    """The steps, where the pipe that writes the destination also writes the workspace."""
-    return tuple(
-        replace(step, writes=(*step.writes, WORKSPACE))
-        if isinstance(step, Touch) and destination in step.writes
-        else step
-        for step in todo
-    )

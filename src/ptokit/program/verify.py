@@ -6,17 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from ptokit.finding import Finding
-from ptokit.isa.policy import TileType
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import check_bounds, reaches
-from ptokit.program.calls import access_of, call_of, effects, named_operands, overlaps_itself
+from ptokit.program.calls import access_of, all_operands, call_of, effects, named_operands, overlaps_itself
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
 from ptokit.target import Profile
-
-CORES = {TileType.Vec: "AIV"}
-"""The core that has a memory; all others belong to the cube core."""
 
 
 def verify(
@@ -66,24 +62,22 @@ def check_cells(program: Program, profile: Profile, options: Options, grid: int 
 def check_cores(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """A kernel keeps to the tiles of one core, unless an instruction hands data over between the two."""
     level = "hazard" if options.header and profile.mixed_cores else profile.mixed_cores
+    if level is None:
+        return
     first: dict[str, str] = {}
     found: list[Finding] = []
     for instr in _all_instructions(program):
-        here = {_core(program, use): use.tile for use in instr.tiles}
+        here = {profile.core_of([program.tiles[use.tile].spec.loc]).name: use.tile for use in instr.tiles}
         if len(here) > 1:
             return
         first = {**first, **{core: tile for core, tile in here.items() if core not in first}}
-        if len(first) > 1 and level and not found:
+        if len(first) > 1 and not found:
             (core, tile), (other, against) = first.items()
             said = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
             fix = "split the kernel in two, and pass data through memory"
             wanted, where, target = "tiles of one core", instr.where, profile.name
             found = [Finding(level, "KN-16", said, None, against, wanted, fix=fix, where=where, target=target)]
     yield from found
-
-
-def _core(program: Program, use: TileUse) -> str:
-    return CORES.get(program.tiles[use.tile].spec.loc, "AIC")
 
 
 def check_written(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
@@ -117,7 +111,7 @@ def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Find
 
 def _writes(instr: Instr) -> set[str]:
     access = access_of(instr.name)
-    tiles = {name: operand.tile for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)}
+    tiles = {name: operand.tile for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)}
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 

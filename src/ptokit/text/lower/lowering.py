@@ -17,7 +17,7 @@ from ptokit.text.extents import Extents, merge_extents, part_extents, part_type
 from ptokit.text.lower.operands import Meaning, Refusal, TileName
 from ptokit.text.memories import Memories, Place
 from ptokit.text.numbers import Limits, TooLong
-from ptokit.text.spelling import INSTRUCTION_OF, instruction_of
+from ptokit.text.spelling import instruction_of, instructions
 from ptokit.text.tree import Body, Operation, Unit, Value
 
 MOST_STATEMENTS = 250_000
@@ -26,7 +26,7 @@ MOST_BODIES = 64
 """Loops and branches inside one another."""
 
 YIELDING = ("scf.yield", "func.return", "return", "yield")
-OWN = ("sync", "section", "tmatmul", "tgemv")
+OWN = ("sync", "section", "tgemv")
 """First words of names with dots that are operations of `pto` all the same."""
 
 Handler = Callable[["Lowering", Operation], None]
@@ -114,8 +114,9 @@ class Lowering:
 
     def unknown(self, operation: Operation) -> NoReturn:
         """Refuse an operation that nothing executes."""
-        own = "." not in operation.name or operation.name.partition(".")[0] in OWN
-        known = [f"pto.{name}" for name in INSTRUCTION_OF] + [_shown(name) for name in self.handlers if "*" not in name]
+        head, dot, _ = operation.name.partition(".")
+        own = not dot or head in OWN or head in instructions()
+        known = [f"pto.{name}" for name in instructions()] + [_shown(name) for name in self.handlers if "*" not in name]
         said = f"`{'pto.' if own else ''}{operation.name}` is read and kept, but has no lowering: it cannot be executed"
         meant = guess(f"pto.{operation.name}", known).removeprefix("; ") if own else ""
         supported = f"supported: {', '.join(sorted(known))}, arith on whole numbers"

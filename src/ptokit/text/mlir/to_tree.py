@@ -33,6 +33,7 @@ from ptokit.text.mlir.ops import PtoOp
 from ptokit.text.mlir.shapes import operand_names
 from ptokit.text.mlir.types import PtrType, ShapedType, TensorViewType, TileBuf, TileBufType
 from ptokit.text.mlir.types import TileType as TileAttr
+from ptokit.text.spelling import instruction_of
 
 PADS = tuple(Pad)
 """Pad values by their numbers in text."""
@@ -132,21 +133,13 @@ class _Translation:
 
 def _generic_parts(op: PtoOp) -> tuple[tuple[str, int], ...]:
     """The parts of an op in the generic form, as its operands are stored."""
-    stored = STORED.get(op.name) or tuple(operand_names(op.row.pieces))
+    instruction = instruction_of(op.name.removeprefix("pto."))
+    stored = (instruction.form.stored if instruction else ()) or tuple(operand_names(op.row.pieces))
     sizes = _attributes(op).get("operandSegmentSizes") or (1,) * len(op.operands)
     if not stored and len(op.operands) == 2:
         return ("ins", 1), ("outs", 1)
     counted = isinstance(sizes, tuple) and all(type(size) is int and size >= 0 for size in sizes)
     return tuple(zip(stored, sizes, strict=False)) if counted else ()
-
-
-STORED = {
-    "pto.mgather": ("ins", "ins", "outs", "ins"),
-    "pto.tgather": ("ins", "outs", "outs", "ins", "ins", "ins"),
-    "pto.tcvt": ("ins", "outs", "ins"),
-    "pto.tmov": ("ins", "fp", "quant", "outs"),
-}
-"""What the stored operands are of ops whose text has them in another order."""
 
 
 WORDS = {"args": "ins"}
