@@ -337,7 +337,7 @@ def test_an_event_orders_the_end_of_one_instruction_and_the_start_of_another() -
     assert bench.unordered("after", "add")
 
 
-def test_an_event_can_be_heard_again_and_is_not_left_set() -> None:
+def test_an_event_can_be_waited_for_again_and_is_not_left_set() -> None:
     bench = Bench()
     bench.work("load", "MTE2")
     bench.clocks.signal_event("event", ("AIV.MTE2",))
@@ -359,7 +359,7 @@ def test_an_event_of_a_loop_is_signalled_again() -> None:
     assert not bench.stuck
 
 
-def test_who_hears_an_event_late_hears_the_signal_that_it_was_issued_after() -> None:
+def test_a_late_wait_for_an_event_is_for_the_signal_that_was_issued_before_it() -> None:
     bench = Bench()
     bench.work("load 1", "MTE2")
     bench.clocks.signal_event("event", ("AIV.MTE2",))
@@ -576,7 +576,7 @@ class Watched:
                 self.clocks.work(pipe, lambda clock, time: self.work(entry, clock, time))
             case "barrier", _:
                 self.clocks.barrier()
-            case "hear", (number, src):
+            case "wait_event", (number, src):
                 self.clocks.wait_event((number, f"AIV.{src}"), (pipe,), entry)
             case "set", (number, str()):
                 self.clocks.signal_event((number, pipe), (pipe,))

@@ -150,7 +150,7 @@ def test_a_barrier_waits_for_every_pipe() -> None:
     assert [(w.src, w.dst, w.what, w.cycles) for w in found.waits] == [("AIC.M", S, "tstore", 510)]
 
 
-def test_events_can_be_heard_more_than_once() -> None:
+def test_events_can_be_waited_for_more_than_once() -> None:
     t = timer()
     t.work(MTE2, 100, 0, "tload")
     t.signal_event("e", (MTE2,))
@@ -159,6 +159,20 @@ def test_events_can_be_heard_more_than_once() -> None:
     t.wait_event("e", (MTE3,))
     t.work(MTE3, 5, 2, "tstore")
     assert spans(ended(t)) == {MTE2: [(0, 100)], V: [(100, 105)], MTE3: [(100, 105)]}
+
+
+def test_an_event_is_that_of_the_last_signal_issued_even_if_its_pipe_is_held() -> None:
+    t = timer()
+    t.work(MTE2, 10, 0, "tload")
+    t.signal_event("e", (MTE2,))
+    t.wait(MTE2, "flag")
+    t.work(MTE2, 10, 1, "tload")
+    t.signal_event("e", (MTE2,))
+    t.wait_event("e", (V,))
+    t.work(V, 5, 2, "tadd")
+    t.work(MTE3, 100, 3, "tstore")
+    t.set(MTE3, "flag")
+    assert spans(ended(t)) == {MTE2: [(0, 10), (100, 110)], V: [(110, 115)], MTE3: [(0, 100)]}
 
 
 def test_work_that_goes_along_with_the_loop_that_issues_it() -> None:

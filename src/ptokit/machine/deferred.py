@@ -26,7 +26,7 @@ class Deferred:
     is poisoned when it is first touched, not before: until then other tiles may use its memory."""
 
     def __init__(self, site: Site, storages: list[Storage], fresh: list[bool]) -> None:
-        """`fresh` says of every operand whether it is a uninitialised tile."""
+        """`fresh` says of every operand whether it is an uninitialised tile."""
         self._plan, self._storages = site.prepared.tolerant, storages
         self._lanes: list[Lanes | None] | None = None
         touches = [step for step in site.steps if isinstance(step, Touch)]

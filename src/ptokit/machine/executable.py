@@ -29,25 +29,25 @@ from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Stmt, TileDecl
 from ptokit.program.verify_call import judged
 
-MOST_TURNS = 4
-"""How many times as many turns another schedule may take, and how many more."""
+MOST_ITERATIONS = 4
+"""How many times as many iterations a loop may have under another schedule, and how many more."""
 ONE = region(Layout.plain(0, 1), 1, 1)
 
 
-class Astray(Exception):
-    """Another schedule has led a program where it would not end."""
+class RunawayLoop(Exception):
+    """A loop that would not end, because another schedule has changed its bounds."""
 
 
 class _Loop(LoopStep):
-    """A loop. Under another schedule a number that came too late may have made it all but endless."""
+    """A loop. Under another schedule a bound that was read too early may make it almost endless."""
 
     def bounds(self, frame: WatchedFrame) -> range:  # type: ignore[override]
         found = super().bounds(frame)
-        turns, seen = -(-(found.stop - found.start) // found.step), frame.session.turns
+        count, seen = -(-(found.stop - found.start) // found.step), frame.session.iterations
         if frame.adversary is None:
-            seen[id(self)] = max(seen.get(id(self), 0), turns)
-        elif turns > MOST_TURNS * (seen.get(id(self), 0) + MOST_TURNS):
-            raise Astray
+            seen[id(self)] = max(seen.get(id(self), 0), count)
+        elif count > MOST_ITERATIONS * (seen.get(id(self), 0) + MOST_ITERATIONS):
+            raise RunawayLoop
         return found
 
 
@@ -79,7 +79,7 @@ class Machine(Executable):
                 tensors[name].bits[...] = bits
             adversary = Adversary(int(options.seed or 0), pipes_of(self.profile))
             frame = WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}, adversary)
-            with suppress(VerifyError, OutOfBoundsError, Astray):  # a number that came too late leads anywhere
+            with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
         found = tuple(judged(session.findings.found, self.options))
         return Report(

@@ -1,4 +1,4 @@
-"""An instruction on the machine: executed, then looked at; or written down for another schedule."""
+"""An instruction on the machine: executed, then looked at; or deferred, for another schedule."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class WatchedInstruction(InstructionStep):
         frame.run(found for found in run if found is not here.prepared.remarks)  # `said` has those
 
     def _defer(self, frame: WatchedFrame, adversary: Adversary) -> None:
-        """Write down what the pipes do: the one that reads the indices keeps them for the one that moves the data."""
+        """Queue what the pipes do: the one that reads the indices keeps them for the one that moves the data."""
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
         fresh = [

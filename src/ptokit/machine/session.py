@@ -86,8 +86,8 @@ class Session:
         self.traffic = TrafficMeter(self.costs.grains) if is_counted else None
         self.lanes: list[LaneOutcomes] = []
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
-        self.turns: dict[int, int] = {}
-        """How often loops went round at most."""
+        self.iterations: dict[int, int] = {}
+        """The most iterations that each loop had."""
         self.blocks_meet = False
         """Whether what comes of the launch depends on the order of its blocks."""
         self._starts: list[Clock] = []
