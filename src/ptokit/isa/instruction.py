@@ -419,6 +419,8 @@ class Instruction:
     """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
+    operation: str = ""
+    """The operation of its `Compute`, if it has one."""
     repeats: Repeats | None = None
     """What is reported of repeated destinations, if its indices name destinations."""
     conflicts: tuple[Conflict, ...] = ()

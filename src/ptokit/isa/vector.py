@@ -239,6 +239,7 @@ def build(
         rules=(*rules, *row.rules),
         lower=lower,
         route=lambda call: row.name,
+        operation=row.op,
         kernels={family: {row.name: kernel(on[family])} for family in NPU},
         faults=row.faults,
         spellings={
