@@ -144,8 +144,8 @@ def nanoseconds(program: Program, instr: Instr) -> float:
         for name in ("dst", "a", "b")
         if isinstance(use := operands.get(name), TileUse)
     ]
-    operation = INSTRUCTIONS[instr.name].operation
-    if operation == "matmul" and len(factors) == 3:
+    op = INSTRUCTIONS[instr.name].operation
+    if op == "matmul" and len(factors) == 3:
         return MULTIPLIED * isqrt(prod(factors))  # m n, m k and k n
     usual = MOVED if any(isinstance(operand, View) for operand in operands.values()) else COMPUTED
-    return SLOW.get(operation, usual) * tile_bytes(program, instr)
+    return SLOW.get(op, usual) * tile_bytes(program, instr)
