@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.table import Table
-
-if TYPE_CHECKING:
-    from ptokit.isa.instruction import Call
 
 TMP = "tmp"
 """The name of the workspace among the operands of a call."""
