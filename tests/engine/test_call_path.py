@@ -67,3 +67,27 @@ def test_a_gather_passes_six_modules_down_to_the_bytes_none_of_them_twice(mode: 
     for stack in found:
         assert list(stack) == [name for name in PATH if name in stack], "no module is entered again from a lower one"
     assert PATH in found
+
+
+@pto.kernel
+def picked(table: Any, idx: Any, out: Any) -> None:
+    i = pto.Tile("vec", "int32", 1, 8)
+    pto.tload(i, idx)
+    row = pto.Tile("vec", "float32", 8, 8)
+    pto.mgather(row, table, i, oob="clamp")
+    pto.tstore(out, row)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_hazard_is_reported_before_anything_is_written() -> None:
+    table, idx = np.ones((64, 8), "float32"), np.full((1, 8), -1, "int32")
+    with pto.target("a5"):
+        dst = pto.Tile("vec", "float32", 8, 8).write(7)
+        with pytest.raises(pto.HazardWarning, match="H-13"):
+            pto.mgather(dst, pto.GlobalTensor(table), pto.Tile("vec", "int32", 1, 8).write(idx), oob="clamp")
+        assert (dst.buffer == 7).all()
+    for engine in ("reference", "native"):
+        out = np.full((8, 8), 7, "float32")
+        with pytest.raises(pto.HazardWarning, match="H-13"):
+            picked[1](table, idx, out, target="a5", engine=engine)
+        assert (out == 7).all()

@@ -76,7 +76,7 @@ def execute(
     plan.run(storages, lanes)
     indices = [None if each is None else wanted for each in lanes]
     instr = Instr(name, (), where=where)
-    todo = site(instr, prepared, None, here)
+    todo = site(prepared, None, here)
     assert todo is not None
     return Executed(number, instr, prepared.call, todo.steps, plan, storages, lanes, indices, block)
 

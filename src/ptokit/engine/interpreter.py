@@ -181,6 +181,9 @@ Takes = list[Callable[[Frame], Storage]]
 class InstructionStep:
     """An instruction: operands are bound once per set of numbers, the call is verified once per description."""
 
+    alone = True
+    """Whether memory use is checked for each instruction, too."""
+
     def __init__(self, instr: Instr, executable: Executable) -> None:
         self.instr = instr
         self.executable = executable
@@ -225,7 +228,7 @@ class InstructionStep:
     def _prepare(self, specs: tuple[OperandSpec, ...], workspace: TileSpec | None, shared: Sharing) -> Prepared:
         instruction, executable = INSTRUCTIONS[self.instr.name], self.executable
         given = specs, self.instr.modifiers, *shared.calls, workspace
-        return Prepared(instruction, executable.profile, executable.options, *given)
+        return Prepared(instruction, executable.profile, executable.options, *given, alone=self.alone)
 
 
 def _is_idle(stmt: Stmt) -> bool:

@@ -36,8 +36,11 @@ class Prepared:
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
         workspace: OperandSpec | None = None,
+        *,
+        alone: bool = True,
     ) -> None:
-        """`repeats` are operands that alias an earlier one, `clashes` pairs of slices that overlap."""
+        """`repeats` are operands that alias an earlier one, `clashes` pairs of slices that overlap. A call that is not
+        `alone` shares its memories with others: how much they use is checked for the whole program."""
         self.instruction = instruction
         self.target = profile.name
         self.strict = options.strict
@@ -51,7 +54,7 @@ class Prepared:
         if workspace is not None:
             described[TMP] = workspace
         self.call = Call(instruction, described, modifiers, profile.name, repeats, clashes)
-        findings = tuple(verify_call(self.call, profile, options))
+        findings = tuple(verify_call(self.call, profile, options, alone=alone))
         self.refused = tuple(f for f in findings if f.level == "error")
         self.remarks = tuple(f for f in findings if f.level != "error")
         if not self.refused:
@@ -177,7 +180,8 @@ SAYINGS = {
 def span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
     """The finding on an address outside an operand."""
     message = f"{instruction.name}: {fault}"
-    return Finding("error", "CO-SEM-01", message, None, fault.operand, fix=f"pass a larger or packed {fault.operand}")
+    fix = f"pass a larger or packed {fault.operand}"
+    return Finding("error", "CO-SEM-01", message, None, fault.operand, fix=fix, blocks=True)
 
 
 def zero_finding(instruction: Instruction, fault: ZeroFault) -> Finding:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ptokit.engine.registry import AUTO, MACHINE, REFERENCE, chosen
+from ptokit.engine.registry import AUTO, REFERENCE, chosen
 from ptokit.engine.storage import Storage
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
@@ -33,7 +33,6 @@ from ptokit.lang.recall import MOST_RECALLED, NUMPY, Key, Recalled, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
 from ptokit.program.expr import Var
-from ptokit.program.verify import MISPLACED
 
 if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
@@ -211,18 +210,14 @@ class Launcher:
     def _run_on_machine(
         self, args: tuple[object, ...], keywords: dict[str, Any], mode: Mode, options: MachineOptions
     ) -> Report:
-        """Run on the model of the target. Errors that have a hazard's number go into the report; others are raised."""
+        """Run on the model of the target. Errors go into the report; those that block execution are raised."""
         arguments = self.kernel.bind(args, keywords)
         traced = self.kernel.trace(arguments, mode)
         verdict = traced.verdict(mode, self.grid)
-        if refused := [finding for finding in verdict.errors if finding.kind is None]:
-            raise VerifyError(refused)
+        if any(finding.blocks for finding in verdict.errors):
+            raise VerifyError(verdict.errors)
         integers = {Var(name): value for name, value in arguments.integers.items()}
         storages, said = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
-        if any(finding.kind == MISPLACED for finding in verdict.errors):  # such a call takes no route: nothing can run
-            from ptokit.machine.report import Report
-
-            return Report(said, MACHINE, 0.0, mode.profile.name, self.grid, kernel=self.kernel.name)
         try:
             with self._writing(arguments, traced):
                 return traced.machine(mode).run(storages, integers, self.grid, options, said)

@@ -33,6 +33,8 @@ from ptokit.program.steps import Sync
 class WatchedInstruction(InstructionStep):
     """An instruction: executed, then looked at."""
 
+    alone = False
+
     def __init__(self, instr: Instr, machine: Executable) -> None:
         super().__init__(instr, machine)
         self.sites: dict[int, tuple[Prepared, Site | None]] = {}
@@ -47,9 +49,8 @@ class WatchedInstruction(InstructionStep):
         self._make_fresh(frame)
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
-        nameless = [finding for finding in prepared.refused if finding.kind is None]
-        if nameless:
-            raise VerifyError([finding.at(self.instr.where) for finding in nameless])
+        if any(finding.blocks for finding in prepared.refused):
+            raise VerifyError([finding.at(self.instr.where) for finding in prepared.refused])
         if here is None:
             session.tell(prepared.refused, self.instr.where)
             self._leave_out(frame)
@@ -95,7 +96,7 @@ class WatchedInstruction(InstructionStep):
         specs = [spec for name, spec in call.operands.items() if spec is not None and name != TMP]
         instruction, machine = INSTRUCTIONS[self.instr.name], self.executable
         given = specs, self.instr.modifiers, call.repeats, call.clashes, call.operands.get(TMP)
-        return Prepared(instruction, machine.profile, lenient(machine.options), *given)
+        return Prepared(instruction, machine.profile, lenient(machine.options), *given, alone=self.alone)
 
     def _write(
         self, frame: WatchedFrame, here: Site, plan: Plan, storages: Sequence[Storage], lanes: list[Lanes | None]

@@ -282,11 +282,13 @@ class Session:
             return touch.operand
         wanted = ("read" if how == READ else "write", "update")
         kind = View if touch.place.name == "GM" else TileUse
-        fitting = [name for name, operand in all_operands(stmt).items() if isinstance(operand, kind)]
+        given = all_operands(stmt)
+        fitting = [name for name, operand in given.items() if isinstance(operand, kind)]
+        fitting.sort(key=lambda name: getattr(given[name], "tile", "") != touch.tile)
         touched = effects(call_of(self.program, stmt, self.profile))
         by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in wanted]
         access = access_of(stmt.name)
-        return next((name for name in (*by_pipe, *access) if name in fitting and access[name] in wanted), "")
+        return next((n for names in (by_pipe, access) for n in fitting if n in names and access[n] in wanted), "")
 
     # --- memory
 

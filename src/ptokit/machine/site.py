@@ -18,8 +18,6 @@ from ptokit.target import Core, Profile
 
 LOAD = "MTE2"
 """The pipe that moves data from global memory."""
-TOGETHER = frozenset(("H-20", "H-21", "H-22"))
-"""What is judged for all tiles of a program together, not for those of one instruction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +81,7 @@ def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
     core = home_of((tile.loc for tile in tiles.values()), profile)
     done = tuple(_placed(step, core, profile) for step in steps(used.call, profile))
-    said = tuple(f for f in (*prepared.refused, *prepared.remarks) if f.kind not in TOGETHER)
-    return Site(used, used.call, used.plan, done, tiles, said)
+    return Site(used, used.call, used.plan, done, tiles, (*prepared.refused, *prepared.remarks))
 
 
 def lenient(options: Options) -> Options:

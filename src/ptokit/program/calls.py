@@ -10,8 +10,9 @@ from operator import or_
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Modifiers
 from ptokit.isa.kernel import Effect
-from ptokit.isa.operand import UNKNOWN, OperandSpec, ScalarSpec, TensorSpec, TileSpec
+from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.spelling import TMP
+from ptokit.isa.unknown import certain, is_unknown, unknown
 from ptokit.program.expr import Expr, apply, subtract
 from ptokit.program.ir import (
     Argument,
@@ -31,7 +32,7 @@ from ptokit.target import Profile
 from ptokit.target.cpu import CPU
 
 Resolve = Callable[[Expr], int]
-"""What an expression is worth, or `UNKNOWN`."""
+"""The value of an expression, or an `Unknown`."""
 
 
 UNPLACED: Mapping[str, Expr] = {}
@@ -39,8 +40,8 @@ UNPLACED: Mapping[str, Expr] = {}
 
 
 def known(expr: Expr) -> int:
-    """The value of a constant; `UNKNOWN` for everything that the run decides."""
-    return expr if isinstance(expr, int) else UNKNOWN
+    """The value of a constant; unknown for everything that the run decides."""
+    return expr if isinstance(expr, int) else unknown()
 
 
 def tile_spec(spec: TileSpec, use: TileUse, resolve: Resolve = known, address: int | None = None) -> TileSpec:
@@ -72,16 +73,14 @@ def tensor_spec(argument: Argument, view: View, resolve: Resolve = known) -> Ten
     dynamic = tuple(map(or_, (*marks, *stride_marks), argument.dynamic))
     shape = (1,) * (5 - len(sizes)) + tuple(sizes)
     while len(steps) < 5:  # a missing leading dim steps over the whole of the next one
-        over = shape[5 - len(steps)]
-        steps = [UNKNOWN if UNKNOWN in (over, steps[0]) else over * steps[0], *steps]
+        steps = [shape[5 - len(steps)] * steps[0], *steps]
     return TensorSpec(argument.dtype, shape, tuple(steps), argument.layout, dynamic)  # type: ignore[arg-type]
 
 
 def overlaps_itself(argument: Argument) -> bool:
     """Whether two elements of an argument may lie in one place, as far as its strides are known."""
     whole = View(argument.name, (0,) * len(argument.shape), argument.shape)
-    spec = tensor_spec(argument, whole)
-    return UNKNOWN not in (*spec.shape, *spec.stride) and spec.overlaps_itself
+    return certain(lambda: tensor_spec(argument, whole).overlaps_itself)
 
 
 def _leading(dims: int) -> tuple[bool, ...]:
@@ -204,17 +203,13 @@ def _relation(one: TileUse, other: TileUse, resolve: Resolve) -> str:
     for axis in (0, 1):
         ahead, extent, later = subtract(other.start[axis], one.start[axis]), one.valid[axis], other.valid[axis]
         needed = (extent, later, *(() if isinstance(ahead, int) else (one.start[axis], other.start[axis])))
-        if any(_is_unknown(resolve(number)) for number in needed):
+        if is_unknown(*map(resolve, needed)):
             return "apart"
         distance, reach, other_reach = resolve(ahead), resolve(extent), resolve(later)
         if distance >= reach or 0 - distance >= other_reach:
             return "apart"
         is_same = is_same and distance == 0 and reach == other_reach
     return "same" if is_same else "overlap"
-
-
-def _is_unknown(number: int) -> bool:
-    return isinstance(number, int) and number == UNKNOWN
 
 
 def effects(call: Call) -> tuple[Effect, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ptokit.isa.instruction import Call, Instruction, Modifier
-from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
+from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import GlobalLayout, PtoEnum
 from ptokit.isa.spelling import Attribute
+from ptokit.isa.unknown import unknown
 from ptokit.target.cpu import CPU
 from ptokit.text.spelling import instruction_of
 from ptokit.text.tree import Tensor
@@ -35,8 +36,8 @@ def _call(instruction: Instruction, sources: Sequence[object], attributes: Mappi
 
 def _spec(kind: object) -> OperandSpec:
     if isinstance(kind, Tensor) and len(kind.dims) <= 5:
-        dims = (*(1,) * (5 - len(kind.dims)), *(UNKNOWN if dim is None else dim for dim in kind.dims))
-        return TensorSpec(kind.dtype, dims, (UNKNOWN,) * 5, GlobalLayout.ND)  # type: ignore[arg-type]
+        dims = (*(1,) * (5 - len(kind.dims)), *(unknown() if dim is None else dim for dim in kind.dims))
+        return TensorSpec(kind.dtype, dims, tuple(unknown() for _ in range(5)), GlobalLayout.ND)  # type: ignore[arg-type]
     return cast("OperandSpec", kind)
 
 

@@ -447,8 +447,9 @@ class Watched(Prepared):
         modifiers: Modifiers,
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
+        workspace: OperandSpec | None = None,
     ) -> None:
-        super().__init__(instruction, profile, options, specs, modifiers, repeats, clashes)
+        super().__init__(instruction, profile, options, specs, modifiers, repeats, clashes, workspace)
         self.key = instruction, profile, options, tuple(specs), modifiers
         self.known: dict[Any, Any] = {}
 

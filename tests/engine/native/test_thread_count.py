@@ -191,7 +191,7 @@ def test_bytes_that_are_written_down_are_those_of_the_tiles(count: int, grid: in
 def test_loops_count_as_often_as_they_run() -> None:
     program = program_of(scatter_logs, floats(64, 16), lanes(64, 9), floats(9, 16), 5)
     once, more = (work_of(program, {Var("turns"): turns}, 2, scatters_of(program)) for turns in (1, 11))
-    logs = 2 * ROWS * 16 * 4 * thread_count.SLOW["tlog"] * 2
+    logs = 2 * ROWS * 16 * 4 * thread_count.SLOW["log"] * 2
     assert more.besides - once.besides == pytest.approx(10 * logs)
     assert more.written == once.written
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Pad
+from ptokit.isa.unknown import is_unknown
 from ptokit.program.ir import Constant
 from ptokit.text.spelling import instruction_of
 from ptokit.text.tree import Body, Function, Operation, Pointer, Tensor, Type, Unit, Value
@@ -276,6 +277,6 @@ def value_text(spec: TileSpec) -> str:
 
 def _extents(spec: TileSpec) -> str:
     return "x".join(
-        "?" if dynamic or extent == UNKNOWN else str(extent)
+        "?" if dynamic or is_unknown(extent) else str(extent)
         for extent, dynamic in zip(spec.valid, spec.dynamic, strict=True)
     )

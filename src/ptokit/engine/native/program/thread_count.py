@@ -144,7 +144,7 @@ def nanoseconds(program: Program, instr: Instr) -> float:
         for name in ("dst", "a", "b")
         if isinstance(use := operands.get(name), TileUse)
     ]
-    op = INSTRUCTIONS[instr.name].op
+    op = INSTRUCTIONS[instr.name].operation
     if op == "matmul" and len(factors) == 3:
         return MULTIPLIED * isqrt(prod(factors))  # m n, m k and k n
     usual = MOVED if any(isinstance(operand, View) for operand in operands.values()) else COMPUTED
