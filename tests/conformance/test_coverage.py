@@ -124,6 +124,7 @@ CHECK_EXAMPLES = {
     "distinct_cells": "CO-SEM-01",
     "overlaps": "A-38",
     "budget": "MG-BUDG-13",
+    "workspaces": "CP-TMP-01",
 }
 
 

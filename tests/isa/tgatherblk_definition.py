@@ -53,7 +53,11 @@ TGATHERBLK: Instruction = build(
             "shared": Fault("CP-GAT-03", None, "gather into another tile"),
         },
     ),
-    (DST, Param("src", "read", "a Vec tile of the destination's type"), Param("offsets", "read", "block numbers")),
+    (
+        DST,
+        Param("src", "read", "a Vec tile of the destination's type", contiguous="always"),
+        Param("offsets", "read", "block numbers"),
+    ),
     (
         *(vec("CP-GAT-01", name) for name in ("dst", "src", "offsets")),
         filled("CP-GAT-01"),
@@ -61,7 +65,7 @@ TGATHERBLK: Instruction = build(
         Rule(
             "CP-GAT-01",
             "offsets",
-            lambda c: f"valid {c.dst.valid_rows}x{blocks_of(c)}, a number for each block of dst",
+            lambda c: f"of {c.dst.valid_rows} valid rows, a number for each 32-byte block of dst",
             lambda c: c.offsets.valid == (c.dst.valid_rows, c.dst.valid_cols / c.dst.dtype.c0),
             on=error(*EVERYWHERE),
             firm=True,

@@ -10,10 +10,10 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import packed
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, SLayout, TileType
-from ptokit.machine.clocks import unit_of
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import Overlap
+from ptokit.machine.pipes import unit_of
 from ptokit.machine.timed import Part, Timings
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.target import Profile

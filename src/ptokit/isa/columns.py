@@ -7,7 +7,19 @@ from dataclasses import replace
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE, SHORT
 from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import DEVICES, EVERYWHERE, Call, Cpp, Fault, Instruction, Param, Rule, error, note
+from ptokit.isa.instruction import (
+    DEVICES,
+    EVERYWHERE,
+    Call,
+    Cpp,
+    Fault,
+    Instruction,
+    Param,
+    Rule,
+    by_extent,
+    error,
+    note,
+)
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.isa.operand import show_extents
 from ptokit.isa.reduce import THROUGH_FLOAT
@@ -18,7 +30,6 @@ from ptokit.isa.vector import (
     Row,
     Text,
     alike,
-    both_valid,
     build,
     by_target,
     filled,
@@ -64,7 +75,7 @@ def reduction(row: Row) -> Instruction:
         plain("CP-COL-01", "dst"),
         Rule("CP-COL-01", "dst", lambda c: f"of {c.src.valid_cols} valid columns and a valid row",
              lambda c: c.dst.valid_cols == c.src.valid_cols and c.dst.valid_rows >= 1, on=error(*EVERYWHERE),
-             firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", dims=both_valid("dst", "src"),
+             firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=by_extent(),
              fix="give dst as many valid columns as src"),
         typed("CP-COL-02", "src", row.table, THROUGH_FLOAT),
         alike("CP-COL-02", "dst", "src"),
@@ -92,7 +103,7 @@ TCOLEXPAND = Row("tcolexpand", "Repeat a row.", "dst[i, j] = src[0, j]", EXPAND_
 
 ONE_COLUMN = Rule(
     "CP-BRD-01", "src", "of one valid column", lambda c: c.src.valid_cols == 1, on=error("a5"),
-    dims=("src.valid_cols",), found=lambda c: f"valid {show_extents(c.src.valid)}",
+    kind=by_extent(), found=lambda c: f"valid {show_extents(c.src.valid)}",
     fix="give it valid=(rows, 1), or take the column: src[:, 0:1]",
 )  # fmt: skip
 UNBOXED = Rule("CP-BRD-01", "src", "RowMajor or ColMajor without boxes", lambda c: c.src.form in ("nd", "dn"),
@@ -111,7 +122,7 @@ def repetition(row: Row, *, by_row: bool) -> Instruction:
         UNBOXED if by_row else plain("CP-BRD-01", "src"),
         Rule("CP-BRD-01", "src", lambda c: f"of {getattr(c.dst, extent)} valid {said}, as dst",
              lambda c: getattr(c.src, extent) == getattr(c.dst, extent), on=error(*EVERYWHERE), firm=True,
-             found=lambda c: f"valid {show_extents(c.src.valid)}", dims=(f"src.{extent}", f"dst.{extent}"),
+             found=lambda c: f"valid {show_extents(c.src.valid)}", kind=by_extent(),
              fix=f"give both tiles the same valid {said}"),
         *([ONE_COLUMN] if by_row else []),
         typed("CP-BRD-02", "dst", row.table),
@@ -182,20 +193,20 @@ def expansion(row: Row) -> Instruction:
         filled("CP-CXP-01"),
         *(plain("CP-CXP-01", name) for name in ("dst", *sources)),
         Rule("CP-CXP-01", "src0", "of dst's valid region, unless src1 is", firm=True, on=error(*EVERYWHERE),
-             holds=lambda c: c.dst.valid in (c.src0.valid, c.src1.valid), dims=both_valid(*sources, "dst"),
+             holds=lambda c: c.dst.valid in (c.src0.valid, c.src1.valid), kind=by_extent(),
              fix="give one source the destination's valid region"),
         *(Rule("CP-CXP-01", name, lambda c: f"of {c.dst.valid_cols} valid columns, as dst, and a valid row",
                lambda c, name=name: c.values[name].valid_cols == c.dst.valid_cols and c.values[name].valid_rows >= 1,
-               on=error(*EVERYWHERE), firm=True, dims=both_valid(name, "dst"),
+               on=error(*EVERYWHERE), firm=True, kind=by_extent(),
                found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
                fix="the numbers of the columns are a tile of one row: 1 x N")
           for name in sources),
         Rule("CP-CXP-01", "src1", "another tile than the other operands, where it has several rows: row 0 is used",
              lambda c: "src1" not in c.repeats or spread_operand(c) != "src1" or c.src1.valid_rows == 1,
-             on=error(*EVERYWHERE), dims=both_valid(*sources, "dst"), fix="take the row from a tile of its own"),
+             on=error(*EVERYWHERE), kind=by_extent(), fix="take the row from a tile of its own"),
         *(Rule("CP-CXP-03", name, "only row 0 is used, and the tile has several valid rows",
                lambda c, name=name: name != spread_operand(c) or c.values[name].valid_rows == 1, on=note(*EVERYWHERE),
-               dims=both_valid(*sources, "dst"), fix=f"take the row: {name}[0:1]")
+               kind=by_extent(), fix=f"take the row: {name}[0:1]")
           for name in sources),
         typed("CP-CXP-02", "dst", row.table),
         *(alike("CP-CXP-02", name) for name in sources),

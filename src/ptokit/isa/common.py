@@ -149,7 +149,6 @@ def extents_positive(rule: str, operand: str, *targets: str) -> Rule:
         on=error(*targets),
         found=lambda c: f"valid {show_extents(c.values[operand].valid)}",
         kind="H-43",
-        dims=(f"{operand}.valid_rows", f"{operand}.valid_cols"),
         firm=True,
         fix="skip the instruction when there is nothing to move",
     )
@@ -166,7 +165,6 @@ def table_not_empty() -> Rule:
         kind="H-43",
         gate=True,
         firm=True,
-        dims=dims_of("table", "shape"),
         fix="skip the instruction when the table is empty",
     )
 
@@ -186,11 +184,6 @@ def burst_multiple(rule: str, operand: str, *targets: str, when: Case = ALWAYS) 
     )
 
 
-def dims_of(operand: str, *fields: str) -> tuple[str, ...]:
-    """All extents of a tensor, as rules name them: its dims and strides, or one of the two."""
-    return tuple(f"{operand}.{field}.{k}" for field in fields or ("shape", "stride") for k in range(5))
-
-
 @case("row")
 def is_row(call: Call) -> bool:
     """Coalesce::Row: one index moves one row."""
@@ -206,10 +199,6 @@ def is_elem(call: Call) -> bool:
 def packed_rows(call: Call) -> bool:
     """Whether table rows follow one another without gaps; a single row has none."""
     return call.table.shape[3] == 1 or call.table.stride[3] == call.table.shape[4]
-
-
-ROW_PITCH = ("table.shape.3", "table.stride.3", "table.shape.4")
-"""What tells whether rows are packed."""
 
 
 def row_pitch(call: Call) -> str:
@@ -228,7 +217,6 @@ def packed_a5_rows(when: Case) -> Rule:
         when=when,
         found=row_pitch,
         kind="H-46",
-        dims=ROW_PITCH,
         fix=PACKED_FIX,
     )
 
@@ -244,7 +232,6 @@ def even_rows(when: Case, *targets: str) -> Rule:
         when=when,
         found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>",
         kind="H-07",
-        dims=dims_of("table"),
         fix=PACKED_FIX,
     )
 
@@ -260,7 +247,6 @@ def unit_columns(when: Case) -> Rule:
         when=when,
         found=lambda c: f"Stride[4] = {c.table.stride[4]}",
         kind="H-07",
-        dims=("table.stride.4", "table.shape.4"),
         fix=PACKED_FIX,
     )
 

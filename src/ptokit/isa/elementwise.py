@@ -92,7 +92,7 @@ THROUGH_FLOAT = Rule(
 )  # fmt: skip
 ROWS_AGAINST_COLS = Rule(
     "CP-HDR-01", "src", "shipping headers compare dst's rows with src's columns and may stop in assert builds",
-    lambda c: c.dst.valid_rows == c.src.valid_cols, on=note("a2a3"), dims=("dst.valid_rows", "src.valid_cols"),
+    lambda c: c.dst.valid_rows == c.src.valid_cols, on=note("a2a3"),
 )  # fmt: skip
 NOT_A2A3 = tuple(target for target in EVERYWHERE if target != "a2a3")
 

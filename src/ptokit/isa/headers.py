@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ptokit.isa.common import names
 from ptokit.isa.instruction import ALWAYS, Call, Case, Rule, error
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import Table
 from ptokit.isa.vector import types
@@ -27,12 +28,17 @@ def typed(operand: str, table: Mapping[str, str], when: Case = ALWAYS) -> Rule:
     )  # fmt: skip
 
 
+def _typed_extents(tile: TileSpec) -> tuple[int | None, ...]:
+    """The valid extents that are part of the type."""
+    return tuple(None if dynamic else extent for extent, dynamic in zip(tile.valid, tile.dynamic, strict=True))
+
+
 def one_type(first: str, *others: str, on: tuple[str, ...]) -> Rule:
     """Operands for which the headers have one template parameter."""
 
     def kinds(call: Call) -> set[object]:
         tiles = (call.values[name] for name in (first, *others))
-        return {(t.rows, t.cols, t.blayout, t.pad, t.dynamic, t.valid) for t in tiles}
+        return {(t.rows, t.cols, t.blayout, t.pad, *_typed_extents(t)) for t in tiles}
 
     return Rule(
         CLAUSE, first, f"of one tile type with {' and '.join(others)}, valid extents included",

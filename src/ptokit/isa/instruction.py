@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from ptokit.finding import Finding, Level
+from ptokit.finding import Finding, Level, VerifyError
 from ptokit.isa.kernel import Kernel, kernel_of
 from ptokit.isa.move import Compute, Move
-from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
+from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
 from ptokit.isa.table import Table, lookup, revision_of
+from ptokit.isa.unknown import Deferred, certain
+
+Modifiers = tuple[PtoEnum | None, ...]
+"""The modifiers of a call in the order of its instruction; None where the default applies."""
 
 
 class Call:
-    """One use of an instruction: operands and modifiers by name, on a target.
+    """One use of an instruction: operands by name, modifiers, and a target.
 
     Rules and lowerings read it as they read the documents: `call.dst.valid_rows`, `call.coalesce`.
     """
@@ -26,7 +30,7 @@ class Call:
         self,
         instruction: Instruction,
         operands: Mapping[str, OperandSpec | None],
-        modifiers: Mapping[str, PtoEnum | None],
+        modifiers: Modifiers,
         target: str,
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
@@ -37,7 +41,9 @@ class Call:
         self.operands = {**operands, TMP: operands.get(TMP)} if instruction.workspace else operands
         self.target = target
         self.family = target.partition("@")[0]
-        self.values: dict[str, Any] = {**self.operands, **modifiers}
+        self.values: dict[str, Any] = {**self.operands}
+        for modifier, value in zip(instruction.modifiers, modifiers, strict=True):
+            self.values[modifier.name] = value
         for modifier in instruction.modifiers:
             if self.values[modifier.name] is None and modifier.default is not None:
                 self.values[modifier.name] = modifier.default(self)
@@ -63,6 +69,11 @@ class Call:
         workspace = self.instruction.workspace
         return workspace.needed(self) if workspace else None
 
+    @property
+    def modifiers(self) -> Modifiers:
+        """The modifiers, with defaults."""
+        return tuple(self.values[modifier.name] for modifier in self.instruction.modifiers)
+
     @cached_property
     def route(self) -> str:
         """The documented kernel that this call takes on its target."""
@@ -73,11 +84,14 @@ class Call:
         """How the target carries out that route."""
         return kernel_of(self.instruction, self.target, self.route)
 
+    def copy(self, *, static: bool = False) -> Call:
+        """The same call without anything computed from it; `static` ones know only what the operands' types say."""
+        made: dict[str, OperandSpec | None] = {
+            name: spec and (spec.with_dynamic_unknown() if static else replace(spec))
+            for name, spec in self.operands.items()
+        }
+        return Call(self.instruction, made, self.modifiers, self.target, self.repeats, self.clashes)
 
-DYNAMIC = "H-27"
-"""The hazard of a rule that compares an extent which only the run tells."""
-GIVE_WAY = (None, "H-09")
-"""Kinds that say less than that."""
 
 Test = Callable[[Call], bool]
 Text = str | Callable[[Call], str]
@@ -132,21 +146,74 @@ class Either:
     """The number of a hazard that depends on the call; None where it is no hazard."""
 
     case: Case
-    then: str | None
-    otherwise: str | None
+    then: Hazard
+    otherwise: Hazard
 
-    def __call__(self, call: Call) -> str | None:
-        return self.then if self.case(call) else self.otherwise
+    def of(self, rule: Rule, call: Call) -> str | None:
+        """The number for a violation of `rule` by `call`."""
+        return number_of(self.then if certain(lambda: self.case(call)) else self.otherwise, rule, call)
 
     @property
     def text(self) -> str:
         """Both numbers, for pages."""
-        return f"{self.then or 'none'} ({self.case.text}), else {self.otherwise or 'none'}"
+        return f"{hazard_text(self.then) or 'none'} ({self.case.text}), else {hazard_text(self.otherwise) or 'none'}"
+
+    @property
+    def numbers(self) -> tuple[Hazard, ...]:
+        """Both."""
+        return self.then, self.otherwise
 
 
-def either(case: Case, then: str | None, otherwise: str | None) -> Either:
+@dataclass(frozen=True)
+class ByExtent:
+    """The number of a hazard that is another one where the violated extents are -1 in the type (CO-DYN-03)."""
+
+    static: str | None
+    dynamic: str = "H-27"
+
+    def of(self, rule: Rule, call: Call) -> str | None:
+        """The number for a violation of `rule` by `call`."""
+        return self.dynamic if rule.is_dynamic(call) else self.static
+
+    @property
+    def text(self) -> str:
+        """Both numbers, for pages."""
+        return ", ".join(filter(None, (self.static, f"{self.dynamic} (run-time extents)")))
+
+    @property
+    def numbers(self) -> tuple[Hazard, ...]:
+        """Both."""
+        return self.static, self.dynamic
+
+
+Hazard = str | Either | ByExtent | None
+"""The number of a hazard, or what it depends on; None for a violation that is no hazard of the table."""
+
+
+def number_of(hazard: Hazard, rule: Rule, call: Call) -> str | None:
+    """The hazard that a violation of `rule` by `call` is."""
+    return hazard.of(rule, call) if isinstance(hazard, Either | ByExtent) else hazard
+
+
+def _numbers(hazard: Hazard) -> tuple[str, ...]:
+    if isinstance(hazard, Either | ByExtent):
+        return tuple(number for each in hazard.numbers for number in _numbers(each))
+    return (hazard,) if hazard else ()
+
+
+def hazard_text(hazard: Hazard) -> str:
+    """A hazard's number, or the numbers with what they depend on."""
+    return hazard.text if isinstance(hazard, Either | ByExtent) else hazard or ""
+
+
+def either(case: Case, then: Hazard, otherwise: Hazard) -> Either:
     """One hazard where the case applies, another elsewhere."""
     return Either(case, then, otherwise)
+
+
+def by_extent(static: str | None = None) -> ByExtent:
+    """H-27 where the violated extents are run-time values, else `static`."""
+    return ByExtent(static)
 
 
 @dataclass(frozen=True)
@@ -161,14 +228,14 @@ class Rule:
     when: Case = ALWAYS
     found: Text | None = None
     """What to show as found; the operand's description unless told."""
-    kind: str | Either | None = None
+    kind: Hazard = None
     fix: Text = ""
-    dims: tuple[str, ...] = ()
-    """The extents it compares (`idx.valid_rows`, `table.shape.4`): one that is -1 in the type is not asserted."""
+    blocks: bool = False
+    """A violation blocks execution: the call has no route. `header=True` cannot drop it, and later rules presume it."""
     gate: bool = False
-    """Later rules presume this one: checking stops here when it fails."""
+    """Later rules presume this one: they are not run after a violation."""
     firm: bool = False
-    """`header=True` cannot drop it: without it there is nothing that could be executed."""
+    """`header=True` cannot drop it: the call has a route, and could not be executed on it."""
     asserted: tuple[str, ...] | None = None
     """Families whose headers assert it, where the clause's own column does not fit."""
     elsewhere: tuple[str, ...] = ()
@@ -177,38 +244,33 @@ class Rule:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Every hazard that a finding of it may be."""
-        named = (self.kind.then, self.kind.otherwise) if isinstance(self.kind, Either) else (self.kind,)
-        dynamic = self.dims and "error" in self.on.values() and set(named) & set(GIVE_WAY)
-        return tuple(kind for kind in (*named, *((DYNAMIC,) if dynamic else ())) if kind)
+        return _numbers(self.kind)
 
     def clause(self, target: str) -> str:
         """The clause or decision that stands behind it on a target."""
         return applying(self.id, self.elsewhere, target)
 
-    def level(self, call: Call) -> Level | None:
-        """The level on the call's target, or None where the rule does not apply."""
-        level = self.level_on(call.target)
-        return level if level and self.when(call) else None
-
     def level_on(self, target: str) -> Level | None:
         """The level on a target where the rule applies to a call; None where the target does not have the rule."""
         return None if self.id in revision_of(target).dropped else lookup(self.on, target)
 
-    def _extents(self, call: Call) -> list[tuple[OperandSpec, str]]:
-        pairs = (name.split(".", 1) for name in self.dims)
-        return [(call.values[operand], extent) for operand, extent in pairs if call.values[operand] is not None]
+    def is_broken(self, call: Call) -> bool:
+        """Whether the rule applies and does not hold, whatever the numbers are that only the run knows."""
+        try:
+            return self._fails(call)
+        except Deferred:
+            return certain(lambda: self._fails(call.copy()))
+
+    def _fails(self, call: Call) -> bool:
+        return self.when(call) and not self.holds(call)
 
     def is_dynamic(self, call: Call) -> bool:
-        """Whether a compared extent is a run-time value, which no header asserts (CO-DYN-03)."""
-        return any(spec_.is_dynamic(extent) for spec_, extent in self._extents(call))
-
-    def is_deferred(self, call: Call) -> bool:
-        """Whether a compared extent is not known yet."""
-        return any(spec_.extent(extent) == UNKNOWN for spec_, extent in self._extents(call))
+        """Whether a violation shows only in extents that are -1 in the type, which no header asserts (CO-DYN-03)."""
+        return not self.is_broken(call.copy(static=True))
 
     def is_asserted(self, call: Call) -> bool:
         """Whether the real headers of the call's target would refuse too."""
-        if self.firm:
+        if self.firm or self.blocks:
             return True
         from ptokit import spec
 
@@ -217,13 +279,10 @@ class Rule:
 
     def check(self, call: Call, *, header: bool = False) -> Finding | None:
         """The finding when the rule applies and does not hold."""
-        level = self.level(call)
-        if level is None or self.is_deferred(call) or self.holds(call):
+        level = self.level_on(call.target)
+        if level is None or not self.is_broken(call):
             return None
         dropped = header and level == "error" and not self.is_asserted(call)
-        kind = self.kind(call) if isinstance(self.kind, Either) else self.kind
-        if kind in GIVE_WAY and level == "error" and self.is_dynamic(call):
-            kind = DYNAMIC
         expected, found = _say(self.expect, call), _say(self.found or describe(self.operand), call)
         subject = f"{call.instruction.name} on {call.target}: {self.operand}"
         said = f"{subject}: {expected}" if level == "note" else f"{subject} must be {expected}; found {found}"
@@ -231,12 +290,13 @@ class Rule:
             level="hazard" if dropped else level,
             rule=self.clause(call.target),
             message=said + (" (the target's headers do not assert this)" if dropped else ""),
-            kind=kind,
+            kind=number_of(self.kind, self, call),
             operand=self.operand,
             expected=expected,
             found=found,
             fix=_say(self.fix, call),
             target=call.target,
+            blocks=self.blocks,
         )
 
 
@@ -250,7 +310,10 @@ def applying(rule: str, elsewhere: tuple[str, ...], target: str) -> str:
 
 
 def _say(text: Text, call: Call) -> str:
-    return text(call) if callable(text) else text
+    try:
+        return text(call) if callable(text) else text
+    except Deferred:
+        return ""
 
 
 def describe(operand: str) -> Callable[[Call], str]:
@@ -409,6 +472,8 @@ class Instruction:
     """Whether a rule looks at operands that are given twice, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per family: what its kernel does, in words, where targets differ."""
+    operation: str = ""
+    """The operation of its `Compute`, if it has one."""
     repeats: Repeats | None = None
     """What is reported of repeated destinations, if its indices name destinations."""
     conflicts: tuple[Conflict, ...] = ()
@@ -455,6 +520,22 @@ class Instruction:
         stated = self.order
         is_reversed = stated is not None and stated.text is not None and order is stated.text.reverses
         return names[::-1] if is_reversed else names
+
+
+def parse_modifiers(instruction: Instruction, given: Sequence[object]) -> Modifiers:
+    """Modifiers as enum members. Numbers and members of other enums are refused (A-30)."""
+    parsed: list[PtoEnum | None] = []
+    problems: list[Finding] = []
+    for modifier, value in zip(instruction.modifiers, given, strict=True):
+        try:
+            parsed.append(None if value is None else modifier.enum.parse(value))
+        except (TypeError, ValueError) as problem:
+            rule, kind = ("CO-SEM-01", None) if isinstance(value, str) else ("A-30", "H-39")
+            message = f"{instruction.name}: {modifier.name}: {problem}"
+            problems.append(Finding("error", rule, message, kind, modifier.name, modifier.enum.choices(), repr(value)))
+    if problems:
+        raise VerifyError(problems)
+    return tuple(parsed)
 
 
 def is_tile(spec_: object, *locs: TileType) -> bool:

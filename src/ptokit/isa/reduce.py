@@ -8,7 +8,7 @@ from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE
 from ptokit.isa.headers import SHORT as HEADER_SHORT
 from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import EVERYWHERE, Call, Case, Cpp, Fault, Instruction, Param, Rule, error
+from ptokit.isa.instruction import EVERYWHERE, Call, Case, Cpp, Fault, Instruction, Param, Rule, by_extent, error
 from ptokit.isa.kernel import INDEXED
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Index, Input, Move, Remap, Side, Unit
@@ -25,7 +25,6 @@ from ptokit.isa.vector import (
     Row,
     Text,
     alike,
-    both_valid,
     build,
     by_target,
     filled,
@@ -80,7 +79,7 @@ def reduction(row: Row) -> Instruction:
              fix='make it N x 1 with blayout="col_major"'),
         Rule("CP-RED-01", "dst", lambda c: f"of {c.src.valid_rows} valid rows and a valid column",
              lambda c: c.dst.valid_rows == c.src.valid_rows and c.dst.valid_cols >= 1, on=error(*EVERYWHERE),
-             firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", dims=both_valid("dst", "src"),
+             firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=by_extent(),
              fix="give dst as many valid rows as src"),
         typed("CP-RED-02", "src", row.table, THROUGH_FLOAT),
         alike("CP-RED-02", "dst", "src"),
@@ -162,11 +161,11 @@ def expansion(row: Row) -> Instruction:
         filled("CP-RXP-01"),
         plain("CP-RXP-01", "dst"),
         Rule("CP-RXP-01", "src0", "of dst's valid region, unless src1 is", firm=True, on=error(*EVERYWHERE),
-             holds=lambda c: is_full(c, "src0") or is_full(c, "src1"), dims=both_valid("src0", "src1", "dst"),
+             holds=lambda c: is_full(c, "src0") or is_full(c, "src1"), kind=by_extent(),
              fix="give one source the destination's valid region, row-major"),
         *(Rule("CP-RXP-01", name, "of dst's valid region, or a ColMajor column, or a row-major 32-byte block a row",
                lambda c, name=name: is_full(c, name) or is_per_row(c, name), on=error(*EVERYWHERE), firm=True,
-               dims=both_valid(name, "dst"), fix='a column is N x 1 with blayout="col_major"')
+               kind=by_extent(), fix='a column is N x 1 with blayout="col_major"')
           for name in ("src0", "src1")),
         typed("CP-RXP-02", "dst", row.table),
         alike("CP-RXP-02", "src0"),
@@ -214,7 +213,7 @@ TTRANS = build(
         plain("CP-TRN-01", "dst"),
         Rule("CP-TRN-01", "dst", lambda c: f"valid {show_extents(tuple(c.src.valid)[::-1])}, as src transposed",
              lambda c: c.dst.valid == c.src.valid[::-1], on=error(*EVERYWHERE), firm=True,
-             found=lambda c: f"valid {show_extents(c.dst.valid)}", dims=both_valid("dst", "src"),
+             found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=by_extent(),
              fix="give dst as many valid rows as src has valid columns, and the reverse"),
         *(Rule("CP-TRN-01", name, "of rows that are a multiple of 32 bytes",
                lambda c, name=name: c.values[name].burst_bytes % 32 == 0, on=error("a5"),

@@ -17,6 +17,7 @@ from ptokit.isa.instruction import (
     Param,
     Rule,
     always,
+    by_extent,
     error,
     note,
 )
@@ -33,7 +34,6 @@ from ptokit.isa.vector import (
     Types,
     alike,
     apply,
-    both_valid,
     build,
     by_target,
     filled,
@@ -69,7 +69,7 @@ def mask_fits(group: str, mask: str, data: str) -> Rule:
     return Rule(f"{group}-01", mask, lambda c: f"of {c.values[data].valid_rows} rows, a bit for each column of {data}",
                 lambda c: (c.values[mask].valid_rows == c.values[data].valid_rows
                            and bits(c.values[mask]) >= c.values[data].valid_cols),
-                on=error(*EVERYWHERE), firm=True, dims=both_valid(mask, data),
+                on=error(*EVERYWHERE), firm=True, kind=by_extent(),
                 fix="one uint8 holds 8 columns, one uint32 holds 32")  # fmt: skip
 
 
@@ -100,12 +100,12 @@ EQUAL_ONLY = Rule(
 PACKS_ROWS = Rule(
     CLAUSE, "dst", "of rows without padding, a bit for every column of src: the simulator packs whole rows of src",
     lambda c: (c.dst.valid_rows == 1 or c.dst.valid_cols == c.dst.cols) and c.src.cols <= bits(c.dst),
-    on=error("cpu"), dims=both_valid("dst"), fix="make the mask as wide as src, all of it valid",
+    on=error("cpu"), fix="make the mask as wide as src, all of it valid",
 )  # fmt: skip
 ONE_RUN = Rule(
     CLAUSE, "mask", "of exactly a bit for each valid column of dst: the simulator reads all rows as one run",
     lambda c: c.dst.valid_rows == 1 or bits(c.mask) == c.dst.valid_cols,
-    on=error("cpu"), dims=both_valid("dst", "mask"), fix="narrow the mask, or widen the valid region",
+    on=error("cpu"), fix="narrow the mask, or widen the valid region",
 )  # fmt: skip
 BYTE_MASK = Rule(
     CLAUSE, "mask", "of uint8: the simulator reads 8 bits of each element", lambda c: c.mask.dtype.size == 1,

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.table import Table
-
-if TYPE_CHECKING:
-    from ptokit.isa.instruction import Call
 
 TMP = "tmp"
 """The name of the workspace among the operands of a call."""
@@ -43,6 +40,8 @@ class Attribute:
     """What stands before the word in a suffix."""
     reverses: PtoEnum | None = None
     """The member that is stated by writing the sources in reverse order."""
+    newer: bool = False
+    """Whether the grammar 0.27 does not have it."""
 
     def written(self, member: PtoEnum) -> object:
         """The word for a member of the modifier."""
@@ -65,6 +64,8 @@ class Form:
     """Whether one type may stand for those of all values."""
     reordered: bool = False
     """Whether the generic form may list operands in another order than sources, destination."""
+    newer_inside: bool = False
+    """Whether the grammar 0.27 has no attributes within `ins(...)`."""
     stored: tuple[str, ...] = ()
     """The parts that the operands of the generic form play, in their order."""
 
@@ -81,18 +82,18 @@ class Workspace:
     """A tile that an instruction computes in: where text has it among the sources, and what it must be."""
 
     position: int
-    needed: Callable[[Call], TileSpec | None] = lambda call: None
-    """The tile that a call needs; None if it needs none."""
+    needed: Callable[[Any], TileSpec | None] = lambda call: None
+    """The tile that a `Call` needs; None if it needs none."""
     like: str = ""
     """The operand whose valid extents it has; without one, all of it is valid."""
     used: Table[bool] = COMPUTES_IN_IT
     """Targets that compute in it; the others ignore it."""
 
 
-def same_as(operand: str) -> Callable[[Call], TileSpec]:
+def same_as(operand: str) -> Callable[[Any], TileSpec]:
     """A workspace of an operand's shape, all of it valid."""
 
-    def needed(call: Call) -> TileSpec:
+    def needed(call: Any) -> TileSpec:
         spec: TileSpec = call.values[operand]
         return replace(spec, valid_rows=spec.rows, valid_cols=spec.cols, dynamic=(False, False), addr=None)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import ml_dtypes
 import numpy as np
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, dims_of, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
 from ptokit.isa.dtype import DType
 from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, typed
 from ptokit.isa.instruction import (
@@ -20,6 +20,7 @@ from ptokit.isa.instruction import (
     Instruction,
     Param,
     Rule,
+    by_extent,
     case,
     error,
     is_tensor,
@@ -31,6 +32,7 @@ from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout, Pad, TileType
 from ptokit.isa.spelling import Form
 from ptokit.isa.table import Table
+from ptokit.isa.unknown import certain
 
 Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
 """By location: tensor layouts and the tile forms they go with."""
@@ -95,26 +97,25 @@ COLUMN = (
 )
 
 RULES = (
-    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), blocks=True,
          fix="tload(tile, array): the tile comes first; an array is wrapped, pto.GlobalTensor(array)"),
     Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
-         on=error(*EVERYWHERE), gate=True, firm=True, fix="load into a Vec or Mat tile, then tmov"),
+         on=error(*EVERYWHERE), blocks=True, fix="load into a Vec or Mat tile, then tmov"),
     data_type("dst"),
     same_type("TL-01", "src", "dst", on=error(*EVERYWHERE), firm=True),
     Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
-         lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), firm=True, gate=True,
+         lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks=True,
          fix=lambda c: COLUMN if c.dst.form == "dn" else "give tile and tensor the same layout"),
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
-         firm=True, found=lambda c: f"{c.src} into {c.dst}", dims=dims_of("src", "shape")[:3],
+         firm=True, found=lambda c: f"{c.src} into {c.dst}", kind=by_extent(),
          fix='flatten the tensor to two dims; fractal=512'),
     Rule("TL-02", "src", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.src.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, dims=dims_of("src", "shape")[3:],
+         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, kind=by_extent(),
          fix=NZ_SHAPE),
     Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
          lambda c: is_block(c) or (is_run(c) and run_length(c.dst) <= c.src.elements), on=error(*EVERYWHERE), firm=True,
-         dims=("dst.valid_rows", "dst.valid_cols", *dims_of("src", "shape")),
-         found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
+         kind=by_extent(), found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
     extents_positive("A-55", "dst", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "dst", *NPU, when=in_ub_unboxed("dst")),
 )  # fmt: skip
@@ -172,7 +173,7 @@ CPP = Cpp(
     ),
     slices=(
         Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
-             lambda c: not c.dst.pitch and c.dst.valid == (c.dst.rows, c.dst.cols),
+             lambda c: not c.dst.pitch and certain(lambda: c.dst.valid == (c.dst.rows, c.dst.cols)),
              when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
              fix="load into a tile of its own, and copy it: pto.tmov"),
     ),

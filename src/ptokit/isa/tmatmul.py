@@ -16,6 +16,7 @@ from ptokit.isa.instruction import (
     Param,
     Rule,
     Test,
+    by_extent,
     error,
     is_tile,
     note,
@@ -29,7 +30,6 @@ from ptokit.isa.vector import (
     Row,
     Text,
     alike,
-    both_valid,
     build,
     by_target,
     filled,
@@ -63,9 +63,9 @@ def form(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
                 on=error(*EVERYWHERE), fix="leave blayout=, slayout= and fractal= to the tile's location")  # fmt: skip
 
 
-def extents(operand: str, text: str, holds: Test, *against: str) -> Rule:
+def extents(operand: str, text: str, holds: Test) -> Rule:
     """An operand's shapes follow from the others'."""
-    return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), firm=True, dims=both_valid(operand, *against),
+    return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), firm=True, kind=by_extent(),
                 fix="a is m x k, b is k x n, dst is m x n; valid regions likewise")  # fmt: skip
 
 
@@ -82,10 +82,9 @@ PRODUCT_RULES = (
     filled("CP-MM-02", "a"),
     filled("CP-MM-02", "b"),
     extents("b", "of as many rows, and valid rows, as a has columns",
-            lambda c: c.b.rows == c.a.cols and c.b.valid_rows == c.a.valid_cols, "a"),
+            lambda c: c.b.rows == c.a.cols and c.b.valid_rows == c.a.valid_cols),
     extents("dst", "of a's rows and b's columns, and valid so",
-            lambda c: (c.dst.rows, c.dst.cols, *c.dst.valid) == (c.a.rows, c.b.cols, c.a.valid_rows, c.b.valid_cols),
-            "a", "b"),
+            lambda c: (c.dst.rows, c.dst.cols, *c.dst.valid) == (c.a.rows, c.b.cols, c.a.valid_rows, c.b.valid_cols)),
     extents("a", f"of at most {LONGEST} valid rows and columns", lambda c: max(c.a.valid) <= LONGEST),
     extents("b", f"of at most {LONGEST} valid columns", lambda c: c.b.valid_cols <= LONGEST),
     typed("CP-MM-03", "a", MATMUL_TYPES),
@@ -95,14 +94,14 @@ PRODUCT_RULES = (
          when=Case("a known input type", lambda c: c.a.dtype.name in ACC_OF),
          found=lambda c: str(c.dst.dtype), fix="int32 for int8, float32 for the floats"),
     Rule("CP-HDR-01", "a", "shipping headers compute 16 rows for m == 1, so 16 rows of dst are written",
-         lambda c: c.a.valid_rows != 1, on=note("a2a3"), dims=("a.valid_rows",)),
+         lambda c: c.a.valid_rows != 1, on=note("a2a3")),
 )  # fmt: skip
 
 ACC_RULES = (
     located("CP-MM-01", "acc", ACC),
     form("acc", ACC_FORMS, 1024),
     extents("acc", "of dst's shape and valid region",
-            lambda c: (c.acc.rows, c.acc.cols, *c.acc.valid) == (c.dst.rows, c.dst.cols, *c.dst.valid), "dst"),
+            lambda c: (c.acc.rows, c.acc.cols, *c.acc.valid) == (c.dst.rows, c.dst.cols, *c.dst.valid)),
     alike("CP-MM-03", "acc"),
 )  # fmt: skip
 BIAS_RULES = (
@@ -110,7 +109,7 @@ BIAS_RULES = (
     Rule("CP-MM-01", "bias", "RowMajor + NoneBox", lambda c: c.bias.form == "nd", on=error(*EVERYWHERE),
          fix="make the tile without blayout= and slayout="),
     extents("bias", "one row of dst's valid columns",
-            lambda c: (c.bias.rows, c.bias.valid_rows, c.bias.valid_cols) == (1, 1, c.dst.valid_cols), "dst"),
+            lambda c: (c.bias.rows, c.bias.valid_rows, c.bias.valid_cols) == (1, 1, c.dst.valid_cols)),
     alike("CP-MM-03", "bias"),
 )  # fmt: skip
 
@@ -153,10 +152,6 @@ PATHS = {(MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (ACC, MAT): "FIX", (VEC, VEC
 """From which memory into which, and the pipe that does it."""
 
 
-CORNER = ("row.value", "col.value")
-"""Where a window begins."""
-
-
 def aligned(call: Call) -> bool:
     """A window of fractals begins at a fractal, one of plain rows at a 32-byte block."""
     row, col = call.row.value, call.col.value
@@ -178,21 +173,21 @@ def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
 
 
 EXTRACT_RULES = (
-    Rule("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks=True,
          fix="tload brings memory into a tile"),
-    Rule("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks=True,
          fix="tstore takes a tile to memory"),
     Rule("CP-EXT-01", "dst", "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in PATHS),
          lambda c: (c.src.loc, c.dst.loc) in PATHS, on=error(*EVERYWHERE), firm=True,
          found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="go by way of another memory"),
     filled("CP-EXT-01"),
     Rule("CP-EXT-01", "src", "large enough: the window lies in its valid region", inside, on=error(*EVERYWHERE),
-         firm=True, dims=(*both_valid("src", "dst"), *CORNER),
+         firm=True, kind=by_extent(),
          found=lambda c: f"valid {show_extents(c.src.valid)} for {show_extents(c.dst.valid)} at "
                          f"({c.row.value}, {c.col.value})",
          fix="shrink dst's valid region or move the window"),
     Rule("CP-EXT-01", "src", "cut at a 32-byte block of a row, or at a fractal", aligned, on=error(*NPU),
-         dims=CORNER, found=lambda c: f"a window at ({c.row.value}, {c.col.value})",
+         found=lambda c: f"a window at ({c.row.value}, {c.col.value})",
          fix="move the window to a whole block"),
     Rule("CP-EXT-02", "src", "one of float16, bfloat16, float32, int8 on its way to the cube",
          lambda c: c.src.dtype in c.here(FEED_TYPES), on=error(*EVERYWHERE),

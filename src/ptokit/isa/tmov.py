@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptokit.isa.common import data_type, extents_positive, same_type
 from ptokit.isa.headers import CLAUSE, IN_UB, between
-from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Case, Cpp, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Case, Cpp, Instruction, Param, Rule, by_extent, error, is_tile
 from ptokit.isa.kernel import Effect, Kernel
 from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
@@ -37,9 +37,9 @@ REACHED = {
 """A path that the target has. The header of cpu asserts none."""
 
 RULES = (
-    Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks=True,
          fix="tload brings memory into a tile"),
-    Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks=True,
          fix="tstore takes a tile to memory"),
     Rule("TV-01", on=error(*NPU, "host"), firm=True, **REACHED),
     Rule("TV-01", on=error("cpu"), asserted=(), **REACHED),
@@ -47,8 +47,7 @@ RULES = (
     same_type("TV-01", "src", "dst", on=error(*EVERYWHERE), fix="give both tiles one type", firm=True),
     Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
          lambda c: c.src.valid == c.dst.valid, on=error(*EVERYWHERE), firm=True,
-         found=lambda c: f"valid {show_extents(c.src.valid)}",
-         dims=("src.valid_rows", "src.valid_cols", "dst.valid_rows", "dst.valid_cols"),
+         found=lambda c: f"valid {show_extents(c.src.valid)}", kind=by_extent(),
          fix="give both tiles the same valid region"),
     extents_positive("A-55", "dst", *EVERYWHERE),
 )  # fmt: skip

@@ -19,6 +19,7 @@ from ptokit.isa.instruction import (
     Repeats,
     Rule,
     always,
+    by_extent,
     case,
     error,
     hazard,
@@ -73,8 +74,7 @@ def vec(operand: str) -> Rule:
         lambda c: is_tile(c.values[operand], TileType.Vec),
         on=error(*EVERYWHERE),
         kind="H-09",
-        gate=True,
-        firm=True,
+        blocks=True,
         fix="tload or tmov the data into a Vec tile first",
         elsewhere=CPU,
     )
@@ -91,7 +91,7 @@ def valid_inside(operand: str) -> Rule:
             and c.values[operand].valid_cols <= c.values[operand].cols
         ),
         on=error(*EVERYWHERE),
-        dims=(f"{operand}.valid_rows", f"{operand}.valid_cols"),
+        kind=by_extent(),
         firm=True,
         fix="shrink valid= or enlarge the tile",
         elsewhere=CPU,
@@ -144,12 +144,11 @@ RULES = (
     unboxed("idx"),
     Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE),
-         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind="H-09",
-         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols"),
+         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=by_extent("H-09"),
          fix=lambda c: EXPAND if is_one_a_row(c) else "give the index tile the source's valid shape"),
     Rule("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
          lambda c: c.src.valid_cols <= c.dst.valid_cols, on=error(*EVERYWHERE), when=by_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", kind="H-09", dims=("src.valid_cols", "dst.valid_cols"),
+         found=lambda c: f"{c.src.valid_cols} valid columns", kind=by_extent("H-09"),
          fix="widen the destination's valid region, or shrink the source's"),
     Rule("TS-SEM-01", "idx", "shipping headers take the index as a flat offset and clear the destination first",
          lambda c: not by_row(c), on=note(*NPU), fix='index="flat" follows the headers'),
@@ -178,6 +177,9 @@ def kernel(pipe: str, cost: Cost) -> Kernel:
     effects = (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
     return Kernel(effects, cost={pipe: cost})
 
+
+INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "how the index is read",
+                 text=Attribute("index", suffix=True))  # fmt: skip
 
 ROW_LOOP = Cost("scalar loop", accesses=3)
 FLAT_LOOP = replace(ROW_LOOP, zeroed=lambda call, outside: call.dst.nbytes)
@@ -224,17 +226,9 @@ TSCATTER = Instruction(
         Param("src", "read", "source tile: Vec, of the destination's type"),
         Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte"),
     ),
-    modifiers=(
-        Modifier(
-            "index",
-            ScatterIndex,
-            always(ScatterIndex.Row),
-            "how the index is read",
-            text=Attribute("index", suffix=True),
-        ),
-    ),
+    modifiers=(INDEX,),
     documents=("CO", "TS"),
-    form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True),
+    form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True, newer_inside=True),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tscatter.{call.index.text}",

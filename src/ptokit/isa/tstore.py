@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, dims_of, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
 from ptokit.isa.headers import EIGHT_TO_32, typed
 from ptokit.isa.instruction import (
     DEVICES,
@@ -16,6 +16,7 @@ from ptokit.isa.instruction import (
     Param,
     Rule,
     always,
+    by_extent,
     error,
     is_tensor,
     is_tile,
@@ -52,26 +53,25 @@ def is_burst(call: Call) -> bool:
 adds = Case("atomic add", lambda c: c.atomic is StoreAtomic.Add)
 
 RULES = (
-    Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), blocks=True,
          fix="tstore(array, tile): the array comes first; it is wrapped, pto.GlobalTensor(array)"),
     Rule("MG-L1-33", "src", "a tile outside L1: A5's cube core has no copy from L1 to GM",
          lambda c: not is_tile(c.src, TileType.Mat), on=error("a5"), firm=True,
          fix="move it to a Vec tile first: tmov(vec, mat)"),
     Rule("TT-01", "src", "a Vec or Acc tile", lambda c: is_tile(c.src, TileType.Vec, TileType.Acc),
-         on=error(*EVERYWHERE), gate=True, firm=True, fix="move it to a Vec tile first: tmov(vec, tile)"),
+         on=error(*EVERYWHERE), blocks=True, fix="move it to a Vec tile first: tmov(vec, tile)"),
     data_type("src"),
     same_type("TT-01", "dst", "src", on=error(*EVERYWHERE), firm=True),
     Rule("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into",
-         lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), on=error(*EVERYWHERE), gate=True, firm=True,
+         lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks=True,
          found=lambda c: c.dst.layout_kind.name, fix="give tile and tensor the same layout"),
     Rule("TT-01", "dst",
          lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
          lambda c: is_burst(c) or (is_block(c) if is_run(c) else fits(c.dst, c.src)), on=error(*EVERYWHERE), firm=True,
-         dims=("src.valid_rows", "src.valid_cols", *dims_of("dst")),
-         found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
+         kind=by_extent(), found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
          fix="give tile and tensor the same layout, and the tensor room for the valid region"),
     Rule("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.dst.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, dims=dims_of("dst", "shape")[3:],
+         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, kind=by_extent(),
          fix=NZ_SHAPE),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
          on=error(*DEVICES), when=adds, found=lambda c: str(c.src.dtype), firm=True, fix="store without atomic="),

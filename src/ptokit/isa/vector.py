@@ -18,6 +18,7 @@ from ptokit.isa.instruction import (
     Modifier,
     Param,
     Rule,
+    by_extent,
     error,
     is_tile,
 )
@@ -56,7 +57,7 @@ def located(clause: str, operand: str, *locs: TileType) -> Rule:
     """The operand is a tile of these memories."""
     where = " or ".join(loc.name for loc in locs)
     return Rule(clause, operand, f"a {where} tile", lambda c: is_tile(c.values[operand], *locs), on=error(*EVERYWHERE),
-                gate=True, firm=True, fix=f"move the data into a {where} tile first")  # fmt: skip
+                blocks=True, fix=f"move the data into a {where} tile first")  # fmt: skip
 
 
 def vec(clause: str, operand: str) -> Rule:
@@ -82,16 +83,11 @@ def alike(clause: str, operand: str, other: str = "dst") -> Rule:
     return same_type(clause, operand, other, on=error(*EVERYWHERE), fix="tcvt converts between types", firm=True)
 
 
-def both_valid(*operands: str) -> tuple[str, ...]:
-    """The extents of operands' valid regions, as rules name them."""
-    return tuple(f"{name}.{extent}" for name in operands for extent in ("valid_rows", "valid_cols"))
-
-
 def shaped(clause: str, operand: str, other: str = "dst", fix: Words = "give both tiles the same valid region") -> Rule:
     """Two operands have one valid region."""
     return Rule(clause, operand, lambda c: f"valid {show_extents(c.values[other].valid)}, as {other}",
                 lambda c: c.values[operand].valid == c.values[other].valid, on=error(*EVERYWHERE), firm=True,
-                found=lambda c: f"valid {show_extents(c.values[operand].valid)}", dims=both_valid(operand, other),
+                found=lambda c: f"valid {show_extents(c.values[operand].valid)}", kind=by_extent(),
                 fix=fix)  # fmt: skip
 
 
@@ -239,6 +235,7 @@ def build(
         rules=(*rules, *row.rules),
         lower=lower,
         route=lambda call: row.name,
+        operation=row.op,
         kernels={family: {row.name: kernel(on[family])} for family in NPU},
         faults=row.faults,
         spellings={

@@ -10,9 +10,8 @@ from itertools import count
 from types import CodeType, FrameType
 from typing import cast
 
-from ptokit.engine.prepared import parse_modifiers
-from ptokit.finding import VerifyError, Where
-from ptokit.isa.instruction import Instruction
+from ptokit.finding import Where
+from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.lang.dispatch import Event, Wait, awaited, no_operand
@@ -118,21 +117,17 @@ class Tracer:
         self,
         instruction: Instruction,
         operands: tuple[object, ...],
-        modifiers: tuple[object, ...],
+        modifiers: Modifiers,
         wait: Wait,
         tmp: Tile | None = None,
     ) -> Event:
         """Record an instruction."""
-        chosen, problems = parse_modifiers(instruction, modifiers)
-        where = user_place()
-        if problems:
-            raise VerifyError(problem.at(where) for problem in problems)
         pairs = zip(instruction.operands, operands, strict=False)
         named = [self._operand(instruction, param.name, given) for param, given in pairs]
         workspace = self._workspace(instruction, tmp) if tmp is not None else None
         number, waits = self._event(), self._waits(instruction.name, wait)
-        given = tuple(named), tuple(chosen.values()), number, waits, workspace
-        self.emit(Instr(instruction.name, *given, where=where))
+        given = tuple(named), modifiers, number, waits, workspace
+        self.emit(Instr(instruction.name, *given, where=user_place()))
         return Event(instruction.name, "", (), number)
 
     def _workspace(self, instruction: Instruction, tmp: Tile) -> TileUse:

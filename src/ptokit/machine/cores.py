@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import product
 
 from ptokit.isa.policy import TileType
-from ptokit.machine.clocks import core_of
+from ptokit.machine.pipes import core_of
 from ptokit.program.calls import call_of, effects
 from ptokit.program.ir import Flag, Instr, Program, walk
 from ptokit.program.steps import ISSUE

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptokit import spec
-from ptokit.engine.lanes import Lanes
-from ptokit.engine.reference import IndexedStep
+from ptokit.engine.reference import IndexedStep, Lanes
 from ptokit.engine.storage import Array
 from ptokit.finding import Finding, Level
 from ptokit.isa.instruction import Call, Repeats

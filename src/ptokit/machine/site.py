@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ptokit.engine.prepared import Prepared, plan_of
+from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import Plan
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
-from ptokit.machine.clocks import unit_of
 from ptokit.machine.cores import home_of, pipe_of
+from ptokit.machine.pipes import unit_of
 from ptokit.program.steps import ISSUE, Step, Sync, Touch, gate, steps
 from ptokit.program.verify_call import Options
 from ptokit.target import Core, Profile
 
 LOAD = "MTE2"
 """The pipe that moves data from global memory."""
-TOGETHER = frozenset(("H-20", "H-21", "H-22"))
-"""What is judged for all tiles of a program together, not for those of one instruction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +33,6 @@ class Site:
     """The operands that are tiles, by name."""
     said: tuple[Finding, ...]
     """What verification says of it."""
-
-    @cached_property
-    def tolerant(self) -> Plan:
-        """The same moves, which pass over indices that they would have to refuse."""
-        return plan_of(self.call, tolerant=True)
 
     @cached_property
     def pipes(self) -> tuple[str, ...]:
@@ -83,13 +76,12 @@ def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site
     """An instruction as it is executed; None where nothing can be. `lenient` is the call without rules that no memory
     depends on, for one that is refused."""
     used = prepared if prepared.plan is not None else lenient
-    if used is None or used.plan is None or used.call is None:
+    if used is None or used.plan is None:
         return None
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
     core = home_of((tile.loc for tile in tiles.values()), profile)
     done = tuple(_placed(step, core, profile) for step in steps(used.call, profile))
-    said = tuple(f for f in (*prepared.refused, *prepared.remarks) if f.kind not in TOGETHER)
-    return Site(used, used.call, used.plan, done, tiles, said)
+    return Site(used, used.call, used.plan, done, tiles, (*prepared.refused, *prepared.remarks))
 
 
 def lenient(options: Options) -> Options:

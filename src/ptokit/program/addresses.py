@@ -91,7 +91,7 @@ def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:
         if use.tile not in placed:
             said = f"{instr.name}: {use.tile} has no address yet, and in manual mode nothing gives it one"
             fix = f"make it with addr=, or call pto.tassign({use.tile}, address) first"
-            yield Finding("error", "KN-09", said, None, use.tile, fix=fix, where=instr.where)
+            yield Finding("error", "KN-09", said, None, use.tile, fix=fix, where=instr.where, blocks=True)
 
 
 def check_overlaps(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:

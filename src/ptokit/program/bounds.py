@@ -215,7 +215,14 @@ def reaches(program: Program, grid: int | None, given: Mapping[Var, int] | None 
 
 
 def check_bounds(program: Program, grid: int | None) -> Iterator[Finding]:
-    """Slices that leave their argument, valid regions that leave their tile and events that are none."""
+    """Slices that leave their argument, valid regions that leave their tile and events that are none.
+
+    A run would stop there, so they block execution.
+    """
+    return (replace(finding, blocks=True) for finding in _bounds(program, grid))
+
+
+def _bounds(program: Program, grid: int | None) -> Iterator[Finding]:
     reported: set[Operand] = set()
     for stmt, reach in reaches(program, grid):
         if isinstance(stmt, LoadScalar):

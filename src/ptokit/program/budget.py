@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ptokit.finding import Finding
 from ptokit.isa.catalog import INSTRUCTIONS
@@ -11,6 +11,7 @@ from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.kernel import Kernel, Launch, LaunchShape, kernels_of
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
+from ptokit.isa.unknown import certain, is_unknown
 from ptokit.program.calls import call_of
 from ptokit.program.ir import Instr, Program, TileDecl, walk
 from ptokit.target import Budget, Profile
@@ -68,13 +69,15 @@ def _launch(call: Call) -> tuple[Launch, TileSpec] | None:
 def simt_launch(call: Call) -> LaunchShape | None:
     """The threads that a call starts, or None if it starts none. An unknown valid extent counts as many."""
     found = _launch(call)
-    return found[0](*(extent if extent > 0 else MANY for extent in found[1].valid)) if found else None
+    if found is None:
+        return None
+    return found[0](*(MANY if is_unknown(extent) or extent <= 0 else extent for extent in found[1].valid))
 
 
 def starts_threads(call: Call) -> bool:
     """Whether a call starts threads, without how many."""
     found = _launch(call)
-    return found is not None and all(extent != 0 for extent in found[1].valid)
+    return found is not None and not any(certain(lambda n=extent: n == 0) for extent in found[1].valid)
 
 
 def has_simt(program: Program, profile: Profile) -> bool:
@@ -96,7 +99,8 @@ def memory_findings(
             yield from _ub_findings(subject, profile, dyn_ub, use, simt)
         elif use.end > memory.size:
             expected = f"within {memory.size} bytes of {memory.name}"
-            yield _finding(profile, "A-38", None, subject, expected, f"{use.end} bytes", "use smaller tiles", loc)
+            said = _finding(profile, "A-38", None, subject, expected, f"{use.end} bytes", "use smaller tiles", loc)
+            yield replace(said, blocks=True)
 
 
 def _ub_findings(subject: str, profile: Profile, dyn_ub: int | None, use: Use, simt: bool) -> Iterable[Finding]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.unknown import is_unknown
 from ptokit.program.calls import all_operands, chosen_modifiers
 from ptokit.program.expr import Expr, apply, parts, show_expr
 from ptokit.program.ir import (
@@ -137,7 +138,7 @@ class _Printer:
         if use.window is not None:
             shown = [self._slice(*part) for part in zip(use.window.start, use.window.size, whole, strict=True)]
             name, whole = f"{name}[{', '.join(shown[:1] if shown[1] == ':' else shown)}]", use.window.size
-        if use.valid == whole or (use.window is None and use.valid == spec.valid):
+        if use.valid == whole or (use.window is None and not is_unknown(*spec.valid) and use.valid == spec.valid):
             return name
         return f"{name} valid [{', '.join(map(self._expr, use.valid))}]"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from ptokit.finding import Finding
@@ -56,7 +57,7 @@ def check_cells(program: Program, profile: Profile, options: Options, grid: int 
             if isinstance(operand, View) and written and overlaps_itself(program.tensors[operand.argument]):
                 said = f"{instr.name}: {operand.argument} is written, and some of its elements lie in one place"
                 wanted, fix = "a tensor whose elements lie apart", "copy the array first"
-                yield Finding("error", "CO-SEM-01", said, None, name, wanted, fix=fix, where=instr.where)
+                yield Finding("error", "CO-SEM-01", said, None, name, wanted, fix=fix, where=instr.where, blocks=True)
 
 
 def check_cores(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
@@ -75,8 +76,8 @@ def check_cores(program: Program, profile: Profile, options: Options, grid: int 
             (core, tile), (other, against) = first.items()
             said = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
             fix = "split the kernel in two, and pass data through memory"
-            wanted, where, target = "tiles of one core", instr.where, profile.name
-            found = [Finding(level, "KN-16", said, None, against, wanted, fix=fix, where=where, target=target)]
+            said_of = Finding(level, "KN-16", said, None, against, "tiles of one core", fix=fix, target=profile.name)
+            found = [replace(said_of, where=instr.where, blocks=True)]
     yield from found
 
 
@@ -132,19 +133,13 @@ CHECKS: tuple[Check, ...] = (check_memory, check_addresses, check_overlaps, chec
 """What only the whole program can show."""
 
 
-MISPLACED = "H-09"
-"""The hazard of an operand that is not where it must be: such a call takes no route."""
-
-
 def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
     """The pipes that the program's instructions work on, in the target's order."""
     used: set[str] = set()
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
             call = call_of(program, stmt, profile)
-            if not any(
-                finding.kind == MISPLACED for finding in check_rules(call.instruction.rules, call, header=False)
-            ):
+            if not any(finding.blocks for finding in check_rules(call.instruction.rules, call, header=False)):
                 used.update(effect.pipe for effect in effects(call))
         elif isinstance(stmt, LoadScalar):
             used.add("S")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, takewhile
 
 from ptokit.finding import Finding, Level
 from ptokit.isa.instruction import Call, Rule, is_tile
-from ptokit.isa.operand import BLOCK, UNKNOWN, OperandSpec, TensorSpec, TileSpec, meet
+from ptokit.isa.operand import BLOCK, OperandSpec, TensorSpec, TileSpec, meet
 from ptokit.isa.policy import BLayout, TileType
 from ptokit.isa.spelling import TMP
 from ptokit.isa.tassign import TASSIGN
+from ptokit.isa.unknown import certain
 from ptokit.program.budget import Use, memory_findings, starts_threads
 from ptokit.target import Profile
 
@@ -64,7 +66,7 @@ def _finding(
 def valid_extents(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
     """A valid region lies inside its tile."""
     for name, tile in tiles(call).items():
-        if tile.valid_rows > tile.rows or tile.valid_cols > tile.cols:
+        if certain(lambda tile=tile: tile.valid_rows > tile.rows or tile.valid_cols > tile.cols):
             expected = f"valid within {tile.rows}x{tile.cols}"
             fix = "shrink valid= or enlarge the tile"
             yield _finding("CO-SHAPE-02", None, name, _subject(call), expected, str(tile), fix, call.target)
@@ -74,7 +76,7 @@ def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[F
     """A tensor that is written has no two elements in one place."""
     for name in written(call):
         tensor = call.operands[name]
-        if isinstance(tensor, TensorSpec) and tensor.overlaps_itself:
+        if isinstance(tensor, TensorSpec) and certain(lambda tensor=tensor: tensor.overlaps_itself):
             found = f"{tensor} with Stride<{', '.join(map(str, tensor.stride))}>"
             yield _finding(
                 "CO-SEM-01",
@@ -104,7 +106,7 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
         of_one_tile = not call.clashes.isdisjoint(((name, other), (other, name)))  # SL-05 reports these
         if of_one_tile or (not is_written and (tile.is_slice or against.is_slice)):
             continue
-        if meet(tile, first.start, against, second.start):
+        if certain(partial(meet, tile, first.start, against, second.start)):
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
             expected, fix = f"apart from {other}", "move one of the tiles"
             said = _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
@@ -153,7 +155,7 @@ def aligned_slices(call: Call, profile: Profile, options: Options) -> Iterable[F
         if length % BLOCK and name in written(call):
             expected = f"a slice of a multiple of {BLOCK} bytes along its {along}, as it is written in blocks"
             yield _finding("SL-02", None, name, _subject(call), expected, f"{length} bytes", fix, call.target)
-        if not (isinstance(tile.skew, int) and tile.skew == UNKNOWN) and tile.skew != 0:
+        if certain(lambda tile=tile: tile.skew != 0):
             expected = f"a slice that begins at a multiple of {BLOCK} bytes"
             found = f"a start {tile.skew} bytes after one"
             yield _finding("SL-02", None, name, _subject(call), expected, found, fix, call.target)
@@ -164,7 +166,8 @@ def gapless_slices(call: Call, profile: Profile, options: Options) -> Iterable[F
     contiguous = {param.name: param.contiguous for param in call.instruction.operands}
     for name, tile in tiles(call).items():
         kind = contiguous.get(name)
-        if tile.pitch and (kind == "always" or (kind == "column" and tile.valid_cols == 1)):
+        column = kind == "column" and certain(lambda tile=tile: tile.valid_cols == 1)
+        if tile.pitch and (kind == "always" or column):
             expected, fix = "a tile, or a slice of whole rows", "copy the slice into a tile of its own first: pto.tmov"
             yield _finding("SL-04", None, name, _subject(call), expected, str(tile), fix, call.target)
 
@@ -224,7 +227,7 @@ class Check:
     names: tuple[str, ...]
     """The clauses, decisions and hazards that its findings carry."""
     firm: bool
-    """Memory is at stake: `header=True` cannot drop it."""
+    """Memory is at stake: a violation blocks execution, and `header=True` cannot drop it."""
 
 
 CHECKS = (
@@ -240,13 +243,13 @@ CHECKS = (
 
 
 def check_rules(rules: Iterable[Rule], call: Call, *, header: bool) -> list[Finding]:
-    """Every rule that does not hold, up to the first gate that is shut."""
+    """Every rule that does not hold, up to the first that later rules presume."""
     findings: list[Finding] = []
     for rule in rules:
         finding = rule.check(call, header=header)
         if finding:
             findings.append(finding)
-            if rule.gate and finding.level == "error":
+            if (rule.blocks or rule.gate) and finding.level == "error":
                 break
     return findings
 
@@ -261,7 +264,10 @@ def verify_call(call: Call, profile: Profile, options: Options | None = None, *,
     for check in CHECKS if alone else [check for check in CHECKS if check.run is not budget]:
         level: Level = "hazard" if options.header and not check.firm else "error"
         found = check.run(call, profile, options)
-        findings += [replace(finding, level=level) if finding.level == "error" else finding for finding in found]
+        findings += [
+            replace(finding, level=level, blocks=check.firm) if finding.level == "error" else finding
+            for finding in found
+        ]
     return judged(findings, options)
 
 
@@ -272,4 +278,4 @@ def judged(findings: Iterable[Finding], options: Options) -> list[Finding]:
 
 def verify_address(spec: OperandSpec, target: str) -> list[Finding]:
     """What is wrong with an operand's address, by the rules of `tassign`."""
-    return check_rules(TASSIGN.rules, Call(TASSIGN, {"tile": spec}, {}, target), header=False)
+    return check_rules(TASSIGN.rules, Call(TASSIGN, {"tile": spec}, (), target), header=False)

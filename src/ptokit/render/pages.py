@@ -14,7 +14,7 @@ from rich.text import Text
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import FLOAT8
-from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule
+from ptokit.isa.instruction import Instruction, Rule, hazard_text
 from ptokit.isa.kernel import Kernel, kernels_of
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.table import Table as Rows
@@ -128,7 +128,7 @@ def _rule_line(name: str, instruction: Instruction, rule: Rule) -> str:
     is_clause = name in (rule.id, *rule.elsewhere)
     on = {target: level for target, level in rule.on.items() if not is_clause or rule.clause(target) == name}
     levels = ", ".join(f"{level} on {target}" for target, level in on.items())
-    kind = f" ({_kind(rule)})" if rule.kind and rule.kind != name else ""
+    kind = f" ({hazard_text(rule.kind)})" if rule.kind and rule.kind != name else ""
     case = f" [{rule.when.text}]" if rule.when.text else ""
     named = () if is_clause else dict.fromkeys(rule.clause(target) for target in on)
     clause = f" {', '.join(named)}" if named else ""
@@ -182,8 +182,9 @@ def instruction_page(name: str, target: str | None = None) -> Group:
 def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:
     """How it is written: in Python, in C++ and as text, with the events that it waits for."""
     yield "Python", _python(instruction)
-    for form, texts in instruction.spellings.items():
-        yield form, "\n".join((*texts, *(_suffixed(instruction) if form == "PTO-AS" else ())))
+    texts, suffixed = dict(instruction.spellings), tuple(_suffixed(instruction))
+    texts |= {"PTO-AS": (*texts.get("PTO-AS", ()), *suffixed)} if suffixed else {}
+    yield from ((form, "\n".join(lines)) for form, lines in texts.items())
     if _has_events(instruction):
         yield "Events", "{event = 0, waits = [0]} in text: the event that it signals, and those that it waits for"
 
@@ -314,7 +315,7 @@ def _section(title: str, rows: Iterable[tuple[str, ...]]) -> Iterator[Renderable
 
 
 def _rule_row(rule: Rule, profile: Profile) -> tuple[str, ...]:
-    return rule.clause(profile.name), rule.operand, rule.when.text, sketch(rule, profile), _kind(rule)
+    return rule.clause(profile.name), rule.operand, rule.when.text, sketch(rule, profile), hazard_text(rule.kind)
 
 
 def _common(profile: Profile) -> Iterator[tuple[str, ...]]:
@@ -366,13 +367,6 @@ def _pipe_row(route: str, kernel: Kernel) -> tuple[str, ...]:
     flags = {name: getattr(kernel.handshake, name) for name in names}
     chains = "; ".join(f"{name} {' '.join(f'{a}>{b}' for a, b in pairs)}" for name, pairs in flags.items() if pairs)
     return route, ", ".join(f"{e.operand} {e.access} {e.pipe}" for e in kernel.effects), chains
-
-
-def _kind(rule: Rule) -> str:
-    """Every hazard that the rule stands for, with the case where it depends on the call."""
-    kind = rule.kind.text if isinstance(rule.kind, Either) else rule.kind or ""
-    dynamic = f"{DYNAMIC} (run-time extents)" if DYNAMIC in rule.kinds else ""
-    return ", ".join(filter(None, (kind, dynamic)))
 
 
 def targets_table() -> Table:

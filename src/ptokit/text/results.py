@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ptokit.isa.instruction import Call, Instruction, Modifier
-from ptokit.isa.operand import UNKNOWN, OperandSpec, TensorSpec, TileSpec
+from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import GlobalLayout, PtoEnum
 from ptokit.isa.spelling import Attribute
+from ptokit.isa.unknown import unknown
 from ptokit.target.cpu import CPU
 from ptokit.text.spelling import instruction_of
 from ptokit.text.tree import Tensor
@@ -29,15 +30,14 @@ def _call(instruction: Instruction, sources: Sequence[object], attributes: Mappi
     """A call without its destination."""
     operands: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in instruction.operands)
     operands |= zip(instruction.sources(), map(_spec, sources), strict=False)
-    modifiers: dict[str, PtoEnum | None] = dict.fromkeys(modifier.name for modifier in instruction.modifiers)
-    modifiers |= {m.name: member_of(m, text, attributes.get(text.key)) for m, text in instruction.attributes}
-    return Call(instruction, operands, modifiers, CPU.name)
+    given = {m.name: member_of(m, text, attributes.get(text.key)) for m, text in instruction.attributes}
+    return Call(instruction, operands, tuple(given.get(m.name) for m in instruction.modifiers), CPU.name)
 
 
 def _spec(kind: object) -> OperandSpec:
     if isinstance(kind, Tensor) and len(kind.dims) <= 5:
-        dims = (*(1,) * (5 - len(kind.dims)), *(UNKNOWN if dim is None else dim for dim in kind.dims))
-        return TensorSpec(kind.dtype, dims, (UNKNOWN,) * 5, GlobalLayout.ND)  # type: ignore[arg-type]
+        dims = (*(1,) * (5 - len(kind.dims)), *(unknown() if dim is None else dim for dim in kind.dims))
+        return TensorSpec(kind.dtype, dims, tuple(unknown() for _ in range(5)), GlobalLayout.ND)  # type: ignore[arg-type]
     return cast("OperandSpec", kind)
 
 

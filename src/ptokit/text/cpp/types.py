@@ -20,8 +20,7 @@ def header_call(program: Program, instr: Instr, profile: Profile) -> Call:
     if not has_slices(instr):
         return call
     operands = {name: spec.unsliced if isinstance(spec, TileSpec) else spec for name, spec in call.operands.items()}
-    modifiers = {modifier.name: call.values[modifier.name] for modifier in call.instruction.modifiers}
-    return Call(call.instruction, operands, modifiers, call.target, call.repeats)
+    return Call(call.instruction, operands, call.modifiers, call.target, call.repeats)
 
 
 @dataclass(frozen=True)

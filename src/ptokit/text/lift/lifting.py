@@ -17,8 +17,9 @@ from typing import Any, Literal
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
+from ptokit.isa.unknown import is_unknown
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use
 from ptokit.program.calls import call_of, chosen_modifiers
@@ -143,14 +144,14 @@ class _Lift(Writing):
 
     def _first_extents(self, decl: TileDecl) -> tuple[Expr, Expr] | None:
         """The valid extents that a tile starts with: computed ones are those of its first use, if known already."""
-        if UNKNOWN not in decl.spec.valid:
+        if not is_unknown(*decl.spec.valid):
             return decl.spec.valid
         use = self._first_uses.get(decl.name)
         if use is None or not all(map(self.is_known, use)):
             return None
-        if any(k == UNKNOWN and isinstance(u, int) for k, u in zip(decl.spec.valid, use, strict=True)):
+        if any(is_unknown(k) and isinstance(u, int) for k, u in zip(decl.spec.valid, use, strict=True)):
             return None  # a number here would be read as the tile's own
-        rows, cols = (u if k == UNKNOWN else k for k, u in zip(decl.spec.valid, use, strict=True))
+        rows, cols = (u if is_unknown(k) else k for k, u in zip(decl.spec.valid, use, strict=True))
         return rows, cols
 
     @cached_property

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Instruction, Param
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.unknown import is_unknown
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Instr, Operand, TileUse, View
 from ptokit.text.lower.lowering import Lowering
@@ -105,14 +106,14 @@ def _is_like(tile: TileSpec, other: TileSpec) -> bool:
 
 def _open_extents(low: Lowering, spec: TileSpec, named: dict[str, Value]) -> tuple[Expr, Expr] | None:
     """Valid extents that a type leaves open are those of the first source of the same shape."""
-    if UNKNOWN not in spec.valid:
+    if not is_unknown(*spec.valid):
         return None
     for value in named.values():
         meaning = low.meaning(value)
         if isinstance(meaning, TileName):
             other, extents = low.tiles[meaning.name], low.scopes[-1].valid[meaning.name]
             if (other.rows, other.cols) == (spec.rows, spec.cols) and extents is not None:
-                return tuple(e if own == UNKNOWN else own for e, own in zip(extents, spec.valid, strict=True))  # type: ignore[return-value]
+                return tuple(e if is_unknown(own) else own for e, own in zip(extents, spec.valid, strict=True))  # type: ignore[return-value]
     return None
 
 

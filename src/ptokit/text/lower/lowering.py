@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from ptokit.finding import Where
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.unknown import is_unknown
+from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import TextError, choices, guess
@@ -194,12 +196,12 @@ class Lowering:
         """A tile comes to be. Extents that nothing says yet must be set before it is used."""
         name, scope = self.unique(value.name), self.scopes[-1]
         extents: tuple[Expr, Expr] = valid or spec.valid
-        known = [extent if isinstance(extent, int) else UNKNOWN for extent in extents]
-        dynamic = spec.dynamic[0] or known[0] == UNKNOWN, spec.dynamic[1] or known[1] == UNKNOWN
-        spec = replace(spec, valid_rows=known[0], valid_cols=known[1], dynamic=dynamic)
+        rows, cols = map(known, extents)
+        dynamic = spec.dynamic[0] or is_unknown(rows), spec.dynamic[1] or is_unknown(cols)
+        spec = replace(spec, valid_rows=rows, valid_cols=cols, dynamic=dynamic)
         self.tiles[name] = spec
         self.tile_names[-1][value.name] = name
-        scope.valid[name] = None if UNKNOWN in extents else extents
+        scope.valid[name] = None if is_unknown(*extents) else extents
         self.emit(TileDecl(name, spec, at, 1 if at else scope.buffers, not at, where=self.where))
         return TileName(name)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Pad
+from ptokit.isa.unknown import is_unknown
 from ptokit.program.ir import Constant
 from ptokit.text import tree
 from ptokit.text.mlir.attributes import array_attribute, integer, keyword, string_attribute
@@ -153,7 +154,7 @@ def element_type(name: str) -> Type:
 
 def _buffer(spec: TileSpec) -> TileBuf:
     v_row, v_col = (
-        None if dynamic or extent == UNKNOWN else extent
+        None if dynamic or is_unknown(extent) else extent
         for extent, dynamic in zip(spec.valid, spec.dynamic, strict=True)
     )
     return TileBuf(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
+from ptokit.isa.unknown import unknown
 from ptokit.text import tree
 from ptokit.text.errors import error_at
 from ptokit.text.mlir.destinations import inside_of
@@ -181,7 +182,7 @@ def _tile(buf: TileBuf) -> TileSpec:
     dynamic = buf.v_row is None, buf.v_col is None
     return TileSpec(
         _element(buf.dtype), TileType.parse(buf.loc), buf.rows, buf.cols,
-        UNKNOWN if buf.v_row is None else buf.v_row, UNKNOWN if buf.v_col is None else buf.v_col,
+        unknown() if buf.v_row is None else buf.v_row, unknown() if buf.v_col is None else buf.v_col,
         BLayout.parse(buf.blayout), SLayout.parse(buf.slayout), buf.fractal, PADS[buf.pad], dynamic=dynamic,
     )  # fmt: skip
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from copy import copy
 
+from ptokit.isa.instruction import Instruction, Modifier
 from ptokit.text.mlir.attributes import keyword
 from ptokit.text.mlir.dialect import form_of
-from ptokit.text.mlir.ir import Op, Value
+from ptokit.text.mlir.ir import Attributes, Op, Value
 from ptokit.text.mlir.pieces import INSIDE
 from ptokit.text.mlir.types import TileBuf
+from ptokit.text.results import default_of
+from ptokit.text.spelling import instruction_of
 
 RENAMED = {"pto.load_scalar": "pto.load", "pto.store_scalar": "pto.store"}
 """Ops by their name in 0.27, with their name in the newer grammar."""
@@ -32,38 +35,58 @@ def restated(op: Op, version: str) -> Op:
         other.name = renamed[op.name]
         other.form = form_of(other.name.removeprefix("pto."))
         return other
-    if op.name in ("pto.mgather", "pto.mscatter"):
-        return _new(op) if version == "new" else _old(op)
-    if op.name == "pto.tscatter" and version != "new" and INSIDE in op.properties:
-        raise CannotSay("version 0.27 has no mask form of tscatter", op.offset)
-    return op
-
-
-def _new(op: Op) -> Op:
-    """The newer grammar always says the mode of mgather: rows, or elements where there is a scratch (A-25, A-69)."""
-    if op.name != "pto.mgather" or "coalesce" in op.attributes:
+    instruction = instruction_of(op.name.removeprefix("pto."))
+    if instruction is None:
         return op
+    if version == "new":
+        return _new(op, instruction)
+    if instruction.form.newer_inside and INSIDE in op.properties:
+        raise CannotSay(f"version 0.27 has no mask form of {instruction.op}", op.offset)
+    return _old(op, instruction)
+
+
+def _new(op: Op, instruction: Instruction) -> Op:
+    """The newer grammar always writes some attributes: their default follows from the operands (A-25, A-69)."""
+    added: Attributes = {}
+    for modifier, text in instruction.attributes:
+        if text.always and text.key not in op.attributes:
+            member = default_of(instruction, modifier, [value.type for value in _sources(op)])
+            if member is not None:
+                added[text.key] = keyword(text.kind, str(text.written(member)))
+    return _with(op, {**op.attributes, **added}) if added else op
+
+
+def _old(op: Op, instruction: Instruction) -> Op:
+    """0.27 does not have some attributes and operands: a default is left out, all else is refused."""
+    newer = [(modifier, text) for modifier, text in instruction.attributes if text.newer]
+    optional = [param for param in instruction.operands if param.optional]
+    if newer and optional and len(_sources(op)) >= len(instruction.operands) - 1:
+        raise CannotSay(f"version 0.27 has no {optional[0].name} operand of {instruction.op}", op.offset)
+    for modifier, text in reversed(newer):
+        written, usual = _word(op, text.key), modifier.usual
+        if not written:
+            continue
+        if usual is not None and written != usual.text:
+            raise CannotSay(f"version 0.27 has no {text.key}, here `{written}`", op.offset)
+        if usual is None and written != _default(op, instruction, modifier):
+            said = f"version 0.27 has no {text.key}, and {instruction.op} without it does not mean `{written}` here"
+            raise CannotSay(said, op.offset)
+    left_out = {text.key for _, text in newer}
+    return _with(op, {name: value for name, value in op.attributes.items() if name not in left_out})
+
+
+def _with(op: Op, attributes: Attributes) -> Op:
     other = copy(op)
-    mode = "elem" if len(_sources(op)) > 2 else "row"
-    other.attributes = {**op.attributes, "coalesce": keyword("coalesce", mode)}
+    other.attributes = attributes
     return other
 
 
-def _old(op: Op) -> Op:
-    """0.27 has no attributes for mode and conflict: what is the default is left away, all else is refused."""
-    short = op.name.removeprefix("pto.")
-    if op.name == "pto.mgather" and len(_sources(op)) > 2:
-        raise CannotSay(f"version 0.27 has no scratch operand of {short}", op.offset)
-    conflict = _word(op, "scatterConflict")
-    if conflict not in ("", "default"):
-        raise CannotSay(f"version 0.27 has no scatterConflict, here `{conflict}`", op.offset)
-    mode, default = _word(op, "coalesce"), "row" if op.name == "pto.mgather" else _shape_mode(op)
-    if mode and mode != default:
-        said = f"version 0.27 has no coalesce, and {short} without it does not mean `{mode}` here"
-        raise CannotSay(said, op.offset)
-    other = copy(op)
-    other.attributes = {n: v for n, v in op.attributes.items() if n not in ("scatterConflict", "coalesce")}
-    return other
+def _default(op: Op, instruction: Instruction, modifier: Modifier) -> str | None:
+    """The default of a modifier for the operands of an op."""
+    if modifier.text is None or not modifier.text.always:
+        return _shape_mode(op)
+    member = default_of(instruction, modifier, [value.type for value in _sources(op)])
+    return member.text if member is not None else None
 
 
 def _word(op: Op, name: str) -> str:
@@ -78,7 +101,7 @@ def _sources(op: Op) -> list[Value]:
 
 
 def _shape_mode(op: Op) -> str | None:
-    """The mode that the shapes of mscatter say: an index of one column is for rows, one like the data for elements."""
+    """The mode that the shapes of a scatter state: one column of indices is for rows, a whole tile for elements."""
     kinds = [value.type.data for value in _sources(op)[:2] if value.type.text.startswith("!pto.tile_buf")]
     tiles = [kind for kind in kinds if isinstance(kind, TileBuf)]
     if len(tiles) < 2:

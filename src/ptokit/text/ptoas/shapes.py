@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.unknown import is_unknown
 from ptokit.text.spelling import EVENTS, PIPES, instructions
 from ptokit.text.tree import Operation, Tensor, Value
 
@@ -179,7 +180,7 @@ class Extents:
         if not isinstance(tile.type, TileSpec):
             return None
         rows, cols = self._tiles.get(tile, tile.type.valid)
-        if UNKNOWN in (rows, cols):
+        if is_unknown(rows, cols):
             return None
         if len(view.dims) == 1:
             return (cols if rows == 1 else rows,) if 1 in (rows, cols) else None

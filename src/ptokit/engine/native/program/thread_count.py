@@ -41,7 +41,7 @@ WAKE = 150_000
 
 
 @dataclass(frozen=True, eq=False)  # looked up by its identity
-class Work:
+class LaunchWork:
     """What the blocks of a launch do, roughly."""
 
     besides: float
@@ -59,7 +59,7 @@ class Work:
 
 
 @lru_cache(maxsize=4096)
-def profitable_threads(work: Work, most: int) -> int:
+def profitable_threads(work: LaunchWork, most: int) -> int:
     """How many threads such a launch is to run on: `most`, or half of them, and so on; 1 where others only cost."""
     halves = [most >> k for k in range(most.bit_length() - 1)]
     counts = [count for count in halves if count * work.nbytes <= MOST_WRITTEN]
@@ -67,13 +67,13 @@ def profitable_threads(work: Work, most: int) -> int:
     return best if best > 1 and gain(work, best) > 0 else 1
 
 
-def gain(work: Work, threads: int) -> float:
+def gain(work: LaunchWork, threads: int) -> float:
     """Nanoseconds that so many threads save."""
     written = work.nbytes * work.grid
     return work.besides * (1 - 1 / threads) - written * (KEPT / threads + TAKEN) - WAKE * threads
 
 
-def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int, int]) -> Work:
+def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int, int]) -> LaunchWork:
     """What a launch does. `scatters` gives the number of each statement that is written down, by its identity."""
     looked_at = sorted({grid * k // MOST_LOOKED_AT for k in range(MOST_LOOKED_AT)})
     meter = _Meter(program, scatters)
@@ -81,7 +81,7 @@ def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int
         meter.add(program.body, {**integers, BLOCK_IDX: block, BLOCK_NUM: grid}, 1)
     count = len(looked_at)
     written = {number: meter.written.get(number, 0.0) / count for number in scatters.values()}
-    return Work(meter.besides * grid / count, written, grid, meter.certain)
+    return LaunchWork(meter.besides * grid / count, written, grid, meter.certain)
 
 
 class _Meter:
@@ -144,7 +144,7 @@ def nanoseconds(program: Program, instr: Instr) -> float:
         for name in ("dst", "a", "b")
         if isinstance(use := operands.get(name), TileUse)
     ]
-    op = INSTRUCTIONS[instr.name].op
+    op = INSTRUCTIONS[instr.name].operation
     if op == "matmul" and len(factors) == 3:
         return MULTIPLIED * isqrt(prod(factors))  # m n, m k and k n
     usual = MOVED if any(isinstance(operand, View) for operand in operands.values()) else COMPUTED
