@@ -156,7 +156,7 @@ def dense_text(literals: Sequence[str], shape: tuple[int, ...], kind: Type) -> s
         bits = [_element_bits(text, kind, size) for text in literals]
     if len(bits) > 1 and len(set(bits)) == 1:
         bits = bits[:1]
-    if kind.text in FORMATS and _needs_bytes(bits, kind, shape):
+    if kind.text in FORMATS and _needs_bytes(bits, kind):
         return f'"0x{b"".join(number.to_bytes(size, "little") for number in bits).hex().upper()}"'
     texts = [_element_text(number, kind, size) for number in bits]
     return texts[0] if len(texts) == 1 and shape else _nested(texts, shape)
@@ -198,7 +198,7 @@ def _unpacked(quoted: str, size: int, shape: tuple[int, ...]) -> list[int]:
     return [int.from_bytes(data[start : start + size], "little") for start in range(0, len(data), size)]
 
 
-def _needs_bytes(bits: Sequence[int], kind: Type, shape: tuple[int, ...]) -> bool:
+def _needs_bytes(bits: Sequence[int], kind: Type) -> bool:
     """Whether elements are no numbers, other than the default one among numbers."""
     nans = {number for number in bits if np.isnan(_number(number, kind))}
     if not nans:

@@ -33,8 +33,6 @@ class Draft:
     results: list[Type] = field(default_factory=list)
     regions: list[Region] = field(default_factory=list)
     successors: list[Block] = field(default_factory=list)
-    named: tuple[str, ...] = ()
-    """Attributes that pieces of the shape name."""
 
     def add(self, name: str, operand: Use) -> None:
         """One more operand of a part."""

@@ -63,9 +63,8 @@ class Reader(Parser):
         """Whether a body was entered behind a head that could not be read; whether the text ends in a body."""
         self._suspect: int | None = None
         """The brace of a body that was probably not closed: the closing brace is indented less than its line."""
-        self._statement = 0
-        self._op = ""
-        """Where the statement starts that is read, and the name of its op."""
+        self._statement = self._end = 0
+        """Where the statement starts that is read, and where the last region ended."""
         self.bound = 0
         """How many results the op has that is read."""
         super().__init__(plain, arch)
@@ -310,7 +309,7 @@ class Reader(Parser):
         while self.kind == "label":
             self._labelled(region)
         self._end_region(region, note, found)
-        self._check_labels(uses)
+        self._check_labels()
         self._labels, self._label_uses = labels, uses
         while len(self.scope) > known:
             self.scope.popitem()
@@ -388,7 +387,7 @@ class Reader(Parser):
             self._label_uses[label] = at
         return self._labels[label]
 
-    def _check_labels(self, outer: dict[str, int]) -> None:
+    def _check_labels(self) -> None:
         for label, at in self._label_uses.items():
             self._note(Problem(f"the block `^{label}` is not defined", at))
 
