@@ -1,8 +1,15 @@
-"""Runs the examples of the clause table: what meets a clause must pass, what breaks it must be stopped by it."""
+"""Runs the examples of the clause table: what meets a clause must pass, what breaks it must be stopped by it.
+
+It also holds the accessors through which the conformance tests read and mutate the tables of rules. The tests name
+no internal table of the package themselves.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from itertools import count, product
 from types import CodeType
@@ -16,8 +23,11 @@ import ptokit as pto
 import snippet
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Rule
+from ptokit.isa.instruction import Instruction, Rule
+from ptokit.lang import dispatch
 from ptokit.machine.report import Report
+from ptokit.program import verify, verify_call
+from ptokit.text.cpp import headers
 
 REFUSALS = (pto.VerifyError, pto.OutOfBoundsError)
 PYTHON = (AssertionError, ValueError, TypeError)
@@ -67,6 +77,24 @@ def run(code: str, target: str, op: str = "") -> None:
         raise Reported(report)
 
 
+def findings_on(code: str, target: str, op: str = "", **options: Any) -> list[pto.Finding]:
+    """Every finding that some code makes on a target: raised, warned of, noted, or reported by the machine."""
+    names: dict[str, Any] = {"np": np, "pto": pto, "ml_dtypes": ml_dtypes, "target": target}
+    if op:
+        names["op"] = getattr(pto, op)
+    found: list[pto.Finding] = []
+    with pto.target(target, **options) as here, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            exec(compiled(code, target), names)
+        except Exception as stop:
+            found = findings_of(stop)
+        found += here.findings
+    found += [finding for warning in warned for finding in findings_of(warning.message)]  # type: ignore[arg-type]
+    report = names.get("report")
+    return [*found, *(report.findings if isinstance(report, Report) else ())]
+
+
 def findings_of(stop: BaseException) -> list[pto.Finding]:
     """The findings that an exception carries."""
     return [stop.finding] if isinstance(stop, pto.HazardWarning) else list(getattr(stop, "findings", ()))
@@ -101,3 +129,83 @@ def check_example(name: str) -> None:
             run(example.meets, target, op)
         for code in example.breaks:
             check_breaks(name, code, target, op)
+
+
+# --- The tables of rules -------------------------------------------------------------------------------------
+
+
+def rules_of(instruction: Instruction) -> tuple[Rule, ...]:
+    """The rules of an instruction, in the order in which they are checked."""
+    return instruction.rules
+
+
+def header_rules_of(instruction: Instruction) -> tuple[Rule, ...]:
+    """What the C++ headers refuse of an instruction beyond its rules."""
+    return headers.RULES.get(instruction.name, ())
+
+
+def forget() -> None:
+    """Drop every verdict that was kept for a later call."""
+    dispatch.PREPARED.clear()
+
+
+def _fewer(rules: tuple[Rule, ...], k: int, target: str) -> tuple[Rule, ...]:
+    on = {name: level for name, level in rules[k].on.items() if name != target}
+    return (*rules[:k], replace(rules[k], on=on), *rules[k + 1 :])
+
+
+@contextmanager
+def without_rule(instruction: Instruction, k: int, target: str) -> Iterator[None]:
+    """Within, one rule of an instruction does not apply on one target."""
+    rules = instruction.rules
+    object.__setattr__(instruction, "rules", _fewer(rules, k, target))
+    forget()
+    try:
+        yield
+    finally:
+        object.__setattr__(instruction, "rules", rules)
+        forget()
+
+
+@contextmanager
+def without_header_rule(instruction: Instruction, k: int, target: str) -> Iterator[None]:
+    """Within, one rule of the headers of an instruction does not apply on one target."""
+    rules = headers.RULES[instruction.name]
+    headers.RULES[instruction.name] = _fewer(rules, k, target)
+    try:
+        yield
+    finally:
+        headers.RULES[instruction.name] = rules
+
+
+def identities(findings: Iterable[pto.Finding], instruction: str, rule: Rule, target: str) -> set[tuple[str, str, str]]:
+    """The findings that a rule of an instruction has made on a target: clause, operand, and what was expected."""
+    return {
+        (finding.rule, finding.operand, finding.expected)
+        for finding in findings
+        if (finding.rule, finding.operand) == (rule.clause(target), rule.operand)
+        and finding.message.startswith(f"{instruction} on {target}: ")
+    }
+
+
+def call_checks() -> dict[str, verify_call.Check]:
+    """What is checked of every call, whatever its instruction, by name."""
+    return {check.run.__name__: check for check in verify_call.CHECKS}
+
+
+def program_checks() -> dict[str, verify.Check]:
+    """What is checked of every whole program, by name."""
+    return {check.__name__: check for check in verify.CHECKS}  # type: ignore[attr-defined]
+
+
+@contextmanager
+def without_check(check: object) -> Iterator[None]:
+    """Within, one check of calls or of programs is left out."""
+    kept = verify_call.CHECKS, verify.CHECKS
+    verify_call.CHECKS, verify.CHECKS = (tuple(each for each in row if each is not check) for row in kept)
+    forget()
+    try:
+        yield
+    finally:
+        verify_call.CHECKS, verify.CHECKS = kept
+        forget()

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from ptokit import spec as clauses
 from ptokit.finding import Finding
-from ptokit.isa import mscatter
 from ptokit.isa.common import names
 from ptokit.isa.instruction import ALWAYS, DEVICES, Call, Case, Rule, error
 from ptokit.isa.operand import TileSpec
@@ -30,9 +29,9 @@ from ptokit.text.cpp.columns import RULES as COLUMNS
 from ptokit.text.cpp.scatter import RULES as ROW_SCATTER
 from ptokit.text.cpp.simulator import COMPARES, MASKS, ROUNDS, SELECTS
 
-ADD_TYPES = {"a2a3": ("int32", "float32", "float16"), "a5": mscatter.ADD_TYPES}
-ORDER_TYPES = {"a2a3": (), "a5": mscatter.ORDER_TYPES}
-"""The element types of atomic scatters that the documents and the headers both have; the simulator takes all."""
+ADD_TYPES = {"a2a3": ("int32", "float32", "float16")}
+ORDER_TYPES: dict[str, tuple[str, ...]] = {"a2a3": ()}
+"""The element types of atomic scatters that the documents and the headers both have, where the headers have fewer."""
 
 
 def _atomic(rule: str, op: ScatterAtomicOp, table: dict[str, tuple[str, ...]]) -> Rule:
