@@ -25,6 +25,7 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction, Rule
 from ptokit.lang import dispatch
+from ptokit.machine import hazards, repeats, rules
 from ptokit.machine.report import Report
 from ptokit.program import verify, verify_call
 from ptokit.text.cpp import headers
@@ -209,3 +210,58 @@ def without_check(check: object) -> Iterator[None]:
     finally:
         verify_call.CHECKS, verify.CHECKS = kept
         forget()
+
+
+# --- The tables of the machine -------------------------------------------------------------------------------
+
+
+def unordered_rows() -> tuple[Any, ...]:
+    """The kinds of accesses that nothing orders; a row has the number of its hazard as `kind`."""
+    return hazards.UNORDERED
+
+
+@contextmanager
+def without_unordered_row(k: int) -> Iterator[None]:
+    """Within, the machine does not know one kind of accesses that nothing orders."""
+    rows = hazards.UNORDERED
+    hazards.UNORDERED = (*rows[:k], *rows[k + 1 :])
+    try:
+        yield
+    finally:
+        hazards.UNORDERED = rows
+
+
+def repeat_rulings() -> dict[tuple[str, str], set[str]]:
+    """By instruction and target: the hazards of destinations that are named twice."""
+    return {
+        (name, target): {ruling.same, ruling.folded}
+        for name, ruling in repeats.RULINGS.items()
+        for target in ruling.levels
+    }
+
+
+@contextmanager
+def without_repeat_ruling(instruction: str, target: str) -> Iterator[None]:
+    """Within, nothing is said of repeated destinations of an instruction on a target."""
+    ruling = repeats.RULINGS[instruction]
+    levels = {name: level for name, level in ruling.levels.items() if name != target}
+    repeats.RULINGS[instruction] = replace(ruling, levels=levels)
+    try:
+        yield
+    finally:
+        repeats.RULINGS[instruction] = ruling
+
+
+MACHINE_RULES = {"dispatch": "H-23", "burst": "H-01", "scratch": "H-32"}
+"""What the machine finds of one instruction's launch and addresses, by the function that does."""
+
+
+@contextmanager
+def without_machine_rule(name: str) -> Iterator[None]:
+    """Within, one of `MACHINE_RULES` finds nothing."""
+    rule = getattr(rules, name)
+    setattr(rules, name, lambda *_: ())
+    try:
+        yield
+    finally:
+        setattr(rules, name, rule)

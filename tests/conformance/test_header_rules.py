@@ -36,7 +36,7 @@ def scatter(kind: str, words: str, *, row: bool = False) -> str:
 
 def elements(call: str, kind: str, **more: str) -> str:
     """A call over three tiles of one type."""
-    return vectors(call, **{name: f"'{kind}', 8, 64" for name in "abc"}, **more)
+    return vectors(call, **dict.fromkeys("abc", f"'{kind}', 8, 64"), **more)
 
 
 def row_expansion(call: str, kind: str) -> str:

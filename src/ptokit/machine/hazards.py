@@ -74,7 +74,6 @@ UNORDERED = (
     _Row("H-35", CUBE, ("", "MTE2")),
     _Row("H-16", frozenset(("GM",)), ("mscatter", ""), ("", "MTE3")),
     _Row("H-16", frozenset(("GM",)), ("", "MTE3"), ("mscatter", "")),
-    _Row("H-16", frozenset(("GM",)), ("mscatter", ""), ("mscatter", "")),
 )
 """Accesses of one block that nothing orders."""
 UNNAMED = "KN-13"

@@ -1,0 +1,72 @@
+"""Every row of the machine's tables is needed on every target that has its hazard.
+
+A row is dropped, and some kernel of the corpus of hazards must lose its finding: the one of that number, at that line
+and operand, on that target.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from conformance.harness import (
+    MACHINE_RULES,
+    repeat_rulings,
+    unordered_rows,
+    without_machine_rule,
+    without_repeat_ruling,
+    without_unordered_row,
+)
+from corpus.hazards.case import Case
+from corpus.hazards.everything import CASES
+from machine.test_corpus import is_it, judged
+from ptokit import spec
+
+
+def is_found(case: Case) -> bool:
+    """Whether a launch has the finding of the case, without looking at earlier launches."""
+    return any(is_it(case, finding) for finding in case.launch().findings)
+
+
+def is_needed(kind: str, target: str, dropped: AbstractContextManager[None]) -> bool:
+    """Whether some case of a hazard loses its finding."""
+    cases = [case for case in CASES if case.bad and (case.kind, case.target) == (kind, target)]
+    assert all(judged(case).found for case in cases)
+    with dropped:
+        return any(not is_found(case) for case in cases)
+
+
+def targets_of(kind: str) -> list[str]:
+    """The targets of the documents where a hazard has a level."""
+    return [target for target in spec.hazards()[kind].levels if target in spec.FAMILIES]
+
+
+SELF_ORDERED = {("H-24", "mscatter", "a2a3"), ("H-16", "mscatter", "a2a3")}
+"""Hazards of an instruction that the kernels of a target rule out: they wait for loads and stores themselves."""
+
+
+def can_happen(row: Any, target: str) -> bool:
+    """Whether a kernel of the target can have the hazard of a row."""
+    return not any((row.kind, name, target) in SELF_ORDERED for name, _ in (row.first, row.then))
+
+
+ROWS = [(k, row, target) for k, row in enumerate(unordered_rows()) for target in targets_of(row.kind)]
+RULINGS = [(name, kind, target) for (name, target), kinds in repeat_rulings().items() for kind in sorted(kinds)]
+RULES = [(name, kind, target) for name, kind in MACHINE_RULES.items() for target in targets_of(kind)]
+
+
+@pytest.mark.parametrize(("k", "row", "target"), ROWS, ids=[f"{k}-{row.kind}-{target}" for k, row, target in ROWS])
+def test_every_kind_of_unordered_accesses_is_needed(k: int, row: Any, target: str) -> None:
+    assert is_needed(row.kind, target, without_unordered_row(k)) == can_happen(row, target)
+
+
+@pytest.mark.parametrize(("name", "kind", "target"), [row for row in RULINGS if row[2] in spec.FAMILIES])
+def test_every_ruling_on_repeated_destinations_is_needed(name: str, kind: str, target: str) -> None:
+    assert is_needed(kind, target, without_repeat_ruling(name, target))
+
+
+@pytest.mark.parametrize(("name", "kind", "target"), RULES)
+def test_every_rule_of_launch_and_addresses_is_needed(name: str, kind: str, target: str) -> None:
+    assert is_needed(kind, target, without_machine_rule(name))
