@@ -99,7 +99,12 @@ try:
 finally:
     trace.MOST_STATEMENTS = most
 """
-LOOP = "@pto.kernel\n    def k(x):\n        for _ in range(9):\n            pto.texpands(pto.Tile('vec', 'float32', 1, 8), 0)"
+LOOP = """
+    @pto.kernel
+    def k(x):
+        for _ in range(9):
+            pto.texpands(pto.Tile('vec', 'float32', 1, 8), 0)
+"""
 OUTSIDE = kernel("kept.append(pto.Tile('vec', 'float32', 1, 8))").replace("@pto", "kept = []\n@pto")
 NEST = "def nest(n):\n    for i in pto.range(1):\n        nest(n - 1) if n else None\n"
 WHOLE = "np.zeros(64, 'float32')"
@@ -118,7 +123,7 @@ MORE = [
     kernel(IN_A_BODY.format("x[i:i + 1, 0:8]", "pto.tload(pto.Tile('vec', 'float32', 1, 8), kept[0])")),
     kernel("tile = pto.Tile('vec', 'float32', 8, 8, addr=0)\npto.tassign(tile[0:4], 64)", mode="manual"),
     OUTSIDE + "pto.texpands(kept[0], 0)\n",
-    MANY.format(LOOP + "\n    k[1](np.zeros(8, 'float32'))"),
+    MANY.format(LOOP.strip() + "\n    k[1](np.zeros(8, 'float32'))"),
     loaded("np.zeros(63, 'float32'), 1, 1.0"),
     loaded("np.zeros((4, 16), 'float32'), 1, 1.0"),
     loaded("5, 1, 1.0"),
