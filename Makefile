@@ -48,9 +48,9 @@ types: $(READY)
 fuzz: $(READY)
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py
-	PYTHONPATH=tests $(BIN)/pytest -n auto -p engine.native.both tests/property tests/compute
+	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.engine.native.both tests/property tests/compute
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/machine/test_ground_truth.py tests/machine/test_clocks.py
-	PYTHONPATH=tests $(BIN)/pytest -n auto -p machine.both tests/conformance tests/property tests/compute tests/lang
+	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.machine.both tests/conformance tests/property tests/compute tests/lang
 
 # Small changes of isa/, engine/ and target/, each of which a test must notice; `make mutants MUTANTS="-j 16 --count 2000"`.
 MUTANTS ?= -j 2 --count 240

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 
-import findings
-from conformance.coverage import summary
+from tests import findings
+from tests.conformance.coverage import summary
+
+settings.register_profile("no clock", deadline=None)
+settings.load_profile("no clock")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,10 +16,10 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 import ptokit as pto
-from property.naive_whole import ENGINES
 from ptokit import ops
 from ptokit.engine import choose, whole
 from ptokit.engine.runnable import Unsupported
+from tests.property.naive_whole import ENGINES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import pythons
+from tests import pythons
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import KERNELS
+from tests.cli.shell import KERNELS
 
 
 @pytest.fixture(autouse=True)

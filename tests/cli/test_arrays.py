@@ -13,10 +13,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cli.shell import fine, misuse, saved
 from ptokit.cli.arguments import constant, pairs, read_array, value, write_array
 from ptokit.cli.problems import Misuse
 from ptokit.isa.dtype import dtype
+from tests.cli.shell import fine, misuse, saved
 
 X = np.arange(24, dtype="float32").reshape(4, 6)
 

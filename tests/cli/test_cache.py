@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import fine, misuse, ptokit_
-from cli.test_page import TEXT
 from ptokit.engine.native import store
+from tests.cli.shell import fine, misuse, ptokit_
+from tests.cli.test_page import TEXT
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from textwrap import dedent
 
 import pytest
 
-from cli.shell import misuse, ptokit_
 from ptokit.lang import trace
+from tests.cli.shell import misuse, ptokit_
 
 GIVEN = ("--arg", "x=f32[8,8]", "--arg", "out=f32[8,8]")
 COMMANDS = {

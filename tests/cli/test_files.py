@@ -12,10 +12,10 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 import pytest
 
-from cli.shell import fine, misuse, ptokit_, saved
 from ptokit.cli import files
 from ptokit.cli.files import write_all
 from ptokit.cli.problems import Misuse
+from tests.cli.shell import fine, misuse, ptokit_, saved
 
 
 def bytes_of(content: bytes) -> Callable[[BinaryIO], object]:

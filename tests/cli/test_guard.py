@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import ENVIRONMENT, misuse, process, ptokit_
 from ptokit.cli.guard import status_of
 from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, MISUSED, Misuse, printable
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.text.errors import TextError
+from tests.cli.shell import ENVIRONMENT, misuse, process, ptokit_
 
 
 def raising(problem: BaseException) -> Callable[[], int]:

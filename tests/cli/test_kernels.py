@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cli.shell import fine, misuse, ptokit_, saved
+from tests.cli.shell import fine, misuse, ptokit_, saved
 
 X = np.arange(160, dtype="float32").reshape(10, 16)
 DOUBLE = ("kernels:double", "--arg", "x=x.npy", "--arg", "out=f32[10,16]", "--grid", 3)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cli.shell import fine, misuse, ptokit_, saved
 from ptokit.cli.machine import PARTS
+from tests.cli.shell import fine, misuse, ptokit_, saved
 
 KERNELS = '''\
 import ptokit as pto

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cli.shell import ENVIRONMENT, ptokit_
+from tests.cli.shell import ENVIRONMENT, ptokit_
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs/cli.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ptokit
-from cli.shell import ENVIRONMENT, process, ptokit_
+from tests.cli.shell import ENVIRONMENT, process, ptokit_
 
 COLOUR = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
 SHAPES = ("--arg", "x=f32[10,16]", "--arg", "out=f32[10,16]")

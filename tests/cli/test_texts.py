@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cli.shell import fine, misuse, ptokit_, saved
+from tests.cli.shell import fine, misuse, ptokit_, saved
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ptokit as pto
-from compute import exact
-from compute.exact import expect, is_float, plain, sample, tile
-from compute.tables import TARGETS, cases
+from tests.compute import exact
+from tests.compute.exact import expect, is_float, plain, sample, tile
+from tests.compute.tables import TARGETS, cases
 
 VALID = (3, 19)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from compute.tables import EVERY, TARGETS, TYPES, types
+from tests.compute.tables import EVERY, TARGETS, TYPES, types
 
 
 def tile(kind: str, rows: int = 32, cols: int = 32, **options) -> pto.Tile:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from compute import exact
-from compute.exact import expect, is_float, plain, sample, tile
-from compute.tables import TARGETS, cases
+from tests.compute import exact
+from tests.compute.exact import expect, is_float, plain, sample, tile
+from tests.compute.tables import TARGETS, cases
 
 VALID = (3, 19)
 

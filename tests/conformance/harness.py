@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-import snippet
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction, Rule
@@ -29,6 +28,7 @@ from ptokit.machine import hazards, repeats, rules
 from ptokit.machine.report import Report
 from ptokit.program import verify, verify_call
 from ptokit.text.cpp import headers
+from tests import snippet
 
 REFUSALS = (pto.VerifyError, pto.OutOfBoundsError)
 PYTHON = (AssertionError, ValueError, TypeError)

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import json
 
 import ptokit as pto
-from conformance.harness import Reported, findings_of, run, targets_of
 from ptokit import spec
+from tests.conformance.harness import Reported, findings_of, run, targets_of
 
 FILE = Path(spec.__file__).resolve().parent / "outcomes" / "outcomes.toml"
 SAID = {

@@ -6,10 +6,10 @@ import ast
 
 import pytest
 
-from conformance.coverage import clauses_of, covered, in_scope, reasons
-from conformance.harness import rules_of
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
+from tests.conformance.coverage import clauses_of, covered, in_scope, reasons
+from tests.conformance.harness import rules_of
 
 SETTLED_OTHERWISE = {"MG-SHAPE-01", "MG-SHAPE-02"}
 """Clauses of kind reject that a decision turned around: their examples show what is accepted instead."""

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from machine.executing import gm, nz
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call
 from ptokit.isa.policy import Coalesce, GatherExec, GatherOOB
@@ -27,8 +26,9 @@ from ptokit.target import profile
 from ptokit.text.cpp import emit
 from ptokit.text.cpp.calls import call_text
 from ptokit.text.cpp.types import tile_type
-from text.compiling import complaints
-from text.test_cpp import emitted, floats, ints, traced
+from tests.machine.executing import gm, nz
+from tests.text.compiling import complaints
+from tests.text.test_cpp import emitted, floats, ints, traced
 
 TARGETS = ("cpu", "a2a3", "a5")
 GATHER = """

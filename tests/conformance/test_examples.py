@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.harness import check_example
 from ptokit import spec
+from tests.conformance.harness import check_example
 
 
 @pytest.mark.parametrize("name", sorted(spec.examples()))

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from conformance.harness import findings_of, header_rules_of, identities, without_header_rule
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
-from text.test_cpp import emitted
+from tests.conformance.harness import findings_of, header_rules_of, identities, without_header_rule
+from tests.text.test_cpp import emitted
 
 Tiles = Mapping[str, str]
 """Names of tiles, with the arguments after their memory."""

@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from conformance.harness import compiled, findings_of, forget
-from conformance.sites import Site, sites, without
-from conformance.test_shared_checks import ARRAYS
-from lang.test_kernel_mistakes import MISTAKES
 from ptokit import spec
 from ptokit.finding import Finding
 from ptokit.machine.report import Report
+from tests.conformance.harness import compiled, findings_of, forget
+from tests.conformance.sites import Site, sites, without
+from tests.conformance.test_shared_checks import ARRAYS
+from tests.lang.test_kernel_mistakes import MISTAKES
 
 SITES = sites(("lang", "program", "engine/bind.py", "engine/interpreter.py"), r"(KN|SL)-\d+")
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from conformance.harness import (
+from ptokit import spec
+from tests.conformance.harness import (
     MACHINE_RULES,
     repeat_rulings,
     unordered_rows,
@@ -19,10 +20,9 @@ from conformance.harness import (
     without_repeat_ruling,
     without_unordered_row,
 )
-from corpus.hazards.case import Case
-from corpus.hazards.everything import CASES
-from machine.test_corpus import is_it, judged
-from ptokit import spec
+from tests.corpus.hazards.case import Case
+from tests.corpus.hazards.everything import CASES
+from tests.machine.test_corpus import is_it, judged
 
 
 def is_found(case: Case) -> bool:

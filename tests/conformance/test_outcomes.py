@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from conformance.harness import run, targets_of
-from conformance.outcomes import outcome, outcomes
-from engine.native.calls import Inexpressible, every_call
-from engine.native.calls import outcome as tried
-from machine.both import MachineCall, tile_names
 from ptokit import spec
 from ptokit.engine.storage import Storage
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.render import pages
-from render_text import text_of
+from tests.conformance.harness import run, targets_of
+from tests.conformance.outcomes import outcome, outcomes
+from tests.engine.native.calls import Inexpressible, every_call
+from tests.engine.native.calls import outcome as tried
+from tests.machine.both import MachineCall, tile_names
+from tests.render_text import text_of
 
 BREAKING = sorted(name for name, example in spec.examples().items() if example.breaks)
 SCATTERS = sorted(name for name, example in spec.examples().items() if "scatter" in example.meets)

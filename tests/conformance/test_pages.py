@@ -20,7 +20,7 @@ from ptokit.text.lower import lower
 from ptokit.text.ptoas import read_ptoas
 from ptokit.text.ptoas.shapes import SUFFIXED, SUFFIXES, UNSPOKEN
 from ptokit.text.tree import walk
-from render_text import text_of
+from tests.render_text import text_of
 
 TARGETS = ("cpu", "a2a3", "a5")
 ABOUT = {"MG": "mgather", "MS": "mscatter", "TS": "tscatter", "TL": "tload", "TT": "tstore", "TV": "tmov"}

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from machine.executing import execute, gm
-from machine.executing import nz as nz_spec
-from machine.executing import vec as vec_spec
 from ptokit.isa.policy import GlobalLayout, TileType
 from ptokit.program.steps import Sync, Touch
+from tests.machine.executing import execute, gm
+from tests.machine.executing import nz as nz_spec
+from tests.machine.executing import vec as vec_spec
 
 DEVICES = ("cpu", "cpu@aicore", "a2a3", "a5")
 NZ = {"blayout": "col_major", "slayout": "row_major"}

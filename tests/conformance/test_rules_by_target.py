@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from conformance.harness import findings_on, identities, rules_of, without_rule
-from conformance.test_coverage import examples_about
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
+from tests.conformance.harness import findings_on, identities, rules_of, without_rule
+from tests.conformance.test_coverage import examples_about
 
 LONG_PRODUCT = """
 m, n = {}

@@ -11,11 +11,11 @@ from functools import cache
 import pytest
 
 import ptokit as pto
-from conformance.harness import call_checks, findings_on, program_checks, without_check
-from conformance.test_coverage import examples_about
-from lang.test_kernel_mistakes import MISTAKES
 from ptokit import spec
 from ptokit.target import profile
+from tests.conformance.harness import call_checks, findings_on, program_checks, without_check
+from tests.conformance.test_coverage import examples_about
+from tests.lang.test_kernel_mistakes import MISTAKES
 
 TARGETS = ("cpu", "cpu@aicore", "a2a3", "a5", "host")
 

@@ -10,7 +10,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.ir import Program
 from ptokit.text.forms import print_program
 from ptokit.text.spelling import INSTRUCTION_OF
-from text.test_cpp import cube_program, floats, ints, traced, vector_program
+from tests.text.test_cpp import cube_program, floats, ints, traced, vector_program
 
 MOVES = """
 a = pto.Tile("vec", "float32", 8, 64)

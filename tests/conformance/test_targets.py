@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-import findings
 import ptokit as pto
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import EVERYWHERE
 from ptokit.program.verify_call import CHECKS
 from ptokit.text.cpp.headers import RULES as CPP
+from tests import findings
 
 
 def named() -> Iterator[tuple[str, str, str]]:

@@ -17,7 +17,7 @@ from ptokit.isa.policy import (
 from ptokit.program.ir import Instr, Program
 from ptokit.text.forms import print_program, read_program
 from ptokit.text.ptoas import print_ptoas, read_ptoas
-from text.test_ptoas import COL, ELEM, MEM, ROW, TILE, program
+from tests.text.test_ptoas import COL, ELEM, MEM, ROW, TILE, program
 
 FORMS = ("as", "l1", "l2")
 INDEX = {"row": COL, "elem": ELEM}

@@ -15,7 +15,7 @@ import pytest
 import ptokit as pto
 from ptokit.target import profile
 from ptokit.text.cpp import emit
-from text.test_cpp import traced
+from tests.text.test_cpp import traced
 
 BASE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "bfloat16", "float32"]  # CO-TYPE-02
 FLOAT8 = ["float8_e4m3", "float8_e5m2"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from examples.test_gallery import GALLERY, GRIDS, Case, Entry, rng
-from program.judge import assert_complete, assert_minimal, auto
 from ptokit.lang.launch import mode_of
 from ptokit.program.ir import Program
 from ptokit.target import profile
+from tests.examples.test_gallery import GALLERY, GRIDS, Case, Entry, rng
+from tests.program.judge import assert_complete, assert_minimal, auto
 
 LAUNCHES = [(entry, target) for entry in GALLERY for target in entry.targets if target != "cpu"]
 every_launch = pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-import snippet
 from ptokit.finding import near
 from ptokit.lang import faults, trace
+from tests import snippet
 
 PACKAGE = str(Path(pto.__file__).parent)
 HERE = "# <- here"

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-import snippet
+from tests import snippet
 
 TARGETS = ("cpu", "a2a3", "a5")
 WAYS = [(target, debug) for target in TARGETS for debug in (False, True)]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-import snippet
 from ptokit import spec
+from tests import snippet
 
 HERE = "# <- here"
 

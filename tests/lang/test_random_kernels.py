@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-import snippet
-from lang.random_kernels import TABLE, random_kernel
 from ptokit.engine.interpreter import Executable
 from ptokit.lang.launch import mode_of
 from ptokit.program.expr import Var
@@ -19,6 +17,8 @@ from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.profile import UnifiedBuffer
+from tests import snippet
+from tests.lang.random_kernels import TABLE, random_kernel
 
 GRID = 3
 SEEDS = range(24 * int(os.environ.get("PTOKIT_FUZZ", "1")))

@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-import snippet
-from program.judge import assert_complete, auto
-from program.random_programs import runs
 from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TileSpec, meet
 from ptokit.isa.policy import BLayout, TileType
@@ -22,6 +19,9 @@ from ptokit.program.ir import Flag, Instr, walk
 from ptokit.target import profile
 from ptokit.text.cpp import emit
 from ptokit.text.forms import FORMS, print_program, read_program
+from tests import snippet
+from tests.program.judge import assert_complete, auto
+from tests.program.random_programs import runs
 
 DEVICES = ("cpu", "a2a3", "a5")
 ENGINES = ("native", "reference", "machine")

@@ -1,4 +1,4 @@
-"""A pytest plugin: with `-p machine.both`, every eager call and every launch of every test runs on the machine too.
+"""A pytest plugin: with `-p tests.machine.both`, every eager call and launch of every test runs on the machine too.
 
 A call becomes a program of one instruction whose tiles are the very memories of the call. A launch is made over copies
 of its arrays, by the reference engine and by the machine. The machine must leave the bits of the reference, say
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.native.calls import Inexpressible, Outcome, Writer, every_call, outcome
 from ptokit.engine.prepared import Prepared, parse_modifiers
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
@@ -37,6 +36,7 @@ from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Operand, Program, Stmt, TileDecl
 from ptokit.program.verify import verify
 from ptokit.testing import copied
+from tests.engine.native.calls import Inexpressible, Outcome, Writer, every_call, outcome
 
 LEVELS = ("note", "hazard", "error")
 JUDGED = ("target", "strict", "header", "dyn_ub")

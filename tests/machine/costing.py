@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from machine.executing import execute
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
@@ -18,6 +17,7 @@ from ptokit.machine.formulas import Overlap
 from ptokit.machine.timed import Part, Timings
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.target import Profile
+from tests.machine.executing import execute
 
 Indices = Any
 

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from machine.schedules import Access
-from program.happens_before import show
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
@@ -40,6 +38,8 @@ from ptokit.program.ir import (
 )
 from ptokit.program.order import order
 from ptokit.target import profile
+from tests.machine.schedules import Access
+from tests.program.happens_before import show
 
 Array = np.ndarray[Any, np.dtype[np.int32]]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from machine.manual_programs import sample, touched
-from machine.schedules import Entry, Search, entries_of
 from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of, later
 from ptokit.target import profile
+from tests.machine.manual_programs import sample, touched
+from tests.machine.schedules import Entry, Search, entries_of
 
 AIV = ("AIV.S", "AIV.V", "AIV.MTE2", "AIV.MTE3")
 AIC = ("AIC.S", "AIC.M", "AIC.MTE1", "AIC.MTE2", "AIC.FIX")

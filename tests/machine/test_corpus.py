@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from corpus.hazards import blocks, budgets, memory, order, repeats, tables
-from corpus.hazards.case import Case
-from corpus.hazards.everything import CASES
-from corpus.hazards.rules import RULES
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
+from tests.corpus.hazards import blocks, budgets, memory, order, repeats, tables
+from tests.corpus.hazards.case import Case
+from tests.corpus.hazards.everything import CASES
+from tests.corpus.hazards.rules import RULES
 
 NO_PROGRAM = {"H-33", "H-34", "H-39", "H-41"}
 """Hazards that no program can have."""

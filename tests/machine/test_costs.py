@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from machine.costing import coefficient, cycles, executed, fractal, overlaps, tensor, vec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TileSpec
@@ -22,6 +21,7 @@ from ptokit.target import PROFILES, Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
 from ptokit.target.cpu import CPU
+from tests.machine.costing import coefficient, cycles, executed, fractal, overlaps, tensor, vec
 
 NPU = (A2A3, A5)
 both = pytest.mark.parametrize("profile", NPU, ids=lambda profile: profile.name)

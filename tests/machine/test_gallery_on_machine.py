@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from examples.test_gallery import GALLERY, Case, Entry, agree, every_launch, rng
-from examples.test_gallery_flags import LAUNCHES, launches, ordered
-from program.happens_before import Path, show_stmt
-from program.judge import handovers, places_of, without
 from ptokit.lang.loaded import TextKernel
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import Report
 from ptokit.program.expr import interval
-from ptokit.program.ir import Barrier, Block, Flag, Loop, Program, Stmt, mapped, walk, with_blocks
+from ptokit.program.ir import Barrier, Block, Flag, Loop, Program, Stmt, children, transform, walk, with_blocks
 from ptokit.program.verify import pipes_used
 from ptokit.target import profile
 from ptokit.target.profile import EVENT_IDS
+from tests.examples.test_gallery import GALLERY, Case, Entry, agree, every_launch, rng
+from tests.examples.test_gallery_flags import LAUNCHES, launches, ordered
+from tests.program.happens_before import Path, show_stmt
+from tests.program.judge import handovers, places_of, without
 
 GRIDS = (1, 7)
 ORDER = MachineOptions(checks=("order", "blocks"))
@@ -71,7 +71,7 @@ def by_hand(program: Program) -> Program:
     def owned(stmt: Stmt) -> Stmt:
         return replace(stmt, auto=False) if isinstance(stmt, Flag | Barrier) else stmt
 
-    return replace(program, body=mapped(program.body, owned), mode="manual")
+    return replace(program, body=transform(program.body, owned), mode="manual")
 
 
 @cache
@@ -164,9 +164,7 @@ def blocks_of(block: Block, in_loop: bool = False) -> Iterator[tuple[Block, bool
     """Every block of statements, and whether it comes again and again."""
     yield block, in_loop
     for stmt in block:
-        inner: list[Block] = []
-        with_blocks(stmt, lambda body: inner.append(body) or body)  # noqa: B023
-        for body in inner:
+        for body in children(stmt):
             yield from blocks_of(body, in_loop or isinstance(stmt, Loop))
 
 
@@ -174,7 +172,7 @@ def with_flag(program: Program, where: Block, parts: tuple[tuple[Flag, ...], ...
     """The program with the two parts of a flag in one of its blocks."""
 
     def put(block: Block) -> Block:
-        changed = tuple(with_blocks(stmt, put) for stmt in block)
+        changed = tuple(with_blocks(stmt, map(put, children(stmt))) for stmt in block)
         if block is not where:
             return changed
         return (*changed[:first], *parts[0], *changed[first:second], *parts[1], *changed[second:])

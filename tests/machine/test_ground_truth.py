@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import ptokit as pto
-from machine.manual_programs import CELL, UB, WIDTH, Sample, in_turns, results, sample, touched
-from machine.schedules import Access, Entry, Search, Verdict, entries_of, verdict
-from program.happens_before import check
 from ptokit.finding import Finding
 from ptokit.lang.loaded import TextKernel
 from ptokit.machine.report import Report
 from ptokit.program.calls import access_of, named_operands
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.target import profile
+from tests.machine.manual_programs import CELL, UB, WIDTH, Sample, in_turns, results, sample, touched
+from tests.machine.schedules import Access, Entry, Search, Verdict, entries_of, verdict
+from tests.program.happens_before import check
 
 ALL = 2000
 CHUNKS = 20

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from machine.executing import HERE, Lane, execute, gm, landed, nz, scattered, vec
 from ptokit.isa.policy import GlobalLayout, TileType
 from ptokit.machine.executed import Executed
 from ptokit.machine.outcomes import FIRST, WORST, Fate, LaneOutcomes, Outcome, outcomes
+from tests.machine.executing import HERE, Lane, execute, gm, landed, nz, scattered, vec
 
 
 def only(executed: Executed) -> LaneOutcomes:

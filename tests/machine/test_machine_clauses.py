@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from corpus.hazards import budgets, launch, memory, order, scratch
-from corpus.hazards.case import counted, flag, spread, upto, zeros
-from machine.costing import coefficient, cycles, executed, fractal, tensor, vec
-from machine.executing import execute, gm
-from machine.executing import nz as nz_spec
-from machine.test_costs import gather, into_l1, scatter
-from program.happens_before import check
 from ptokit.isa.policy import TileType
 from ptokit.machine.options import LAUNCHES
 from ptokit.program.steps import Sync, Touch
 from ptokit.target import profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
-from text.test_cpp import kernel_from, program_of
+from tests.corpus.hazards import budgets, launch, memory, order, scratch
+from tests.corpus.hazards.case import counted, flag, spread, upto, zeros
+from tests.machine.costing import coefficient, cycles, executed, fractal, tensor, vec
+from tests.machine.executing import execute, gm
+from tests.machine.executing import nz as nz_spec
+from tests.machine.test_costs import gather, into_l1, scatter
+from tests.program.happens_before import check
+from tests.text.test_cpp import kernel_from, program_of
 
 NPU = ("a2a3", "a5")
 KB = 1024
@@ -592,7 +592,7 @@ def test_only_transfers_of_rows_need_an_aligned_destination(addr: int) -> None:
 @pytest.mark.clause("MG-ALIGN-07", "MG-ALIGN-02")
 @pytest.mark.parametrize("kind", ["int8", "uint16", "float16", "int32", "float32"])
 def test_every_row_of_a_legal_tile_begins_at_a_block(kind: str) -> None:
-    from machine.test_traffic import measured
+    from tests.machine.test_traffic import measured
 
     size = np.dtype(kind).itemsize
     for cols in range(1, 3 * 32 // size):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from machine.executing import HERE, execute, first_repeat, gm, landed, vec
 from ptokit.finding import Finding
 from ptokit.machine.executed import Executed
 from ptokit.machine.repeats import last_writers, repeats
 from ptokit.target import profile
+from tests.machine.executing import HERE, execute, first_repeat, gm, landed, vec
 
 NPU = ("a2a3", "a5")
 FOLDED = {"a2a3": "MS-CONF-02", "a5": "MS-HAZ-02"}

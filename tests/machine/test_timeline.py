@@ -11,7 +11,6 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from machine.costing import executed, tensor, vec
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import Overlap
@@ -21,6 +20,7 @@ from ptokit.machine.timer import Timer
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
 from ptokit.target.cpu import CPU
+from tests.machine.costing import executed, tensor, vec
 
 S, V, MTE2, MTE3 = "AIV.S", "AIV.V", "AIV.MTE2", "AIV.MTE3"
 

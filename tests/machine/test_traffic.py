@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from machine.executing import HERE, elem_warps, execute, gm, nz, row_warps, transactions, vec
 from ptokit.isa.operand import OperandSpec, TensorSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, TileType
 from ptokit.machine.executed import Executed
 from ptokit.machine.traffic import Traffic, TrafficMeter
 from ptokit.target import profile
 from ptokit.target.profile import LaunchShape, row_launch
+from tests.machine.executing import HERE, elem_warps, execute, gm, nz, row_warps, transactions, vec
 
 
 def measured(*executed: Executed) -> Traffic:

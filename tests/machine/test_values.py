@@ -1,6 +1,6 @@
 """The machine gives the values of the reference engine: in examples, random calls, the gallery and random kernels.
 
-`pytest -p machine.both` asks the same of every call and every launch of any other test.
+`pytest -p tests.machine.both` asks the same of every call and every launch of any other test.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from conformance.harness import check_example
-from engine.native.test_calls import CASES, Strategy
-from examples.test_gallery import BAD, CASTING, Entry, cells, every_launch, launched, rng, spoilt
-from lang.random_kernels import random_kernel
-from lang.test_random_kernels import arguments, kernel_of
-from machine.both import Mismatch, Tally, on_the_machine
-from property.runner import run
-from property.strategies import fuzz
 from ptokit import spec
 from ptokit.machine import instruction
+from tests.conformance.harness import check_example
+from tests.engine.native.test_calls import CASES, Strategy
+from tests.examples.test_gallery import BAD, CASTING, Entry, cells, every_launch, launched, rng, spoilt
+from tests.lang.random_kernels import random_kernel
+from tests.lang.test_random_kernels import arguments, kernel_of
+from tests.machine.both import Mismatch, Tally, on_the_machine
+from tests.property.runner import run
+from tests.property.strategies import fuzz
 
 CHUNKS = 13
 """Examples are taken in so many portions, so that processes can share them."""

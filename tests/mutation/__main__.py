@@ -16,8 +16,8 @@ A change that no test can notice, because it means the same, stands in `equivale
 the module, the function, the original expression and the mutation, never a line; `*` stands for any. A `[[module]]`
 that decides only how fast something runs is left out as a whole. Entries that match nothing are reported.
 
-To look into survivors: `--only isa/layout.py` draws from one file or folder, `--show` prints the changes without running
-any, and `--tests` prints the tests that were chosen for each survivor.
+To look into survivors: `--only isa/layout.py` draws from one file or folder, `--show` prints the changes and runs
+nothing, and `--tests` prints the tests that were chosen for each survivor.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from program.happens_before import Path, Place, check, execute, show, show_stmt
-from program.random_programs import Run, runs
 from ptokit.program.calls import call_of
 from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, Loop, Program, Stmt, walk
 from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.target import Profile
+from tests.program.happens_before import Path, Place, check, execute, show, show_stmt
+from tests.program.random_programs import Run, runs
 
 
 def auto(program: Program, target: Profile) -> Program:

@@ -9,7 +9,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from program.happens_before import show
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import TileSpec
@@ -33,6 +32,7 @@ from ptokit.program.ir import (
     TileUse,
     View,
 )
+from tests.program.happens_before import show
 
 F32, F16, I32 = dtype("float32"), dtype("float16"), dtype("int32")
 

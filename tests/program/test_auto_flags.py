@@ -7,30 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from program.judge import (
-    assert_complete,
-    assert_keeps_values,
-    assert_leaves_event_0_to_kernels,
-    assert_minimal,
-    assert_only_added,
-    auto,
-    handovers,
-    is_auto,
-    superfluous,
-)
-from program.random_programs import (
-    CUBE_FORMS,
-    cube_tile,
-    flags,
-    instr,
-    program_of,
-    programs,
-    runs,
-    vec,
-    view,
-)
-from program.random_programs import CubeWriter as Cube
-from property.strategies import fuzz
 from ptokit.isa.policy import Coalesce, ScatterAtomicOp
 from ptokit.program.expr import BLOCK_IDX, Expr, Var, apply
 from ptokit.program.ir import (
@@ -53,6 +29,30 @@ from ptokit.program.ir import (
 from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.target import profile
+from tests.program.judge import (
+    assert_complete,
+    assert_keeps_values,
+    assert_leaves_event_0_to_kernels,
+    assert_minimal,
+    assert_only_added,
+    auto,
+    handovers,
+    is_auto,
+    superfluous,
+)
+from tests.program.random_programs import (
+    CUBE_FORMS,
+    cube_tile,
+    flags,
+    instr,
+    program_of,
+    programs,
+    runs,
+    vec,
+    view,
+)
+from tests.program.random_programs import CubeWriter as Cube
+from tests.property.strategies import fuzz
 
 TARGETS = {name: profile(name) for name in ("a2a3", "a5")}
 ON_BOTH = pytest.mark.parametrize("name", TARGETS)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from program.building import tile
 from ptokit.finding import Where
 from ptokit.isa.dtype import dtype
 from ptokit.program.bounds import MOST_TRIED, check_bounds, reaches
@@ -29,6 +28,7 @@ from ptokit.program.ir import (
     TileUse,
     View,
 )
+from tests.program.building import tile
 
 ROWS, COLS = 6, 4
 """The tile, and the array it is loaded from."""

@@ -12,19 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from program.happens_before import Fault, check, show
-from program.random_programs import (
-    CubeWriter,
-    cube_tile,
-    flags,
-    instr,
-    program_of,
-    programs,
-    runs,
-    vec,
-    view,
-)
-from property.strategies import fuzz
 from ptokit.isa.policy import Coalesce, TileType
 from ptokit.program.calls import call_of, effects
 from ptokit.program.expr import BLOCK_IDX, Expr, Var, apply
@@ -46,6 +33,19 @@ from ptokit.program.ir import (
     walk,
 )
 from ptokit.target import profile
+from tests.program.happens_before import Fault, check, show
+from tests.program.random_programs import (
+    CubeWriter,
+    cube_tile,
+    flags,
+    instr,
+    program_of,
+    programs,
+    runs,
+    vec,
+    view,
+)
+from tests.property.strategies import fuzz
 
 A2A3, A5, CPU = profile("a2a3"), profile("a5"), profile("cpu")
 BOTH = pytest.mark.parametrize("target", [A2A3, A5], ids=lambda target: target.name)

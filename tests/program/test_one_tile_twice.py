@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-import snippet
+from tests import snippet
 
 TARGETS = ("cpu", "a2a3", "a5")
 SQUARE = "t = pto.Tile('vec', '{0}', 32, 32)\npto.tload(t, x)\n"

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from program.building import (
+from ptokit.finding import Where
+from ptokit.isa.policy import Coalesce
+from ptokit.program.expr import Var, apply
+from ptokit.program.ir import Barrier, Branch, Flag, Instr, Program, Stmt, walk
+from ptokit.program.order import order, order_events
+from ptokit.target import Profile
+from ptokit.target.a2a3 import A2A3
+from ptokit.target.a5 import A5
+from ptokit.target.cpu import CPU
+from tests.program.building import (
     COND,
     EDGE,
     I,
@@ -27,16 +36,7 @@ from program.building import (
     tiles,
     use,
 )
-from program.happens_before import check
-from ptokit.finding import Where
-from ptokit.isa.policy import Coalesce
-from ptokit.program.expr import Var, apply
-from ptokit.program.ir import Barrier, Branch, Flag, Instr, Program, Stmt, walk
-from ptokit.program.order import order, order_events
-from ptokit.target import Profile
-from ptokit.target.a2a3 import A2A3
-from ptokit.target.a5 import A5
-from ptokit.target.cpu import CPU
+from tests.program.happens_before import check
 
 NPUS = pytest.mark.parametrize("profile", [A2A3, A5], ids=lambda profile: profile.name)
 

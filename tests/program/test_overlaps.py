@@ -9,7 +9,6 @@ from itertools import product
 
 import pytest
 
-from program.building import COND, N, exp, gather, load, loop, program, store, tile
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.policy import Coalesce
@@ -19,6 +18,7 @@ from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, Stmt,
 from ptokit.program.overlaps import conflicts
 from ptokit.program.verify import verify
 from ptokit.target.a2a3 import A2A3
+from tests.program.building import COND, N, exp, gather, load, loop, program, store, tile
 
 TILE = 1024
 """Bytes of a tile."""

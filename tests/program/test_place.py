@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from program.building import COND, I, J, exp, gather, load, loop, program, store, tile, tiles
 from ptokit.isa.policy import Coalesce, TileType
 from ptokit.program.ir import Branch, Program
 from ptokit.program.place import Life, lifetimes, place
@@ -15,6 +14,7 @@ from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
 from ptokit.target.cpu import CPU
 from ptokit.target.profile import KB, Memory
+from tests.program.building import COND, I, J, exp, gather, load, loop, program, store, tile, tiles
 
 TILE = 1 * KB
 """Bytes of the tiles here."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from program.building import exp, gather, load, program, scatter, tiles
 from ptokit.isa.policy import Coalesce
 from ptokit.program.calls import call_of
 from ptokit.program.ir import Instr
@@ -13,6 +12,7 @@ from ptokit.target import Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
 from ptokit.target.cpu import CPU
+from tests.program.building import exp, gather, load, program, scatter, tiles
 
 
 def steps_of(instr: Instr, profile: Profile) -> tuple[Step, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from property import naive
+from tests.property import naive
 
 ENGINES = ["reference", "auto"]
 """The engines that every test of whole arrays runs on."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import ptokit as pto
-from property import naive
-from property.strategies import ODD, Case, TensorArg, TileArg
+from tests.property import naive
+from tests.property.strategies import ODD, Case, TensorArg, TileArg
 
 LAYOUTS = {
     "nd": ("row_major", "none_box"),

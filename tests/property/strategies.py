@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from property.naive import NUMPY, SIZE, box_of, tile_offset
+from tests.property.naive import NUMPY, SIZE, box_of, tile_offset
 
 FUZZ = os.environ.get("PTOKIT_FUZZ")
 

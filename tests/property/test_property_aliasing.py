@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from property.naive import SIZE
-from property.runner import World, run_in
-from property.strategies import (
+from tests.property.naive import SIZE
+from tests.property.runner import World, run_in
+from tests.property.strategies import (
     ATOMIC_TYPES,
     BASE,
     GATHER_OOB,

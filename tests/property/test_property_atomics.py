@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from property import naive
-from property.runner import element
-from property.strategies import FLOAT8, SMALL_FLOATS, SPECIAL
+from tests.property import naive
+from tests.property.runner import element
+from tests.property.strategies import FLOAT8, SMALL_FLOATS, SPECIAL
 
 WIDER = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = (*naive.SIGNED, *naive.UNSIGNED)

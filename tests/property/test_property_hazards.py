@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from property import naive
-from property.runner import build, call, expect, run
-from property.strategies import (
+from tests.property import naive
+from tests.property.runner import build, call, expect, run
+from tests.property.strategies import (
     TARGETS,
     fuzz,
     gather_elements,

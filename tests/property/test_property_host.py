@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from property import naive
-from property.runner import run
-from property.strategies import (
+from tests.property import naive
+from tests.property.runner import run
+from tests.property.strategies import (
     ODD,
     SMALL_FLOATS,
     fuzz,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from property.runner import run
-from property.strategies import TARGETS, fuzz, gather_elements, gather_into_l1, gather_nz, gather_rows
+from tests.property.runner import run
+from tests.property.strategies import TARGETS, fuzz, gather_elements, gather_into_l1, gather_nz, gather_rows
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from property.runner import run
-from property.strategies import TARGETS, fuzz, loads, moves, stores
+from tests.property.runner import run
+from tests.property.strategies import TARGETS, fuzz, loads, moves, stores
 
 
 @pytest.mark.parametrize("target", TARGETS)

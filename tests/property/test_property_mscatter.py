@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from property.runner import run
-from property.strategies import TARGETS, fuzz, scatter_elements, scatter_rows
+from tests.property.runner import run
+from tests.property.strategies import TARGETS, fuzz, scatter_elements, scatter_rows
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from property import naive
+from tests.property import naive
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from property.runner import run
-from property.strategies import TARGETS, fuzz, scatter_in_ub
+from tests.property.runner import run
+from tests.property.strategies import TARGETS, fuzz, scatter_in_ub
 
 
 @pytest.mark.parametrize("reading", ["row", "flat"])

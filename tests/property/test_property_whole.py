@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from property import naive, naive_whole
-from property.naive_whole import ENGINES, Cells, Outside
-from property.strategies import fuzz
 from ptokit.engine import whole
+from tests.property import naive, naive_whole
+from tests.property.naive_whole import ENGINES, Cells, Outside
+from tests.property.strategies import fuzz
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

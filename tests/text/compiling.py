@@ -1,4 +1,4 @@
-"""Compiles emitted C++ against declarations of the vendor's calls, which are in `vendor/`."""
+"""Compiles emitted C++ against declarations of the vendor's calls, which are in `header_stub/`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-VENDOR = Path(__file__).parent / "vendor"
+HEADERS = Path(__file__).parent / "header_stub"
 COMPILERS = ("g++", "clang++", "c++")
 LOOK = ("-std=c++20", "-fsyntax-only", "-x", "c++")
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused", "-Wno-unused-parameter", "-Wno-tautological-compare")
 """All but those about what an author may well have written: things without use, `n < n`."""
-FLAGS = ("-std=c++20", "-trigraphs", *WARNINGS, "-D__DAV_VEC__", "-D__DAV_CUBE__", f"-I{VENDOR}")
+FLAGS = ("-std=c++20", "-trigraphs", *WARNINGS, "-D__DAV_VEC__", "-D__DAV_CUBE__", f"-I{HEADERS}")
 CHEVRONS = re.compile(r"(\w+)<<<(\w+), (\w+), (\w+)>>>\(")
 
 

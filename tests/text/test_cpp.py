@@ -16,12 +16,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import ptokit as pto
-import snippet
-from examples.test_gallery import GALLERY, Entry, rng
-from lang.random_kernels import random_kernel
-from lang.test_random_kernels import GRID, kernel_of
-from lang.test_random_kernels import arguments as random_arguments
-from program.happens_before import check
 from ptokit.cli.commands import app
 from ptokit.engine.interpreter import Executable
 from ptokit.finding import Where
@@ -53,7 +47,13 @@ from ptokit.text.cpp import emit
 from ptokit.text.cpp.expr import HELPERS, Expressions
 from ptokit.text.cpp.names import Identifiers, identifier
 from ptokit.text.cpp.ready import prepare
-from text.compiling import complaints, output
+from tests import snippet
+from tests.examples.test_gallery import GALLERY, Entry, rng
+from tests.lang.random_kernels import random_kernel
+from tests.lang.test_random_kernels import GRID, kernel_of
+from tests.lang.test_random_kernels import arguments as random_arguments
+from tests.program.happens_before import check
+from tests.text.compiling import complaints, output
 
 GOLDEN = Path(__file__).parent / "golden"
 UPDATE = bool(os.environ.get("PTOKIT_UPDATE_GOLDEN"))

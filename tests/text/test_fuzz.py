@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from mutations import monsters as monsters
-from mutations import mutated
 
 import ptokit as pto
 from ptokit.lang.loaded import TextKernel
@@ -24,6 +22,8 @@ from ptokit.text.errors import TextError
 from ptokit.text.forms import FORMS, print_program, read_program
 from ptokit.text.mlir import print_module, read_module
 from ptokit.text.ptoas import format_ptoas
+from tests.text.mutations import monsters as monsters
+from tests.text.mutations import mutated
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 CHUNKS = 12
@@ -109,7 +109,7 @@ def inputs(first: int, count: int, files: str = "*.pto") -> Iterable[tuple[str, 
 
 def in_worker(statement: str) -> None:
     """Run a statement in a process of its own, which must live to its end."""
-    code = f"import test_fuzz as fuzz; {statement}"
+    code = f"import tests.text.test_fuzz as fuzz; {statement}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-6000:]

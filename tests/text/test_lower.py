@@ -14,7 +14,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import ptokit as pto
-from program import happens_before
 from ptokit.isa.policy import BLayout, Coalesce, Dividend, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
 from ptokit.lang.loaded import from_text
 from ptokit.program.expr import BLOCK_IDX, Op, Var
@@ -26,6 +25,7 @@ from ptokit.target.a5 import A5
 from ptokit.text.cpp import emit
 from ptokit.text.errors import TextError
 from ptokit.text.forms import FORMS, print_program, read_program
+from tests.program import happens_before
 
 TILE = "!pto.tile_buf<vec, 8x8xi32>"
 HEAD = """

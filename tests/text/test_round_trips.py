@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ptokit as pto
-from examples.test_gallery import GALLERY, Entry, rng
-from lang.random_kernels import random_kernel
-from lang.test_random_kernels import GRID, kernel_of
-from lang.test_random_kernels import arguments as random_arguments
 from ptokit.lang.launch import mode_of
 from ptokit.lang.loaded import from_text
 from ptokit.program.ir import Program
 from ptokit.text.errors import TextError
 from ptokit.text.forms import FORMS, Form, convert, form_of, format_text, print_program, read_program
+from tests.examples.test_gallery import GALLERY, Entry, rng
+from tests.lang.random_kernels import random_kernel
+from tests.lang.test_random_kernels import GRID, kernel_of
+from tests.lang.test_random_kernels import arguments as random_arguments
 
 every_launch = pytest.mark.parametrize(
     ("entry", "target"),

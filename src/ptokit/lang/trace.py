@@ -35,6 +35,7 @@ from ptokit.program.ir import (
     Stmt,
     TileDecl,
     View,
+    transform,
 )
 
 MOST_BODIES = 32
@@ -215,18 +216,13 @@ class Tracer:
     def finish(self) -> Block:
         """The whole body; events are counted from 0, and those that nothing waits for are forgotten."""
         self._numbering = {event: number for number, event in enumerate(sorted(self._waited))}
-        return tuple(self._settle(stmt) for stmt in self.leave())
+        return transform(tuple(self.leave()), self._settle)
 
     def _settle(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Instr):
             numbering = self._numbering
             waits = tuple(numbering[event] for event in stmt.waits)
             return replace(stmt, event=numbering.get(cast("int", stmt.event)), waits=waits)
-        if isinstance(stmt, Loop):
-            return replace(stmt, body=tuple(map(self._settle, stmt.body)))
-        if isinstance(stmt, Branch):
-            then, otherwise = tuple(map(self._settle, stmt.then)), tuple(map(self._settle, stmt.otherwise))
-            return replace(stmt, then=then, otherwise=otherwise)
         return stmt
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
 from ptokit.finding import Finding, Level
 from ptokit.isa.policy import TileType
 from ptokit.program.budget import Use, has_simt, memory_findings, static_bytes
-from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, TileDecl
+from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, fold
 from ptokit.program.overlaps import Conflict, conflicts, is_one_buffer, meeting, stays
 from ptokit.program.place import lifetimes, place
 from ptokit.program.verify_call import Options, show_addresses, verify_address
@@ -57,25 +58,32 @@ def check_addresses(program: Program, profile: Profile, options: Options, grid: 
             for finding in verify_address(replace(stay.tile.spec, addr=span.start), profile.name):
                 yield finding.at(stay.where)
     if program.mode == "manual":
-        yield from _homeless(program.body, set())
+        yield from _used_without_address(program.body)
 
 
-def _homeless(block: Block, placed: set[str]) -> Iterator[Finding]:
-    """Tiles that are used before they have an address; `placed` grows on the way."""
-    for stmt in block:
+def _used_without_address(block: Block) -> list[Finding]:
+    """Tiles that are used before they have an address. The state is the set of tiles that have one."""
+    found: list[Finding] = []
+
+    def leaf(stmt: Leaf, placed: set[str]) -> set[str]:
         if isinstance(stmt, TileDecl) and stmt.addresses:
-            placed.add(stmt.name)
-        elif isinstance(stmt, Assign):
-            placed.add(stmt.tile)
-        elif isinstance(stmt, Loop):
-            yield from _homeless(stmt.body, set(placed))
-        elif isinstance(stmt, Branch):
-            then, otherwise = set(placed), set(placed)
-            yield from _homeless(stmt.then, then)
-            yield from _homeless(stmt.otherwise, otherwise)
-            placed |= then & otherwise
-        elif isinstance(stmt, Instr):
-            yield from _without_address(stmt, placed)
+            return placed | {stmt.name}
+        if isinstance(stmt, Assign):
+            return placed | {stmt.tile}
+        if isinstance(stmt, Instr):
+            found.extend(_without_address(stmt, placed))
+        return placed
+
+    def loop(stmt: Loop, placed: set[str]) -> set[str]:
+        visit(stmt.body, placed)
+        return placed  # the body may not run
+
+    def branch(stmt: Branch, placed: set[str]) -> set[str]:
+        return visit(stmt.then, placed) & visit(stmt.otherwise, placed)
+
+    visit = partial(fold, leaf=leaf, loop=loop, branch=branch)
+    visit(block, set())
+    return found
 
 
 def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from math import inf
 from typing import Any
@@ -35,19 +35,19 @@ from ptokit.program.expr import (
 )
 from ptokit.program.ir import (
     Argument,
-    Block,
     Branch,
     Flag,
     Instr,
     Integer,
+    Leaf,
     LoadScalar,
     Loop,
     Operand,
     Program,
-    Stmt,
     TileDecl,
     TileUse,
     View,
+    fold,
 )
 from ptokit.target.profile import EVENT_IDS
 
@@ -180,30 +180,37 @@ def _spanned(values: Array | None, bounds: Bounds) -> Bounds:
     return (int(values.min()), int(values.max())) if values.size else (1, 0)
 
 
-def reaches(program: Program, grid: int | None, given: Mapping[Var, int] | None = None) -> Iterator[tuple[Stmt, Reach]]:
+def reaches(program: Program, grid: int | None, given: Mapping[Var, int] | None = None) -> list[tuple[Leaf, Reach]]:
     """Every statement that is no loop or branch, and when it runs. Statements that cannot run are left out.
 
     `given` are whole numbers that a launch passes in, where they are known and fit the arrays.
     """
     integers = {argument.var: ANYTHING for argument in program.arguments if isinstance(argument, Integer)}
     known = {var: (number, number) for var, number in (given or {}).items() if -SAFE < number < SAFE}
-    yield from _walk(program, program.body, start(grid, {**integers, **known}))
+    found: list[tuple[Leaf, Reach]] = []
 
+    def leaf(stmt: Leaf, reach: Reach) -> Reach:
+        if not reach.is_never:
+            found.append((stmt, reach))
+        if not isinstance(stmt, LoadScalar):
+            return reach
+        limits = np.iinfo(program.tensors[stmt.source.argument].dtype.numpy)
+        return replace(reach, bounds={**reach.bounds, stmt.result: (int(limits.min), int(limits.max))})
 
-def _walk(program: Program, block: Block, reach: Reach) -> Iterator[tuple[Stmt, Reach]]:
-    for stmt in block:
-        if reach.is_never:
-            return
-        if isinstance(stmt, Loop):
-            yield from _walk(program, stmt.body, inside_loop(stmt, reach))
-        elif isinstance(stmt, Branch):
-            yield from _walk(program, stmt.then, inside_branch(stmt, reach, holds=True))
-            yield from _walk(program, stmt.otherwise, inside_branch(stmt, reach, holds=False))
-        else:
-            yield stmt, reach
-        if isinstance(stmt, LoadScalar):
-            limits = np.iinfo(program.tensors[stmt.source.argument].dtype.numpy)
-            reach = replace(reach, bounds={**reach.bounds, stmt.result: (int(limits.min), int(limits.max))})
+    def loop(stmt: Loop, reach: Reach) -> Reach:
+        if not reach.is_never:
+            visit(stmt.body, inside_loop(stmt, reach))
+        return reach
+
+    def branch(stmt: Branch, reach: Reach) -> Reach:
+        if not reach.is_never:
+            visit(stmt.then, inside_branch(stmt, reach, holds=True))
+            visit(stmt.otherwise, inside_branch(stmt, reach, holds=False))
+        return reach
+
+    visit = partial(fold, leaf=leaf, loop=loop, branch=branch)
+    visit(program.body, start(grid, {**integers, **known}))
+    return found
 
 
 def check_bounds(program: Program, grid: int | None) -> Iterator[Finding]:

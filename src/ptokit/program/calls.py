@@ -23,7 +23,7 @@ from ptokit.program.ir import (
     TileUse,
     View,
     Window,
-    mapped,
+    transform,
     walk,
 )
 from ptokit.target import Profile
@@ -144,7 +144,7 @@ def without_defaults(program: Program) -> Program:
     def plain(stmt: Stmt) -> Stmt:
         return replace(stmt, modifiers=chosen_modifiers(program, stmt)) if isinstance(stmt, Instr) else stmt
 
-    return replace(program, body=mapped(program.body, plain))
+    return replace(program, body=transform(program.body, plain))
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from ptokit.finding import Where
 from ptokit.isa.dtype import DType
@@ -232,7 +232,9 @@ class Branch:
     where: Where | None = _place()
 
 
-Stmt = TileDecl | Assign | Instr | LoadScalar | Flag | Barrier | Loop | Branch
+Leaf = TileDecl | Assign | Instr | LoadScalar | Flag | Barrier
+"""A statement without blocks inside."""
+Stmt = Leaf | Loop | Branch
 Block = tuple[Stmt, ...]
 
 
@@ -292,18 +294,50 @@ def walk(block: Block) -> Iterator[Stmt]:
             yield from walk(inner)
 
 
-def with_blocks(stmt: Stmt, change: Callable[[Block], Block]) -> Stmt:
-    """The statement with the blocks inside it changed."""
+def with_blocks(stmt: Stmt, blocks: Iterable[Block]) -> Stmt:
+    """The statement with other blocks inside, in the order of `children`."""
     if isinstance(stmt, Loop):
-        return replace(stmt, body=change(stmt.body))
+        (body,) = blocks
+        return replace(stmt, body=body)
     if isinstance(stmt, Branch):
-        return replace(stmt, then=change(stmt.then), otherwise=change(stmt.otherwise))
+        then, otherwise = blocks
+        return replace(stmt, then=then, otherwise=otherwise)
     return stmt
 
 
-def mapped(block: Block, change: Callable[[Stmt], Stmt]) -> Block:
-    """The block with every statement changed, those inside loops and branches included."""
-    return tuple(with_blocks(change(stmt), lambda inner: mapped(inner, change)) for stmt in block)
+def transform(block: Block, change: Callable[[Stmt], Stmt | Iterable[Stmt]]) -> Block:
+    """Rewrite every statement, the innermost first. `change` returns one statement, or several in its place."""
+    result: list[Stmt] = []
+    for stmt in block:
+        changed = change(with_blocks(stmt, (transform(inner, change) for inner in children(stmt))))
+        result += changed if isinstance(changed, Iterable) else (changed,)
+    return tuple(result)
+
+
+State = TypeVar("State")
+
+
+def fold(
+    block: Block,
+    state: State,
+    leaf: Callable[[Leaf, State], State],
+    *,
+    loop: Callable[[Loop, State], State],
+    branch: Callable[[Branch, State], State],
+) -> State:
+    """Carry a state through a block in program order.
+
+    `leaf` takes statements without blocks. `loop` and `branch` decide how the blocks inside a statement are visited:
+    they call `fold` again, as often as the analysis needs.
+    """
+    for stmt in block:
+        if isinstance(stmt, Loop):
+            state = loop(stmt, state)
+        elif isinstance(stmt, Branch):
+            state = branch(stmt, state)
+        else:
+            state = leaf(stmt, state)
+    return state
 
 
 def settled(block: Block) -> Block:
@@ -314,7 +348,7 @@ def settled(block: Block) -> Block:
         if not isinstance(stmt, TileDecl):
             named = [name for name in mentioned(stmt) if name in waiting]
             result += [waiting.pop(name) for name in named]
-            result.append(with_blocks(stmt, settled))
+            result.append(with_blocks(stmt, map(settled, children(stmt))))
     return (*result, *waiting.values())
 
 

@@ -12,7 +12,19 @@ from ptokit.finding import Where
 from ptokit.program.before import Action, Slot, Survey, Unrolled, Walk, Work
 from ptokit.program.calls import call_of
 from ptokit.program.expr import Expr, apply, interval
-from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, Loop, Program, Stmt, iteration, mapped, walk
+from ptokit.program.ir import (
+    Barrier,
+    Block,
+    Flag,
+    Instr,
+    Program,
+    Stmt,
+    children,
+    iteration,
+    transform,
+    walk,
+    with_blocks,
+)
 from ptokit.program.memory import Path, meeting_block
 from ptokit.program.steps import own_pairs
 from ptokit.program.unroll import unroll
@@ -107,7 +119,7 @@ def order_events(program: Program, profile: Profile) -> Program:
     instructions = [stmt for stmt in walk(program.body) if isinstance(stmt, Instr)]
     if profile.pipes and any(instr.waits for instr in instructions):
         program = _Orderer(program, profile, unroll(program, profile, only_events=True)).result()
-    return replace(program, body=mapped(program.body, _without_event))
+    return replace(program, body=transform(program.body, _without_event))
 
 
 def _without_event(stmt: Stmt) -> Stmt:
@@ -248,12 +260,8 @@ class _Orderer:
         inner = partial(self._with_flags, slots=slots, events=events)
         for number, stmt in enumerate(block):
             out += map(write, slots.get((at, number), ()))
-            if isinstance(stmt, Loop):
-                stmt = replace(stmt, body=inner(stmt.body, (*at, number, 0)))
-            elif isinstance(stmt, Branch):
-                then, otherwise = inner(stmt.then, (*at, number, 0)), inner(stmt.otherwise, (*at, number, 1))
-                stmt = replace(stmt, then=then, otherwise=otherwise)
-            out.append(stmt)
+            blocks = (inner(block, (*at, number, arm)) for arm, block in enumerate(children(stmt)))
+            out.append(with_blocks(stmt, blocks))
         return (*out, *map(write, slots.get((at, len(block)), ())))
 
     def _statement(self, end: End, events: dict[Link, int]) -> Stmt:

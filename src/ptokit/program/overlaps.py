@@ -20,7 +20,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad, TileType
 from ptokit.program.bounds import reaches
 from ptokit.program.calls import access_of, named_operands, offset_in
-from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse, walk
+from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, TileUse, fold, walk
 
 MOST_VISITED = 1 << 18
 """Statements that are followed; after that many, loops are followed once."""
@@ -275,17 +275,13 @@ class Walk:
     # --- along the program
 
     def _block(self, block: Block, state: State) -> State:
-        for stmt in block:
-            self.visited += 1
-            state = self._stmt(stmt, state)
-        return state
+        self.visited += len(block)
+        return fold(block, state, self._leaf, loop=self._loop, branch=self._branch)
 
-    def _stmt(self, stmt: Stmt, state: State) -> State:
-        if isinstance(stmt, Loop):
-            return self._loop(stmt, state)
-        if isinstance(stmt, Branch):
-            then, otherwise = self._block(stmt.then, state.copy()), self._block(stmt.otherwise, state.copy())
-            return then.join(otherwise)
+    def _branch(self, branch: Branch, state: State) -> State:
+        return self._block(branch.then, state.copy()).join(self._block(branch.otherwise, state.copy()))
+
+    def _leaf(self, stmt: Leaf, state: State) -> State:
         if id(stmt) in self.reached:
             if isinstance(stmt, TileDecl | Assign):
                 self._place(stmt, state)

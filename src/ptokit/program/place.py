@@ -14,7 +14,7 @@ from math import inf
 from ptokit.isa.policy import TileType
 from ptokit.program.budget import has_simt
 from ptokit.program.calls import access_of, named_operands
-from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse
+from ptokit.program.ir import Assign, Block, Instr, Program, Stmt, TileDecl, TileUse, transform
 from ptokit.program.memory import Outline, Path, statements
 from ptokit.target import Profile
 
@@ -212,15 +212,9 @@ def _accesses(instr: Instr) -> dict[str, bool]:
 
 
 def _with_addresses(block: Block, addresses: dict[str, tuple[int, ...]]) -> Block:
-    return tuple(_with_address(stmt, addresses) for stmt in block)
+    def placed(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, TileDecl):
+            return replace(stmt, addresses=addresses.get(stmt.name, stmt.addresses))
+        return stmt
 
-
-def _with_address(stmt: Stmt, addresses: dict[str, tuple[int, ...]]) -> Stmt:
-    if isinstance(stmt, TileDecl):
-        return replace(stmt, addresses=addresses.get(stmt.name, stmt.addresses))
-    if isinstance(stmt, Loop):
-        return replace(stmt, body=_with_addresses(stmt.body, addresses))
-    if isinstance(stmt, Branch):
-        then, otherwise = (_with_addresses(arm, addresses) for arm in (stmt.then, stmt.otherwise))
-        return replace(stmt, then=then, otherwise=otherwise)
-    return stmt
+    return transform(block, placed)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from ptokit.finding import Finding
 from ptokit.isa.policy import TileType
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import check_bounds, reaches
 from ptokit.program.calls import access_of, call_of, effects, named_operands, overlaps_itself
-from ptokit.program.ir import Block, Branch, Instr, LoadScalar, Loop, Program, TileDecl, TileUse, View, walk
+from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
 from ptokit.target import Profile
@@ -87,25 +88,31 @@ def _core(program: Program, use: TileUse) -> str:
 
 def check_written(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """A tile is written before it is read: through itself, or through one that shares bytes with it."""
-    yield from _unwritten(program.body, set(), sharing(program, grid))
+    return _reads_of_unwritten(program.body, sharing(program, grid))
 
 
-def _unwritten(block: Block, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
-    """Reads of tiles that nothing can have written; `written` grows on the way by what may have been."""
-    for stmt in block:
+def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Finding]:
+    """Reads of tiles that nothing can have written. The state is the set of tiles that may have been written."""
+    found: list[Finding] = []
+
+    def leaf(stmt: Leaf, written: set[str]) -> set[str]:
         if isinstance(stmt, TileDecl):
-            (written.discard if stmt.fresh else written.add)(stmt.name)
-        elif isinstance(stmt, Loop):
-            written |= {tile for inner in walk(stmt.body) if isinstance(inner, Instr) for tile in _writes(inner)}
-            yield from _unwritten(stmt.body, written, near)
-        elif isinstance(stmt, Branch):
-            otherwise = set(written)
-            yield from _unwritten(stmt.then, written, near)
-            yield from _unwritten(stmt.otherwise, otherwise, near)
-            written |= otherwise
-        elif isinstance(stmt, Instr):
-            yield from _reads_nothing(stmt, written, near)
-            written |= _writes(stmt)
+            return written - {stmt.name} if stmt.fresh else written | {stmt.name}
+        if isinstance(stmt, Instr):
+            found.extend(_reads_nothing(stmt, written, near))
+            return written | _writes(stmt)
+        return written
+
+    def loop(stmt: Loop, written: set[str]) -> set[str]:
+        inside = (_writes(inner) for inner in walk(stmt.body) if isinstance(inner, Instr))
+        return visit(stmt.body, written.union(*inside))
+
+    def branch(stmt: Branch, written: set[str]) -> set[str]:
+        return visit(stmt.then, written) | visit(stmt.otherwise, written)
+
+    visit = partial(fold, leaf=leaf, loop=loop, branch=branch)
+    visit(block, set())
+    return found
 
 
 def _writes(instr: Instr) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ptokit as pto
-from corpus.hazards.case import Case, Hazard, counted, flag, numbers, upto, zeros
+from tests.corpus.hazards.case import Case, Hazard, counted, flag, numbers, upto, zeros
 
 NPU = ("a2a3", "a5")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ptokit as pto
-from corpus.hazards.case import Case, Hazard, counted, flag, spread, zeros
+from tests.corpus.hazards.case import Case, Hazard, counted, flag, spread, zeros
 
 KB = 1024
 

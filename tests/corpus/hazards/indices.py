@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 import ptokit as pto
-from corpus.hazards.case import Array, Case, Hazard, counted, numbers, upto, zeros
+from tests.corpus.hazards.case import Array, Case, Hazard, counted, numbers, upto, zeros
 
 ALL = ("cpu", "a2a3", "a5")
 NPU = ("a2a3", "a5")

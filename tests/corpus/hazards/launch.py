@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ptokit as pto
-from corpus.hazards.case import Case, Hazard, counted, numbers, spread, upto, zeros
+from tests.corpus.hazards.case import Case, Hazard, counted, numbers, spread, upto, zeros
 
 POINTER, STANDARD = {"launch": "function_pointer"}, {"launch": "standard"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ptokit as pto
-from corpus.hazards.case import Case, Hazard, counted, flag, numbers, spread, upto, zeros
+from tests.corpus.hazards.case import Case, Hazard, counted, flag, numbers, spread, upto, zeros
 
 ALL = ("cpu", "a2a3", "a5")
 NPU = ("a2a3", "a5")

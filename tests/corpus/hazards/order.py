@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import ptokit as pto
-from corpus.hazards.case import Case, Hazard, counted, flag, numbers, spread, upto, zeros
+from tests.corpus.hazards.case import Case, Hazard, counted, flag, numbers, spread, upto, zeros
 
 
 def order(way: str, src: str, dst: str, event: int = 0) -> None:

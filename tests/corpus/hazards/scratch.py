@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import ptokit as pto
-from corpus.hazards.case import Case, Hazard, counted, spread, zeros
+from tests.corpus.hazards.case import Case, Hazard, counted, spread, zeros
 
 NPU = ("a2a3", "a5")
 LINE = "pto.mgather(matrix, table, tokens, scratch="

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import ptokit as pto
-from corpus.hazards.case import Array, Case, Hazard, counted, numbers, spread, upto, zeros
+from tests.corpus.hazards.case import Array, Case, Hazard, counted, numbers, spread, upto, zeros
 
 NPU = ("a2a3", "a5")
 ALL = ("cpu", "a2a3", "a5")

@@ -1,4 +1,4 @@
-"""A pytest plugin: with `-p engine.native.both`, every eager call of every test runs on both engines.
+"""A pytest plugin: with `-p tests.engine.native.both`, every eager call of every test runs on both engines.
 
 At the end it says how many calls ran as machine code, and what never did.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.native.calls import Ways, both_engines
+from tests.engine.native.calls import Ways, both_engines
 
 _ways = Ways()
 

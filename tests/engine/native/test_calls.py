@@ -12,12 +12,12 @@ pytest.importorskip("llvmlite")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.harness import check_example
-from engine.native.calls import Ways, both_engines
-from property import strategies as calls
-from property.runner import run
-from property.strategies import SMALL_FLOATS, TARGETS, fuzz
 from ptokit import spec
+from tests.conformance.harness import check_example
+from tests.engine.native.calls import Ways, both_engines
+from tests.property import strategies as calls
+from tests.property.runner import run
+from tests.property.strategies import SMALL_FLOATS, TARGETS, fuzz
 
 CHUNKS = 24
 """Examples are taken in so many portions, so that processes can share them."""

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-guard = pytest.importorskip("engine.native.guard", exc_type=ImportError)
+guard = pytest.importorskip("tests.engine.native.guard", exc_type=ImportError)
 
 FUZZ = os.environ.get("PTOKIT_FUZZ")
 RUNS = 8 if FUZZ else 2
@@ -26,7 +26,7 @@ SCRIPT = Path(guard.__file__)
 
 def python(*arguments: object) -> subprocess.CompletedProcess[str]:
     """A process of its own, for a crash is the end of it."""
-    paths = os.pathsep.join([str(SCRIPT.parents[2]), *sys.path])
+    paths = os.pathsep.join([str(SCRIPT.parents[3]), *sys.path])
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
 
@@ -44,7 +44,7 @@ def test_the_pages_are_forbidden(at_end: bool) -> None:
     touch = "a.ctypes.data + a.nbytes" if at_end else "a.ctypes.data - 1"
     lines = (
         "import ctypes, numpy as np",
-        "from engine.native.guard import guarded",
+        "from tests.engine.native.guard import guarded",
         f"a = guarded(np.arange(8), {at_end})",
         "assert a.sum() == 28",
         f"ctypes.string_at({touch}, 1)",

@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
-from engine.native.launches import Array, same
 from ptokit.engine.native.program import executable
+from tests.engine.native.launches import Array, same
 
 GRIDS = (1, 3, 16)
 

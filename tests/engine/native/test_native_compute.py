@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from engine.native.computing import LAYOUTS, REDUCTIONS, Case, Compiled, Region, check
 from ptokit.engine.compute import OPS
 from ptokit.engine.native.compute import operations as compute
 from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.isa.policy import CmpMode, IotaOrder, RoundMode, Saturation
+from tests.engine.native.computing import LAYOUTS, REDUCTIONS, Case, Compiled, Region, check
 
 INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 WIDE = ["float16", "bfloat16", "float32", "float64"]

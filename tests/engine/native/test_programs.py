@@ -17,12 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from engine.native.launches import Array, Outcome, same, same_program
-from examples.test_gallery import BAD, Entry, cells, every_launch, expected, rng, spoilt
-from lang.random_kernels import random_kernel
-from lang.test_random_kernels import SEEDS, arguments, kernel_of
-from program.random_programs import programs, runs
-from property.strategies import fuzz
 from ptokit.engine.native.program import executable
 from ptokit.engine.storage import Storage
 from ptokit.program.ir import Program
@@ -30,6 +24,12 @@ from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.target import profile
 from ptokit.text.errors import TextError
+from tests.engine.native.launches import Array, Outcome, same, same_program
+from tests.examples.test_gallery import BAD, Entry, cells, every_launch, expected, rng, spoilt
+from tests.lang.random_kernels import random_kernel
+from tests.lang.test_random_kernels import SEEDS, arguments, kernel_of
+from tests.program.random_programs import programs, runs
+from tests.property.strategies import fuzz
 
 
 @pytest.fixture(autouse=True, params=[0, None], ids=["workers", "small"])

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from property.strategies import fuzz
 from ptokit.engine.native.program.symbolic import Conditions, Number
 from ptokit.engine.native.program.variant import Tracer
 from ptokit.lang.launch import mode_of
@@ -19,6 +18,7 @@ from ptokit.program.calls import call_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, evaluate
 from ptokit.program.ir import Instr, walk
 from ptokit.program.verify_call import verify_call
+from tests.property.strategies import fuzz
 
 ROWS, COLS = 32, 64
 N, M, K = Var("n"), Var("m"), Var("k")

@@ -21,8 +21,7 @@ from ptokit.program.ir import (
     Stmt,
     TileDecl,
     View,
-    mapped,
-    with_blocks,
+    transform,
 )
 from ptokit.program.ir import (
     walk as statements,
@@ -73,7 +72,7 @@ def _program(low: Lowering, function: Function) -> Program:
     low.where = function.where
     listed = [take_argument(low, value) for value in function.arguments]
     low.block(function.body)
-    body = mapped(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))
+    body = transform(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))
     body = _without(body, low.made_up)
     mode = str(function.attributes.get("ptokit.mode", mode_of(body)))
     if mode not in MODES:
@@ -115,5 +114,4 @@ def _viewed(body: Block) -> Iterator[str]:
 
 def _without(block: Block, tiles: set[str]) -> Block:
     """The block without the declarations of some tiles."""
-    kept = (stmt for stmt in block if not (isinstance(stmt, TileDecl) and stmt.name in tiles))
-    return tuple(with_blocks(stmt, lambda inner: _without(inner, tiles)) for stmt in kept) if tiles else block
+    return transform(block, lambda stmt: () if isinstance(stmt, TileDecl) and stmt.name in tiles else stmt)

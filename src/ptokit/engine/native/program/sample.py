@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ptokit.engine.native.program.slots import address_of
 from ptokit.engine.storage import Storage
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
-from ptokit.program.ir import Assign, Block, Branch, Instr, LoadScalar, Loop, Program, TileDecl
+from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, fold
 
 Values = dict[Var, int]
 Samples = dict[int, list[Values]]
@@ -22,8 +22,8 @@ def sample(program: Program, tensors: Mapping[str, Storage], integers: Mapping[V
     return walker.found
 
 
-UNKNOWN_TURNS = 64
-"""How often a loop is thought to run whose end is read from memory."""
+UNKNOWN_ITERATIONS = 64
+"""Assumed iterations of a loop whose end is read from memory."""
 
 
 def cost(program: Program, integers: Mapping[Var, int], grid: int) -> int:
@@ -32,21 +32,27 @@ def cost(program: Program, integers: Mapping[Var, int], grid: int) -> int:
     return grid * max(_cost(program, program.body, first), _cost(program, program.body, last))
 
 
+def tile_bytes(program: Program, instr: Instr) -> int:
+    """Bytes of the tiles that an instruction names."""
+    return sum(program.tiles[use.tile].spec.nbytes for use in instr.tiles)
+
+
 def _cost(program: Program, block: Block, values: Values) -> int:
-    total = 0
-    for stmt in block:
-        if isinstance(stmt, Instr):
-            total += sum(program.tiles[use.tile].spec.nbytes for use in stmt.tiles)
-        elif isinstance(stmt, Branch):
-            total += max(_cost(program, each, values) for each in (stmt.then, stmt.otherwise))
-        elif isinstance(stmt, Loop):
-            try:
-                start, stop = evaluate(stmt.start, values), evaluate(stmt.stop, values)
-            except (ExpressionError, KeyError):
-                start, stop = 0, UNKNOWN_TURNS * stmt.step
-            turns = max(0, -((start - stop) // stmt.step))
-            total += turns * _cost(program, stmt.body, {**values, stmt.var: start}) if turns else 0
-    return total
+    def leaf(stmt: Leaf, total: int) -> int:
+        return total + (tile_bytes(program, stmt) if isinstance(stmt, Instr) else 0)
+
+    def branch(stmt: Branch, total: int) -> int:
+        return total + max(_cost(program, arm, values) for arm in (stmt.then, stmt.otherwise))
+
+    def loop(stmt: Loop, total: int) -> int:
+        try:
+            start, stop = evaluate(stmt.start, values), evaluate(stmt.stop, values)
+        except (ExpressionError, KeyError):
+            start, stop = 0, UNKNOWN_ITERATIONS * stmt.step
+        count = max(0, -((start - stop) // stmt.step))
+        return total + (count * _cost(program, stmt.body, {**values, stmt.var: start}) if count else 0)
+
+    return fold(block, 0, leaf, loop=loop, branch=branch)
 
 
 class _Walker:
@@ -57,28 +63,32 @@ class _Walker:
     def walk(self, block: Block, values: Values) -> None:
         """Visit a block; what has no value ends the visit, and the run will say so."""
         try:
-            for stmt in block:
-                if isinstance(stmt, Instr):
-                    self.found.setdefault(id(stmt), []).append(dict(values))
-                elif isinstance(stmt, LoadScalar):
-                    self._load(stmt, values)
-                elif isinstance(stmt, TileDecl) and stmt.addresses:
-                    values[address_of(stmt.name)] = evaluate(stmt.addresses[0], values)
-                elif isinstance(stmt, Assign):
-                    values[address_of(stmt.tile)] = evaluate(stmt.address, values)
-                elif isinstance(stmt, Branch):
-                    self.walk(stmt.then if evaluate(stmt.condition, values) else stmt.otherwise, values)
-                elif isinstance(stmt, Loop):
-                    self._loop(stmt, values)
+            fold(block, values, self._leaf, loop=self._loop, branch=self._branch)
         except (ExpressionError, KeyError, IndexError):
             return
 
-    def _loop(self, loop: Loop, values: Values) -> None:
-        turns = range(evaluate(loop.start, values), evaluate(loop.stop, values), loop.step)
-        for value in dict.fromkeys((turns[0], turns[-1])) if turns else ():
+    def _leaf(self, stmt: Leaf, values: Values) -> Values:
+        if isinstance(stmt, Instr):
+            self.found.setdefault(id(stmt), []).append(dict(values))
+        elif isinstance(stmt, LoadScalar):
+            self._load(stmt, values)
+        elif isinstance(stmt, TileDecl) and stmt.addresses:
+            values[address_of(stmt.name)] = evaluate(stmt.addresses[0], values)
+        elif isinstance(stmt, Assign):
+            values[address_of(stmt.tile)] = evaluate(stmt.address, values)
+        return values
+
+    def _branch(self, branch: Branch, values: Values) -> Values:
+        self.walk(branch.then if evaluate(branch.condition, values) else branch.otherwise, values)
+        return values
+
+    def _loop(self, loop: Loop, values: Values) -> Values:
+        iterations = range(evaluate(loop.start, values), evaluate(loop.stop, values), loop.step)
+        for value in dict.fromkeys((iterations[0], iterations[-1])) if iterations else ():
             self.walk(loop.body, {**values, loop.var: value})
-        if turns:
-            values[loop.var] = turns[-1]
+        if iterations:
+            values[loop.var] = iterations[-1]
+        return values
 
     def _load(self, stmt: LoadScalar, values: Values) -> None:
         """What memory holds now; the run may find something else there, which its own checks see to."""

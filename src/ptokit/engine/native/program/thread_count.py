@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt, prod
 
-from ptokit.engine.native.program.sample import UNKNOWN_TURNS
+from ptokit.engine.native.program.sample import UNKNOWN_ITERATIONS, tile_bytes
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
-from ptokit.program.ir import Block, Branch, Instr, Loop, Program, TileUse, View
+from ptokit.program.ir import Block, Branch, Instr, Leaf, Loop, Program, TileUse, View, fold
 
 Values = Mapping[Var, int]
+At = tuple[Values, float]
+"""The values of variables at a statement, and how often it runs."""
 
-MOST_TURNS = 1 << 40
+MOST_ITERATIONS = 1 << 40
 """Iterations of one loop that are counted."""
 MOST_LOOKED_AT = 64
 """Blocks of a grid that are looked at."""
@@ -91,13 +93,12 @@ class _Meter:
 
     def add(self, block: Block, values: Values, times: float) -> None:
         """Statements that run so many times."""
-        for stmt in block:
-            if isinstance(stmt, Instr):
-                self._instruction(stmt, times)
-            elif isinstance(stmt, Loop):
-                self._loop(stmt, values, times)
-            elif isinstance(stmt, Branch):
-                self._branch(stmt, values, times)
+        fold(block, (values, times), self._leaf, loop=self._loop, branch=self._branch)
+
+    def _leaf(self, instr: Leaf, at: At) -> At:
+        if isinstance(instr, Instr):
+            self._instruction(instr, at[1])
+        return at
 
     def _instruction(self, instr: Instr, times: float) -> None:
         number = self.scatters.get(id(instr))
@@ -106,19 +107,22 @@ class _Meter:
         else:
             self.written[number] = self.written.get(number, 0.0) + times * tile_bytes(self.program, instr)
 
-    def _loop(self, loop: Loop, values: Values, times: float) -> None:
+    def _loop(self, loop: Loop, at: At) -> At:
+        values, times = at
         try:
             start, stop = evaluate(loop.start, values), evaluate(loop.stop, values)
         except (ExpressionError, KeyError):
             self.certain = False
-            self.add(loop.body, values, times * UNKNOWN_TURNS)
-            return
-        turns = min(MOST_TURNS, max(0, -((start - stop) // loop.step)))
-        if turns:
-            self.add(loop.body, {**values, loop.var: start + turns // 2 * loop.step}, times * turns)
+            self.add(loop.body, values, times * UNKNOWN_ITERATIONS)
+            return at
+        count = min(MOST_ITERATIONS, max(0, -((start - stop) // loop.step)))
+        if count:
+            self.add(loop.body, {**values, loop.var: start + count // 2 * loop.step}, times * count)
+        return at
 
-    def _branch(self, branch: Branch, values: Values, times: float) -> None:
+    def _branch(self, branch: Branch, at: At) -> At:
         """The arm that is taken; where only the run knows it, the scatters of both and nothing else."""
+        values, times = at
         try:
             taken = (branch.then if evaluate(branch.condition, values) else branch.otherwise,)
         except (ExpressionError, KeyError):
@@ -128,11 +132,7 @@ class _Meter:
             self.add(arm, values, times)
         if len(taken) > 1:
             self.besides = before
-
-
-def tile_bytes(program: Program, instr: Instr) -> int:
-    """Bytes of the tiles that an instruction names."""
-    return sum(program.tiles[use.tile].spec.nbytes for use in instr.tiles)
+        return at
 
 
 def nanoseconds(program: Program, instr: Instr) -> float:
