@@ -17,7 +17,8 @@ the module, the function, the original expression and the mutation, never a line
 that decides only how fast something runs is left out as a whole. Entries that match nothing are reported.
 
 To look into survivors: `--only isa/layout.py` draws from one file or folder, `--show` prints the changes and runs
-nothing, and `--tests` prints the tests that were chosen for each survivor.
+nothing, `--tests` prints the tests that were chosen for each survivor, and `--cover FOLDER` keeps the record of step 1
+for the next run, as long as neither source nor tests change.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import tempfile
 import time
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -88,15 +89,15 @@ class Cover:
     tests: dict[tuple[str, int], list[tuple[float, str]]]
 
     @classmethod
-    def read(cls, folder: Path, package: Path) -> Cover:
+    def read(cls, folder: Path) -> Cover:
         """What all processes of a run have recorded."""
         tests: dict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
         for file in folder.glob("*.json"):
             for name, (seconds, places) in json.loads(file.read_text(encoding="utf-8")).items():
                 for place in places:
-                    path, _, line = place.rpartition(":")
-                    if path.startswith(str(package)) and seconds <= LONGEST:
-                        tests[Path(path).relative_to(package).as_posix(), int(line)].append((seconds, name))
+                    file, _, line = place.rpartition(":")
+                    if seconds <= LONGEST:
+                        tests[file, int(line)].append((seconds, name))
         return cls(tests)
 
     def choose(self, mutant: Mutant) -> tuple[str, ...]:
@@ -164,20 +165,22 @@ def pytest_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", *arguments]
 
 
-def recorded(work: Path, jobs: int) -> Cover:
-    """Run the pool once."""
-    source, folder = work / "whole", work / "cover"
+def recorded(work: Path, folder: Path, pool: Sequence[str], jobs: int) -> Cover:
+    """Run the pool once, unless a record of it is there."""
+    source = work / "whole"
+    if folder.exists():
+        return Cover.read(folder)
     copied(source)
     folder.mkdir()
-    command = [*pytest_command("-p", "covering", "-n", str(jobs), "--maxfail=1000", *POOL), *skipped()]
-    print(f"recording what the tests of {len(POOL)} files and folders enter ...", flush=True)
+    command = [*pytest_command("-p", "covering", "-n", str(jobs), "--maxfail=1000", *pool), *skipped()]
+    print(f"recording what the tests of {len(pool)} files and folders enter ...", flush=True)
     start = time.perf_counter()
     run = subprocess.run(command, cwd=ROOT, env=environment(source, PTOKIT_COVERING=str(folder)),
                          capture_output=True, text=True, check=False)  # fmt: skip
     lines = [line for line in run.stdout.splitlines() if "passed" in line or line.startswith(("FAILED", "ERROR"))]
     print("\n".join(lines[-20:] or [run.stdout[-2000:] + run.stderr[-2000:]]))
     print(f"in {time.perf_counter() - start:.0f} s", flush=True)
-    cover = Cover.read(folder, source / "ptokit")
+    cover = Cover.read(folder)
     shutil.rmtree(source)
     if not cover.tests:
         raise SystemExit("no test enters the package: the run above has failed")
@@ -300,6 +303,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="how many run at a time")
     parser.add_argument("--only", default="", help="a file or folder of the package, such as isa/layout.py")
+    parser.add_argument("--pool", nargs="+", default=POOL, help="the tests to choose from")
+    parser.add_argument("--cover", type=Path, help="a folder for the record of what tests enter")
     parser.add_argument("--goal", type=float, default=98.0, help="the share that must be killed, in per cent")
     parser.add_argument("--show", action="store_true", help="print the drawn mutants, and run nothing")
     parser.add_argument("--tests", action="store_true", help="print the tests that were chosen for each survivor")
@@ -315,7 +320,7 @@ def main() -> int:
         print(*mutants, sep="\n")
         return 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        cover = recorded(Path(folder), asked.jobs)
+        cover = recorded(Path(folder), asked.cover or Path(folder, "cover"), asked.pool, asked.jobs)
         outcomes = run_all(mutants, cover, Path(folder), asked.jobs)
     return 0 if report(outcomes, tests=asked.tests) >= asked.goal else 1
 

@@ -23,6 +23,12 @@ def _profile(frame: FrameType, event: str, _: object) -> None:
         SEEN.add(frame.f_code)
 
 
+def _place(code: CodeType) -> str:
+    """The file below the package and the first line; empty for other files."""
+    _, found, file = code.co_filename.replace(os.sep, "/").rpartition("/ptokit/")
+    return f"{file}:{code.co_firstlineno}" if found else ""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
     """Watch a test from its set-up to its end."""
@@ -33,8 +39,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
         return (yield)
     finally:
         sys.setprofile(None)
-        places = {f"{code.co_filename}:{code.co_firstlineno}" for code in SEEN if "ptokit" in code.co_filename}
-        FOUND[item.nodeid] = time.perf_counter() - start, sorted(places)
+        FOUND[item.nodeid] = time.perf_counter() - start, sorted(filter(None, map(_place, SEEN)))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
