@@ -36,14 +36,16 @@ import time
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from importlib import import_module
 from itertools import chain, zip_longest
+from multiprocessing import get_context
 from pathlib import Path
-from queue import SimpleQueue
 
+import pytest
 from points import Mutant, find, made
 
 HERE = Path(__file__).resolve().parent
@@ -59,7 +61,7 @@ POOL = (
 )
 NEVER = ("tests/conformance/test_language_refusals.py", "tests/conformance/test_cpp_clauses.py")
 """Tests of the pool that say little of the mutated folders for the time they take."""
-LONGEST = 6.0
+LONGEST = 4.0
 """Seconds of a test that may be chosen."""
 SECONDS = 25.0
 """Seconds of all tests that are chosen for one mutant."""
@@ -197,44 +199,96 @@ def copied(place: Path) -> None:
     shutil.copytree(PACKAGE, place / "ptokit", ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def judged(mutant: Mutant, tests: tuple[str, ...], source: Path) -> Outcome:
-    """Make a change in a copy of the source, run tests, and undo it."""
-    if not tests:
-        return Outcome(mutant, "untested", tests)
-    file = source / "ptokit" / mutant.module
-    text = file.read_text(encoding="utf-8")
-    file.write_text(made(PACKAGE, mutant), encoding="utf-8")
-    try:
-        run = subprocess.run(pytest_command("-p", "no:xdist", *tests), cwd=ROOT, env=environment(source),
-                             capture_output=True, text=True, check=False, timeout=START + 4 * SECONDS)  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Outcome(mutant, "timeout", tests)
-    finally:
-        file.write_text(text, encoding="utf-8")
-    if run.returncode == 5:
-        return Outcome(mutant, "untested", tests)
-    return Outcome(mutant, "survived" if run.returncode == 0 else "killed", tests)
+class Child:
+    """A process that runs tests over a copy of the source with one change, and undoes the change at its end.
+
+    It is forked: what tests import besides the package is there already.
+    """
+
+    def __init__(self, mutant: Mutant, tests: tuple[str, ...], source: Path, *, control: bool = False) -> None:
+        self.mutant, self.tests, self.source = mutant, tests, source
+        self.file = source / "ptokit" / mutant.module
+        self.text = self.file.read_text(encoding="utf-8")
+        if not control:
+            self.file.write_text(made(PACKAGE, mutant), encoding="utf-8")
+        self.end = time.monotonic() + START + 4 * SECONDS
+        self.process = get_context("fork").Process(target=run_tests, args=(tests, source))
+        self.process.start()
+
+    def outcome(self) -> Outcome | None:
+        """What became of the mutant; None while its tests run."""
+        late = time.monotonic() > self.end
+        if self.process.is_alive() and not late:
+            return None
+        if self.process.is_alive():
+            self.process.kill()
+        self.process.join()
+        self.file.write_text(self.text, encoding="utf-8")
+        code = self.process.exitcode
+        status = "timeout" if late else {0: "survived", 5: "untested"}.get(code or 0, "killed")
+        return Outcome(self.mutant, status, self.tests)
+
+
+def run_tests(tests: tuple[str, ...], source: Path) -> None:
+    """Run tests over a copy of the source, silently; the exit status is that of pytest."""
+    os.setsid()
+    silent = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(silent, stream)
+    os.chdir(ROOT)
+    os.environ.update(environment(source))
+    sys.dont_write_bytecode = True
+    sys.path[:0] = [str(source), str(ROOT)]
+    os._exit(int(pytest.main(pytest_command("-p", "no:xdist", *tests)[3:])))
+
+
+def preload() -> None:
+    """Import what tests import besides the package, once for all children."""
+    for name in ("numpy", "ml_dtypes", "rich.console", "typer", "llvmlite.binding"):
+        with suppress(ImportError):
+            import_module(name)
 
 
 def run_all(mutants: list[Mutant], cover: Cover, work: Path, jobs: int) -> list[Outcome]:
     """Judge mutants, several at a time, each in a copy of its own."""
-    sources: SimpleQueue[Path] = SimpleQueue()
-    for k in range(jobs):
-        copied(work / f"copy{k}")
-        sources.put(work / f"copy{k}")
+    preload()
+    free = [work / f"copy{k}" for k in range(jobs)]
+    for place in free:
+        copied(place)
+    check_control(mutants, cover, free[0])
+    waiting, running, done = list(mutants[::-1]), list[Child](), list[Outcome]()
+    while waiting or running:
+        while waiting and free:
+            mutant = waiting.pop()
+            tests = cover.choose(mutant)
+            if tests:
+                running.append(Child(mutant, tests, free.pop()))
+            else:
+                done.append(told(Outcome(mutant, "untested", ())))
+        for child in list(running):
+            if outcome := child.outcome():
+                running.remove(child)
+                free.append(child.source)
+                done.append(told(outcome))
+        time.sleep(0.02)
+    return sorted(done, key=lambda outcome: (outcome.mutant.module, outcome.mutant.number))
 
-    def one(mutant: Mutant) -> Outcome:
-        source = sources.get()
-        try:
-            outcome = judged(mutant, cover.choose(mutant), source)
-        finally:
-            sources.put(source)
-        if outcome.status not in ("killed", "timeout"):
-            print(f"{outcome.status}: {mutant}", flush=True)
-        return outcome
 
-    with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(one, mutants))
+def check_control(mutants: list[Mutant], cover: Cover, source: Path) -> None:
+    """Without a change, the tests must pass: else everything would count as killed."""
+    for mutant in mutants[:: max(1, len(mutants) // 4)]:
+        child = Child(mutant, cover.choose(mutant), source, control=True)
+        while not (outcome := child.outcome()):
+            time.sleep(0.02)
+        if outcome.status not in ("survived", "untested"):
+            raise SystemExit(f"without any change, one of these tests fails: {' '.join(outcome.tests)}")
+
+
+def told(outcome: Outcome) -> Outcome:
+    """The outcome; one that counts against the tests is printed at once."""
+    if outcome.status not in ("killed", "timeout"):
+        print(f"{outcome.status}: {outcome.mutant}", flush=True)
+    return outcome
 
 
 # --- Mutants that mean the same ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -74,6 +75,7 @@ class _Scope:
     table: str = ""
 
 
+@cache
 def enums(package: Path) -> dict[str, list[str]]:
     """The members of every enumeration of the package, by its name."""
     found: dict[str, list[str]] = {}
