@@ -66,9 +66,9 @@ def work_of(launch: Callable[[], object]) -> Callable[[], object]:
     done: list[tuple[Prepared, Sequence[Any]]] = []
     run = Prepared.run
 
-    def recording(self: Prepared, storages: Sequence[Any], tell: Any) -> Any:
+    def recording(self: Prepared, storages: Sequence[Any]) -> Any:
         done.append((self, storages))
-        return run(self, storages, tell)
+        return run(self, storages)
 
     Prepared.run = recording  # type: ignore[method-assign]
     try:
@@ -78,7 +78,8 @@ def work_of(launch: Callable[[], object]) -> Callable[[], object]:
 
     def again() -> None:
         for prepared, storages in done:
-            prepared.run(storages, tuple)
+            for _ in prepared.run(storages):
+                pass
 
     return again
 

@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import ptokit as pto
 from ptokit import ops
-from ptokit.engine import choose, whole
+from ptokit.engine import registry, whole
 from ptokit.engine.runnable import Unsupported
 from tests.property.naive_whole import ENGINES
 
@@ -678,14 +678,14 @@ class Native:
     def __init__(self, takes: bool = True) -> None:
         self.takes, self.calls = takes, []
 
-    def __call__(self, moved: whole.Whole, storages: Any, threads: int) -> None:
+    def __call__(self, moved: whole.Whole, storages: Any, threads: int | None) -> None:
         self.calls.append(threads)
         if not self.takes:
             raise Unsupported("rows of this kind")
         whole.run(moved, storages, threads)
 
     def install(self, patch: pytest.MonkeyPatch) -> Native:
-        patch.setattr(ops, "_native", lambda: (self, lambda asked: asked or 8))
+        patch.setattr(ops, "arrays", lambda name: self if name == "native" else whole.run)
         return self
 
 
@@ -697,7 +697,7 @@ def test_auto_takes_the_native_engine_where_there_is_one(engine: str, monkeypatc
     assert np.array_equal(pto.gather(table, indices, engine="reference", threads=3), table[indices])
     assert native.calls == [1, 3]  # little work stays on the calling thread
     pto.gather(table, np.zeros(100_000, "int32"))
-    assert native.calls == [1, 3, 8]
+    assert native.calls == [1, 3, None]  # as many threads as the engine counts
     refused(pto.OutOfBoundsError, lambda: pto.gather(table, indices + 5), "indices[0] = 13")
 
 
@@ -707,8 +707,8 @@ def test_auto_goes_on_with_the_reference(engine: str, monkeypatch: pytest.Monkey
     assert np.array_equal(pto.gather(table, indices), table[indices])
     assert native.calls == [1]
     refused(ValueError, lambda: pto.gather(table, indices, engine="native"), "rows of this kind", 'engine="auto"')
-    monkeypatch.setattr("ptokit.engine.choose.has_native", lambda: False)
-    monkeypatch.setattr(ops, "chosen", choose.chosen.__wrapped__)  # which asks every time
+    monkeypatch.setattr(registry, "is_installed", lambda module: False)
+    monkeypatch.setattr(ops, "chosen", registry.chosen.__wrapped__)  # which asks every time
     assert np.array_equal(pto.gather(table, indices), table[indices])
     refused(ImportError, lambda: pto.gather(table, indices, engine="native"), "llvmlite")
 

@@ -218,7 +218,7 @@ def test_a_call_that_is_interrupted_may_have_written(write: Write, monkeypatch: 
         raise KeyboardInterrupt
 
     tensor = torch.zeros(ROWS, COLS)
-    monkeypatch.setattr("ptokit.engine.whole.run", interrupted)
+    monkeypatch.setattr("ptokit.engine.reference.ScatterStep.run", interrupted)
     monkeypatch.setattr("ptokit.engine.reference.Plan.run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write(tensor)

@@ -265,7 +265,12 @@ def __getattr__(name: str) -> object:
     """Load kernels, compute calls and calls on whole arrays when the first of them is used: importing stays quick."""
     if name not in __all__:
         from ptokit.finding import near
+        from ptokit.isa.catalog import INSTRUCTIONS
 
+        if name in INSTRUCTIONS:  # one without a function of its own
+            from ptokit.lang.derived import call_named
+
+            return call_named(name)
         close = "" if name.startswith("_") else near(name, __all__)
         hint = f"; did you mean {close}?" if close else ""
         raise AttributeError(f"module 'ptokit' has no attribute {name!r}{hint}", name=name, obj=None)

@@ -53,6 +53,8 @@ class Finding:
     where: Where | None = None
     target: str = ""
     """The target it was found on; empty where it is the same on every one."""
+    blocks: bool = field(default=False, compare=False, repr=False)
+    """Whether it blocks execution: an engine that reports errors and goes on cannot go on after this one."""
 
     def at(self, where: Where | None) -> Finding:
         """The same finding, pointing at a place."""

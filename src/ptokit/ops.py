@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from ctypes import addressof, c_char
 from dataclasses import dataclass, replace
-from functools import cache
 from math import prod
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ptokit.engine import whole as reference
-from ptokit.engine.choose import ENGINES, chosen
-from ptokit.engine.lanes import IndexFault, IndexReport
+from ptokit.engine.faults import IndexFault, IndexReport
+from ptokit.engine.registry import AUTO, REFERENCE, arrays, chosen, names
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
-from ptokit.engine.whole import Lent, Whole, layout_of, share
+from ptokit.engine.whole import Lent, Whole, layout_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.common import INDEX_TYPES, REMAPS
 from ptokit.isa.dtype import DType, dtype
@@ -36,8 +34,8 @@ from ptokit.lang.where import user_place
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Table = TypeVar("Table")
-Engine = Callable[[Whole, Mapping[str, Storage], int], None]
 
+ENGINES = names()
 SMALL = 1 << 18
 """Bytes that are not worth a second thread."""
 ALIGNMENT = 64
@@ -99,7 +97,7 @@ def gather(
     coalesce: str | Coalesce = "row",
     oob: str | GatherOOB = "undefined",
     out: object = None,
-    engine: str = "auto",
+    engine: str = AUTO,
     threads: int | None = None,
 ) -> Any:
     """Rows (`coalesce="row"`) or elements (`"elem"`, counted in C order) of `table`, by their numbers.
@@ -133,7 +131,7 @@ def _gather(
     target, out = _result(table, plan) if given is None else (given, out)
     storages = plan.lend(source, lanes, "out", target)
     with writing((out,)):
-        if storages is None or (given is not None and share(storages["out"], storages["table"], storages["indices"])):
+        if storages is None or (given is not None and _overlap(storages, "out", "table")):
             options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
             found = gather(_tidy(source), _tidy(lanes), out=target if given is None else None, **options)
             if given is not None:
@@ -153,7 +151,7 @@ def scatter(
     atomic: str | ScatterAtomicOp = "none",
     conflict: str | ScatterConflict = "last",
     accumulate: object = None,
-    engine: str = "auto",
+    engine: str = AUTO,
     threads: int | None = None,
 ) -> Table:
     """Write `src` to rows (`coalesce="row"`) or elements (`"elem"`) of `table`, by their numbers; returns `table`.
@@ -191,7 +189,7 @@ def _scatter(
     plan = _known(key) or _keep(key, _plan_scatter(target, source, lanes, *policies))
     storages = plan.lend(target, lanes, "src", source)
     with writing((table,)):
-        if storages is None or share(storages["table"], storages["src"], storages["indices"]):
+        if storages is None or _overlap(storages, "table", "src"):
             options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
             options |= {"accumulate": accumulate, "engine": engine, "threads": threads}
             cells = _packed(target) if _is_odd(target) else target
@@ -482,6 +480,11 @@ def _is_odd(array: Array) -> bool:
     return array.size > 0 and (not array.flags.aligned or any(s < 0 or s % array.itemsize for s in steps))
 
 
+def _overlap(storages: Mapping[str, Storage], written: str, read: str) -> bool:
+    """Whether what is written shares memory with what is read: with another operand, or with the indices."""
+    return storages[written].overlaps(storages[read]) or storages[written].overlaps(storages["indices"])
+
+
 def _tidy(array: Array) -> Array:
     return _packed(array) if _is_odd(array) else array
 
@@ -519,20 +522,9 @@ def _run(call: _Call, plan: _Plan, storages: Mapping[str, Storage], engine: str,
 
 
 def _execute(plan: _Plan, whole: Whole, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
-    if chosen(engine) == "native":
-        run, count = _native()
-        try:
-            return run(whole, storages, 1 if threads is None and plan.nbytes <= SMALL else count(threads))
-        except Unsupported as problem:
-            if engine == "native":
-                raise ValueError(f'engine "native" does not take this call: {problem}; use engine="auto"') from None
-    return reference.run(whole, storages, 1)
-
-
-@cache
-def _native() -> tuple[Engine, Callable[[int | None], int]]:
-    """The native engine, and how it counts threads."""
-    from ptokit.engine.native.whole.calls import run
-    from ptokit.engine.native.workers import thread_count
-
-    return run, thread_count
+    try:
+        return arrays(chosen(engine))(whole, storages, 1 if threads is None and plan.nbytes <= SMALL else threads)
+    except Unsupported as problem:
+        if engine != AUTO:
+            raise ValueError(f'engine "{engine}" does not take this call: {problem}; use engine="auto"') from None
+    return arrays(REFERENCE)(whole, storages, 1)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pytest
 
+from ptokit.engine.registry import MACHINE
 from ptokit.finding import NAME, OutOfBoundsError, VerifyError, summary
 from ptokit.isa.instruction import DEVICES
 from ptokit.lang.faults import trim
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 OPTION = "--ptokit-strict"
-ENGINE = "machine"
 ALL = "all"
 LINE = 64
 """Bytes to which copies of arrays keep their alignment."""
@@ -119,7 +119,7 @@ def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Ma
     own = {field.name for field in fields(MachineOptions)} - {*PASSED_ON, *parameters}
     chosen = replace(options.get("options") or MachineOptions(), **_only(options, own))
     rest = {name: value for name, value in options.items() if name not in own and name != "options"}
-    return cast("Report", kernel[grid](*arrays, engine=ENGINE, options=chosen, **rest))
+    return cast("Report", kernel[grid](*arrays, engine=MACHINE, options=chosen, **rest))
 
 
 def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Reports:
@@ -142,7 +142,7 @@ def _judged(kernel: Launchable, grid: int, arrays: Sequence[object], options: Ma
     try:
         return _report(kernel, grid, arrays, options)
     except (VerifyError, OutOfBoundsError) as refusal:
-        return Report(refusal.findings, ENGINE, 0.0, options["target"], grid, kernel=kernel.name)
+        return Report(refusal.findings, MACHINE, 0.0, options["target"], grid, kernel=kernel.name)
 
 
 def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def _without_raised(report: Report) -> Report:
     def is_raised(finding: Any) -> bool:
         if finding.level != "error" or finding.kind not in known or finding.kind in PLACES:
             return False
-        return known[finding.kind].seen_by != ENGINE
+        return known[finding.kind].seen_by != MACHINE
 
     return replace(report, findings=tuple(finding for finding in report.findings if not is_raised(finding)))
 

@@ -271,8 +271,9 @@ def test_pipes() -> None:
     pipe = {"tci": {"a2a3": "S", "a5": "V"}, "texpands.mat": "MTE2", "textract.mat.left": "MTE1",
             "textract.mat.right": "MTE1", "textract.acc.mat": "FIX"}  # fmt: skip
     for instruction in COMPUTE:
-        for family, routes in instruction.effects.items():
-            for route, effects in routes.items():
+        for family, kernels in instruction.kernels.items():
+            for route, kernel in kernels.items():
+                effects = kernel.effects
                 known = pipe.get(route, "M" if route.startswith("tmatmul") else "V")
                 assert {e.pipe for e in effects} == {known if isinstance(known, str) else known[family]}, route
                 assert sum(e.access == "write" for e in effects) == 1

@@ -24,10 +24,9 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction, Rule
 from ptokit.lang import dispatch
-from ptokit.machine import hazards, repeats, rules
+from ptokit.machine import hazards, rules
 from ptokit.machine.report import Report
 from ptokit.program import verify, verify_call
-from ptokit.text.cpp import headers
 from tests import snippet
 
 
@@ -144,7 +143,7 @@ def rules_of(instruction: Instruction) -> tuple[Rule, ...]:
 
 def header_rules_of(instruction: Instruction) -> tuple[Rule, ...]:
     """What the C++ headers refuse of an instruction beyond its rules."""
-    return headers.RULES.get(instruction.name, ())
+    return (*instruction.cpp.headers, *instruction.cpp.slices)
 
 
 def forget() -> None:
@@ -173,12 +172,13 @@ def without_rule(instruction: Instruction, k: int, target: str) -> Iterator[None
 @contextmanager
 def without_header_rule(instruction: Instruction, k: int, target: str) -> Iterator[None]:
     """Within, one rule of the headers of an instruction does not apply on one target."""
-    rules = headers.RULES[instruction.name]
-    headers.RULES[instruction.name] = _fewer(rules, k, target)
+    cpp = instruction.cpp
+    count, changed = len(cpp.headers), _fewer(header_rules_of(instruction), k, target)
+    object.__setattr__(instruction, "cpp", replace(cpp, headers=changed[:count], slices=changed[count:]))
     try:
         yield
     finally:
-        headers.RULES[instruction.name] = rules
+        object.__setattr__(instruction, "cpp", cpp)
 
 
 def identities(findings: Iterable[pto.Finding], instruction: str, rule: Rule, target: str) -> set[tuple[str, str, str]]:
@@ -217,41 +217,50 @@ def without_check(check: object) -> Iterator[None]:
 # --- The tables of the machine -------------------------------------------------------------------------------
 
 
-def unordered_rows() -> tuple[Any, ...]:
-    """The kinds of accesses that nothing orders; a row has the number of its hazard as `kind`."""
-    return hazards.UNORDERED
+def unordered_rows() -> list[tuple[str, int, str]]:
+    """The kinds of accesses that nothing orders: the instruction, the number of the row there, and the hazard."""
+    rows = [(name, k, row.kind) for name, each in INSTRUCTIONS.items() for k, row in enumerate(each.conflicts)]
+    return [*rows, ("", 0, hazards.CUBE_LOAD)]
 
 
 @contextmanager
-def without_unordered_row(k: int) -> Iterator[None]:
-    """Within, the machine does not know one kind of accesses that nothing orders."""
-    rows = hazards.UNORDERED
-    hazards.UNORDERED = (*rows[:k], *rows[k + 1 :])
+def without_unordered_row(name: str, k: int) -> Iterator[None]:
+    """Within, the machine does not know one kind of accesses that nothing orders; "" names loads for the cube core."""
+    instruction, cube = INSTRUCTIONS.get(name), hazards.CUBE
+    rows = instruction.conflicts if instruction else ()
+    if instruction:
+        object.__setattr__(instruction, "conflicts", (*rows[:k], *rows[k + 1 :]))
+    else:
+        hazards.CUBE = frozenset()
     try:
         yield
     finally:
-        hazards.UNORDERED = rows
+        hazards.CUBE = cube
+        if instruction:
+            object.__setattr__(instruction, "conflicts", rows)
 
 
 def repeat_rulings() -> dict[tuple[str, str], set[str]]:
     """By instruction and target: the hazards of destinations that are named twice."""
     return {
-        (name, target): {ruling.same, ruling.folded}
-        for name, ruling in repeats.RULINGS.items()
-        for target in ruling.levels
+        (name, target): {instruction.repeats.same, instruction.repeats.folded}
+        for name, instruction in INSTRUCTIONS.items()
+        if instruction.repeats
+        for target in instruction.repeats.levels
     }
 
 
 @contextmanager
-def without_repeat_ruling(instruction: str, target: str) -> Iterator[None]:
+def without_repeat_ruling(name: str, target: str) -> Iterator[None]:
     """Within, nothing is said of repeated destinations of an instruction on a target."""
-    ruling = repeats.RULINGS[instruction]
-    levels = {name: level for name, level in ruling.levels.items() if name != target}
-    repeats.RULINGS[instruction] = replace(ruling, levels=levels)
+    instruction, ruling = INSTRUCTIONS[name], INSTRUCTIONS[name].repeats
+    assert ruling is not None
+    levels = {each: level for each, level in ruling.levels.items() if each != target}
+    object.__setattr__(instruction, "repeats", replace(ruling, levels=levels))
     try:
         yield
     finally:
-        repeats.RULINGS[instruction] = ruling
+        object.__setattr__(instruction, "repeats", ruling)
 
 
 MACHINE_RULES = {"dispatch": "H-23", "burst": "H-01", "scratch": "H-32"}

@@ -173,7 +173,7 @@ def test_the_executor_is_the_third_template_argument() -> None:
     operands = {"dst": nz("float16", 16, 16), "table": gm("float16", 32, 16), "idx": gm("int32", 16, 16)}
     texts = {name: name for name in (*operands, "scratch")}
     for executor, oob in product((None, *GatherExec), GatherOOB):
-        modifiers = {"coalesce": Coalesce.Elem, "oob": oob, "executor": executor}
+        modifiers = (Coalesce.Elem, oob, executor)
         call = Call(INSTRUCTIONS["mgather"], {**operands, "scratch": gm("float16", 256)}, modifiers, "a5")
         types = call_text(call, texts).removeprefix("MGATHER<").removesuffix(">(dst, table, idx, scratch)").split(", ")
         wanted = ["Coalesce::Elem", f"GatherOOB::{oob.name}", f"GatherExec::{(executor or GatherExec.Scalar).name}"]

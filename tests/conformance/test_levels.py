@@ -14,6 +14,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
+from ptokit.isa.unknown import Unknown
 from ptokit.program.verify_call import check_rules
 
 
@@ -268,12 +269,12 @@ def test_decisions_of_our_own_are_in_no_header() -> None:
 
 @pytest.mark.clause("CO-DYN-03")
 def test_a_rule_waits_for_an_extent_that_is_not_known_yet() -> None:
-    """In a description an unknown extent is -1; the rules that compare it say nothing until it has a value."""
+    """The rules that compare an unknown extent report nothing until it has a value."""
     mgather, f32, i32 = INSTRUCTIONS["mgather"], pto.dtype("float32"), pto.dtype("int32")
     table = TensorSpec(f32, (1, 1, 1, 4, 8), (32, 32, 32, 8, 1))
-    for rows, refused in ((-1, False), (3, True), (2, False)):
+    for rows, refused in ((Unknown(), False), (3, True), (2, False)):
         dst = TileSpec(f32, TileType.Vec, 2, 8, 2, 8)
         idx = TileSpec(i32, TileType.Vec, 1, 8, 1, rows, dynamic=(False, True))
         call = Call(mgather, {"dst": dst, "table": table, "idx": idx, "scratch": None},
-                    {"coalesce": None, "oob": None, "executor": None}, "a2a3")  # fmt: skip
+                    (None, None, None), "a2a3")  # fmt: skip
         assert bool(check_rules(mgather.rules, call, header=False)) is refused

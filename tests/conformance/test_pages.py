@@ -18,7 +18,7 @@ from ptokit.render import pages
 from ptokit.target import PROFILES
 from ptokit.text.lower import lower
 from ptokit.text.ptoas import read_ptoas
-from ptokit.text.ptoas.shapes import SUFFIXED, SUFFIXES, UNSPOKEN
+from ptokit.text.ptoas.shapes import defaults, suffixes
 from ptokit.text.tree import walk
 from tests.render_text import text_of
 
@@ -165,12 +165,13 @@ def spelled(name: str) -> str:
 def opcodes(name: str) -> set[str]:
     """All opcodes that the reader's table of suffixes gives, what goes unsaid left out."""
     words: dict[str, list[str]] = {}
-    for word, (key, value) in SUFFIXES[name].items():
-        words.setdefault(key, []).append("" if UNSPOKEN.get(key) == value else f".{word}")
+    unspoken = defaults(INSTRUCTIONS[name])
+    for word, (key, value) in suffixes()[name].items():
+        words.setdefault(key, []).append("" if unspoken.get(key) == value else f".{word}")
     return {name + "".join(chosen) for chosen in product(*words.values())}
 
 
-@pytest.mark.parametrize("name", SUFFIXED)
+@pytest.mark.parametrize("name", suffixes())
 def test_the_page_has_every_suffix_and_every_operand(name: str) -> None:
     opcode, _, operands = spelled(name).partition(" ")
     assert expanded(opcode) == opcodes(name)
@@ -199,13 +200,13 @@ def statement(opcode: str) -> str:
     return f"{opcode} %dst, %table, %idx : ({TILE}, {MEM}, {index})"
 
 
-@pytest.mark.parametrize("name", SUFFIXED)
+@pytest.mark.parametrize("name", suffixes())
 def test_everything_that_the_page_spells_is_read(name: str) -> None:
     for opcode in sorted(expanded(spelled(name).partition(" ")[0])):
         unit = read_ptoas(statement(opcode))
         assert [stmt.name for stmt in lower(unit).body if isinstance(stmt, Instr)] == [name]
         (found,) = [operation for operation in walk(unit.functions[0].body) if operation.name == name]
-        assert found.attributes == dict(SUFFIXES[name][word] for word in opcode.split(".")[1:]), opcode
+        assert found.attributes == dict(suffixes()[name][word] for word in opcode.split(".")[1:]), opcode
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)

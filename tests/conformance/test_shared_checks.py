@@ -27,6 +27,7 @@ CLAUSES = {
     "gapless_slices": ("SL-04",),
     "apart_slices": ("SL-05",),
     "budget": ("MG-BUDG-02", "MG-BUDG-13", "A-38"),
+    "workspaces": ("CP-TMP-01",),
     "check_memory": ("MG-BUDG-02", "MG-BUDG-13", "A-38"),
     "check_addresses": ("KN-09",),
     "check_overlaps": ("A-38",),

@@ -9,7 +9,7 @@ import pytest
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.ir import Program
 from ptokit.text.forms import print_program
-from ptokit.text.spelling import INSTRUCTION_OF
+from ptokit.text.spelling import instructions
 from tests.text.test_cpp import cube_program, floats, ints, traced, vector_program
 
 MOVES = """
@@ -54,7 +54,7 @@ def plain(line: str) -> tuple[str, frozenset[str]]:
 
 def printed(form: str) -> list[tuple[str, frozenset[str]]]:
     lines = [line for program in programs() for line in print_program(program, form).splitlines()]  # type: ignore[arg-type]
-    ops = "|".join(map(re.escape, sorted(INSTRUCTION_OF, key=len, reverse=True)))
+    ops = "|".join(map(re.escape, sorted(instructions(), key=len, reverse=True)))
     return [plain(line) for line in lines if re.match(rf"\s*(%\w+ = )?pto\.({ops}) ", line)]
 
 
@@ -62,7 +62,7 @@ def printed(form: str) -> list[tuple[str, frozenset[str]]]:
 def test_every_printed_line_is_spelled_out(level: str) -> None:
     spelled = [plain(text) for instruction in INSTRUCTIONS.values() for text in instruction.spellings.get(level, ())]
     found = printed(FORMS[level])
-    assert {re.search(r"pto\.([\w.]+)", line)[1] for line, _ in found} == set(INSTRUCTION_OF)  # type: ignore[index]
+    assert {re.search(r"pto\.([\w.]+)", line)[1] for line, _ in found} == set(instructions())  # type: ignore[index]
     for line, keys in found:
         assert any(line == text and keys <= known for text, known in spelled), (line, keys)
 

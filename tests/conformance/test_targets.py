@@ -11,14 +11,13 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import EVERYWHERE
 from ptokit.program.verify_call import CHECKS
-from ptokit.text.cpp.headers import RULES as CPP
 from tests import findings
 
 
 def named() -> Iterator[tuple[str, str, str]]:
     """Who names which clause on which target."""
     for instruction in INSTRUCTIONS.values():
-        for rule in (*instruction.rules, *CPP.get(instruction.name, ())):
+        for rule in (*instruction.rules, *instruction.cpp.headers, *instruction.cpp.slices):
             yield from ((f"{instruction.name}: {rule.operand}", rule.clause(target), target) for target in rule.on)
         for case, fault in instruction.faults.items():
             yield from ((f"{instruction.name}: {case}", fault.clause(target), target) for target in EVERYWHERE)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.engine import choose
+from ptokit.engine import registry
 
 TABLE = np.arange(32, dtype="float32").reshape(4, 8)
 INDICES = np.array([1, 2])
@@ -23,17 +25,17 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture(autouse=True)
 def nothing_chosen_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv(choose.VARIABLE, raising=False)
-    choose.chosen.cache_clear()
+    monkeypatch.delenv(registry.VARIABLE, raising=False)
+    registry.chosen.cache_clear()
     yield
-    choose.chosen.cache_clear()
+    registry.chosen.cache_clear()
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_on_arrays_name_the_argument_and_what_they_take(name: str) -> None:
     with pytest.raises(ValueError, match=r"^engine is one of auto, reference, native; got 'machine'") as stopped:
         CALLS[name](engine="machine")
-    assert "the machine runs kernels" in str(stopped.value) and choose.VARIABLE not in str(stopped.value)
+    assert "the machine runs kernels" in str(stopped.value) and registry.VARIABLE not in str(stopped.value)
     with pytest.raises(ValueError, match=r"got 'refrence'; did you mean reference\?$"):
         CALLS[name](engine="refrence")
     with pytest.raises(ValueError, match=r"got \['native'\]$"):
@@ -42,19 +44,19 @@ def test_calls_on_arrays_name_the_argument_and_what_they_take(name: str) -> None
 
 @pytest.mark.parametrize("engine", ["machine", "gpu"])
 def test_the_environment_is_named_when_it_is_to_blame(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(choose.VARIABLE, engine)
+    monkeypatch.setenv(registry.VARIABLE, engine)
     with pytest.raises(ValueError, match=f"^PTOKIT_ENGINE is one of auto, reference, native; found '{engine}'$"):
         CALLS["gather"]()
     assert np.array_equal(CALLS["gather"](engine="reference"), TABLE[INDICES]), "an argument comes first"
 
 
 def test_a_missing_native_engine_is_blamed_on_who_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "has_native", lambda: False)
+    monkeypatch.setattr(registry, "is_installed", lambda module: False)
     with pytest.raises(ImportError, match=r"^engine=native: the native engine needs llvmlite"):
-        choose.chosen("native")
-    monkeypatch.setenv(choose.VARIABLE, "native")
+        registry.chosen("native")
+    monkeypatch.setenv(registry.VARIABLE, "native")
     with pytest.raises(ImportError, match=r"^PTOKIT_ENGINE=native: the native engine needs llvmlite"):
-        choose.chosen("auto")
+        registry.chosen("auto")
 
 
 def test_a_launch_takes_the_machine_too() -> None:
@@ -65,3 +67,19 @@ def test_a_launch_takes_the_machine_too() -> None:
     with pytest.raises(ValueError, match=r"^engine is one of auto, reference, native, machine; got 'mashine'; did"):
         none[1](TABLE, engine="mashine")
     assert none[1](TABLE, engine="machine").engine == "machine"
+
+
+def test_engine_names_stand_in_the_registry_alone() -> None:
+    source = Path(pto.__file__).parent
+    for path in source.rglob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+        named = {n.value for n in nodes if isinstance(n, ast.Constant)} & {registry.REFERENCE, registry.NATIVE}
+        assert not named or path.name == "registry.py", f"{path.name} names {named}"
+
+
+def test_an_engine_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = registry.Engine("other", "ptokit.engine.interpreter:Executable", "ptokit.engine.whole:run")
+    monkeypatch.setitem(registry.ENGINES, "other", entry)
+    assert registry.names() == ("auto", "reference", "native", "other")
+    assert registry.chosen("other") == "other"
+    assert registry.arrays("other") is registry.arrays("reference")

@@ -16,7 +16,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.finding import near
-from ptokit.lang import faults, trace
+from ptokit.lang import dispatch, faults
 from tests import snippet
 
 PACKAGE = str(Path(pto.__file__).parent)
@@ -182,7 +182,7 @@ def defect(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], No
     """Replaces a part of the tracer, as if it stood in ptokit's own file."""
 
     def plant(broken: Callable[..., Any]) -> None:
-        monkeypatch.setattr(trace, "parse_modifiers", broken)
+        monkeypatch.setattr(dispatch, "parse_modifiers", broken)
 
     return plant
 
@@ -190,7 +190,7 @@ def defect(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], No
 def planted(source: str) -> Callable[..., Any]:
     """A function whose code lies in ptokit."""
     names: dict[str, Any] = {}
-    exec(compile(f"def broken(*_):\n{indent(source, '    ')}", f"{PACKAGE}/lang/trace.py", "exec"), names)
+    exec(compile(f"def broken(*_):\n{indent(source, '    ')}", f"{PACKAGE}/lang/dispatch.py", "exec"), names)
     return names["broken"]
 
 
@@ -206,7 +206,7 @@ def test_a_defect_of_ptokit_keeps_its_frames_and_is_no_finding(
     for call in (lambda: pto.check(kernel, *arrays()), lambda: kernel[1](*arrays())):
         with pytest.raises(kind) as stopped:
             call()
-        assert own_frames(stopped.value)[-1] == f"{PACKAGE}/lang/trace.py"
+        assert own_frames(stopped.value)[-1] == f"{PACKAGE}/lang/dispatch.py"
 
 
 def test_an_accidental_type_error_keeps_its_frames_in_a_launch(defect: Callable[..., None]) -> None:

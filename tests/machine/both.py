@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptokit.engine.prepared import Prepared, parse_modifiers
+from ptokit.engine.prepared import Prepared
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
-from ptokit.isa.instruction import Instruction
+from ptokit.isa.instruction import Instruction, Modifiers, parse_modifiers
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.isa.policy import GatherOOB, ScatterOOB
 from ptokit.lang import where
@@ -36,7 +36,7 @@ from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Operand, Program, Stmt, TileDecl
 from ptokit.program.verify import verify
 from ptokit.testing import copied
-from tests.engine.native.calls import Inexpressible, Outcome, Writer, every_call, outcome
+from tests.engine.native.calls import Inexpressible, Outcome, Writer, every_call, outcome, run
 
 LEVELS = ("note", "hazard", "error")
 JUDGED = ("target", "strict", "header", "dyn_ub")
@@ -93,16 +93,15 @@ class CallMachine(Machine):
 
 
 def call_program(
-    instruction: Instruction, specs: Sequence[OperandSpec], modifiers: Sequence[object], names: Sequence[str]
+    instruction: Instruction, specs: Sequence[OperandSpec], modifiers: Modifiers, names: Sequence[str]
 ) -> tuple[Program, dict[Var, int]]:
     """The program of a call, and its numbers. Operands that are one tile have one name."""
-    chosen, refused = parse_modifiers(instruction, modifiers)
     tiles = [spec for spec in specs if isinstance(spec, TileSpec)]
-    if refused or any(tile.valid_rows > tile.rows or tile.valid_cols > tile.cols for tile in tiles):
+    if any(tile.valid_rows > tile.rows or tile.valid_cols > tile.cols for tile in tiles):
         raise Inexpressible
     writer = Writer()
     operands: list[Operand] = [writer.operand(name, spec, "") for name, spec in zip(names, specs, strict=True)]
-    body = (*writer.tiles.values(), Instr(instruction.name, tuple(operands), tuple(chosen.values())))
+    body = (*writer.tiles.values(), Instr(instruction.name, tuple(operands), modifiers))
     return Program(instruction.name, tuple(writer.arguments), body), writer.values
 
 
@@ -176,8 +175,8 @@ class Beside:
             self.tally.outside += 1
             return
         reports: list[Report] = []
-        expected = outcome(storages, lambda tell: Prepared.run(prepared, storages, tell))
-        found = outcome(storages, lambda tell: reports.append(ours.run(storages)))
+        expected = outcome(storages, lambda listener: run(prepared, storages, listener))
+        found = outcome(storages, lambda _: reports.append(ours.run(storages)))
         what = f"{instruction.name} on {prepared.target} ({prepared.route or 'refused'})"
         self.tally.calls[instruction.name, prepared.target, prepared.route] += 1
         self._compare(what, found, expected, reports)
@@ -191,11 +190,12 @@ class Beside:
         """Lanes within the table did what they do under a policy that says what becomes of the others."""
         instruction, profile, options, specs, modifiers = key
         at = next(k for k, modifier in enumerate(instruction.modifiers) if modifier.enum is kind)
-        other = Prepared(instruction, profile, options, specs, (*modifiers[:at], policy, *modifiers[at + 1 :]))
+        changed = parse_modifiers(instruction, (*modifiers[:at], policy, *modifiers[at + 1 :]))
+        other = Prepared(instruction, profile, options, specs, changed)
         if other.plan is None or other.plan.is_aliased(storages):
             return
         kept = [np.frombuffer(storage.bits.tobytes(), np.uint8) for storage in storages]
-        wanted = outcome(storages, lambda tell: Prepared.run(other, storages, tell))
+        wanted = outcome(storages, lambda listener: run(other, storages, listener))
         self.tally.passed_over += 1
         for name, before, ours, theirs in zip(other.names, kept, found.memories, wanted.memories, strict=True):
             bits, known = np.frombuffer(ours, np.uint8), np.frombuffer(theirs, np.uint8)
@@ -292,10 +292,9 @@ class Quiet(Collector):
         super().__init__(None, {})
         self.found = told
 
-    def __call__(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
             self.is_new(finding)
-        return tuple(findings)
 
 
 def _launched(values: Sequence[object], told: list[Finding], work: Callable[[], object]) -> Outcome:

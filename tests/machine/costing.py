@@ -10,10 +10,10 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import packed
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, SLayout, TileType
-from ptokit.machine.clocks import unit_of
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import Overlap
+from ptokit.machine.pipes import unit_of
 from ptokit.machine.timed import Part, Timings
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.target import Profile
@@ -56,7 +56,7 @@ def executed(
 def parts(what: Executed, profile: Profile, **overrides: float) -> dict[str, Part]:
     """What each pipe does."""
     costs = Costs(profile, {name.replace("_", " "): number for name, number in overrides.items()})
-    TrafficMeter(profile, costs.grains).look(what)
+    TrafficMeter(costs.grains).look(what)
     return {unit_of(step.pipe): step for step in Timings(costs).timed(what).steps if isinstance(step, Part)}
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.prepared import Prepared, plan_of
+from ptokit.engine.prepared import Prepared
 from ptokit.engine.storage import Storage
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
+from ptokit.isa.instruction import parse_modifiers
 from ptokit.isa.layout import packed
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, SLayout, TileType
@@ -62,10 +63,10 @@ def execute(
     instruction, here = INSTRUCTIONS[name], profile(target)
     given = [modifiers.pop(modifier.name, None) for modifier in instruction.modifiers]
     assert not modifiers, modifiers
-    prepared = Prepared(instruction, here, Options(), list(operands.values()), given)
-    assert prepared.call is not None and prepared.plan is not None, prepared.refused
+    prepared = Prepared(instruction, here, Options(), list(operands.values()), parse_modifiers(instruction, given))
+    assert prepared.plan is not None, prepared.refused
     storages = [_memory(spec, (start or {}).get(name, 0)) for name, spec in operands.items()]
-    plan = plan_of(prepared.call, tolerant=True) if tolerant else prepared.plan
+    plan = prepared.tolerant if tolerant else prepared.plan
     wanted = None
     for step in plan.steps:
         if idx is not None and hasattr(step, "reader"):
@@ -75,7 +76,7 @@ def execute(
     plan.run(storages, lanes)
     indices = [None if each is None else wanted for each in lanes]
     instr = Instr(name, (), where=where)
-    todo = site(instr, prepared, None, here)
+    todo = site(prepared, None, here)
     assert todo is not None
     return Executed(number, instr, prepared.call, todo.steps, plan, storages, lanes, indices, block)
 

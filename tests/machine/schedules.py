@@ -19,8 +19,8 @@ from ptokit.program.steps import Sync, Touch, steps
 from ptokit.target import Profile
 
 SCALAR = "S"
-WORK, SET, WAIT, HEAR, BARRIER = "work", "set", "wait", "hear", "barrier"
-"""What an entry can be. To hear an event leaves it as it is; to wait for a flag takes it."""
+WORK, SET, WAIT, WAIT_EVENT, BARRIER = "work", "set", "wait", "wait_event", "barrier"
+"""What an entry can be. A wait for an event leaves it as it is; a wait for a flag takes it."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class _Issue:
         pipes = tuple(step.pipe for step in given if isinstance(step, Touch))
         for event in instr.waits:
             for end in self.signalled[event]:
-                self.entries += [Entry(dst, HEAR, end, statement=number) for dst in pipes]
+                self.entries += [Entry(dst, WAIT_EVENT, end, statement=number) for dst in pipes]
         for k, step in enumerate(given):
             self.entries += self.step(step, (number, k), touched)
         if instr.event is not None:
@@ -165,8 +165,8 @@ class Search:
         self.gates = _gates(entries)
         self.conflicts = _conflicts(entries)
         self.quiet = _quiet(entries, self.conflicts) if shortcut else frozenset[int]()
-        heard = {entry.flag for entry in entries if entry.act == HEAR}
-        taken = {entry.flag for entry in entries if entry.act in (SET, WAIT)} - heard
+        event_waits = {entry.flag for entry in entries if entry.act == WAIT_EVENT}
+        taken = {entry.flag for entry in entries if entry.act in (SET, WAIT)} - event_waits
         self.lasting = sum(self.bits[flag] for flag in taken if _is_bit(flag))
         """The flags of the program, without events and without what instructions hand over by themselves."""
 
@@ -210,7 +210,7 @@ class Search:
         entry, gate = self.entries[k], self.gates[k]
         if gate is not None and not self.is_done(gate, state):
             return False
-        if entry.act in (WAIT, HEAR):
+        if entry.act in (WAIT, WAIT_EVENT):
             return bool(state[1] & self.bits[entry.flag])
         return entry.act != BARRIER or all(self.is_done(earlier, state) for earlier in range(k))
 
@@ -272,7 +272,7 @@ def _quiet(entries: Sequence[Entry], conflicts: Mapping[int, list[int]]) -> froz
     alone = {
         entry.flag
         for entry in entries
-        if used[entry.flag, SET] == 1 and (used[entry.flag, WAIT] == 1 or used[entry.flag, HEAR])
+        if used[entry.flag, SET] == 1 and (used[entry.flag, WAIT] == 1 or used[entry.flag, WAIT_EVENT])
     }
     quiet = [
         not conflicts.get(k) if entry.act == WORK else entry.act == BARRIER or entry.flag in alone

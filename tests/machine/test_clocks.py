@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ptokit.machine.clocks import Clock, Clocks, Stuck, core_of, later
+from ptokit.machine.clocks import Clock, Clocks, merge
+from ptokit.machine.pipes import Stuck, core_of
 from ptokit.target import profile
 from tests.machine.manual_programs import sample, touched
 from tests.machine.schedules import Entry, Search, entries_of
@@ -68,9 +69,9 @@ def test_names_have_their_core() -> None:
     assert core_of("AIV.MTE2") == "AIV" and core_of("AIC.S") == "AIC"
 
 
-def test_later_takes_the_greater_of_each() -> None:
+def test_merge_takes_the_greater_of_each() -> None:
     clock = [3, 0, 5]
-    later(clock, [1, 2, 5])
+    merge(clock, [1, 2, 5])
     assert clock == [3, 2, 5]
 
 
@@ -326,9 +327,9 @@ def test_an_event_orders_the_end_of_one_instruction_and_the_start_of_another() -
     bench = Bench()
     bench.work("scalar part", "S")
     bench.work("load part", "MTE2")
-    bench.clocks.signal("event", ("AIV.S", "AIV.MTE2"))
+    bench.clocks.signal_event("event", ("AIV.S", "AIV.MTE2"))
     bench.work("after", "MTE2")
-    bench.clocks.hear("event", ("AIV.S", "AIV.MTE2"), ("AIV.V", "AIV.MTE3"))
+    bench.clocks.wait_event("event", ("AIV.V", "AIV.MTE3"))
     bench.work("add", "V")
     bench.work("store", "MTE3")
     for part in ("scalar part", "load part"):
@@ -336,12 +337,12 @@ def test_an_event_orders_the_end_of_one_instruction_and_the_start_of_another() -
     assert bench.unordered("after", "add")
 
 
-def test_an_event_can_be_heard_again_and_is_not_left_set() -> None:
+def test_an_event_can_be_waited_for_again_and_is_not_left_set() -> None:
     bench = Bench()
     bench.work("load", "MTE2")
-    bench.clocks.signal("event", ("AIV.MTE2",))
+    bench.clocks.signal_event("event", ("AIV.MTE2",))
     for name, pipe in (("add", "V"), ("store", "MTE3")):
-        bench.clocks.hear("event", ("AIV.MTE2",), (f"AIV.{pipe}",))
+        bench.clocks.wait_event("event", (f"AIV.{pipe}",))
         bench.work(name, pipe)
     assert bench.before("load", "add") and bench.before("load", "store")
     assert bench.end() == [] and bench.is_quiet
@@ -351,29 +352,29 @@ def test_an_event_of_a_loop_is_signalled_again() -> None:
     bench = Bench()
     for turn in range(3):
         bench.work(f"load {turn}", "MTE2")
-        bench.clocks.signal("event", ("AIV.MTE2",), "load")
-        bench.clocks.hear("event", ("AIV.MTE2",), ("AIV.V",), "add")
+        bench.clocks.signal_event("event", ("AIV.MTE2",))
+        bench.clocks.wait_event("event", ("AIV.V",), "add")
         bench.work(f"add {turn}", "V")
         assert bench.before(f"load {turn}", f"add {turn}")
     assert not bench.stuck
 
 
-def test_who_hears_an_event_late_hears_the_signal_that_it_was_issued_after() -> None:
+def test_a_late_wait_for_an_event_is_for_the_signal_that_was_issued_before_it() -> None:
     bench = Bench()
     bench.work("load 1", "MTE2")
-    bench.clocks.signal("event", ("AIV.MTE2",), "load")
+    bench.clocks.signal_event("event", ("AIV.MTE2",))
     bench.wait("MTE3", "V")
-    bench.clocks.hear("event", ("AIV.MTE2",), ("AIV.V",), "add")
+    bench.clocks.wait_event("event", ("AIV.V",), "add")
     bench.work("add", "V")
     bench.work("load 2", "MTE2")
-    bench.clocks.signal("event", ("AIV.MTE2",), "load")
+    bench.clocks.signal_event("event", ("AIV.MTE2",))
     bench.set("MTE3", "V")
     assert bench.before("load 1", "add") and bench.unordered("load 2", "add")
 
 
 def test_an_event_that_nobody_signals_is_stuck() -> None:
     bench = Bench()
-    bench.clocks.hear("event", ("AIV.MTE2",), ("AIV.V",), "add")
+    bench.clocks.wait_event("event", ("AIV.V",), "add")
     bench.work("add", "V")
     assert bench.end() == [] and [stuck.what for stuck in bench.stuck] == ["add"] and "add" in bench.done
 
@@ -575,10 +576,10 @@ class Watched:
                 self.clocks.work(pipe, lambda clock, time: self.work(entry, clock, time))
             case "barrier", _:
                 self.clocks.barrier()
-            case "hear", (number, src):
-                self.clocks.hear(number, (f"AIV.{src}",), (pipe,), entry)
+            case "wait_event", (number, src):
+                self.clocks.wait_event((number, f"AIV.{src}"), (pipe,), entry)
             case "set", (number, str()):
-                self.clocks.signal(number, (pipe,))
+                self.clocks.signal_event((number, pipe), (pipe,))
             case "set", _:
                 self.clocks.set(pipe, flag, entry if len(flag) == 3 else None)  # type: ignore[arg-type]
             case _:

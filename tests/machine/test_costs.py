@@ -9,11 +9,12 @@ import pytest
 
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
+from ptokit.isa.kernel import kernels_of
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
-from ptokit.machine.formulas import BY_LANES, NO_OVERLAP, formula
+from ptokit.machine.formulas import FORMULAS, NO_OVERLAP, cost_of
 from ptokit.machine.timed import Timings
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
@@ -78,7 +79,7 @@ def into_l1(profile: Profile, mode: str, oob: str = "undefined", executor: str |
 def time_of(what: Executed, profile: Profile, **overrides: float) -> float:
     """Cycles of an instruction alone in a block."""
     timer = Timer(Costs(profile, overrides))
-    TrafficMeter(profile, Costs(profile, overrides).grains).look(what)
+    TrafficMeter(Costs(profile, overrides).grains).look(what)
     timer.begin_block(0)
     timer.execute(what)
     timer.end_block()
@@ -122,9 +123,13 @@ def test_what_divides_is_not_zero() -> None:
 def test_every_kernel_has_a_formula_on_each_of_its_pipes() -> None:
     for profile in PROFILES.values():
         for instruction in INSTRUCTIONS.values():
-            for route, effects in instruction.effects.get(profile.family, {}).items():
-                for pipe in {effect.pipe for effect in effects}:
-                    assert (route, pipe) in BY_LANES or formula(route, pipe), (route, pipe)
+            for route, kernel in kernels_of(instruction, profile.name).items():
+                pipes = {effect.pipe for effect in kernel.effects}
+                assert set(kernel.cost) <= pipes, route
+                for pipe in pipes:
+                    cost = cost_of(kernel, pipe)
+                    assert cost.formula in FORMULAS, (route, pipe)
+                    assert cost.rate in ("", *profile.costs), (route, pipe)
 
 
 def some_of_everything(profile: Profile) -> Iterator[Executed]:
@@ -382,7 +387,7 @@ def test_transactions_as_a_naive_loop_counts_them(seed: int) -> None:
             lanes = [int(row) * cols + j for j in range(first, min(cols, first + 32)) if row < high]
             count += len({k * size // 128 for k in lanes})
     assert coefficient(what, A5, "V", "SIMT transaction cycles") == count
-    meter = TrafficMeter(A5)
+    meter = TrafficMeter()
     meter.look(what)
     assert meter.result()[0].transactions == count
 

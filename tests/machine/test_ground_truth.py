@@ -132,11 +132,11 @@ def test_a_flag_that_nobody_waits_for_is_left_set() -> None:
     assert explored(work("MTE2", A), put("MTE2", "V")).leaves_set
 
 
-def test_an_event_can_be_heard_by_many() -> None:
-    heard = [Entry(pipe, "hear", ("end", "MTE2")) for pipe in ("V", "MTE3")]
+def test_many_can_wait_for_an_event() -> None:
+    waits = [Entry(pipe, "wait_event", ("end", "MTE2")) for pipe in ("V", "MTE3")]
     ended = Entry("MTE2", "set", ("end", "MTE2"))
-    assert explored(work("MTE2", A), ended, *heard, work("V", B), work("MTE3", B)).is_clean
-    assert explored(work("MTE2", A), ended, heard[0], work("V", B), work("MTE3", B)).races == {(0, 4)}
+    assert explored(work("MTE2", A), ended, *waits, work("V", B), work("MTE3", B)).is_clean
+    assert explored(work("MTE2", A), ended, waits[0], work("V", B), work("MTE3", B)).races == {(0, 4)}
 
 
 @pytest.mark.parametrize("seed", range(0, 200, 5))

@@ -428,6 +428,38 @@ def test_what_is_wrong_with_a_gather_into_l1_is_reported_by_number(case: str, ta
 
 
 @pto.kernel
+def narrow_rows(table, ids, out):
+    """Rows of 16 bytes, where hardware moves blocks of 32."""
+    idx, tile = pto.Tile("vec", "int32", 1, ROWS), pto.Tile("vec", "float32", ROWS, 4)
+    pto.tload(idx, ids)
+    pto.mgather(tile, table, idx)
+    pto.tstore(out, tile)
+
+
+@pytest.mark.parametrize(("target", "rule"), [("a2a3", "MG-ALIGN-02"), ("a5", "MG-ALIGN-03")])
+def test_an_alignment_error_is_reported_with_all_that_the_run_shows(target: str, rule: str) -> None:
+    arrays = np.zeros((64, 4), "float32"), np.arange(ROWS, dtype="int32"), np.zeros((ROWS, 4), "float32")
+    report = machine(narrow_rows[1], *arrays, target=target)
+    assert rule in {finding.rule for finding in report.hazards}
+    assert {finding.kind for finding in report.hazards} == {"H-09"}
+    assert report.memory["UB"].used > 0 and report.timeline is not None
+    assert "tload" in {each.instruction for each in report.traffic}
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_violation_that_blocks_execution_is_raised(target: str) -> None:
+    """A store from an L1 tile has no route on either target: there is nothing to run."""
+    with pytest.raises(pto.VerifyError) as refused:
+        machine(stored_from_l1[1], floats(16, 16), target=target)
+    assert any(finding.blocks for finding in refused.value.findings)
+
+
+@pto.kernel
+def stored_from_l1(out):
+    pto.tstore(out, pto.Tile("mat", "float32", 16, 16, blayout="col_major", slayout="row_major"))
+
+
+@pto.kernel
 def scattered_and_stored(rows, ids, table, atomic: pto.const = "none", at: pto.const = 0):
     """Even blocks scatter to rows 0 to 7, odd ones store to as many rows from `at` on."""
     tile, idx = pto.Tile("vec", "float32", ROWS, COLS), pto.Tile("vec", "int32", 1, ROWS)

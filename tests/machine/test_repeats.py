@@ -8,7 +8,6 @@ import pytest
 from ptokit.finding import Finding
 from ptokit.machine.executed import Executed
 from ptokit.machine.repeats import last_writers, repeats
-from ptokit.target import profile
 from tests.machine.executing import HERE, execute, first_repeat, gm, landed, vec
 
 NPU = ("a2a3", "a5")
@@ -43,7 +42,7 @@ def in_tile(target: str, idx: object, **modifiers: object) -> Executed:
 
 
 def found(executed: Executed) -> list[Finding]:
-    return list(repeats(executed, profile(executed.call.target)))
+    return list(repeats(executed))
 
 
 @pytest.mark.clause("MS-CONF-02")

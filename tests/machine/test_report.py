@@ -16,7 +16,7 @@ from ptokit.finding import Finding, Level, Where
 from ptokit.machine.outcomes import Fate, LaneOutcomes, Outcome
 from ptokit.machine.report import MemoryUse, Report
 from ptokit.machine.text import MOST_LANES, MOST_TILES, aligned, report_text, traffic_table
-from ptokit.machine.timeline import Timeline, Work
+from ptokit.machine.timeline import BusySpan, Timeline
 from ptokit.machine.traffic import Traffic
 from ptokit.render.machine import report_lines
 from ptokit.spec import hazards
@@ -29,7 +29,7 @@ def finding(level: Level, message: str, kind: str | None = None) -> Finding:
 
 
 ERROR, HAZARD, NOTE = finding("error", "wrong", "H-24"), finding("hazard", "odd", "H-48"), finding("note", "dear")
-WORKS = (Work("AIV.MTE2", 0.0, 30.0, 0, "tload", HERE, 0), Work("AIV.V", 30.0, 40.0, 1, "mgather", HERE, 0))
+WORKS = (BusySpan("AIV.MTE2", 0.0, 30.0, 0, "tload", HERE, 0), BusySpan("AIV.V", 30.0, 40.0, 1, "mgather", HERE, 0))
 TIMELINE = Timeline(
     40.0, 70.0, 2, 0, {"AIV.MTE2": 0.75, "AIV.V": 0.25}, WORKS, 0, (), (), ("load the next indices earlier",), 1.85
 )

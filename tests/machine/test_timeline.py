@@ -14,7 +14,7 @@ import pytest
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import Overlap
-from ptokit.machine.schedule import Schedule
+from ptokit.machine.schedule import Schedule, Task
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.timer import Timer
 from ptokit.target.a2a3 import A2A3
@@ -33,7 +33,7 @@ def timer(issue: float = 0, flag: float = 0, keep: int = 1000) -> Timer:
 
 def sync(given: Timer, src: str, dst: str) -> None:
     """As an instruction's own handshake does."""
-    given._give(Schedule.sync, src, dst)
+    given._record(Schedule.sync, src, dst)
 
 
 def ended(given: Timer) -> Timeline:
@@ -150,15 +150,29 @@ def test_a_barrier_waits_for_every_pipe() -> None:
     assert [(w.src, w.dst, w.what, w.cycles) for w in found.waits] == [("AIC.M", S, "tstore", 510)]
 
 
-def test_events_can_be_heard_more_than_once() -> None:
+def test_events_can_be_waited_for_more_than_once() -> None:
     t = timer()
     t.work(MTE2, 100, 0, "tload")
-    t.signal("e", (MTE2,))
-    t.hear("e", (MTE2,), (V,))
+    t.signal_event("e", (MTE2,))
+    t.wait_event("e", (V,))
     t.work(V, 5, 1, "tadd")
-    t.hear("e", (MTE2,), (MTE3,))
+    t.wait_event("e", (MTE3,))
     t.work(MTE3, 5, 2, "tstore")
     assert spans(ended(t)) == {MTE2: [(0, 100)], V: [(100, 105)], MTE3: [(100, 105)]}
+
+
+def test_an_event_is_that_of_the_last_signal_issued_even_if_its_pipe_is_held() -> None:
+    t = timer()
+    t.work(MTE2, 10, 0, "tload")
+    t.signal_event("e", (MTE2,))
+    t.wait(MTE2, "flag")
+    t.work(MTE2, 10, 1, "tload")
+    t.signal_event("e", (MTE2,))
+    t.wait_event("e", (V,))
+    t.work(V, 5, 2, "tadd")
+    t.work(MTE3, 100, 3, "tstore")
+    t.set(MTE3, "flag")
+    assert spans(ended(t)) == {MTE2: [(0, 10), (100, 110)], V: [(110, 115)], MTE3: [(0, 100)]}
 
 
 def test_work_that_goes_along_with_the_loop_that_issues_it() -> None:
@@ -166,7 +180,7 @@ def test_work_that_goes_along_with_the_loop_that_issues_it() -> None:
     slow_loop, slow_queue = timer(), timer()
     for t, each in ((slow_loop, 4), (slow_queue, 30)):
         t.work(S, 100, 0, "mgather")
-        t._give(Schedule.work, MTE2, 10 * each, 0, "mgather", None, Overlap(90, each))
+        t._record(Schedule.work, MTE2, Task(10 * each, 0, "mgather", None, Overlap(90, each)))
     assert spans(ended(slow_loop))[MTE2] == [(10, 104)]
     assert spans(ended(slow_queue))[MTE2] == [(10, 310)]
 
@@ -281,7 +295,7 @@ def test_a_chart_says_where_it_ends() -> None:
         t.work(V, 5, k, "tadd")
     found = ended(t)
     assert found.drawn == 45 and f"|{'#' * 13}{' ' * 47}| 100%" in found.chart()[-1]
-    assert "works after cycle 45 are not kept, nor drawn" in str(found)
+    assert "work after cycle 45 is not kept, nor drawn" in str(found)
     assert "not kept" not in str(piped(3, 5, 5, 1))
 
 
@@ -332,12 +346,12 @@ def test_advice_names_the_instruction_the_pipe_and_the_share() -> None:
     found = ended(t)
     assert found.advice[:2] == (
         "mgather (line 12) waits for MTE2 61% of the time: load what comes next while this is computed "
-        "(two tiles in turn)",
+        "(double buffering)",
         "MTE2 is busy 61% of the time, most of it with tload (line 11): loads are the limit: load each byte once, "
         "in long rows",
     )
     assert found.advice[2].startswith(
-        "tload (line 11) waits for V 35% of the time: give the next turn tiles of its own"
+        "tload (line 11) waits for V 35% of the time: give the next iteration its own tiles"
     )
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import ptokit as pto
 from ptokit import spec
-from ptokit.machine import instruction
+from ptokit.machine import frame, instruction
 from tests.conformance.harness import check_example
 from tests.engine.native.test_calls import CASES, Strategy
 from tests.examples.test_gallery import BAD, CASTING, Entry, cells, every_launch, launched, rng, spoilt
@@ -150,7 +150,7 @@ def test_both_are_the_same(tally: Tally, work: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("work", WORKS[:2])
 def test_a_value_that_differs_is_seen(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
-    monkeypatch.setattr(instruction.WatchedInstruction, "_move", lambda *_: None)
+    monkeypatch.setattr(instruction.WatchedInstruction, "_write", lambda *_: None)
     with on_the_machine(), pytest.raises(Mismatch, match="differs in"):
         work()
 
@@ -160,13 +160,13 @@ def test_an_exception_that_differs_is_seen(monkeypatch: pytest.MonkeyPatch, work
     def fail(*_: object) -> None:
         raise KeyError
 
-    monkeypatch.setattr(instruction.WatchedInstruction, "_resolve", fail)
+    monkeypatch.setattr(instruction.WatchedInstruction, "_site", fail)
     with on_the_machine(), pytest.raises(Mismatch, match="KeyError"):
         work()
 
 
 def test_a_hazard_that_is_not_reported_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instruction.WatchedInstruction, "_tell", lambda *_: None)
+    monkeypatch.setattr(frame.WatchedFrame, "report", lambda *_: None)
     with on_the_machine(), pytest.raises(Mismatch, match="H-10"):
         bad_index()
 
@@ -182,6 +182,6 @@ def test_lanes_within_the_table_are_compared_beside_a_bad_index(monkeypatch: pyt
     with on_the_machine() as tally:
         gather()
     assert tally.passed_over == 1
-    monkeypatch.setattr(instruction.WatchedInstruction, "_move", lambda *_: None)
+    monkeypatch.setattr(instruction.WatchedInstruction, "_write", lambda *_: None)
     with on_the_machine(), pytest.raises(Mismatch, match="passed over"):
         gather()

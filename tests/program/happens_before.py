@@ -34,7 +34,7 @@ from ptokit.program.ir import (
     View,
     children,
 )
-from ptokit.target.profile import Handshake, Profile
+from ptokit.target.profile import Profile
 
 Path = tuple[int, ...]
 """Where a statement stands: its number in its block, and before that the way to the block."""
@@ -278,7 +278,7 @@ class Execution:
         """Its own flags before, its work on each pipe, its own flags after."""
         call = call_of(self.program, instr, self.profile, self.value)
         works = effects(call)
-        handshake = self.profile.handshakes.get(call.route, Handshake())
+        handshake = call.kernel.handshake
         first = len(self.trace.entries)
         for src, dst in handshake.before:
             self.trace.handover(src, dst, issue)

@@ -110,8 +110,8 @@ def assert_only_added(program: Program, ordered: Program) -> None:
 
 def assert_leaves_event_0_to_kernels(ordered: Program, target: Profile) -> None:
     """Kernels that hand over by themselves use event 0 of the pairs that they list."""
-    routes = {call_of(ordered, stmt, target).route for stmt in walk(ordered.body) if isinstance(stmt, Instr)}
-    shakes = [target.handshakes[route] for route in routes if route in target.handshakes]
+    calls = [call_of(ordered, stmt, target) for stmt in walk(ordered.body) if isinstance(stmt, Instr)]
+    shakes = [call.kernel.handshake for call in calls]
     taken = {pair for shake in shakes for pair in (*shake.before, *shake.after)}
     mine = [stmt for stmt in walk(ordered.body) if isinstance(stmt, Flag) and stmt.auto]
     assert not [stmt for stmt in mine if (stmt.src, stmt.dst) in taken and stmt.event == 0]

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import ptokit as pto
 from ptokit import spec
+from ptokit.isa.kernel import Handshake, LaunchShape, kernels_of
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.mscatter import MSCATTER
 from ptokit.isa.policy import TileType
 from ptokit.target import PROFILES, profile
-from ptokit.target.profile import Handshake, LaunchShape, Profile
+from ptokit.target.profile import Profile
 
 KB = 1024
 CPU, AICORE, A2A3, A5, HOST = (profile(name) for name in ("cpu", "cpu@aicore", "a2a3", "a5", "host"))
@@ -330,7 +331,7 @@ def test_how_the_ub_is_shared_out() -> None:
 def test_pipes_cores_and_event_ids(name: str) -> None:
     here = profile(name)
     assert sorted(here.pipes) == ["FIX", "M", "MTE1", "MTE2", "MTE3", "S", "V"]
-    assert sorted(here.cores) == ["AIC", "AIV"]
+    assert sorted(core.name for core in here.cores) == ["AIC", "AIV"]
     assert here.event_ids == 8
 
 
@@ -341,8 +342,7 @@ def test_nothing_to_synchronise_off_chip(name: str) -> None:
     here = profile(name)
     assert (here.pipes, here.cores, here.event_ids) == ((), (), 0)
     assert not here.handshakes
-    assert not here.launches
-    assert not here.work
+    assert not any(kernel.effects or kernel.launch or kernel.work for kernel in here.kernels.values())
 
 
 def test_layout_of_a_left_tile() -> None:
@@ -375,7 +375,7 @@ MTE2_V, MTE2_MTE3, MTE3_V, MTE3_MTE2 = ("MTE2", "V"), ("MTE2", "MTE3"), ("MTE3",
 @pytest.mark.clause("MG-SYNC-04", "MG-SYNC-10")
 @pytest.mark.parametrize("route", ["mgather.row", "mgather.row.nz"])
 def test_a2a3_row_gather(route: str) -> None:
-    chain = A2A3.handshakes[route]
+    chain = A2A3.kernel(route).handshake
     assert chain.before == (V_S, MTE3_S)  # MG-SYNC-04
     assert chain.after == (S_MTE2, MTE2_V, MTE2_MTE3, S_V, S_MTE3)  # MG-SYNC-10, in this order
     assert (chain.body, chain.each_row) == (("S", "MTE2"), ())
@@ -384,14 +384,14 @@ def test_a2a3_row_gather(route: str) -> None:
 @pytest.mark.clause("MG-SYNC-05", "MG-SYNC-11")
 @pytest.mark.parametrize("route", ["mgather.elem", "mgather.elem.nz"])
 def test_a2a3_element_gather(route: str) -> None:
-    chain = A2A3.handshakes[route]
+    chain = A2A3.kernel(route).handshake
     assert chain.before == (V_S, MTE3_S, MTE2_S)  # MG-SYNC-05
     assert chain.after == (S_V, S_MTE2, S_MTE3)  # MG-SYNC-11, in this order
     assert (chain.body, chain.each_row) == (("S",), ())
 
 
 def test_a2a3_row_scatter() -> None:
-    chain = A2A3.handshakes["mscatter.row"]
+    chain = A2A3.kernel("mscatter.row").handshake
     assert chain.before == (V_S, MTE2_S, S_MTE3)
     assert chain.each_row == (MTE3_S,)
     assert chain.after == (MTE3_V, MTE3_MTE2)
@@ -399,7 +399,7 @@ def test_a2a3_row_scatter() -> None:
 
 
 def test_a2a3_element_scatter() -> None:
-    chain = A2A3.handshakes["mscatter.elem"]
+    chain = A2A3.kernel("mscatter.elem").handshake
     assert chain.before == (V_S, MTE2_S, MTE3_S)
     assert chain.after == (S_V, S_MTE2, S_MTE3)
     assert (chain.body, chain.each_row) == (("S",), ())
@@ -409,34 +409,34 @@ def test_a2a3_element_scatter() -> None:
 @pytest.mark.parametrize("route", ["mgather.row", "mgather.elem", "mscatter.row", "mscatter.elem"])
 def test_a5_launches_show_no_flags(route: str) -> None:
     """MG-SYNC-13, MG-SYNC-15: one launch on V."""
-    assert A5.handshakes[route] == Handshake(body=("V",))
+    assert A5.kernel(route).handshake == Handshake(body=("V",))
 
 
 @pytest.mark.clause("MG-SYNC-14")
 def test_a5_scalar_fallback() -> None:
     """MG-SYNC-14."""
-    assert A5.handshakes["mgather.elem.scalar"] == Handshake(before=(V_S,), body=("S",), after=(S_V,))
-    assert "mgather.elem.scalar" not in A2A3.handshakes
+    assert A5.kernel("mgather.elem.scalar").handshake == Handshake(before=(V_S,), body=("S",), after=(S_V,))
+    assert "mgather.elem.scalar" not in A2A3.kernels
 
 
 @pytest.mark.clause("MG-L1-14")
 @pytest.mark.parametrize("name", list(SIZES))
 def test_the_copy_into_l1_waits_for_the_scalar_pipe(name: str) -> None:
     """MG-L1-14."""
-    chain = profile(name).handshakes["mgather.l1.elem"]
+    chain = profile(name).kernel("mgather.l1.elem").handshake
     assert chain == Handshake(body=("S", "MTE2"), between=(S_MTE2,))
 
 
 @pytest.mark.clause("MG-SYNC-17")
 def test_the_simt_executor_hands_over_across_cores() -> None:
     """MG-SYNC-17."""
-    assert A5.handshakes["mgather.l1.elem.simt"].between == (("AIV.S", "AIC.MTE2"),)
+    assert A5.kernel("mgather.l1.elem.simt").handshake.between == (("AIV.S", "AIC.MTE2"),)
 
 
 @pytest.mark.clause("A-37")
 def test_a_zeroed_nz_tile_is_ready_before_the_transfers() -> None:
     """A-37."""
-    assert A2A3.handshakes["mgather.row.nz"].after_fill == (S_MTE2,)
+    assert A2A3.kernel("mgather.row.nz").handshake.after_fill == (S_MTE2,)
 
 
 @pytest.mark.parametrize("name", list(SIZES))
@@ -453,19 +453,17 @@ def test_flags_pair_two_pipes_of_the_target(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(SIZES))
 def test_every_kernel_of_the_target_has_its_chain(name: str) -> None:
-    here = profile(name)
-    kernels = {*MGATHER.effects[name], *MSCATTER.effects[name]}
-    fallback = {"mgather.elem.scalar"} if name == "a5" else set()
-    assert set(here.handshakes) == kernels | fallback
-    assert set(here.launches) <= kernels
-    assert set(here.work) <= kernels
+    indexed = {*kernels_of(MGATHER, name), *kernels_of(MSCATTER, name)}
+    assert set(profile(name).handshakes) == indexed
+    for route, kernel in profile(name).kernels.items():
+        assert route in indexed or kernel.launch is kernel.work is None, route
 
 
 @pytest.mark.parametrize("instruction", [MGATHER, MSCATTER], ids=lambda i: i.name)
 @pytest.mark.parametrize("name", list(SIZES))
 def test_a_kernel_touches_its_operands_on_the_pipes_that_do_its_work(instruction: Any, name: str) -> None:
-    for route, effects in instruction.effects[name].items():
-        assert {effect.pipe for effect in effects} == set(profile(name).handshakes[route].body)
+    for kernel in kernels_of(instruction, name).values():
+        assert {effect.pipe for effect in kernel.effects} == set(kernel.handshake.body)
 
 
 # --- Statements ------------------------------------------------------------------------------------------

@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.ir import Constant
 from ptokit.text.errors import TextError
 from ptokit.text.forms import read_program
 from ptokit.text.mlir import MAX_BYTES, MAX_DEPTH, Module, draft, print_module, read_module, unit_of
 from ptokit.text.mlir.attributes import ANGLE, SPACED
 from ptokit.text.mlir.destinations import Destinations
-from ptokit.text.mlir.dialect import PLAIN, ROWS
+from ptokit.text.mlir.dialect import PLAIN, rows
 from ptokit.text.mlir.ops import PtoOp
 from ptokit.text.mlir.types import TileBuf, TileBufType
-from ptokit.text.spelling import INSTRUCTION_OF, attributes
+from ptokit.text.spelling import instructions
 from ptokit.text.tree import Body, Function, Opaque, Operation, Source, Tensor, Unit, Value
 
 CORPUS = sorted((Path(__file__).parent.parent / "corpus").glob("*.pto"))
@@ -88,7 +87,7 @@ def test_every_op_of_the_table_is_in_the_corpus() -> None:
         "tfillpad_inplace", "tfillpad_expand", "trandom", "tgemv.mx", "tgemv.mx.acc", "tgemv.mx.bias", "tpush_to_aic",
         "tpop_from_aiv", "tfree_from_aiv", "import_reserved_buffer",
     }  # fmt: skip
-    assert set(ROWS) - seen == rare
+    assert set(rows()) - seen == rare
 
 
 # --- types and attributes
@@ -451,12 +450,12 @@ def test_dense_values_keep_their_bits(written: str, printed: str) -> None:
 
 
 def test_the_text_of_instructions_comes_from_their_definitions() -> None:
-    assert set(INSTRUCTION_OF) <= set(ROWS)
-    assert not set(INSTRUCTION_OF) & set(PLAIN.split())
-    for op, name in INSTRUCTION_OF.items():
-        (piece,) = ROWS[op].pieces
+    assert set(instructions()) <= set(rows())
+    assert not set(instructions()) & set(PLAIN.split())
+    for op, instruction in instructions().items():
+        (piece,) = rows()[op].pieces
         assert isinstance(piece, Destinations)
-        keys = [row.key for _, row in attributes(INSTRUCTIONS[name]) if row.inside]
+        keys = [text.key for _, text in instruction.attributes if text.inside]
         assert [key for key in piece.inside if key not in ("maskPattern", "isBinary")] == keys
 
 

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptokit.isa.dtype import BASE, FLOAT8, dtype
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, Pad, SLayout, TileType
+from ptokit.isa.unknown import Unknown, is_unknown
 from ptokit.program.ir import Constant, Instr, Program
 from ptokit.text.errors import TextError
 from ptokit.text.lower import lower
@@ -274,7 +275,7 @@ def test_index_tiles_of_other_types_and_valid_extents(element: str) -> None:
     spec = read_type(f"!pto.tile<vec, {element}, 16, 32, row_major, none_box, 512, null, valid=8x?>")
     assert isinstance(spec, TileSpec)
     assert spec.dtype is dtype(element)
-    assert (spec.valid, spec.dynamic) == ((8, UNKNOWN), (False, True))
+    assert (spec.valid_rows, is_unknown(spec.valid_cols), spec.dynamic) == (8, True, (False, True))
     assert type_text(spec) == f"!pto.tile<16x32x{dtype(element).mlir}, valid=8x?>"
 
 
@@ -521,7 +522,7 @@ ELEMENTS = st.sampled_from((*BASE, *FLOAT8, dtype("hif8")))
 def tiles(draw: Callable[[Any], Any]) -> TileSpec:
     rows, cols = draw(EXTENTS), draw(EXTENTS)
     dynamic = draw(st.tuples(st.booleans(), st.booleans()))
-    valid = [UNKNOWN if d else draw(st.integers(0, n)) for d, n in zip(dynamic, (rows, cols), strict=True)]
+    valid = [Unknown() if d else draw(st.integers(0, n)) for d, n in zip(dynamic, (rows, cols), strict=True)]
     return TileSpec(
         draw(ELEMENTS), draw(st.sampled_from(TileType)), rows, cols, *valid, draw(st.sampled_from(BLayout)),
         draw(st.sampled_from(SLayout)), draw(st.sampled_from((16, 32, 512, 1024))), draw(st.sampled_from(Pad)),

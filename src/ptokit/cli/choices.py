@@ -25,9 +25,9 @@ def targets_or_all(incomplete: str) -> Iterator[str]:
 
 def engines(incomplete: str) -> Iterator[str]:
     """Names of engines."""
-    from ptokit.lang.launch import ENGINES
+    from ptokit.engine.registry import names
 
-    return _starting(incomplete, (*ENGINES, "machine"))
+    return _starting(incomplete, names(models=True))
 
 
 def explained(incomplete: str) -> Iterator[str]:

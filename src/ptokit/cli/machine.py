@@ -11,13 +11,13 @@ from rich.console import Console
 from ptokit.cli.files import Write, check_destination
 from ptokit.cli.problems import Misuse, printable
 from ptokit.cli.report import finding_text
+from ptokit.engine.registry import MACHINE
 from ptokit.finding import Finding
 from ptokit.lang.check import TargetReport
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import Report
 from ptokit.render.machine import report_lines
 
-ENGINE = "machine"
 PARTS = ("memory", "timeline", "traffic", "lanes")
 """What the JSON of a run has more when it ran on the machine."""
 
@@ -34,13 +34,13 @@ class Wanted:
 
     def options(self, engine: str) -> MachineOptions | None:
         """The options of a launch; refused for engines that have none of them."""
-        if engine == ENGINE:
+        if engine == MACHINE:
             if self.timeline is not None:
                 check_destination(self.timeline)
             return MachineOptions(seed=self.seed, lanes=self.lanes)
         given = [f"--{field.name}" for field in fields(self) if getattr(self, field.name) != field.default]
         if given:
-            raise Misuse(f"{', '.join(given)}: for --engine {ENGINE} only")
+            raise Misuse(f"{', '.join(given)}: for --engine {MACHINE} only")
         return None
 
     def files(self, result: object) -> dict[str, Write]:

@@ -15,10 +15,11 @@ from typing import Any
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
 from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
-from ptokit.cli.machine import ENGINE, Wanted, joined, machine_data, show_machine
+from ptokit.cli.machine import Wanted, joined, machine_data, show_machine
 from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, printable, tell
 from ptokit.cli.report import print_check, print_run, show_findings, show_report, show_run
 from ptokit.cli.subject import find
+from ptokit.engine.registry import MACHINE
 from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError
 from ptokit.lang.check import check, show
 from ptokit.lang.faults import finding_of, raised_in_user_code
@@ -81,7 +82,7 @@ def _tried(kernel: Launchable, asked: Asked, target: str) -> tuple[Finding, ...]
     args, keywords = passed(kernel, _values(kernel, asked, ()))
     try:
         with asking():
-            options = {**asked.judgement, "target": target, "engine": ENGINE}
+            options = {**asked.judgement, "target": target, "engine": MACHINE}
             return kernel[asked.grid](*args, **options, **keywords).findings
     except (VerifyError, OutOfBoundsError) as refusal:
         return refusal.findings

@@ -17,8 +17,6 @@ from ptokit.text.cpp import emit
 from ptokit.text.errors import TextError
 from ptokit.text.forms import convert, format_text, print_program
 
-ARCHITECTURES = {"a2a3": "a3", "a5": "a5"}
-"""Targets, and what MLIR text calls them."""
 MLIR = ("l1", "l2")
 
 
@@ -71,7 +69,7 @@ def _converted(asked: Asked, to: Any, version: Any) -> str:
         return convert(read_text(asked.word), shown_name(asked.word), to, version, asked.function)
     program = program_of(asked)
     with asking():
-        return print_program(program, to, version, ARCHITECTURES.get(asked.target or "", ""))
+        return print_program(program, to, version, profile(asked.target).arch if asked.target else "")
 
 
 def _cpp(asked: Asked) -> str:

@@ -1,4 +1,4 @@
-"""Operands of a program's instructions, made ready: described for the numbers of the moment, and where to find them."""
+"""Operands of a program's instructions for the current numbers: their descriptions, and their memory."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ptokit.program.ir import Argument, Constant, Given, Number, Operand, Progra
 
 @dataclass(frozen=True)
 class Bound:
-    """An operand for certain numbers: its description, and how to take its memory from a frame."""
+    """An operand for certain numbers: its description, and a function that takes its memory from a frame."""
 
     spec: OperandSpec
     take: Callable[[Frame], Storage]
 
 
 def bind(program: Program, operand: Operand, frame: Frame) -> Bound:
-    """An operand for the numbers of the moment; refused where it leaves its tile or its argument."""
+    """An operand for the current numbers; refused if it leaves its tile or its argument."""
     return BINDERS[type(operand)](program, operand, frame)
 
 
 def measures(program: Program, operand: Operand) -> tuple[Expr, ...]:
-    """The expressions that decide what an operand is."""
+    """The expressions that an operand's description depends on."""
     if isinstance(operand, TileUse):
         return (*operand.valid, *operand.start)
     if isinstance(operand, View):
@@ -53,7 +53,7 @@ def _bind_tile(program: Program, use: TileUse, frame: Frame) -> Bound:
 
 @dataclass
 class _Part:
-    """Takes some elements of a tile, and keeps them for the next time."""
+    """Takes some elements of a tile; the last result is cached."""
 
     tile: str
     offset: int
@@ -86,13 +86,13 @@ def _bind_view(program: Program, view: View, frame: Frame) -> Bound:
 
 
 def elements(argument: Argument, offset: int, count: int, frame: Frame) -> Storage:
-    """Some elements of the array that was passed for an argument; refused where the array has no such elements."""
+    """Some elements of the array that was passed for an argument; refused if they are not in the array."""
     storage = frame.tensors[argument.name]
     size = storage.bits.size
     if offset == 0 and count == size:
         return storage
     if count and not 0 <= offset <= size - count:
-        raise OutOfBoundsError(frame.tell([array_finding(argument, offset, count, size)]))
+        raise OutOfBoundsError(frame.placed([array_finding(argument, offset, count, size)]))
     return storage.part(offset, count)
 
 
@@ -104,7 +104,7 @@ def offset_of(argument: Argument, view: View, frame: Frame, describe: Describe =
         first, extent, limit = frame.worth(start), frame.worth(size), frame.worth(most)
         if first < 0 or extent < 0 or first + extent > limit:
             said = describe(argument.name, dim, first, extent, limit, frame.when)
-            raise OutOfBoundsError(frame.report([said.at(frame.where)]))
+            raise OutOfBoundsError([said.at(frame.where)])
         offset += first * frame.worth(stride)
     return offset
 

@@ -16,6 +16,8 @@ def accumulate(cells: Array, where: Array, values: Array, combine: Combine, dtyp
 
     `cells` and `values` hold bits of `dtype`; `where` selects along the first axis and may repeat.
     """
+    if not where.size:
+        return
     touched, lane = np.unique(where, return_inverse=True)
     old, new = cells[touched], np.ascontiguousarray(values)
     with np.errstate(all="ignore"):

@@ -1,16 +1,16 @@
-"""What a block sees while it runs."""
+"""The state of a block while it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ptokit.engine.prepared import Tell
+from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
-from ptokit.finding import Finding, VerifyError, Where
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
 from ptokit.isa.policy import TileType
 from ptokit.program.expr import BLOCK_IDX, Expr, Var, evaluate
 from ptokit.program.ir import TileDecl
@@ -20,12 +20,12 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Frame:
-    """What a block sees while it runs: numbers, arguments, tiles. Kept for the next launch, for its tiles."""
+    """The state of a block: numbers, arguments, tiles. Reused by the next launch, for the memory of its tiles."""
 
     def __init__(self) -> None:
         self.tensors: Mapping[str, Storage] = {}
         self.values: dict[Var, int] = {}
-        self.report: Tell = tuple
+        self.listener: Listener = tuple
         self.where: Where | None = None
         self.turn = 0
         """The iteration of the innermost loop."""
@@ -37,7 +37,7 @@ class Frame:
         """Numbers of a loop or a branch, for an engine that runs the body itself."""
 
     def begin(self, block: int) -> None:
-        """Start a block: memories are poison again."""
+        """Start a block: memories become poison again."""
         self.values[BLOCK_IDX] = block
         self.turn = 0
         for memory in self.memories.values():
@@ -45,25 +45,38 @@ class Frame:
 
     @property
     def when(self) -> str:
-        """The time, in words."""
+        """The block, for messages."""
         return f"in block {self.values[BLOCK_IDX]}"
 
     def worth(self, expr: Expr) -> int:
-        """What an expression is worth now."""
+        """The current value of an expression."""
         return evaluate(expr, self.values)
 
-    def tell(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """Take findings of the current statement to the user, with the time at which they were made."""
-        return self.report([replace(f, message=f"{f.message}, {self.when}", where=self.where) for f in findings])
+    def run(self, call: Iterable[Sequence[Finding]]) -> None:
+        """Run a call of the current statement to its end, and report its findings."""
+        try:
+            for findings in call:
+                self.report(findings)
+        except (VerifyError, OutOfBoundsError) as problem:
+            raise type(problem)(self.placed(problem.findings)) from None
+
+    def report(self, findings: Sequence[Finding]) -> None:
+        """Report findings of the current statement."""
+        self.listener(self.placed(findings))
+
+    def placed(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Findings with the current block and statement."""
+        return [replace(f, message=f"{f.message}, {self.when}", where=self.where) for f in findings]
 
     def place(self, tile: TileDecl, address: int, target: str) -> None:
-        """Let a tile show what its memory holds at an address."""
+        """Bind a tile to an address of its memory."""
         spec = replace(tile.spec, addr=address)
         if problems := verify_address(spec, target):
-            raise VerifyError(self.tell(problems))
+            raise VerifyError(self.placed(problems))
         if address + spec.nbytes > ADDRESS_SPACE:
             said = f"{tile.name} at {address:#x} lies beyond every memory"
-            raise VerifyError(self.tell([Finding("error", "A-38", said, None, tile.name, fix="use lower addresses")]))
+            finding = Finding("error", "A-38", said, None, tile.name, fix="use lower addresses")
+            raise VerifyError(self.placed([finding]))
         memory = self.memories.setdefault(spec.loc, OnChip())
         self.tiles[tile.name] = Storage(memory.at(address, spec.nbytes).view(spec.dtype.bits), spec.dtype)
         self.addresses[tile.name] = address

@@ -1,8 +1,9 @@
-"""Runs a whole program block after block on the reference engine: the executable meaning of `Program`."""
+"""Runs a program block by block on the reference engine: the executable meaning of `Program`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import numpy as np
 from ptokit.engine.bind import bind, elements, measures, offset_of
 from ptokit.engine.frame import Bytes, Frame
 from ptokit.engine.kept import remember
-from ptokit.engine.prepared import Prepared, Tell
+from ptokit.engine.prepared import Prepared
+from ptokit.engine.registry import REFERENCE
+from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import event_finding, index_finding
-from ptokit.program.calls import Sharing, has_slices, sharing
+from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
 from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, worth
 from ptokit.program.ir import (
     Assign,
@@ -30,7 +33,6 @@ from ptokit.program.ir import (
     Program,
     Stmt,
     TileDecl,
-    TileUse,
 )
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
@@ -43,14 +45,14 @@ Step = Callable[[Frame], None]
 
 
 class LoopStep:
-    """Statements over and over."""
+    """A loop."""
 
     def __init__(self, loop: Loop, body: tuple[Step, ...]) -> None:
         self.loop, self.body = loop, body
         self.start, self.stop = compiled(loop.start), compiled(loop.stop)
 
     def bounds(self, frame: Frame) -> range:
-        """The values that the loop takes now."""
+        """The values of the loop variable."""
         return range(worth(self.start, frame.values), worth(self.stop, frame.values), self.loop.step)
 
     def __call__(self, frame: Frame) -> None:
@@ -64,30 +66,34 @@ class LoopStep:
 
 
 class Executable:
-    """A program made ready for a target; launched as often as you like."""
+    """A program made ready for a target; it can be launched any number of times."""
 
-    engine = "reference"
+    engine = REFERENCE
     loop_step = LoopStep
 
     def __init__(self, program: Program, profile: Profile, options: Options) -> None:
         self.program, self.profile, self.options = program, profile, options
-        self.steps = self._block(program.body)
         self._idle: list[Frame] = []
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The whole program."""
+        return self._block(self.program.body)
 
     def launch(
         self,
         tensors: Mapping[str, Storage],
         integers: Mapping[Var, int],
         grid: int,
-        report: Tell,
+        listener: Listener,
         threads: int | None = None,
     ) -> str:
-        """Run every block of the grid, in ascending order, on the calling thread; the engine's name."""
+        """Run every block of the grid, in ascending order, on the calling thread; returns the engine's name."""
         try:
             frame = self._idle.pop()
         except IndexError:
             frame = Frame()
-        frame.tensors, frame.values, frame.report = tensors, {**integers, BLOCK_NUM: grid}, report
+        frame.tensors, frame.values, frame.listener = tensors, {**integers, BLOCK_NUM: grid}, listener
         try:
             self._run_blocks(frame, range(grid))
         finally:
@@ -109,7 +115,7 @@ class Executable:
             step(frame)
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> None:
-        """No launch is quicker for being known."""
+        """This engine has no quick way to repeat a launch."""
 
     def _block(self, block: Block) -> tuple[Step, ...]:
         return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
@@ -173,26 +179,28 @@ Takes = list[Callable[[Frame], Storage]]
 
 
 class InstructionStep:
-    """An instruction: its operands are bound once for each set of numbers, it is verified once for each description."""
+    """An instruction: operands are bound once per set of numbers, the call is verified once per description."""
+
+    alone = True
+    """Whether memory use is checked for each instruction, too."""
 
     def __init__(self, instr: Instr, executable: Executable) -> None:
         self.instr = instr
         self.executable = executable
-        found = dict.fromkeys(
-            measure for operand in instr.operands for measure in measures(executable.program, operand)
-        )
+        operands = all_operands(instr).values()
+        found = dict.fromkeys(measure for operand in operands for measure in measures(executable.program, operand))
         self.measures = [measure for measure in map(compiled, found) if not isinstance(measure, int)]
-        self.tiles = [operand.tile for operand in instr.operands if isinstance(operand, TileUse)]
+        self.tiles = [use.tile for use in instr.tiles]
         self.has_slices, self.shared = has_slices(instr), sharing(instr)
         self.bound: dict[tuple[Any, ...], tuple[Prepared, Takes]] = {}
-        self.prepared: dict[tuple[tuple[OperandSpec, ...], Sharing], Prepared] = {}
+        self.prepared: dict[tuple[tuple[OperandSpec, ...], TileSpec | None, Sharing], Prepared] = {}
 
     def __call__(self, frame: Frame) -> None:
         prepared, storages = self.prepare(frame)
-        prepared.run(storages, frame.tell)
+        frame.run(prepared.run(storages))
 
     def prepare(self, frame: Frame) -> tuple[Prepared, list[Storage]]:
-        """The call for the numbers of the moment, and its operands' memories."""
+        """The call for the current numbers, and its operands' memories."""
         frame.where, values = self.instr.where, frame.values
         key = tuple([measure(values) for measure in self.measures])
         if frame.addresses:
@@ -204,23 +212,32 @@ class InstructionStep:
         operands = [bind(self.executable.program, operand, frame) for operand in self.instr.operands]
         specs = tuple(operand.spec for operand in operands)
         shared = sharing(self.instr, frame.worth) if self.has_slices else self.shared
-        known = specs, shared
-        prepared = self.prepared.get(known) or remember(self.prepared, known, self._prepare(specs, shared))
+        workspace = self._workspace(frame)
+        known = specs, workspace, shared
+        prepared = self.prepared.get(known) or remember(self.prepared, known, self._prepare(*known))
         return remember(self.bound, key, (prepared, [operand.take for operand in operands]))
 
-    def _prepare(self, specs: tuple[OperandSpec, ...], shared: Sharing) -> Prepared:
-        executable, modifiers = self.executable, self.instr.modifiers
-        instruction = INSTRUCTIONS[self.instr.name]
-        return Prepared(instruction, executable.profile, executable.options, specs, modifiers, *shared.calls)
+    def _workspace(self, frame: Frame) -> TileSpec | None:
+        """What the workspace is; nothing is read from it."""
+        use = self.instr.workspace
+        if use is None:
+            return None
+        spec = self.executable.program.tiles[use.tile].spec
+        return tile_spec(spec, use, frame.worth, frame.addresses.get(use.tile))
+
+    def _prepare(self, specs: tuple[OperandSpec, ...], workspace: TileSpec | None, shared: Sharing) -> Prepared:
+        instruction, executable = INSTRUCTIONS[self.instr.name], self.executable
+        given = specs, self.instr.modifiers, *shared.calls, workspace
+        return Prepared(instruction, executable.profile, executable.options, *given, alone=self.alone)
 
 
 def _is_idle(stmt: Stmt) -> bool:
-    """Whether there is nothing to do for a statement: instructions run in order anyway."""
+    """Whether a statement does nothing here, because instructions run in program order."""
     return isinstance(stmt, Barrier) or (isinstance(stmt, Flag) and isinstance(stmt.event, int))
 
 
 class FlagStep:
-    """A flag whose event is computed: it must be one that there is."""
+    """A flag whose event id is computed: the id must be in range."""
 
     def __init__(self, flag: Flag, executable: Executable) -> None:
         self.flag = flag
@@ -229,7 +246,7 @@ class FlagStep:
         self.event(frame)
 
     def event(self, frame: Frame) -> int:
-        """The event of the moment."""
+        """The current event id."""
         frame.where = self.flag.where
         event = frame.worth(self.flag.event)
         if not 0 <= event < EVENT_IDS:
@@ -238,7 +255,7 @@ class FlagStep:
 
 
 class LoadScalarStep:
-    """A number of the run becomes one that expressions know."""
+    """Reads a number from memory into a variable."""
 
     def __init__(self, stmt: LoadScalar, executable: Executable) -> None:
         self.stmt = stmt
@@ -248,7 +265,7 @@ class LoadScalarStep:
         self.read(frame)
 
     def read(self, frame: Frame) -> Storage:
-        """Read it; gives where it lies."""
+        """Read it; returns its memory."""
         frame.where = self.stmt.where
         offset = offset_of(self.argument, self.stmt.source, frame, index_finding)
         storage = elements(self.argument, offset, 1, frame)

@@ -1,29 +1,30 @@
-"""A verified and lowered call, and how it runs: indices checked, hazards told, and only then anything written."""
+"""A verified and lowered call, and the protocol of its run: check, report, and only then write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
-from ptokit.engine.lanes import IndexFault, IndexReport, Lanes, SpanFault, ZeroFault
-from ptokit.engine.reference import Plan
+from ptokit.engine.faults import IndexFault, IndexReport, SpanFault, ZeroFault
+from ptokit.engine.reference import Lanes, Plan
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError
-from ptokit.isa.instruction import Call, Instruction
+from ptokit.isa.dtype import DType
+from ptokit.isa.instruction import Call, Instruction, Modifiers
 from ptokit.isa.move import Compute, Move, Remap
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
-from ptokit.isa.policy import PtoEnum
+from ptokit.isa.spelling import TMP
 from ptokit.program.verify_call import Options, verify_call
 from ptokit.target import Profile
 
-Tell = Callable[[Sequence[Finding]], tuple[Finding, ...]]
-"""Takes findings to the user, and gives them back, with their place where they had none."""
-
-Instead = Callable[[Plan, Sequence[Lanes | None]], None]
+Write = Callable[[Plan, Sequence[Storage], list[Lanes | None]], Any]
+"""Writes what a plan moves, with the indices that were read; `"in order"` where lanes took effect one by one."""
 
 
 class Prepared:
-    """A call that was verified and lowered once, ready for any operands of the same description."""
+    """A call that was verified and lowered once; it runs with any operands of the same description."""
 
     def __init__(
         self,
@@ -31,11 +32,15 @@ class Prepared:
         profile: Profile,
         options: Options,
         specs: Sequence[OperandSpec],
-        modifiers: Sequence[object],
+        modifiers: Modifiers,
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
+        workspace: OperandSpec | None = None,
+        *,
+        alone: bool = True,
     ) -> None:
-        """`repeats` are operands that are an earlier one once more, `clashes` pairs of slices that overlap."""
+        """`repeats` are operands that alias an earlier one, `clashes` pairs of slices that overlap. A call that is not
+        `alone` shares its memories with others: how much they use is checked for the whole program."""
         self.instruction = instruction
         self.target = profile.name
         self.strict = options.strict
@@ -44,76 +49,82 @@ class Prepared:
         self.stored: tuple[int, ...] = ()
         """Positions of the global tensors that it writes."""
         self.route = ""
-        self.call: Call | None = None
-        """What was verified; None where a modifier is none."""
-        chosen, self.refused = parse_modifiers(instruction, modifiers)
-        self.remarks: tuple[Finding, ...] = ()
-        if not self.refused:
-            call = Call(instruction, self._described(specs), chosen, profile.name, repeats, clashes)
-            self._prepare(call, profile, options)
-        in_place = profile.family in instruction.in_place or "shared" in instruction.faults
-        has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in specs)
-        self.minds_repeats = self.plan is None or not in_place or instruction.minds_repeats or has_slices
-        """Whether it matters that an operand is an earlier one once more: for its memory, or for the result."""
-
-    def _described(self, specs: Sequence[OperandSpec]) -> dict[str, OperandSpec | None]:
-        described: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in self.instruction.operands)
+        described: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in instruction.operands)
         described.update(zip(self.names, specs, strict=True))
-        return described
-
-    def _prepare(self, call: Call, profile: Profile, options: Options) -> None:
-        self.call = call
-        findings = tuple(verify_call(call, profile, options))
+        if workspace is not None:
+            described[TMP] = workspace
+        self.call = Call(instruction, described, modifiers, profile.name, repeats, clashes)
+        findings = tuple(verify_call(self.call, profile, options, alone=alone))
         self.refused = tuple(f for f in findings if f.level == "error")
         self.remarks = tuple(f for f in findings if f.level != "error")
-        if self.refused:
-            return
-        self.route = call.route
+        if not self.refused:
+            self._lower()
+        in_place = instruction.in_place.get(profile.name) or "shared" in instruction.faults
+        has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in (*specs, workspace))
+        minds = instruction.minds_repeats or workspace is not None
+        self.minds_repeats = self.plan is None or not in_place or minds or has_slices
+        """Whether it matters that an operand aliases an earlier one: for its memory, or for the result."""
+
+    def _lower(self) -> None:
+        self.route = self.call.route
         try:
-            self.plan = plan_of(call)
-            self.stored = tuple(k for k in self.plan.written if isinstance(call.operands[self.names[k]], TensorSpec))
+            self.plan = plan_of(self.call)
         except SpanFault as fault:
-            upheld = tuple(replace(f, level="error") for f in self.remarks if f.level == "hazard")
-            self.refused = upheld or (span_finding(self.instruction, fault),)
+            hazards = tuple(replace(f, level="error") for f in self.remarks if f.level == "hazard")
+            self.refused = hazards or (span_finding(self.instruction, fault),)
+            return
+        operands = self.call.operands
+        self.stored = tuple(k for k in self.plan.written if isinstance(operands[self.names[k]], TensorSpec))
 
-    def run(self, storages: Sequence[Storage], tell: Tell, instead: Instead | None = None) -> tuple[Finding, ...]:
-        """Execute over the operands' memories; what was found on the way. A call that raises has written nothing.
+    @cached_property
+    def tolerant(self) -> Plan:
+        """The same moves; they skip index values that the plan refuses."""
+        return plan_of(self.call, tolerant=True)
 
-        `instead` is given the lanes that were read and checked, and nothing moves.
+    def run(
+        self, storages: Sequence[Storage], write: Write | None = None, *, tolerant: bool = False
+    ) -> Iterator[tuple[Finding, ...]]:
+        """Run over the operands' memories, and yield findings where they are made.
+
+        The caller reports them and asks for more: so hazards are reported before anything is written, and a call that
+        raises has written nothing. `write` takes the place of the last step. A `tolerant` run yields index values that
+        must be refused, and skips them.
         """
         plan = self.plan
         if plan is None:
-            raise VerifyError(tell(self.refused))
-        told = tell(self.remarks) if self.remarks else ()
+            raise VerifyError(self.refused)
+        if self.remarks:
+            yield self.remarks
         for slot in plan.written:
             if not storages[slot].writable:
                 raise ValueError(f"{self.instruction.name}: {self.names[slot]} is read-only; pass a writable array")
-        try:
-            lanes, reports = plan.resolve(storages)
-            if reports:
-                told += self._judge(reports, tell)
-            if instead is not None:
-                instead(plan, lanes)
-            elif plan.run(storages, lanes) == "in order":
-                told += tell(shared_memory(self.instruction, plan))
-        except IndexFault as fault:
-            raise OutOfBoundsError(tell((self.index_finding(fault.report, "error"),))) from None
-        except ZeroFault as fault:
-            raise VerifyError(tell((zero_finding(self.instruction, fault),))) from None
-        except SpanFault as fault:
-            raise OutOfBoundsError(tell((span_finding(self.instruction, fault),))) from None
-        return told
+        while True:
+            try:
+                lanes, reports = plan.resolve(storages)
+                if reports:
+                    yield self._judged(reports, tolerant)
+                how = plan.run(storages, lanes) if write is None else write(plan, storages, lanes)
+                if how == "in order":
+                    yield self._shared_memory(plan)
+                return
+            except IndexFault as fault:
+                outside = (self._index_finding(fault.report, "error"),)
+                if not tolerant:
+                    raise OutOfBoundsError(outside) from None
+            except ZeroFault as fault:
+                raise VerifyError((zero_finding(self.instruction, fault),)) from None
+            except SpanFault as fault:
+                raise OutOfBoundsError((span_finding(self.instruction, fault),)) from None
+            yield outside
+            plan = self.tolerant
 
-    def _judge(self, reports: Sequence[IndexReport], tell: Tell) -> tuple[Finding, ...]:
-        """Report odd index values; under `strict` they refuse the call."""
-        level: Level = "error" if self.strict else "hazard"
-        placed = tell([self.index_finding(report, level) for report in reports])
-        if self.strict:
-            raise VerifyError(placed)
-        return placed
+    def _judged(self, reports: Sequence[IndexReport], tolerant: bool) -> tuple[Finding, ...]:
+        """Findings on odd index values; under `strict` they refuse the call."""
+        if self.strict and not tolerant:
+            raise VerifyError([self._index_finding(report, "error") for report in reports])
+        return tuple(self._index_finding(report, "hazard") for report in reports)
 
-    def index_finding(self, report: IndexReport, level: Level) -> Finding:
-        """What is said of an odd index value."""
+    def _index_finding(self, report: IndexReport, level: Level) -> Finding:
         faults = self.instruction.faults
         below = report.kind == "outside" and report.value < 0 and faults.get("below")
         fault = below or faults[report.kind]
@@ -127,15 +138,27 @@ class Prepared:
         rule = fault.clause(self.target)
         return Finding(level, rule, message, fault.kind, report.operand, expected, found, fault.fix, target=self.target)
 
+    def _shared_memory(self, plan: Plan) -> tuple[Finding, ...]:
+        """A note on operands that share memory, where a decision covers it."""
+        fault = self.instruction.faults.get("shared")
+        order = f"lanes took effect one after the other, {plan.order}"
+        message = f"{self.instruction.name}: operands share memory; {order}"
+        return (Finding("note", fault.rule, message, fault.kind, fix=fault.fix),) if fault else ()
+
 
 def plan_of(call: Call, *, tolerant: bool = False) -> Plan:
-    """The moves and computations of a call; a `tolerant` one passes over indices that it would have to refuse."""
+    """The moves and computations of a call; a `tolerant` one skips index values that it would have to refuse."""
     moves = call.instruction.lower(call)
     if tolerant:
         moves = tuple(map(_tolerant, moves))
-    present = {name: spec for name, spec in call.operands.items() if spec is not None}
+    return Plan(moves, *memory_of(call))
+
+
+def memory_of(call: Call) -> tuple[dict[str, DType], dict[str, int]]:
+    """Element types and sizes of the operands that a call has; nothing is read from a workspace."""
+    present = {name: spec for name, spec in call.operands.items() if spec is not None and name != TMP}
     sizes = {name: s.span if isinstance(s, TensorSpec) else s.elements for name, s in present.items()}
-    return Plan(moves, {name: s.dtype for name, s in present.items()}, sizes)
+    return {name: s.dtype for name, s in present.items()}, sizes
 
 
 def _tolerant(move: Move | Compute) -> Move | Compute:
@@ -144,24 +167,8 @@ def _tolerant(move: Move | Compute) -> Move | Compute:
     return replace(move, index=replace(move.index, remap=Remap.SKIP))
 
 
-def parse_modifiers(
-    instruction: Instruction, given: Sequence[object]
-) -> tuple[dict[str, PtoEnum | None], tuple[Finding, ...]]:
-    """Modifiers as enum members; numbers and foreign enums are refused (A-30)."""
-    chosen: dict[str, PtoEnum | None] = {}
-    problems: list[Finding] = []
-    for modifier, value in zip(instruction.modifiers, given, strict=True):
-        try:
-            chosen[modifier.name] = None if value is None else modifier.enum.parse(value)
-        except (TypeError, ValueError) as problem:
-            rule, kind = ("CO-SEM-01", None) if isinstance(value, str) else ("A-30", "H-39")
-            message = f"{instruction.name}: {modifier.name}: {problem}"
-            problems.append(Finding("error", rule, message, kind, modifier.name, modifier.enum.choices(), repr(value)))
-    return chosen, tuple(problems)
-
-
 POISON = (-1, 0xFFFF, 0xFFFFFFFF)
-"""What an index that was never written reads as."""
+"""Values of an index in uninitialised memory."""
 
 SAYINGS = {
     "outside": "is outside the capacity of {capacity}",
@@ -170,21 +177,15 @@ SAYINGS = {
 }
 
 
-def shared_memory(instruction: Instruction, plan: Plan) -> tuple[Finding, ...]:
-    """A remark on operands that share memory, where a decision speaks of it."""
-    fault = instruction.faults.get("shared")
-    message = f"{instruction.name}: operands share memory; lanes took effect one after the other, {plan.order}"
-    return (Finding("note", fault.rule, message, fault.kind, fix=fault.fix),) if fault else ()
-
-
 def span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
-    """What is said of an address outside an operand."""
+    """The finding on an address outside an operand."""
     message = f"{instruction.name}: {fault}"
-    return Finding("error", "CO-SEM-01", message, None, fault.operand, fix=f"pass a larger or packed {fault.operand}")
+    fix = f"pass a larger or packed {fault.operand}"
+    return Finding("error", "CO-SEM-01", message, None, fault.operand, fix=fix, blocks=True)
 
 
 def zero_finding(instruction: Instruction, fault: ZeroFault) -> Finding:
-    """What is said of an integer divisor that is zero."""
+    """The finding on an integer divisor that is zero."""
     said = instruction.faults["zero"]
     message = f"{instruction.name}: integer division by zero: {fault}"
     return Finding("error", said.rule, message, said.kind, fault.operand, "a divisor without zeroes", "0", said.fix)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
 from ptokit.engine.combine import accumulate
 from ptokit.engine.compute import OPS, ZeroDivisor
-from ptokit.engine.lanes import IndexFault, IndexReport, Lanes, Reader, SpanFault, ZeroFault
+from ptokit.engine.faults import IndexFault, IndexReport, SpanFault, ZeroFault
 from ptokit.engine.storage import Array, Region, Storage, region
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
@@ -21,6 +22,9 @@ from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, 
 
 MOST_ADDRESSED = 1 << 62
 """Offsets from here on are not computed: they would not fit NumPy's integers."""
+
+NEGATIVE = 1 << 31
+"""From here on, a signed index taken as uint32 was negative."""
 
 Storages = Sequence[Storage]
 """The operands' memories, in the order of the names a plan was made for."""
@@ -34,10 +38,85 @@ class Operands:
         self.sizes = sizes
         self.slots = {name: slot for slot, name in enumerate(types)}
 
-    def require(self, operand: str, needed: int) -> None:
-        """Refuse addresses that an operand does not have."""
-        if needed > self.sizes[operand]:
-            raise SpanFault(operand, needed, self.sizes[operand])
+
+class Lanes:
+    """Index values after the remap, and the lanes that were outside and did not move inside."""
+
+    __slots__ = ("outside", "values")
+
+    def __init__(self, values: Array, outside: Array | None = None) -> None:
+        self.values = values
+        self.outside = outside
+
+
+class Reader:
+    """Turns raw index bits into lanes."""
+
+    def __init__(self, index: Index, dtype: DType) -> None:
+        self.index = index
+        self.dtype = dtype
+        self.capacity = np.uint64(index.capacity)
+        self.signed = index.cast and dtype.family == "int"
+
+    def widen(self, raw: Array) -> Array:
+        """A copy as int64: sign-extended to 32 bits and taken as uint32, unless 64-bit indices stay whole."""
+        if self.dtype.size == 4:
+            return raw.astype(np.int64)
+        values = np.ascontiguousarray(raw).view(self.dtype.numpy).astype(np.int64)
+        return values & 0xFFFFFFFF if self.index.cast else values
+
+    def read(self, raw: Array, reports: list[IndexReport]) -> Lanes:
+        """Check and remap; raises `IndexFault` where the caller's promise is broken."""
+        values = self.widen(raw)
+        top = self.largest(values)
+        if top >= NEGATIVE and self.signed and self.index.remap in (Remap.CLAMP, Remap.WRAP):
+            self._note("negative", values >= NEGATIVE, values, reports)
+        if top >= self.index.capacity:
+            if self.index.remap is Remap.REFUSE:
+                raise IndexFault(self.report("outside", self.is_outside(values), values))
+            return self.land(values)
+        if self.index.valid is not None:
+            self._report_padding(values, reports)
+        return Lanes(values)
+
+    def largest(self, values: Array) -> int:
+        """The largest value, a negative 64-bit one counting as huge."""
+        unsigned = values if self.index.cast else values.view(np.uint64)
+        return unsigned.item(unsigned.argmax())
+
+    def is_outside(self, values: Array) -> Array:
+        """Which values are not in [0, capacity)."""
+        return values.view(np.uint64) >= self.capacity
+
+    def land(self, values: Array) -> Lanes:
+        """Apply the policy; lanes that it does not move inside point at 0 and are marked."""
+        if self.index.remap is Remap.CLAMP:
+            return Lanes(np.clip(values, 0, self.index.capacity - 1))
+        if self.index.remap is Remap.WRAP:
+            return Lanes(np.mod(values, self.index.capacity))
+        outside = self.is_outside(values)
+        return Lanes(np.where(outside, 0, values), outside)
+
+    def report(self, kind: str, where: Array, values: Array) -> IndexReport:
+        """The first lane of many, for a message."""
+        lane = np.unravel_index(int(np.argmax(where)), where.shape)
+        value = int(values[lane])
+        if self.signed and value >= NEGATIVE:
+            value -= 1 << 32
+        position = tuple(int(k) for k in lane)
+        return IndexReport(kind, self.index.access.operand, position, value, self.index.capacity, int(where.sum()))
+
+    def _note(self, kind: str, where: Array, values: Array, reports: list[IndexReport]) -> None:
+        if where.any():
+            reports.append(self.report(kind, where, values))
+
+    def _report_padding(self, values: Array, reports: list[IndexReport]) -> None:
+        rows, cols = self.index.valid or (0, 0)
+        if self.index.unit is Unit.ROW:
+            padding = values >= rows
+        else:
+            padding = (values // self.index.width >= rows) | (values % self.index.width >= cols)
+        self._note("padding", padding, values, reports)
 
 
 class Touched(NamedTuple):
@@ -57,6 +136,10 @@ class Plan:
     def __init__(self, moves: Sequence[Move | Compute], types: Mapping[str, DType], sizes: Mapping[str, int]) -> None:
         """Raises `SpanFault` for moves that would leave their operands' memory."""
         operands = Operands(types, sizes)
+        for move in moves:
+            for operand, needed in move.spans:
+                if needed > sizes[operand]:
+                    raise SpanFault(operand, needed, sizes[operand])
         self.steps = tuple(_step(move, operands) for move in moves)
         self.written = tuple(dict.fromkeys(step.dst for step in self.steps))
 
@@ -110,7 +193,7 @@ def _step(move: Move | Compute, operands: Operands) -> PlanStep:
         return _Fill(move, operands, move.src)
     if move.index is None:
         return CopyStep(move, operands, move.src)
-    kind = _Gather if move.index.side is Side.SRC else _Scatter
+    kind = _Gather if move.index.side is Side.SRC else ScatterStep
     return kind(move, operands, move.src, move.index)
 
 
@@ -193,14 +276,11 @@ class _Compute(PlanStep):
 
     def __init__(self, work: Compute, operands: Operands) -> None:
         super().__init__(work, operands)
-        operands.require(work.dst.operand, self.target.span)
         self.names = tuple(each.operand for each in work.inputs)
         self.inputs = [
             (operands.slots[each.operand], operands.types[each.operand].numpy, region(each.layout, *each.shape))
             for each in work.inputs
         ]
-        for name, (_, _, source) in zip(self.names, self.inputs, strict=True):
-            operands.require(name, source.span)
         self.op, self.options = OPS[work.op], dict(work.options)
 
     def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
@@ -246,7 +326,6 @@ class _Fill(_Move):
 
     def __init__(self, move: Move, operands: Operands, fill: Fill) -> None:
         super().__init__(move, operands)
-        operands.require(move.dst.operand, self.target.span)
         self.value = np.frombuffer(fill.bits.to_bytes(self.dtype.size, sys.byteorder), self.dtype.bits)[0]
 
     def is_aliased(self, storages: Storages) -> bool:
@@ -266,12 +345,6 @@ class CopyStep(_Move):
         super().__init__(move, operands)
         self.src = operands.slots[src.operand]
         self.source = region(src.layout, *move.shape)
-        for access in self.fixed(src):
-            operands.require(access.operand, access.layout.span(*move.shape))
-
-    def fixed(self, src: Access) -> Sequence[Access]:
-        """The ends whose addresses are known before any index is."""
-        return self.move.dst, src
 
     def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
         yield Touched(self.src, "read", self.source)
@@ -330,14 +403,14 @@ class IndexedStep(CopyStep):
         self.index = index
         self.idx = operands.slots[index.access.operand]
         self.reader = Reader(index, operands.types[index.access.operand])
-        self.by_row = not index.access.layout.cols and index.unit is Unit.ROW
-        """One index a row: the lane's column does not matter to it."""
+        self.by_row = index.by_row
         self.lanes = region(index.access.layout, move.rows, 1 if self.by_row else move.cols)
-        operands.require(index.access.operand, self.lanes.span)
         self.steered = src if index.side is Side.SRC else move.dst
         """The end that the index addresses."""
+        self.is_flat = index.unit is Unit.ELEMENT and not index.width and self.steered.layout == Layout.plain(0, 1)
+        """Whether an index value is an offset."""
         self._steered = self.source if index.side is Side.SRC else self.target
-        self.reach = _reach(index, self.steered.layout, move.cols)
+        self.reach = region(self.steered.layout, *index.reach(move.cols))
         self.room = operands.sizes[self.steered.operand]
         if self.reach.span > MOST_ADDRESSED:
             raise SpanFault(self.steered.operand, self.reach.span, self.room)
@@ -369,6 +442,19 @@ class IndexedStep(CopyStep):
             return layout.offset(values, j)
         return layout.offset(*divmod(values, self.index.width)) if self.index.width else layout.col(values)
 
+    def piece(self, first: int, rows: int) -> Self:
+        """The same step for some rows of its region: moves over large arrays are executed piece by piece."""
+        is_even = self.lanes.strides is not None and self.source.strides is not None and self.target.strides is not None
+        if rows == self.shape[0] and is_even:  # a piece that is not even keeps offsets, which are large
+            return self
+        part = copy(self)
+        part.shape, part.lanes, part._offsets = (rows, self.shape[1]), self.lanes.cut(first, rows), {}
+        if self.index.side is Side.SRC:
+            part.target = self.target.cut(first, rows)
+        else:
+            part.source = self.source.cut(first, rows)
+        return part
+
     def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
         assert lanes is not None
         yield Touched(self.idx, "read", self.lanes, is_index=True)
@@ -387,7 +473,8 @@ class IndexedStep(CopyStep):
 
     def is_aliased(self, storages: Storages) -> bool:
         """The index counts as read too."""
-        return storages[self.dst].overlaps(storages[self.idx]) or super().is_aliased(storages)
+        target = storages[self.dst]
+        return target.overlaps(storages[self.idx]) or target.overlaps(storages[self.src])
 
     def aim(self, storages: Storages, i: Array, j: Array) -> _Run:
         """Where lanes (i, j) read and write, by the index values that are there now."""
@@ -417,14 +504,13 @@ class IndexedStep(CopyStep):
 class _Gather(IndexedStep):
     """The index names the source."""
 
-    def fixed(self, src: Access) -> Sequence[Access]:
-        return (self.move.dst,)
-
     def run(self, storages: Storages, lanes: Lanes | None) -> None:
         assert lanes is not None
         source, window = storages[self.src], storages[self.dst].window(self.target)
         table = self._table(source)
-        if table is None:
+        if lanes.outside is not None and lanes.outside.all():
+            self._put(storages, np.zeros(self.shape, self.dtype.bits), lanes.outside)
+        elif table is None:
             self._put(storages, source.bits[self.aimed(lanes)], lanes.outside)
         elif not table.flags.c_contiguous:
             self._put(storages, table[lanes.values], lanes.outside)
@@ -437,8 +523,7 @@ class _Gather(IndexedStep):
         """The source as an array whose first axis the index selects, where it is one."""
         if self.by_row:
             return source.window(self.reach)
-        flat = self.index.unit is Unit.ELEMENT and not self.index.width and self.steered.layout == Layout.plain(0, 1)
-        return source.bits if flat else None
+        return source.bits if self.is_flat else None
 
     def _put(self, storages: Storages, found: Array, outside: Array | None) -> None:
         if outside is None:
@@ -451,14 +536,19 @@ class _Gather(IndexedStep):
             storages[self.dst].bits[self.offsets(self.target)[kept]] = found[kept]
 
 
-class _Scatter(IndexedStep):
+class ScatterStep(IndexedStep):
     """The index names the destination."""
-
-    def fixed(self, src: Access) -> Sequence[Access]:
-        return (src,)
 
     def run(self, storages: Storages, lanes: Lanes | None) -> None:
         assert lanes is not None
+        cells, where, values = self.cells(storages, lanes)
+        if self.move.combine is Combine.STORE:
+            cells[where] = values  # NumPy assigns in order: the last writer wins
+        else:
+            accumulate(cells, where, values, self.move.combine, self.dtype)
+
+    def cells(self, storages: Storages, lanes: Lanes) -> tuple[Array, Array, Array]:
+        """The destination as an array, where along its first axis lanes store, and what. It may repeat."""
         target, outside = storages[self.dst], lanes.outside
         values = self.load(storages[self.src], self.source)
         rows = target.window(self.reach) if self.by_row else None
@@ -469,10 +559,7 @@ class _Scatter(IndexedStep):
             outside = None if outside is None else self.spread(outside).ravel()
         if outside is not None:
             where, values = where[~outside], values[~outside]
-        if self.move.combine is Combine.STORE:
-            cells[where] = values  # NumPy assigns in order: the last writer wins
-        else:
-            accumulate(cells, where, values, self.move.combine, self.dtype)
+        return cells, where, values
 
 
 def _walked(move: Move, lanes: Array) -> tuple[Array, Array]:
@@ -483,15 +570,6 @@ def _walked(move: Move, lanes: Array) -> tuple[Array, Array]:
     first = blocks * move.block
     rows, cols = divmod(rest, np.minimum(move.block, move.cols - first))
     return rows, first + cols
-
-
-def _reach(index: Index, layout: Layout, cols: int) -> Region:
-    """What index values below the capacity can name."""
-    if index.unit is Unit.ROW:
-        return region(layout, index.capacity, cols)
-    if index.width:
-        return region(layout, -(-index.capacity // index.width), index.width)
-    return region(layout, 1, index.capacity)
 
 
 def _independent(reads: list[Array], writes: Array, stores: Array) -> int:

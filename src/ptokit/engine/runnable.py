@@ -1,4 +1,4 @@
-"""What every engine gives: a program made ready, to be launched as often as you like."""
+"""The interface of engines: a program made ready, which can be launched any number of times."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ptokit.engine.prepared import Tell
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, summary
 from ptokit.program.expr import Var
 
+Listener = Callable[[Sequence[Finding]], object]
+"""Takes findings while a launch runs, each before its instruction writes anything."""
+
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """What a launch did."""
+    """The result of a launch."""
 
     findings: tuple[Finding, ...]
     """Hazards and notes, each once."""
@@ -29,31 +31,38 @@ class Run:
 
 
 class Unsupported(Exception):
-    """Work that an engine does not take; nothing was written."""
+    """Work that an engine does not support; nothing was written."""
 
 
 class Runnable(Protocol):
     """A program made ready for a target by some engine."""
 
     def launch(
-        self, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int, report: Tell, threads: int | None
+        self,
+        tensors: Mapping[str, Storage],
+        integers: Mapping[Var, int],
+        grid: int,
+        listener: Listener,
+        threads: int | None,
     ) -> str:
-        """Run every block of the grid; the same bits as one after the other. Gives the name of the engine that ran."""
+        """Run every block of the grid, with the bits of ascending order. Returns the name of the engine that ran."""
         ...
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> Small | None:
-        """The same launch again, quickly, over other arrays of the same kinds; None where it is none for that."""
+        """The same launch over other arrays of the same kinds, quickly; None if the launch is not eligible."""
         ...
 
 
 class Small(Protocol):
-    """A launch of a few blocks over arrays that are known but for their addresses."""
+    """A launch of a few blocks over arrays of which only the addresses are unknown."""
 
-    def run(self, addresses: Sequence[int], tensors: Callable[[], Mapping[str, Storage]], report: Tell) -> float:
-        """Run it on the calling thread; the seconds it took."""
+    engine: str
+
+    def run(self, addresses: Sequence[int], tensors: Callable[[], Mapping[str, Storage]], listener: Listener) -> float:
+        """Run it on the calling thread; returns the seconds it took."""
         ...
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing better would come of the long way."""
+        """Whether a full launch would run the same code."""
         ...

@@ -21,14 +21,15 @@ MOST_VIEWED = 1 << 48
 
 
 class Region:
-    """`rows` x `cols` elements under a layout. Equal ones are one object, so looking views up is cheap."""
+    """`rows` x `cols` elements under a layout, from row `first` on. `region` gives one object for equal regions, so
+    that views are found quickly."""
 
-    __slots__ = ("_steps", "cols", "layout", "rows", "shape", "span", "strides")
+    __slots__ = ("_steps", "cols", "first", "layout", "rows", "shape", "span", "strides")
 
-    def __init__(self, layout: Layout, rows: int, cols: int) -> None:
-        self.layout, self.rows, self.cols = layout, rows, cols
+    def __init__(self, layout: Layout, rows: int, cols: int, first: int = 0) -> None:
+        self.layout, self.rows, self.cols, self.first = layout, rows, cols, first
         self.shape = rows, cols
-        self.span = layout.span(rows, cols)
+        self.span = layout.span(first + rows, cols)
         """Elements of storage that the region can reach."""
         self.strides = layout.strides
         """Elements from row to row and from column to column; None where the layout is blocked."""
@@ -43,7 +44,12 @@ class Region:
 
     def offsets(self) -> Array:
         """The offset of every element."""
-        return self.layout.offset(np.arange(self.rows)[:, None], np.arange(self.cols)[None, :])
+        rows = np.arange(self.first, self.first + self.rows)
+        return self.layout.offset(rows[:, None], np.arange(self.cols)[None, :])
+
+    def cut(self, first: int, rows: int) -> Region:
+        """Some of its rows; not kept."""
+        return Region(self.layout, rows, self.cols, self.first + first)
 
 
 region = lru_cache(maxsize=65536)(Region)
@@ -58,7 +64,7 @@ def address_of(bits: Array) -> int:
         return bits.__array_interface__["data"][0]
 
 
-def _root(array: Array) -> Array | None:
+def root_of(array: Array) -> Array | None:
     """The array that owns the memory of another; None where that is not NumPy's to say."""
     base: Any = array
     while isinstance(base, np.ndarray):
@@ -78,7 +84,7 @@ class Storage:
         self.bits = elements if elements.dtype is dtype.bits else elements.view(dtype.bits)
         self.dtype = dtype
         self.owner = elements if owner is None else owner
-        self.root = _root(self.owner)
+        self.root = root_of(self.owner)
         """The array that owns the memory, where NumPy knows it."""
         self._span: range | None = None
         self._windows: dict[Region, Array | None] = {}
@@ -118,7 +124,8 @@ class Storage:
     def _view(self, region: Region) -> Array | None:
         if region.strides is None or region.span > self.bits.size or region.rows * region.cols > MOST_VIEWED:
             return None
-        return np.ndarray(region.shape, self.bits.dtype, self.bits, 0, region.steps(self.dtype.size))  # type: ignore[arg-type]
+        start = region.first * region.strides[0] * self.dtype.size
+        return np.ndarray(region.shape, self.bits.dtype, self.bits, start, region.steps(self.dtype.size))  # type: ignore[arg-type]
 
     def addresses(self, offsets: Array) -> Array:
         """Byte addresses of elements, one row of them for each offset."""
@@ -129,7 +136,8 @@ class Storage:
 
     def overlaps(self, other: Storage) -> bool:
         """Whether the two share any bytes. Arrays that own their memory share none; that is quick to see."""
-        if self.root is not other.root and self.root is not None and other.root is not None:
+        root, another = self.root, other.root
+        if root is not another and root is not None and another is not None:
             return False
         mine, theirs = self.span, other.span
         return mine.start < theirs.stop and theirs.start < mine.stop

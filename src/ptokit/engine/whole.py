@@ -1,20 +1,21 @@
-"""Indexed moves over whole arrays: what is asked of an engine, and the executable meaning of it, in NumPy."""
+"""Indexed moves over whole arrays: what every engine must do, and how the reference engine does it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ptokit.engine.combine import accumulate
-from ptokit.engine.lanes import IndexFault, IndexReport, Lanes, Reader
-from ptokit.engine.storage import Array, Storage, _root, address_of, region
+from ptokit.engine.faults import IndexFault, IndexReport
+from ptokit.engine.reference import MOST_ADDRESSED, IndexedStep, Lanes, Plan, ScatterStep
+from ptokit.engine.storage import Array, Storage, address_of, root_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, _flattened
-from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side
+from ptokit.isa.move import Access, Index, Move, Remap
 
 MOST_LANES = 1 << 18
 """Indices that are read at a time."""
@@ -23,7 +24,7 @@ MOST_ELEMENTS = 1 << 20
 
 
 class Lent(Storage):
-    """The memory of a whole array. What only some engines ask for is worked out when they do: small calls are quick."""
+    """The memory of a whole array. What only some engines need is computed on demand: small calls stay quick."""
 
     __slots__ = ("elements",)
 
@@ -39,6 +40,11 @@ class Lent(Storage):
             raise AttributeError(name) from None
         setattr(self, name, value)
         return value
+
+    @property
+    def root(self) -> Array | None:  # type: ignore[override]
+        """The array that owns the memory, where NumPy knows it."""
+        return root_of(self.owner)
 
     @property
     def address(self) -> int:
@@ -64,21 +70,8 @@ def _bits(lent: Lent) -> Array:
 
 MADE_LATER: dict[str, Callable[[Lent], Any]] = {
     "bits": _bits,
-    "root": lambda lent: _root(lent.owner),
     "_windows": lambda lent: {},
 }
-
-
-def share(written: Storage, *read: Storage) -> bool:
-    """Whether memory that is written is also read. Arrays that own their memory share none; that is quick to see."""
-    root = _root(written.owner)
-    for each in read:
-        other = _root(each.owner)
-        if root is not other and root is not None and other is not None:
-            continue
-        if written.span.start < each.span.stop and each.span.start < written.span.stop:
-            return True
-    return False
 
 
 @dataclass(frozen=True)
@@ -115,6 +108,14 @@ class Whole:
         assert isinstance(self.move.src, Access)
         return self.move.src
 
+    @cached_property
+    def step(self) -> IndexedStep:
+        """The step of the reference engine; it is not run itself, only pieces of it."""
+        types = dict(self.types)
+        (step,) = Plan((self.move,), types, dict.fromkeys(types, MOST_ADDRESSED)).steps
+        assert isinstance(step, IndexedStep)
+        return step
+
 
 def layout_of(shape: Sequence[int], stride: Sequence[int], rows: int) -> Layout:
     """An array of any rank, strides in elements: its first `rows` dims flatten into rows, the others into columns."""
@@ -123,147 +124,78 @@ def layout_of(shape: Sequence[int], stride: Sequence[int], rows: int) -> Layout:
     return Layout(_flattened(shape[:rows], stride[:rows]), _flattened(shape[rows:], stride[rows:]))
 
 
-def run(whole: Whole, storages: Mapping[str, Storage], threads: int) -> None:
-    """Execute a move on the calling thread, some lanes at a time, so that memory is bounded whatever the arrays are.
+def run(whole: Whole, storages: Mapping[str, Storage], threads: int | None) -> None:
+    """Execute a move on the calling thread with the steps of the reference engine, a bounded number of lanes at a time.
 
-    Raises `IndexFault` before anything is written. Indices that make one piece are read once; of more, each piece is
-    checked again when it is moved, so that an array that another thread changes meanwhile leads nowhere outside.
+    Raises `IndexFault` before anything is written. Indices that fit one piece are read once. Those of several pieces
+    are checked again when a piece is moved: if another thread changes them, no address outside is touched.
     """
-    indices = _Indices(whole, storages["indices"])
+    pieces = _Pieces(whole, storages)
     if 0 in whole.move.shape:
         return
-    if whole.index.side is Side.SRC:
-        _gather(whole, storages, indices)
-    elif whole.accumulate is None:
-        _scatter(whole, storages, indices)
-    else:
-        _sum(whole, storages, indices, whole.accumulate)
+    if whole.accumulate is not None:
+        _sum(pieces, whole.accumulate)
+        return
+    for step, lanes in pieces:
+        step.run(pieces.storages, lanes)
 
 
-class _Indices:
-    """Pieces of the walk with their lanes, again and again; every index is checked before the first is handed out."""
+class _Pieces:
+    """Steps over a bounded number of lanes, with their indices. All indices are checked before the first iteration."""
 
-    def __init__(self, whole: Whole, storage: Storage) -> None:
-        index, (lanes, width) = whole.index, whole.move.shape
-        step = max(1, min(MOST_LANES, MOST_ELEMENTS // max(1, width)))
-        self.pieces = [slice(first, min(first + step, lanes)) for first in range(0, lanes, step)]
-        self.reader = Reader(index, storage.dtype)
-        self.rows = _Rows(storage, index.access.layout, lanes, 1)
-        self.only = self._read(self.pieces[0]) if len(self.pieces) == 1 else None
-        if len(self.pieces) > 1 and index.remap is Remap.REFUSE:
+    def __init__(self, whole: Whole, storages: Mapping[str, Storage]) -> None:
+        lanes, width = whole.move.shape
+        count = max(1, min(MOST_LANES, MOST_ELEMENTS // max(1, width)))
+        self.step = whole.step
+        self.storages = [storages[name] for name, _ in whole.types]
+        self.rows = [(first, min(count, lanes - first)) for first in range(0, lanes, count)]
+        self.only: tuple[IndexedStep, Lanes] | None = None
+        if len(self.rows) == 1:
+            step = self.step.piece(*self.rows[0])
+            self.only = step, self._resolve(step)
+        elif whole.index.remap is Remap.REFUSE:
             self._check()
 
-    def __iter__(self) -> Iterator[tuple[slice, Lanes]]:
-        return ((piece, self.only or self._read(piece)) for piece in self.pieces)
+    def __iter__(self) -> Iterator[tuple[IndexedStep, Lanes]]:
+        for rows in self.rows if self.only is None else ():
+            step = self.step.piece(*rows)
+            yield step, self._resolve(step)
+        if self.only is not None:
+            yield self.only
 
-    def _read(self, piece: slice) -> Lanes:
+    def _resolve(self, step: IndexedStep) -> Lanes:
         try:
-            return self.reader.read(self.rows.get(piece)[:, 0], [])
+            return step.resolve(self.storages, [])
         except IndexFault as fault:
             (lane,) = fault.report.lane
-            raise IndexFault(replace(fault.report, lane=(piece.start + lane,))) from None
+            raise IndexFault(replace(fault.report, lane=(step.lanes.first + lane,))) from None
 
     def _check(self) -> None:
         found: list[IndexReport] = []
-        for piece in self.pieces:
+        for rows in self.rows:
             try:
-                self._read(piece)
+                self._resolve(self.step.piece(*rows))
             except IndexFault as fault:
                 found.append(fault.report)
         if found:
             raise IndexFault(replace(found[0], count=sum(report.count for report in found)))
 
 
-class _Rows:
-    """An operand as rows: a view of two dims, or offsets where its layout is not that even."""
-
-    def __init__(self, storage: Storage, layout: Layout, rows: int, cols: int) -> None:
-        self.bits, self.layout, self.cols = storage.bits, layout, cols
-        self.view = storage.window(region(layout, rows, cols))
-
-    def get(self, rows: Array | slice) -> Array:
-        """Rows by their numbers."""
-        return self.bits[self.offsets(rows)] if self.view is None else self.view[rows]
-
-    def put(self, rows: Array | slice, values: Array) -> None:
-        """Write rows; of those that stand twice the last one stays, as NumPy assigns in order."""
-        if self.view is None:
-            self.bits[self.offsets(rows)] = values
-        else:
-            self.view[rows] = values
-
-    def offsets(self, rows: Array | slice) -> Array:
-        """Where the elements of rows lie."""
-        numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-        return self.layout.offset(numbers[:, None], np.arange(self.cols))
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether row follows row without gaps."""
-        return self.view is not None and self.view.flags.c_contiguous
-
-
-def _gather(whole: Whole, storages: Mapping[str, Storage], indices: _Indices) -> None:
-    lanes, width = whole.move.shape
-    table = _Rows(storages["table"], whole.src.layout, whole.index.capacity, width)
-    out = _Rows(storages["out"], whole.move.dst.layout, lanes, width)
-    at_once = table.is_packed and out.is_packed
-    for piece, found in indices:
-        if found.outside is not None:
-            inside = ~found.outside
-            rows = np.zeros((inside.size, width), out.bits.dtype)
-            rows[inside] = table.get(found.values[inside])
-            out.put(piece, rows)
-        elif at_once:
-            assert table.view is not None and out.view is not None
-            table.view.take(found.values, 0, out.view[piece], "clip")  # in range already; "clip" spares a copy
-        else:
-            out.put(piece, table.get(found.values))
-
-
-def _scatter(whole: Whole, storages: Mapping[str, Storage], indices: _Indices) -> None:
-    table, src = _ends(whole, storages)
-    dtype, combine = storages["table"].dtype, whole.move.combine
-    for piece, found in indices:
-        where, values = _landed(found, src.get(piece))
-        if combine is Combine.STORE:
-            table.put(where, values)
-        elif not where.size:
-            continue
-        elif table.view is not None:
-            accumulate(table.view, where, values, combine, dtype)
-        else:
-            accumulate(table.bits, table.offsets(where).ravel(), values.ravel(), combine, dtype)
-
-
-def _sum(whole: Whole, storages: Mapping[str, Storage], indices: _Indices, wide: DType) -> None:
+def _sum(pieces: _Pieces, wide: DType) -> None:
     """Add in a wider type: every cell that is named is kept in it until the end, then rounded."""
-    table, src = _ends(whole, storages)
-    narrow = storages["table"].dtype
-    named = np.empty(0, np.int64)
-    for _, found in indices:
-        named = np.union1d(named, found.values if found.outside is None else found.values[~found.outside])
+    storages, narrow = pieces.storages, pieces.step.dtype
+    cells = named = np.empty(0, np.int64)
+    for step, lanes in pieces:
+        assert isinstance(step, ScatterStep)
+        cells, where, _ = step.cells(storages, lanes)
+        named = np.union1d(named, where)
     with np.errstate(all="ignore"):
-        totals = table.get(named).view(narrow.numpy).astype(wide.numpy)
-        for piece, found in indices:
-            where, values = _landed(found, src.get(piece))
+        totals = cells[named].view(narrow.numpy).astype(wide.numpy)
+        for step, lanes in pieces:
+            assert isinstance(step, ScatterStep)
+            _, where, values = step.cells(storages, lanes)
             addends = np.ascontiguousarray(values).view(narrow.numpy).astype(wide.numpy)
             np.add.at(totals, np.searchsorted(named, where), addends)
         rounded = totals.astype(narrow.numpy)
         rounded[np.isnan(rounded)] = np.array(np.nan, narrow.numpy)
-    table.put(named, rounded.view(narrow.bits))
-
-
-def _ends(whole: Whole, storages: Mapping[str, Storage]) -> tuple[_Rows, _Rows]:
-    """The table and the source of a scatter."""
-    lanes, width = whole.move.shape
-    table = _Rows(storages["table"], whole.move.dst.layout, whole.index.capacity, width)
-    return table, _Rows(storages["src"], whole.src.layout, lanes, width)
-
-
-def _landed(found: Lanes, values: Array) -> tuple[Array, Array]:
-    """The lanes that store anything, and what."""
-    if found.outside is None:
-        return found.values, values
-    inside = ~found.outside
-    return found.values[inside], values[inside]
+    cells[named] = rounded.view(narrow.bits)

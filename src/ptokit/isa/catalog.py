@@ -1,5 +1,9 @@
 """All instructions by name. To add one is to add a file, and a line here."""
 
+from collections.abc import Callable
+from functools import lru_cache
+from typing import ParamSpec, TypeVar
+
 from ptokit.isa.columns import COLUMNS
 from ptokit.isa.elementwise import ELEMENTWISE
 from ptokit.isa.instruction import Instruction
@@ -18,3 +22,32 @@ MOVES = (MGATHER, MSCATTER, TSCATTER, TLOAD, TSTORE, TMOV, TASSIGN)
 COMPUTE = (*ELEMENTWISE, *SELECT, *REDUCE, *COLUMNS, *CUBE)
 
 INSTRUCTIONS: dict[str, Instruction] = {instruction.name: instruction for instruction in (*MOVES, *COMPUTE)}
+"""The catalogue. Tables that are derived from it are functions marked `derived`."""
+
+Given = ParamSpec("Given")
+Table = TypeVar("Table")
+_DERIVED: list[Callable[[], None]] = []
+
+
+def derived(make: Callable[Given, Table]) -> Callable[Given, Table]:
+    """A table made from the catalogue: computed at its first use, and again after the catalogue has changed."""
+    cached = lru_cache(maxsize=1024)(make)
+    _DERIVED.append(cached.cache_clear)
+    return cached  # type: ignore[return-value]
+
+
+def add(instruction: Instruction) -> None:
+    """Put an instruction into the catalogue; every derived table has it from then on."""
+    INSTRUCTIONS[instruction.name] = instruction
+    _forget()
+
+
+def remove(name: str) -> None:
+    """Take an instruction out of the catalogue."""
+    del INSTRUCTIONS[name]
+    _forget()
+
+
+def _forget() -> None:
+    for clear in _DERIVED:
+        clear()

@@ -5,17 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptokit.isa.elementwise import DIV_TYPES, DST
-from ptokit.isa.instruction import DEVICES, EVERYWHERE, Call, Fault, Instruction, Param, Rule, error, note
+from ptokit.isa.headers import CLAUSE, SHORT
+from ptokit.isa.headers import typed as typed_in_headers
+from ptokit.isa.instruction import (
+    DEVICES,
+    EVERYWHERE,
+    Call,
+    Cpp,
+    Fault,
+    Instruction,
+    Param,
+    Rule,
+    by_extent,
+    error,
+    note,
+)
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.isa.operand import show_extents
 from ptokit.isa.reduce import THROUGH_FLOAT
+from ptokit.isa.spelling import GENERAL, Form, Workspace
 from ptokit.isa.vector import (
     ALL,
     B4,
     Row,
     Text,
     alike,
-    both_valid,
     build,
     by_target,
     filled,
@@ -28,12 +42,23 @@ from ptokit.isa.vector import (
 
 REDUCE_TYPES = by_target(B4, ALL)
 
+SAME_COLS = Rule(
+    CLAUSE, "dst", lambda c: f"of {c.src.cols} columns, as src: the simulator's header compares Cols",
+    lambda c: c.dst.cols == c.src.cols, on=error("cpu"), found=lambda c: f"{c.dst.cols} columns",
+    fix="give both tiles the same Cols",
+)  # fmt: skip
+ONE_ROUNDING = Rule(
+    CLAUSE, "src", "float32: the simulator's header refuses integers and rounds other sums at every row",
+    lambda c: c.src.dtype.name == "float32", on=error("cpu"), found=lambda c: str(c.src.dtype),
+    fix="tcvt to float32, sum, and tcvt back",
+)  # fmt: skip
+
 REDUCTIONS = (
     Row("tcolsum", "Sum every column.", "dst[0, j] = src[0, j] + src[1, j] + ...    in this order, in float32",
-        REDUCE_TYPES, "colsum", in_place=()),
+        REDUCE_TYPES, "colsum", in_place=(), cpp=Cpp(headers=(ONE_ROUNDING, SAME_COLS))),
     Row("tcolmax", "The largest element of every column.",
         "dst[0, j] = the largest of src[:, j]    a leading NaN stays, a later one loses", REDUCE_TYPES, "colmax",
-        in_place=()),
+        in_place=(), cpp=Cpp(headers=(typed_in_headers("src", {"cpu": "f16 bf16 f32 i8 u8"}), SAME_COLS))),
     Row("tcolmin", "The smallest element of every column.",
         "dst[0, j] = the smallest of src[:, j]    a leading NaN stays, a later one loses", REDUCE_TYPES, "colmin",
         in_place=()),
@@ -50,7 +75,7 @@ def reduction(row: Row) -> Instruction:
         plain("CP-COL-01", "dst"),
         Rule("CP-COL-01", "dst", lambda c: f"of {c.src.valid_cols} valid columns and a valid row",
              lambda c: c.dst.valid_cols == c.src.valid_cols and c.dst.valid_rows >= 1, on=error(*EVERYWHERE),
-             firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", dims=both_valid("dst", "src"),
+             firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=by_extent(),
              fix="give dst as many valid columns as src"),
         typed("CP-COL-02", "src", row.table, THROUGH_FLOAT),
         alike("CP-COL-02", "dst", "src"),
@@ -59,12 +84,15 @@ def reduction(row: Row) -> Instruction:
         Param("dst", "write", "destination: a plain Vec tile of one row or more; row 0 is written"),
         Param("src", "read", "a plain Vec tile"),
     )
+    has_workspace = row.op == "colsum"
     return build(
         row,
         params,
         rules,
         lambda c: (Compute(row.op, (1, c.src.valid_cols), Access("dst", c.dst.layout), (whole(c, "src"),)),),
         text=Text(("src",)),
+        workspace=Workspace(1) if has_workspace else None,
+        form=Form(inside=("isBinary",)) if has_workspace else GENERAL,
     )
 
 
@@ -75,7 +103,7 @@ TCOLEXPAND = Row("tcolexpand", "Repeat a row.", "dst[i, j] = src[0, j]", EXPAND_
 
 ONE_COLUMN = Rule(
     "CP-BRD-01", "src", "of one valid column", lambda c: c.src.valid_cols == 1, on=error("a5"),
-    dims=("src.valid_cols",), found=lambda c: f"valid {show_extents(c.src.valid)}",
+    kind=by_extent(), found=lambda c: f"valid {show_extents(c.src.valid)}",
     fix="give it valid=(rows, 1), or take the column: src[:, 0:1]",
 )  # fmt: skip
 UNBOXED = Rule("CP-BRD-01", "src", "RowMajor or ColMajor without boxes", lambda c: c.src.form in ("nd", "dn"),
@@ -94,7 +122,7 @@ def repetition(row: Row, *, by_row: bool) -> Instruction:
         UNBOXED if by_row else plain("CP-BRD-01", "src"),
         Rule("CP-BRD-01", "src", lambda c: f"of {getattr(c.dst, extent)} valid {said}, as dst",
              lambda c: getattr(c.src, extent) == getattr(c.dst, extent), on=error(*EVERYWHERE), firm=True,
-             found=lambda c: f"valid {show_extents(c.src.valid)}", dims=(f"src.{extent}", f"dst.{extent}"),
+             found=lambda c: f"valid {show_extents(c.src.valid)}", kind=by_extent(),
              fix=f"give both tiles the same valid {said}"),
         *([ONE_COLUMN] if by_row else []),
         typed("CP-BRD-02", "dst", row.table),
@@ -113,26 +141,41 @@ def repetition(row: Row, *, by_row: bool) -> Instruction:
 A5_TYPES = B4 | types("u16 u32 bf16 i8 u8")
 NO_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor")}
 
-EXPANSIONS = (
-    Row("tcolexpandadd", "Add a number to each column.", "dst[i, j] = src0[i, j] + src1[0, j]    integers wrap",
-        by_target(B4, A5_TYPES), "add"),
-    Row("tcolexpandsub", "Subtract a number from each column.",
-        "dst[i, j] = src0[i, j] - src1[0, j]    integers wrap", by_target(B4, A5_TYPES), "sub"),
-    Row("tcolexpandmul", "Multiply columns by a number each.",
-        "dst[i, j] = src0[i, j] * src1[0, j]    integers wrap", by_target(B4, A5_TYPES), "mul"),
-    Row("tcolexpanddiv", "Divide columns by a number each.",
-        "dst[i, j] = src0[i, j] / src1[0, j]    floats by IEEE, integers towards zero",
-        by_target(DIV_TYPES["a2a3"], DIV_TYPES["a5"] - types("i64 u64")), "div", faults=NO_ZERO),
-    Row("tcolexpandmax", "The larger of a tile and a number for each column.",
-        "dst[i, j] = src1[0, j] if src1[0, j] > src0[i, j] else src0[i, j]", by_target(B4, A5_TYPES), "max"),
-    Row("tcolexpandmin", "The smaller of a tile and a number for each column.",
-        "dst[i, j] = src1[0, j] if src1[0, j] < src0[i, j] else src0[i, j]", by_target(B4, A5_TYPES), "min"),
-)  # fmt: skip
-
 
 def spread_operand(call: Call) -> str:
     """The operand of one number a column: src1, unless only src1 has an element for each of the destination's."""
     return "src1" if call.src0.valid == call.dst.valid else "src0"
+
+
+def expands(types: str) -> Cpp:
+    """The element types that the simulator's header has; it spreads src1."""
+    last = Rule(
+        CLAUSE, "src1", "the row of one number a column: the simulator's header spreads src1 whatever its shape",
+        lambda c: spread_operand(c) == "src1", on=error("cpu"), fix="give the row as src1",
+    )  # fmt: skip
+    return Cpp(headers=(typed_in_headers("dst", {"cpu": types}), last))
+
+
+EXPAND_CPP = expands(SHORT)
+
+EXPANSIONS = (
+    Row("tcolexpandadd", "Add a number to each column.", "dst[i, j] = src0[i, j] + src1[0, j]    integers wrap",
+        by_target(B4, A5_TYPES), "add", cpp=EXPAND_CPP),
+    Row("tcolexpandsub", "Subtract a number from each column.",
+        "dst[i, j] = src0[i, j] - src1[0, j]    integers wrap", by_target(B4, A5_TYPES), "sub", cpp=EXPAND_CPP),
+    Row("tcolexpandmul", "Multiply columns by a number each.",
+        "dst[i, j] = src0[i, j] * src1[0, j]    integers wrap", by_target(B4, A5_TYPES), "mul",
+        cpp=expands(f"{SHORT} u8")),
+    Row("tcolexpanddiv", "Divide columns by a number each.",
+        "dst[i, j] = src0[i, j] / src1[0, j]    floats by IEEE, integers towards zero",
+        by_target(DIV_TYPES["a2a3"], DIV_TYPES["a5"] - types("i64 u64")), "div", faults=NO_ZERO, cpp=EXPAND_CPP),
+    Row("tcolexpandmax", "The larger of a tile and a number for each column.",
+        "dst[i, j] = src1[0, j] if src1[0, j] > src0[i, j] else src0[i, j]", by_target(B4, A5_TYPES), "max",
+        cpp=EXPAND_CPP),
+    Row("tcolexpandmin", "The smaller of a tile and a number for each column.",
+        "dst[i, j] = src1[0, j] if src1[0, j] < src0[i, j] else src0[i, j]", by_target(B4, A5_TYPES), "min",
+        cpp=EXPAND_CPP),
+)  # fmt: skip
 
 
 def _spread(call: Call, name: str) -> Input:
@@ -150,20 +193,20 @@ def expansion(row: Row) -> Instruction:
         filled("CP-CXP-01"),
         *(plain("CP-CXP-01", name) for name in ("dst", *sources)),
         Rule("CP-CXP-01", "src0", "of dst's valid region, unless src1 is", firm=True, on=error(*EVERYWHERE),
-             holds=lambda c: c.dst.valid in (c.src0.valid, c.src1.valid), dims=both_valid(*sources, "dst"),
+             holds=lambda c: c.dst.valid in (c.src0.valid, c.src1.valid), kind=by_extent(),
              fix="give one source the destination's valid region"),
         *(Rule("CP-CXP-01", name, lambda c: f"of {c.dst.valid_cols} valid columns, as dst, and a valid row",
                lambda c, name=name: c.values[name].valid_cols == c.dst.valid_cols and c.values[name].valid_rows >= 1,
-               on=error(*EVERYWHERE), firm=True, dims=both_valid(name, "dst"),
+               on=error(*EVERYWHERE), firm=True, kind=by_extent(),
                found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
                fix="the numbers of the columns are a tile of one row: 1 x N")
           for name in sources),
         Rule("CP-CXP-01", "src1", "another tile than the other operands, where it has several rows: row 0 is used",
              lambda c: "src1" not in c.repeats or spread_operand(c) != "src1" or c.src1.valid_rows == 1,
-             on=error(*EVERYWHERE), dims=both_valid(*sources, "dst"), fix="take the row from a tile of its own"),
+             on=error(*EVERYWHERE), kind=by_extent(), fix="take the row from a tile of its own"),
         *(Rule("CP-CXP-03", name, "only row 0 is used, and the tile has several valid rows",
                lambda c, name=name: name != spread_operand(c) or c.values[name].valid_rows == 1, on=note(*EVERYWHERE),
-               dims=both_valid(*sources, "dst"), fix=f"take the row: {name}[0:1]")
+               kind=by_extent(), fix=f"take the row: {name}[0:1]")
           for name in sources),
         typed("CP-CXP-02", "dst", row.table),
         *(alike("CP-CXP-02", name) for name in sources),

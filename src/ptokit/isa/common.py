@@ -12,6 +12,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Remap
 from ptokit.isa.operand import TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import Coalesce, GatherOOB, GlobalLayout, PtoEnum, ScatterOOB
+from ptokit.isa.table import Table
 
 REMAPS: dict[PtoEnum, Remap] = {
     GatherOOB.Undefined: Remap.REFUSE,
@@ -24,22 +25,24 @@ REMAPS: dict[PtoEnum, Remap] = {
     ScatterOOB.Wrap: Remap.WRAP,
 }
 
-GATHER_TYPES = {
-    "cpu": frozenset(BASE),
-    "cpu@aicore": frozenset((*BASE, *FLOAT8)),
-    "a2a3": frozenset(BASE),
-    "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8)),
-}
-SCATTER_TYPES = {
-    "cpu": frozenset(BASE),
-    "cpu@aicore": frozenset((*BASE, *FLOAT8)),
-    "a2a3": frozenset(BASE),
-    "a5": frozenset((*BASE, *FLOAT8)),
-}
-INDEX_TYPES = {"host": ("int32", "uint32", "int64")}
+GATHER_TYPES = Table(
+    {
+        "cpu": frozenset(BASE),
+        "a2a3": frozenset(BASE),
+        "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8)),
+    }
+)
+SCATTER_TYPES = Table(
+    {
+        "cpu": frozenset(BASE),
+        "a2a3": frozenset(BASE),
+        "a5": frozenset((*BASE, *FLOAT8)),
+    }
+)
+INDEX_TYPES = Table({"host": ("int32", "uint32", "int64")})
 """Index types of the gathers and scatters between tiles and GM, where they differ from int32 and uint32."""
 
-WIDE_INDEX = {"host": True}
+WIDE_INDEX = Table({"host": True})
 """Targets whose 64-bit indices keep their width."""
 
 # What to do about a refusal, where many rules advise the same.
@@ -78,13 +81,16 @@ def is_unboxed(tile: TileSpec) -> bool:
     return tile.form in ("nd", "dn")
 
 
-def data_type(operand: str) -> Rule:
-    """CO-TYPE-03: the data type is one that PTO has at all."""
+NO_TYPES: Table[frozenset[DType]] = Table({})
+
+
+def data_type(operand: str, more: Table[frozenset[DType]] = NO_TYPES) -> Rule:
+    """CO-TYPE-03: the data type is one that PTO has at all, or that a revision adds to a table."""
     return Rule(
         "CO-TYPE-03",
         operand,
         "of a PTO element type (1, 2 or 4 bytes)",
-        lambda c: c.values[operand].dtype in PTO_TYPES,
+        lambda c: c.values[operand].dtype in PTO_TYPES or c.values[operand].dtype in c.here(more, ()),
         found=lambda c: str(c.values[operand].dtype),
         fix="convert the data, or run on the host profile",
     )
@@ -143,7 +149,6 @@ def extents_positive(rule: str, operand: str, *targets: str) -> Rule:
         on=error(*targets),
         found=lambda c: f"valid {show_extents(c.values[operand].valid)}",
         kind="H-43",
-        dims=(f"{operand}.valid_rows", f"{operand}.valid_cols"),
         firm=True,
         fix="skip the instruction when there is nothing to move",
     )
@@ -160,7 +165,6 @@ def table_not_empty() -> Rule:
         kind="H-43",
         gate=True,
         firm=True,
-        dims=dims_of("table", "shape"),
         fix="skip the instruction when the table is empty",
     )
 
@@ -180,11 +184,6 @@ def burst_multiple(rule: str, operand: str, *targets: str, when: Case = ALWAYS) 
     )
 
 
-def dims_of(operand: str, *fields: str) -> tuple[str, ...]:
-    """All extents of a tensor, as rules name them: its dims and strides, or one of the two."""
-    return tuple(f"{operand}.{field}.{k}" for field in fields or ("shape", "stride") for k in range(5))
-
-
 @case("row")
 def is_row(call: Call) -> bool:
     """Coalesce::Row: one index moves one row."""
@@ -200,10 +199,6 @@ def is_elem(call: Call) -> bool:
 def packed_rows(call: Call) -> bool:
     """Whether table rows follow one another without gaps; a single row has none."""
     return call.table.shape[3] == 1 or call.table.stride[3] == call.table.shape[4]
-
-
-ROW_PITCH = ("table.shape.3", "table.stride.3", "table.shape.4")
-"""What tells whether rows are packed."""
 
 
 def row_pitch(call: Call) -> str:
@@ -222,7 +217,6 @@ def packed_a5_rows(when: Case) -> Rule:
         when=when,
         found=row_pitch,
         kind="H-46",
-        dims=ROW_PITCH,
         fix=PACKED_FIX,
     )
 
@@ -238,7 +232,6 @@ def even_rows(when: Case, *targets: str) -> Rule:
         when=when,
         found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>",
         kind="H-07",
-        dims=dims_of("table"),
         fix=PACKED_FIX,
     )
 
@@ -254,7 +247,6 @@ def unit_columns(when: Case) -> Rule:
         when=when,
         found=lambda c: f"Stride[4] = {c.table.stride[4]}",
         kind="H-07",
-        dims=("table.stride.4", "table.shape.4"),
         fix=PACKED_FIX,
     )
 

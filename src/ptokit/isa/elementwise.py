@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptokit.isa.common import PLAIN_TILE
+from ptokit.isa.headers import one_type
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
     NPU,
     Call,
+    Cpp,
     Fault,
     Instruction,
     Modifier,
@@ -19,9 +21,12 @@ from ptokit.isa.instruction import (
     error,
     note,
 )
+from ptokit.isa.kernel import Cost, Kernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Move
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Dividend, IotaOrder, TileType
+from ptokit.isa.spelling import Attribute, Workspace
 from ptokit.isa.vector import (
     ALL,
     B4,
@@ -47,7 +52,7 @@ from ptokit.isa.vector import (
 
 DST = Param("dst", "write", "destination: a plain Vec tile; its valid region is computed")
 SRC = Param("src", "read", "a Vec tile of the destination's type and valid region")
-SCALAR = Param("scalar", "read", "a number, held in the destination's type")
+SCALAR = Param("scalar", "read", "a number, held in the destination's type", kind="number")
 
 ADD_TYPES = by_target(B4, ALL)
 MUL_TYPES = by_target(B4, ALL - NARROW)
@@ -62,7 +67,8 @@ SCALAR_SHIFT_TYPES = by_target(SHORT, INTS, INTS, INTS)
 BY_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor: tcmps and tsel replace them")}
 
 BINARY = (
-    Row("tadd", "Add two tiles.", "dst = src0 + src1    integers wrap", ADD_TYPES, "add"),
+    Row("tadd", "Add two tiles.", "dst = src0 + src1    integers wrap", ADD_TYPES, "add",
+        cpp=Cpp(headers=(one_type("dst", "src0", "src1", on=("cpu",)),))),
     Row("tsub", "Subtract two tiles.", "dst = src0 - src1    integers wrap", ADD_TYPES, "sub"),
     Row("tmul", "Multiply two tiles.", "dst = src0 * src1    integers wrap", MUL_TYPES, "mul"),
     Row("tdiv", "Divide two tiles.", "dst = src0 / src1    floats by IEEE, integers towards zero", DIV_TYPES, "div",
@@ -86,7 +92,7 @@ THROUGH_FLOAT = Rule(
 )  # fmt: skip
 ROWS_AGAINST_COLS = Rule(
     "CP-HDR-01", "src", "shipping headers compare dst's rows with src's columns and may stop in assert builds",
-    lambda c: c.dst.valid_rows == c.src.valid_cols, on=note("a2a3"), dims=("dst.valid_rows", "src.valid_cols"),
+    lambda c: c.dst.valid_rows == c.src.valid_cols, on=note("a2a3"),
 )  # fmt: skip
 NOT_A2A3 = tuple(target for target in EVERYWHERE if target != "a2a3")
 
@@ -106,7 +112,14 @@ SCALARS = (
 )  # fmt: skip
 
 UNARY = (
-    Row("tabs", "The absolute value.", "dst = |src|    the lowest integer stays itself", ABS_TYPES, "abs"),
+    Row(
+        "tabs",
+        "The absolute value.",
+        "dst = |src|    the lowest integer stays itself",
+        ABS_TYPES,
+        "abs",
+        cpp=Cpp(headers=(one_type("dst", "src", on=("cpu",)),)),
+    ),
     Row("tneg", "Change the sign.", "dst = -src    integers wrap", MUL_TYPES, "neg"),
     Row("texp", "The exponential function.", "dst = e ** src    within 2 ulp", FLOAT_TYPES, "exp"),
     Row("tlog", "The natural logarithm.", "dst = ln(src)    within 2 ulp", FLOAT_TYPES, "log"),
@@ -137,14 +150,23 @@ def lower_divide(call: Call) -> tuple[Move | Compute, ...]:
     return apply("div", *(("src", "scalar") if call.dividend is Dividend.Tile else ("scalar", "src")))(call)
 
 
+DIVS_CPP = Cpp(
+    call=lambda c: "TDIVS(dst, src, scalar)" if c.dividend is Dividend.Tile else "TDIVS(dst, scalar, src)",
+    headers=(
+        Rule("CP-HDR-01", "src", "float: the headers divide integers through float and destroy src",
+             lambda c: not c.src.dtype.is_integer, on=error("a2a3"), found=lambda c: str(c.src.dtype),
+             fix="tcvt to float32 first"),
+    ),
+)  # fmt: skip
 TDIVS = build(
     Row("tdivs", "Divide a tile by a scalar, or a scalar by a tile.",
         "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero",
-        by_target(B4, DIV_TYPES["a5"]), faults=BY_ZERO, rules=(THROUGH_FLOAT,)),
+        by_target(B4, DIV_TYPES["a5"]), "div", faults=BY_ZERO, rules=(THROUGH_FLOAT,), cpp=DIVS_CPP),
     (DST, SRC, SCALAR),
     tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"])),
     lower_divide,
-    modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "what is divided: the first one given"),),
+    modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "what is divided: the first one given",
+                        text=Attribute(reverses=Dividend.Scalar)),),
     cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
     text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
 )  # fmt: skip
@@ -181,16 +203,29 @@ TEXPANDS = replace(
         lower_expands,
     ),
     route=lambda call: f"texpands.{call.dst.loc.text}",
-    effects={
-        family: {f"texpands.{loc}": pipes(EXPANDS_PARAMS, pipe) for loc, pipe in (("vec", "V"), ("mat", "MTE2"))}
+    kernels={
+        family: {
+            "texpands.vec": Kernel(pipes(EXPANDS_PARAMS, "V")),
+            "texpands.mat": Kernel(pipes(EXPANDS_PARAMS, "MTE2"), cost={"MTE2": Cost("fill")}),
+        }
         for family in NPU
     },
 )  # fmt: skip
 
+DESCENDING = Attribute("descending", words=((IotaOrder.Ascending, False), (IotaOrder.Descending, True)), inside=True)
 CI_TYPES = by_target(SHORT | F3, SHORT)
 
+CI_CPP = Cpp(
+    call="TCI(dst, start)",
+    template=lambda c: (
+        ("decltype({dst})", None),
+        (c.dst.dtype.cpp, None),
+        (str(int(c.order is IotaOrder.Descending)), None),
+    ),
+)
 TCI = build(
-    Row("tci", "Count up or down from a number.", "dst[0, j] = start + j, or start - j    integers wrap", CI_TYPES),
+    Row("tci", "Count up or down from a number.", "dst[0, j] = start + j, or start - j    integers wrap", CI_TYPES,
+        cpp=CI_CPP),
     (DST, replace(SCALAR, name="start")),
     (
         vec("CP-CI-01", "dst"),
@@ -200,11 +235,20 @@ TCI = build(
         typed("CP-CI-02", "dst", CI_TYPES),
     ),
     apply("iota", "start", order="order"),
-    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "which way to count"),),
+    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "which way to count", text=DESCENDING),),
     pipe={"a2a3": "S", "a5": "V"},
+    cost={"S": Cost("scalar loop", accesses=1)},
     cpp="TCI<Tile, T, descending>(dst, start)",
     text=Text(("start",), inside="descending = true"),
+    workspace=Workspace(1),
 )  # fmt: skip
 
-ELEMENTWISE = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *map(unary, UNARY), TEXPANDS, TCI)
+
+def of_first_tile(call: Call) -> TileSpec | None:
+    """The type of the first source that is a tile."""
+    return next((spec for spec in call.operands.values() if isinstance(spec, TileSpec)), None)
+
+
+MADE = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *map(unary, UNARY), TEXPANDS, TCI)
+ELEMENTWISE = tuple(replace(instruction, result=of_first_tile) for instruction in MADE)
 """The instructions, as data."""

@@ -6,6 +6,7 @@ Read this beside the MGATHER page: the same sections in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -19,11 +20,9 @@ from ptokit.isa.common import (
     PACKED_FIX,
     PLAIN_TILE,
     REMAPS,
-    ROW_PITCH,
     WRAP,
     burst_multiple,
     data_type,
-    dims_of,
     even_rows,
     extents_positive,
     flat,
@@ -52,13 +51,15 @@ from ptokit.isa.instruction import (
     NPU,
     Call,
     Case,
-    Effect,
+    Conflict,
+    Cpp,
     Fault,
     Instruction,
     Modifier,
     Param,
     Rule,
     always,
+    by_extent,
     case,
     either,
     error,
@@ -67,10 +68,24 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
+from ptokit.isa.kernel import (
+    ON_V,
+    Cost,
+    Effect,
+    Handshake,
+    Kernel,
+    Work,
+    elem_launch,
+    padded_launch,
+    row_launch,
+)
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
-from ptokit.isa.operand import FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
+from ptokit.isa.operand import BLOCK, FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
+from ptokit.isa.spelling import Attribute, Form
+from ptokit.isa.table import Table
+from ptokit.isa.unknown import certain, is_unknown
 from ptokit.isa.vector import Text
 
 # --- Which kernel runs ---------------------------------------------------------------------------------------
@@ -94,9 +109,9 @@ def is_fractal(call: Call) -> bool:
     return bool(call.here(HAS_NZ_PATH)) and into_ub(call) and call.table.layout_kind is GlobalLayout.NZ
 
 
-HAS_NZ_PATH = {"a2a3": True}
-HAS_L1_PATH = {"a2a3": True, "a5": True}
-SINGLE_BY_SCALAR = {"a5": True}
+HAS_NZ_PATH = Table({"a2a3": True})
+HAS_L1_PATH = Table({"a2a3": True, "a5": True})
+SINGLE_BY_SCALAR = Table({"a5": True})
 """Targets that fetch a single element with the scalar pipe instead of a launch (MG-SIMT-08, A-35)."""
 
 
@@ -105,7 +120,7 @@ def route(call: Call) -> str:
     mode = call.coalesce.text
     if into_l1(call):
         return f"mgather.l1.{mode}" + (".simt" if call.executor is GatherExec.Simt else "")
-    if is_elem(call) and call.dst.valid == (1, 1) and call.here(SINGLE_BY_SCALAR):
+    if is_elem(call) and call.here(SINGLE_BY_SCALAR) and certain(lambda: call.dst.valid == (1, 1)):
         return "mgather.elem.scalar"
     return f"mgather.{mode}" + (".nz" if is_fractal(call) else "")
 
@@ -122,12 +137,16 @@ class RowKernel(NamedTuple):
     """The kernel reads idx[row] from consecutive elements instead of through the tile's layout."""
 
 
-UB_ROW = {
-    "cpu": RowKernel(lambda table: table.shape[3], lambda table, dst: table.shape[4]),  # MG-SEM-07
-    "a2a3": RowKernel(rows_of, lambda table, dst: table.stride[3]),  # MG-SEM-08
-    "a5": RowKernel(lambda table: table.shape[3], lambda table, dst: dst.valid_cols, linear_index=True),  # MG-SEM-09
-    "host": RowKernel(rows_of, lambda table, dst: table.stride[3]),
-}
+UB_ROW = Table(
+    {
+        "cpu": RowKernel(lambda table: table.shape[3], lambda table, dst: table.shape[4]),  # MG-SEM-07
+        "a2a3": RowKernel(rows_of, lambda table, dst: table.stride[3]),  # MG-SEM-08
+        "a5": RowKernel(
+            lambda table: table.shape[3], lambda table, dst: dst.valid_cols, linear_index=True
+        ),  # MG-SEM-09
+        "host": RowKernel(rows_of, lambda table, dst: table.stride[3]),
+    }
+)
 L1_ROW = RowKernel(rows_of, lambda table, dst: table.stride[3])  # MG-L1-24, both NPU targets
 
 
@@ -169,11 +188,10 @@ def row_of_indices(call: Call) -> str:
 ROW_INDEX = {
     "operand": "idx",
     "found": idx_valid,
-    "kind": either(elem_meant, "H-40", "H-09"),
+    "kind": either(elem_meant, "H-40", by_extent("H-09")),
     "fix": lambda c: (
         'did you mean coalesce="elem"?' if elem_meant(c) else f"make it a tile of 1 row: {row_of_indices(c)}"
     ),
-    "dims": ("idx.valid_rows", "idx.valid_cols", "dst.valid_rows"),
     "when": into_ub & is_row,
 }
 ONE_ROW = {
@@ -191,7 +209,6 @@ ELEM_INDEX = {
     "holds": lambda c: c.idx.valid == c.dst.valid,
     "kind": "H-45",
     "fix": "give the index tile the destination's valid shape",
-    "dims": ("idx.valid_rows", "idx.valid_cols", "dst.valid_rows", "dst.valid_cols"),
     "when": into_ub & is_elem,
 }
 
@@ -225,41 +242,44 @@ one_stride = Case("outer dims counted as rows", lambda c: row_kernel(c).capacity
 
 OPERANDS = (
     Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
-         gate=True, firm=True, fix=WRAP),
-    Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", gate=True,
-         firm=True, fix="gather into a tile, then tstore it"),
+         blocks=True, fix=WRAP),
+    Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", blocks=True,
+         fix="gather into a tile, then tstore it"),
     Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
          lambda c: c.dst.loc in (TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), kind="H-09",
          fix="gather into a Vec tile"),
     Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", lambda c: c.dst.loc is not TileType.Mat,
-         on=error("cpu", "host"), kind="H-09", gate=True, fix='run on "a2a3" or "a5", or gather into a Vec tile'),
+         on=error("cpu", "host"), kind="H-09", blocks=True, fix='run on "a2a3" or "a5", or gather into a Vec tile'),
     Rule("MG-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), when=into_ub, kind="H-09",
-         gate=True, firm=True, fix="tload the indices into a Vec tile first"),
+         blocks=True, fix="tload the indices into a Vec tile first"),
     Rule("MG-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), when=into_ub,
          kind="H-09", fix="tload the indices into a Vec tile"),
     Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
          lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1,
-         kind=either(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), gate=True, firm=True,
+         kind=either(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), blocks=True,
          fix="pass the index as pto.GlobalTensor(array.astype('int32'))"),
     Rule("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
-         lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), gate=True, firm=True,
+         lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), blocks=True,
          fix=lambda c: f"only an elem gather into L1 takes scratch=: {c.dst.rows * c.dst.cols} {c.dst.dtype} in GM"),
     Rule("MG-L1-07", "scratch", lambda c: f"a GlobalTensor of {c.dst.dtype}",
-         lambda c: is_tensor(c.scratch) and c.scratch.dtype is c.dst.dtype, on=error(*NPU), when=has_scratch, gate=True,
-         firm=True, fix="pass pto.GlobalTensor over memory of the destination's type"),
+         lambda c: is_tensor(c.scratch) and c.scratch.dtype is c.dst.dtype, on=error(*NPU), when=has_scratch,
+         blocks=True, fix="pass pto.GlobalTensor over memory of the destination's type"),
     Rule("MG-SIMT-15", "executor", "scalar: A2/A3 has no SIMT engine", lambda c: c.executor is not GatherExec.Simt,
-         on=error("a2a3"), found="simt", gate=True, firm=True, fix="leave executor= out"),
+         on=error("a2a3"), found="simt", blocks=True, fix="leave executor= out"),
     Rule("MG-SIMT-16", "executor", "left out in row mode: Simt collects single elements",
-         lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", gate=True,
-         firm=True, fix="leave executor= out"),
+         lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", blocks=True,
+         fix="leave executor= out"),
     Rule("A-42", "executor", "given only with a Mat destination in elem mode",
          lambda c: c.executor is None or (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE),
-         found=lambda c: c.executor.text, gate=True, firm=True, fix="leave executor= out"),
+         found=lambda c: c.executor.text, blocks=True, fix="leave executor= out"),
 )  # fmt: skip
+
+TAKES_ANY_LAYOUT = Table({"a5": True})
+"""Targets whose gather into L1 does not look at the layout of the table."""
 
 TYPES = (
     table_not_empty(),
-    data_type("dst"),
+    data_type("dst", GATHER_TYPES),
     Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.here(GATHER_TYPES))} (float8 needs the AICORE build)",
          lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44", when=known_type,
          found=lambda c: str(c.dst.dtype), fix='pto.target("cpu@aicore") models that build'),
@@ -277,7 +297,7 @@ TYPES = (
     header_sizes("dst", "table"),
     same_type("MG-L1-21", "table", "dst", on=error(*NPU), when=into_l1, kind="H-08", firm=True),
     Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1, firm=True,
-         kind=either(Case("on a5", lambda c: c.family == "a5"), "H-02", "H-09"), fix=ND_TABLE),
+         kind=either(Case("silent", lambda c: c.here(TAKES_ANY_LAYOUT)), "H-02", "H-09"), fix=ND_TABLE),
 )  # fmt: skip
 
 MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), *(("dn", form) for form in FORMS.values())}
@@ -341,41 +361,40 @@ SHAPES = (
     extents_positive("A-55", "dst", "cpu", "host"),
     Rule("MG-SHAPE-03", "table", "of Shape<1, 1, 1, TableRows, RowWidth>",
          lambda c: rows_of(c.table) == c.table.shape[3], on=error("cpu"),
-         kind=either(is_row, "H-05", "H-09"), dims=("table.shape.0", "table.shape.1", "table.shape.2"),
-         when=nd_table, fix=FLATTEN),
+         kind=either(is_row, "H-05", by_extent("H-09")), when=nd_table, fix=FLATTEN),
     Rule("MG-HAZ-09", "table", "of Shape[0..2] == 1 for the row count to agree on every target",
          lambda c: rows_of(c.table) == c.table.shape[3], on=hazard("a5"), kind="H-05", when=into_ub & is_row & nd_table,
-         dims=("table.shape.0", "table.shape.1", "table.shape.2"), fix=FLATTEN),
+         fix=FLATTEN),
     Rule("MG-SHAPE-05", "table", lambda c: f"of Shape[4] == {c.dst.valid_cols}, the destination's valid columns",
          lambda c: c.table.shape[4] == c.dst.valid_cols, on=error("a5"), when=into_ub & is_row,
-         found=lambda c: f"Shape[4] = {c.table.shape[4]}", kind="H-03", dims=("table.shape.4", "dst.valid_cols"),
+         found=lambda c: f"Shape[4] = {c.table.shape[4]}", kind="H-03",
          fix="gather whole rows: valid columns equal to the table's width"),
     Rule("A-57", "dst", lambda c: f"at most {c.table.extents[1]} valid columns, the width of the table",
          lambda c: c.dst.valid_cols <= c.table.extents[1], on=error(*EVERYWHERE), when=is_row, kind="H-07",
-         found=lambda c: f"{c.dst.valid_cols} valid columns", dims=("dst.valid_cols", *dims_of("table", "shape")),
+         found=lambda c: f"{c.dst.valid_cols} valid columns",
          fix="shrink valid= to the width of the table"),
     unit_columns(is_row),
     even_rows(is_row & ~is_fractal & one_stride, "a2a3", "a5", "host"),
     Rule("MG-HAZ-08", "table", "packed, Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",
          packed_rows, on=error("cpu", "a5"), when=in_plain_rows, found=row_pitch, kind="H-04",
-         dims=ROW_PITCH, fix=PACKED_FIX, elsewhere=("A-09",)),
+         fix=PACKED_FIX, elsewhere=("A-09",)),
     Rule("MG-HAZ-08", "table", "padded rows are honoured here; cpu and a5 do not look at Stride[3]", packed_rows,
-         on=note("a2a3"), when=in_plain_rows, kind="H-04", dims=ROW_PITCH, elsewhere=("A-09",)),
+         on=note("a2a3"), when=in_plain_rows, kind="H-04", elsewhere=("A-09",)),
     packed_a5_rows(in_plain_rows),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", dims=dims_of("table"), fix=PACKED_FIX),
+         on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", fix=PACKED_FIX),
     Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),
-         when=is_fractal, kind="H-09", dims=("table.shape.3",), fix=NZ_SHAPE),
+         when=is_fractal, kind=by_extent("H-09"), fix=NZ_SHAPE),
     Rule("MG-SHAPE-08", "table", lambda c: f"of Shape[4] == {c.dst.dtype.c0}",
-         lambda c: c.table.shape[4] == c.dst.dtype.c0, on=error("a2a3"), when=is_fractal, kind="H-09",
-         dims=("table.shape.4",), fix=NZ_SHAPE),
+         lambda c: c.table.shape[4] == c.dst.dtype.c0, on=error("a2a3"), when=is_fractal,
+         kind=by_extent("H-09"), fix=NZ_SHAPE),
     Rule("MG-SHAPE-09", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0}",
          lambda c: c.dst.cols % c.dst.dtype.c0 == 0, on=error("a2a3"), when=is_fractal, kind="H-09", fix=NZ_PAD),
     Rule("MG-SHAPE-10", "dst", "of Rows a multiple of 16", lambda c: c.dst.rows % FRACTAL_ROWS == 0, on=error("a2a3"),
          when=is_fractal, kind="H-09", fix=NZ_PAD),
     Rule("A-47", "dst", lambda c: f"of at least {c.table.extents[1]} Cols: a row transfer writes them all",
          lambda c: c.dst.cols >= c.table.extents[1], on=error("a2a3"), when=is_fractal & is_row, kind="H-37",
-         dims=("table.shape.0", "table.shape.1"), fix="widen the tile to the table's logical columns"),
+         fix="widen the tile to the table's logical columns"),
     burst_multiple("MG-ALIGN-01", "dst", "cpu"),
     Rule("MG-ALIGN-02", "dst", "of Cols * sizeof(T) a multiple of 32",
          lambda c: c.dst.cols * c.dst.dtype.size % 32 == 0, on=error("a2a3"), when=into_ub, kind="H-09",
@@ -391,15 +410,14 @@ L1_SHAPES = (
          fix=ND_TABLE),
     Rule("A-44", "idx", lambda c: f"at least {c.dst.valid_rows} indices, side by side",
          lambda c: c.idx.elements >= c.dst.valid_rows and c.idx.is_packed, on=error(*NPU), when=into_l1 & is_row,
-         kind="H-09", dims=("dst.valid_rows", *dims_of("idx")),
+         kind=by_extent("H-09"),
          fix="pass one packed run of indices, one for each destination row"),
     Rule("A-44", "idx", lambda c: f"of shape {show_extents(c.dst.valid)}, as the destination",
          lambda c: c.idx.shape == (1, 1, 1, *c.dst.valid), on=error(*NPU), when=into_l1 & is_elem, kind="H-45",
-         dims=("dst.valid_rows", "dst.valid_cols", *dims_of("idx", "shape")),
          fix="pass an index array of the destination's valid shape"),
     Rule("MG-L1-07", "scratch", lambda c: f"at least {c.dst.rows * c.dst.cols} elements, side by side",
          lambda c: c.scratch.elements >= c.dst.rows * c.dst.cols and c.scratch.is_packed, on=error(*NPU),
-         when=has_scratch, kind="H-31", asserted=(), dims=dims_of("scratch"),
+         when=has_scratch, kind="H-31", asserted=(),
          fix=lambda c: f"pass pto.GlobalTensor(np.empty({c.dst.rows * c.dst.cols}, {str(c.dst.dtype)!r}))"),
 )  # fmt: skip
 
@@ -487,18 +505,7 @@ def zero_tile_first(call: Call) -> tuple[Move, ...]:
     return (whole,) if call.oob is GatherOOB.Zero else ()
 
 
-LOWERINGS = {
-    "mgather.row": lower_row,
-    "mgather.elem": lower_elem,
-    "mgather.elem.scalar": lower_elem,
-    "mgather.row.nz": lower_row_nz,
-    "mgather.elem.nz": lower_elem_nz,
-    "mgather.l1.row": lower_l1_row,
-    "mgather.l1.elem": lower_l1_elem,
-    "mgather.l1.elem.simt": lower_l1_elem,  # the same result by MG-SIMT-23
-}
-
-# --- Pipes ---------------------------------------------------------------------------------------------------
+# --- Kernels: pipes, flags, launches, costs ------------------------------------------------------------------
 
 
 def touches(idx: str, table: str, dst: str, scratch: str = "") -> tuple[Effect, ...]:
@@ -507,34 +514,147 @@ def touches(idx: str, table: str, dst: str, scratch: str = "") -> tuple[Effect, 
     return (Effect("idx", "read", idx), Effect("table", "read", table), Effect("dst", "write", dst), *staged)
 
 
-EFFECTS = {
+def zeroes(call: Call) -> tuple[Effect, ...]:
+    """The scalar loop writes the zeroes of indices outside the table (MG-OOB-10, MG-OOB-12)."""
+    return (Effect("dst", "write", "S"),) if call.oob is GatherOOB.Zero else ()
+
+
+def zeroed_rows(call: Call, outside: int) -> int:
+    """Bytes of the rows outside the table (MG-OOB-10)."""
+    return outside * call.dst.valid_cols * call.dst.dtype.size if call.oob is GatherOOB.Zero else 0
+
+
+def zeroed_tile(call: Call, outside: int) -> int:
+    """Bytes of the whole tile (MG-OOB-12, MG-L1-11)."""
+    return call.dst.nbytes if call.oob is GatherOOB.Zero else 0
+
+
+def whole_blocks(call: Call) -> int:
+    """A transfer writes whole 32-byte blocks (A-67)."""
+    size = call.dst.dtype.size
+    return -(-call.dst.valid_cols * size // BLOCK) * BLOCK // size
+
+
+ROW = Kernel(
+    touches("S", "MTE2", "MTE2"),
+    besides=zeroes,
+    handshake=Handshake(  # MG-SYNC-04, MG-SYNC-10
+        before=(("V", "S"), ("MTE3", "S")),
+        body=("S", "MTE2"),
+        after=(("S", "MTE2"), ("MTE2", "V"), ("MTE2", "MTE3"), ("S", "V"), ("S", "MTE3")),
+    ),
+    work=lambda rows, cols, batches: Work(dma=rows),  # MG-SYNC-07
+    cost={"S": Cost("row loop", zeroed=zeroed_rows), "MTE2": Cost("row transfers", "GM to UB GB/s")},
+    lower=lower_row,
+    reach=whole_blocks,
+)
+ROW_NZ = replace(
+    ROW,
+    handshake=replace(ROW.handshake, after_fill=(("S", "MTE2"),)),
+    work=lambda rows, cols, batches: Work(dma=rows * batches),  # MG-SYNC-08
+    cost={"S": Cost("row loop", zeroed=zeroed_tile), "MTE2": Cost("fractal row transfers", "GM to UB GB/s")},
+    lower=lower_row_nz,
+    reach=lambda call: call.table.extents[1],
+)
+ELEM = Kernel(
+    touches("S", "S", "S"),
+    handshake=Handshake(  # MG-SYNC-05, MG-SYNC-11
+        before=(("V", "S"), ("MTE3", "S"), ("MTE2", "S")),
+        body=("S",),
+        after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
+    ),
+    work=lambda rows, cols, batches: Work(scalar=rows * cols),  # MG-SYNC-09
+    cost={"S": Cost("element gather")},
+    lower=lower_elem,
+    by_element=True,
+    index_note="H-24",
+)
+ONE_FLAGS = Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),))  # MG-SYNC-14
+ONE_ELEM = replace(ELEM, handshake=ONE_FLAGS, work=None, index_note="")
+L1_KERNELS = {
+    "mgather.l1.row": Kernel(
+        touches("S", "MTE2", "MTE2"),
+        handshake=Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
+        work=ROW.work,
+        cost={"S": Cost("row loop"), "MTE2": Cost("row transfers", "GM to L1 GB/s", zeroed=zeroed_tile)},
+        lower=lower_l1_row,
+    ),
+    "mgather.l1.elem": Kernel(
+        touches("S", "S", "MTE2", "S"),
+        handshake=Handshake(body=("S", "MTE2"), between=(("S", "MTE2"),)),  # MG-L1-14
+        work=lambda rows, cols, batches: Work(dma=1, scalar=rows * cols),
+        cost={"S": Cost("element gather to scratch"), "MTE2": Cost("scratch to L1", "GM to L1 GB/s")},
+        lower=lower_l1_elem,
+        by_element=True,
+    ),
+}
+L1_SIMT = Kernel(
+    touches("V", "V", "MTE2", "V"),
+    handshake=Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),)),  # MG-SYNC-17
+    launch=padded_launch,
+    cost={"V": Cost("SIMT to scratch"), "MTE2": Cost("scratch to L1", "GM to L1 GB/s")},
+    lower=lower_l1_elem,  # the same result by MG-SIMT-23
+    by_element=True,
+)
+SIMT = Kernel(touches("V", "V", "V"), handshake=ON_V, cost={"V": Cost("SIMT")})
+OFF_CHIP = {"mgather.row": Kernel(lower=lower_row), "mgather.elem": Kernel(lower=lower_elem)}
+
+KERNELS = {
+    "cpu": OFF_CHIP,
+    "host": OFF_CHIP,
     "a2a3": {
-        "mgather.row": touches("S", "MTE2", "MTE2"),
-        "mgather.elem": touches("S", "S", "S"),
-        "mgather.row.nz": touches("S", "MTE2", "MTE2"),
-        "mgather.elem.nz": touches("S", "S", "S"),
-        "mgather.l1.row": touches("S", "MTE2", "MTE2"),
-        "mgather.l1.elem": touches("S", "S", "MTE2", "S"),
+        "mgather.row": ROW,
+        "mgather.elem": ELEM,
+        "mgather.row.nz": ROW_NZ,
+        "mgather.elem.nz": replace(ELEM, lower=lower_elem_nz),
+        **L1_KERNELS,
     },
     "a5": {
-        "mgather.row": touches("V", "V", "V"),
-        "mgather.elem": touches("V", "V", "V"),
-        "mgather.elem.scalar": touches("S", "S", "S"),
-        "mgather.l1.row": touches("S", "MTE2", "MTE2"),
-        "mgather.l1.elem": touches("S", "S", "MTE2", "S"),
-        "mgather.l1.elem.simt": touches("V", "V", "MTE2", "V"),
+        "mgather.row": replace(SIMT, launch=row_launch, lower=lower_row),
+        "mgather.elem": replace(SIMT, launch=elem_launch, lower=lower_elem, by_element=True),
+        "mgather.elem.scalar": ONE_ELEM,
+        **L1_KERNELS,
+        "mgather.l1.elem.simt": L1_SIMT,
     },
 }
-
-ZEROED_BY_SCALAR = frozenset((("a2a3", "mgather.row"), ("a2a3", "mgather.row.nz")))
-"""Families and routes whose scalar loop writes the zeroes of indices outside the table (MG-OOB-10, MG-OOB-12)."""
+"""By family and route."""
 
 
-def zeroes(call: Call) -> tuple[Effect, ...]:
-    """The destination is written by the scalar pipe, too, where that clears rows."""
-    is_cleared = call.oob is GatherOOB.Zero and (call.family, call.route) in ZEROED_BY_SCALAR
-    return (Effect("dst", "write", "S"),) if is_cleared else ()
+def lower(call: Call) -> tuple[Move, ...]:
+    """What the kernel moves."""
+    assert call.kernel.lower is not None, f"{call.route} is no kernel of {call.target}"
+    return call.kernel.lower(call)
 
+
+CONFLICTS = (
+    Conflict("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
+    Conflict("H-25", "UB", "MTE3", "first", "", "write", "read"),
+    Conflict("H-26", "UB", "MTE3", "second", "dst", "write", "read"),
+)
+
+
+def gathered(call: Call) -> TileSpec | None:
+    """The tile that a gather fills: a row for each index, or an element."""
+    table, index = call.table, call.idx
+    if not (is_tensor(table) and is_tile(index)):
+        return None
+    if not is_row(call):
+        return TileSpec(table.dtype, TileType.Vec, index.rows, index.cols, *index.valid, dynamic=index.dynamic)
+    width = table.shape[4]
+    if is_unknown(width) or 1 not in (index.rows, index.cols) or any(index.dynamic):
+        return None
+    return TileSpec(table.dtype, TileType.Vec, max(index.rows, index.cols), width, max(index.valid), width)
+
+
+MODIFIERS = (
+    Modifier("coalesce", Coalesce, lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
+             "what one index moves", "row; elem when a scratch is given",
+             Attribute("coalesce", "coalesce", always=True, suffix=True, newer=True)),
+    Modifier("oob", GatherOOB, always(GatherOOB.Undefined), "what an index outside the table does",
+             text=Attribute("gatherOob", "gather_oob", suffix=True)),
+    Modifier("executor", GatherExec, None, "who collects the elements of an elem gather into L1", "scalar",
+             Attribute("gatherExec", brief="exec", suffix=True)),
+)  # fmt: skip
 
 L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
 
@@ -547,21 +667,27 @@ MGATHER = Instruction(
     ),
     operands=(
         Param("dst", "write", "destination tile: Vec, or Mat in NZ form on a2a3 and a5"),
-        Param("table", "read", "the table in GM"),
-        Param("idx", "read", "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination"),
-        Param("scratch", "update", "GM workspace of Rows * Cols elements, for an elem gather into L1", optional=True),
-    ),
-    modifiers=(
-        Modifier(
-            "coalesce",
-            Coalesce,
-            lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
-            "what one index moves",
-            "row; elem when a scratch is given",
+        Param("table", "read", "the table in GM", kind="memory"),
+        Param(
+            "idx",
+            "read",
+            "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination",
+            contiguous="column",
+            kind="tile or memory",
         ),
-        Modifier("oob", GatherOOB, always(GatherOOB.Undefined), "what an index outside the table does"),
-        Modifier("executor", GatherExec, None, "who collects the elements of an elem gather into L1", "scalar"),
+        Param(
+            "scratch",
+            "update",
+            "GM workspace of Rows * Cols elements, for an elem gather into L1",
+            optional=True,
+            kind="memory",
+        ),
     ),
+    modifiers=MODIFIERS,
+    documents=("CO", "MG"),
+    types=GATHER_TYPES,
+    result=gathered,
+    form=Form(stored=("ins", "ins", "outs", "ins")),
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *L1_SHAPES),
     facts={
         "cpu": ("row: an index names one of Shape[3] rows, Shape[4] elements apart",),
@@ -573,10 +699,19 @@ MGATHER = Instruction(
         ),
         "a5": ("row: an index names one of Shape[3] rows, ValidCol elements apart", L1_FACT),
     },
-    lower=lambda call: LOWERINGS[call.route](call),
+    lower=lower,
     route=route,
-    effects=EFFECTS,
-    besides=zeroes,
+    cpp=Cpp(
+        call="MGATHER(dst, table, idx, scratch)",
+        template=lambda c: (
+            (c.coalesce, None),
+            (c.oob, GatherOOB.Undefined),
+            (c.executor or GatherExec.Scalar, GatherExec.Scalar),
+        ),
+    ),
+    kernels=KERNELS,
+    conflicts=CONFLICTS,
+    writes_padding=True,
     faults={
         "outside": Fault(
             "MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -78,6 +79,19 @@ class Index:
     valid: tuple[int, int] | None = None
     """Extents of the defined part of the addressed side; an index that names its padding is a hazard."""
 
+    @property
+    def by_row(self) -> bool:
+        """Whether there is one index per row: the column of a lane does not matter."""
+        return not self.access.layout.cols and self.unit is Unit.ROW
+
+    def reach(self, cols: int) -> tuple[int, int]:
+        """Rows and columns of the addressed side that values below the capacity can name; rows have `cols` columns."""
+        if self.unit is Unit.ROW:
+            return self.capacity, cols
+        if isinstance(self.width, int) and self.width == 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            return 1, self.capacity
+        return -(-self.capacity // self.width), self.width
+
 
 @dataclass(frozen=True)
 class Move:
@@ -105,6 +119,25 @@ class Move:
         """Columns of the region."""
         return self.shape[1]
 
+    @property
+    def steered(self) -> Access | None:
+        """The end that the index addresses."""
+        if self.index is None or isinstance(self.src, Fill):
+            return None
+        return self.src if self.index.side is Side.SRC else self.dst
+
+    @property
+    def spans(self) -> Iterator[tuple[str, int]]:
+        """Operands and the elements that each must have, for addresses that are known before any index."""
+        index = self.index
+        side = index.side if index else None
+        if side is not Side.DST:
+            yield self.dst.operand, self.dst.layout.span(*self.shape)
+        if side is not Side.SRC and not isinstance(self.src, Fill):
+            yield self.src.operand, self.src.layout.span(*self.shape)
+        if index is not None:
+            yield index.access.operand, index.access.layout.span(self.rows, 1 if index.by_row else self.cols)
+
 
 @dataclass(frozen=True)
 class Input:
@@ -125,4 +158,11 @@ class Compute:
     dst: Access
     inputs: tuple[Input, ...]
     options: tuple[tuple[str, Any], ...] = ()
-    """What the operation is told besides its inputs, by name."""
+    """Arguments of the operation besides its inputs, by name."""
+
+    @property
+    def spans(self) -> Iterator[tuple[str, int]]:
+        """Operands and the elements that each must have."""
+        yield self.dst.operand, self.dst.layout.span(*self.shape)
+        for each in self.inputs:
+            yield each.operand, each.layout.span(*each.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from ptokit.isa.common import (
@@ -14,7 +15,6 @@ from ptokit.isa.common import (
     WRAP,
     burst_multiple,
     data_type,
-    dims_of,
     even_rows,
     extents_positive,
     flat,
@@ -36,21 +36,26 @@ from ptokit.isa.dtype import HIFLOAT8, PTO_TYPES
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
+    NPU,
     Call,
     Case,
-    Effect,
+    Conflict,
+    Cpp,
     Fault,
     Instruction,
     Modifier,
     Param,
+    Repeats,
     Rule,
     always,
+    by_extent,
     case,
     error,
     is_tensor,
     is_tile,
     note,
 )
+from ptokit.isa.kernel import ON_V, Cost, Effect, Handshake, Kernel, full_launch
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Index, Move, Side, Unit
 from ptokit.isa.operand import show_extents
@@ -58,11 +63,14 @@ from ptokit.isa.policy import (
     BLayout,
     Coalesce,
     GlobalLayout,
+    PtoEnum,
     ScatterAtomicOp,
     ScatterConflict,
     ScatterOOB,
     TileType,
 )
+from ptokit.isa.spelling import Attribute
+from ptokit.isa.table import Table
 
 # --- Mode: the index shape decides (MS-MODE-01) --------------------------------------------------------------
 
@@ -124,21 +132,21 @@ listed_type = Case("a PTO type", lambda c: c.src.dtype in PTO_TYPES and c.src.dt
 
 OPERANDS = (
     Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
-         gate=True, firm=True, fix=WRAP),
-    Rule("MS-LOC-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), kind="H-09", gate=True,
-         firm=True, fix="tload the data into a Vec tile first"),
+         blocks=True, fix=WRAP),
+    Rule("MS-LOC-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), kind="H-09", blocks=True,
+         fix="tload the data into a Vec tile first"),
     Rule("MS-LOC-01", "src", "in a Vec tile", lambda c: c.src.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
          fix="scatter from a Vec tile"),
-    Rule("MS-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), kind="H-09", gate=True,
-         firm=True, fix="tload the indices into a Vec tile first"),
+    Rule("MS-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), kind="H-09", blocks=True,
+         fix="tload the indices into a Vec tile first"),
     Rule("MS-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
          fix="tload the indices into a Vec tile"),
     Rule("MS-MODE-04", "idx", lambda c: f"of 1 column (row scatter) or {c.src.cols} (element scatter)",
-         lambda c: c.coalesce is not None, on=error(*EVERYWHERE), gate=True, firm=True,
+         lambda c: c.coalesce is not None, on=error(*EVERYWHERE), blocks=True,
          found=lambda c: f"{c.idx.cols} columns", kind="H-09",
          fix='give the index tile one column, or coalesce="row" and a [1, N] index'),
     Rule("A-05", "coalesce", "what the index shape says, or left out", mode_agrees, on=error(*EVERYWHERE),
-         found=lambda c: f"{c.coalesce.text} with {c.idx}", gate=True, firm=True,
+         found=lambda c: f"{c.coalesce.text} with {c.idx}", blocks=True,
          fix="leave coalesce out, or change the index shape"),
 )  # fmt: skip
 
@@ -178,27 +186,24 @@ SHAPES = (
          fix=lambda c: ASK_FOR_ROWS if asks_for_rows(c) else "give index and source tiles the same number of rows"),
     Rule("A-22", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE), when=is_elem,
-         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind="H-09",
-         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols"),
+         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=by_extent("H-09"),
          fix=lambda c: ASK_FOR_ROWS if asks_for_rows(c) else "give the index tile the source's valid shape"),
     Rule("A-22", "idx", lambda c: f"valid [{c.src.valid_rows}, 1]: one index for each source row",
          lambda c: c.idx.valid == (c.src.valid_rows, 1), on=error(*EVERYWHERE), when=is_row & ~is_flat_row_index,
-         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind="H-09",
-         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows"),
+         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=by_extent("H-09"),
          fix="give the index tile one valid entry for each source row"),
     extents_positive("A-55", "src", *EVERYWHERE),
     Rule("MS-SHAPE-02", "table", "of Shape<1, 1, 1, TableRows, RowWidth>",
-         lambda c: rows_of(c.table) == c.table.shape[3], kind="H-09",
-         dims=("table.shape.0", "table.shape.1", "table.shape.2"), fix=FLATTEN),
+         lambda c: rows_of(c.table) == c.table.shape[3], kind=by_extent("H-09"), fix=FLATTEN),
     Rule("A-19", "src", lambda c: f"of {c.table.shape[4]} valid columns, the width of a table row",
          lambda c: c.src.valid_cols == c.table.shape[4], on=error(*EVERYWHERE), when=is_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", kind="H-09", dims=("src.valid_cols", "table.shape.4"),
+         found=lambda c: f"{c.src.valid_cols} valid columns", kind=by_extent("H-09"),
          fix="scatter whole rows: valid columns equal to the table's width"),
     unit_columns(is_row),
     even_rows(is_row, "host"),
     packed_a5_rows(is_row),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=error(*EVERYWHERE), when=is_elem, kind="H-06", firm=True, dims=dims_of("table"), fix=PACKED_FIX),
+         on=error(*EVERYWHERE), when=is_elem, kind="H-06", firm=True, fix=PACKED_FIX),
     burst_multiple("MS-ALIGN-01", "src", *DEVICES),
 )  # fmt: skip
 
@@ -215,7 +220,7 @@ REMARKS = (
 
 # --- What moves ----------------------------------------------------------------------------------------------
 
-ROW_STRIDE = {"a5": lambda table: table.shape[4]}
+ROW_STRIDE = Table({"a5": lambda table: table.shape[4]})
 """A5 writes packed rows; elsewhere a row starts at idx * Stride[3]."""
 
 COMBINES = {
@@ -243,11 +248,104 @@ def touches(idx: str, src: str, table: str) -> tuple[Effect, ...]:
     return (Effect("idx", "read", idx), Effect("src", "read", src), Effect("table", "update", table))
 
 
+A2A3 = {
+    "mscatter.row": Kernel(
+        touches("S", "MTE3", "MTE3"),
+        handshake=Handshake(
+            before=(("V", "S"), ("MTE2", "S"), ("S", "MTE3")),
+            body=("S", "MTE3"),
+            each_row=(("MTE3", "S"),),
+            after=(("MTE3", "V"), ("MTE3", "MTE2")),
+        ),
+        cost={"S": Cost("row loop"), "MTE3": Cost("row transfers", "UB to GM GB/s")},
+    ),
+    "mscatter.elem": Kernel(
+        touches("S", "S", "S"),
+        handshake=Handshake(
+            before=(("V", "S"), ("MTE2", "S"), ("MTE3", "S")),
+            body=("S",),
+            after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
+        ),
+        cost={"S": Cost("element scatter")},
+        by_element=True,
+    ),
+}
+SIMT = Kernel(touches("V", "V", "V"), handshake=ON_V, launch=full_launch, launched="src", cost={"V": Cost("SIMT")})
+
+
+def instead_of_repeats(call: Call) -> tuple[str, ...]:
+    """Modifiers that give repeated destinations a meaning."""
+    added = ('combine with atomic="add"',) if call.src.dtype.name in ADD_TYPES else ()
+    return (*added, 'ask for the last writer with conflict="last"')
+
+
+# --- C++ -----------------------------------------------------------------------------------------------------
+
+HEADER_ADD_TYPES = Table({"a2a3": ("int32", "float32", "float16"), "a5": ADD_TYPES})
+HEADER_ORDER_TYPES: Table[tuple[str, ...]] = Table({"a2a3": (), "a5": ORDER_TYPES})
+"""The element types of atomic scatters that the documents and the headers both have; the simulator takes all."""
+
+DEFAULT_CONFLICT = Table({"cpu": ScatterConflict.Default, "a5": ScatterConflict.Last})
+"""What the headers do where no conflict policy is given; A2/A3 has no such parameter."""
+
+
+def header_atomic(rule: str, op: ScatterAtomicOp, table: Table[tuple[str, ...]]) -> Rule:
+    """The element types that the headers combine."""
+
+    def allowed(call: Call) -> str:
+        types = ", ".join(call.here(table))
+        return f"{types} for atomic {op.text}" if types else f"scattered otherwise: there is no atomic {op.text}"
+
+    return Rule(
+        rule, "src", allowed, lambda c: c.src.dtype.name in c.here(table), on=error(*table.rows),
+        when=Case(f"atomic {op.text}", lambda c: c.atomic is op), found=lambda c: f"{c.src.dtype}, {c.atomic.text}",
+        fix="scatter another type, or combine the values in a tile first",
+    )  # fmt: skip
+
+
+def template(call: Call) -> tuple[tuple[PtoEnum, PtoEnum | None], ...]:
+    """The policies as template arguments, with their defaults; an atomic scatter has no conflict policy."""
+    default = call.here(DEFAULT_CONFLICT, call.conflict)
+    conflict = call.conflict if call.atomic is ScatterAtomicOp.NONE else default
+    return (
+        (call.coalesce, None),
+        (call.atomic, ScatterAtomicOp.NONE),
+        (call.oob, ScatterOOB.Undefined),
+        (conflict, default),
+    )
+
+
+CPP = Cpp(
+    call="MSCATTER(table, src, idx)",
+    template=template,
+    headers=(
+        header_atomic("MS-ATOM-05", ScatterAtomicOp.Add, HEADER_ADD_TYPES),
+        header_atomic("MS-ATOM-06", ScatterAtomicOp.Max, HEADER_ORDER_TYPES),
+        header_atomic("MS-ATOM-07", ScatterAtomicOp.Min, HEADER_ORDER_TYPES),
+        Rule("MS-ATOM-06", "coalesce", "elem for atomic max and min: the simulator's row form reads another cell",
+             is_elem, on=error("cpu"), found=lambda c: c.coalesce.text, when=orders, fix="scatter by element"),
+        Rule("MS-CONF-01", "conflict", "default with an atomic operation",
+             lambda c: c.conflict is ScatterConflict.Default or c.atomic is ScatterAtomicOp.NONE, on=error("cpu"),
+             found=lambda c: f"{c.conflict.text}, atomic {c.atomic.text}", fix="leave conflict= out"),
+    ),
+)  # fmt: skip
+
 ATTRIBUTES = (
     "coalesce = #pto<coalesce row>, scatterAtomicOp = #pto<scatter_atomic_op add>, "
     "scatterOob = #pto<scatter_oob skip>, scatterConflict = #pto<scatter_conflict last>"
 )
 """Modifiers in text; one that says what goes without saying is left out."""
+
+MODIFIERS = (
+    Modifier("coalesce", Coalesce, mode_by_shape, "what one index places", "from the index shape",
+             Attribute("coalesce", "coalesce", suffix=True, newer=True)),
+    Modifier("atomic", ScatterAtomicOp, always(ScatterAtomicOp.NONE), "how an element meets the cell",
+             text=Attribute("scatterAtomicOp", "scatter_atomic_op", suffix=True, prefix="atomic_")),
+    Modifier("oob", ScatterOOB, always(ScatterOOB.Undefined), "what an index outside the table does",
+             text=Attribute("scatterOob", "scatter_oob", suffix=True)),
+    Modifier("conflict", ScatterConflict, always(ScatterConflict.Default), "who wins a repeated cell",
+             text=Attribute("scatterConflict", "scatter_conflict", suffix=True, newer=True)),
+)  # fmt: skip
 
 MSCATTER = Instruction(
     name="mscatter",
@@ -258,23 +356,33 @@ MSCATTER = Instruction(
         "atomic add, max, min combine with the cell instead of replacing it",
     ),
     operands=(
-        Param("table", "update", "the table in GM"),
+        Param("table", "update", "the table in GM", kind="memory"),
         Param("src", "read", "source tile: Vec, row-major"),
-        Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements"),
+        Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements", contiguous="column"),
     ),
-    modifiers=(
-        Modifier("coalesce", Coalesce, mode_by_shape, "what one index places", "from the index shape"),
-        Modifier("atomic", ScatterAtomicOp, always(ScatterAtomicOp.NONE), "how an element meets the cell"),
-        Modifier("oob", ScatterOOB, always(ScatterOOB.Undefined), "what an index outside the table does"),
-        Modifier("conflict", ScatterConflict, always(ScatterConflict.Default), "who wins a repeated cell"),
-    ),
+    modifiers=MODIFIERS,
+    documents=("CO", "MS"),
+    types=SCATTER_TYPES,
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *REMARKS),
     lower=lower,
     route=lambda call: f"mscatter.{call.coalesce.text}",
-    effects={
-        "a2a3": {"mscatter.row": touches("S", "MTE3", "MTE3"), "mscatter.elem": touches("S", "S", "S")},
-        "a5": {"mscatter.row": touches("V", "V", "V"), "mscatter.elem": touches("V", "V", "V")},
+    kernels={
+        "a2a3": A2A3,
+        "a5": {"mscatter.row": SIMT, "mscatter.elem": replace(SIMT, by_element=True)},
     },
+    cpp=CPP,
+    repeats=Repeats(
+        levels=error(*NPU),
+        same="H-14",
+        folded="H-15",
+        targets="cpu keeps the last writer in row-major order; on a2a3 and a5 the final value is undefined",
+        defined=lambda call: call.conflict is ScatterConflict.Last,
+        fixes=instead_of_repeats,
+    ),
+    conflicts=(
+        Conflict("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
+        Conflict("H-16", "GM", "MTE3"),
+    ),
     faults={
         "outside": Fault(
             "MS-OOB-06",

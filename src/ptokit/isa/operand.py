@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, Self, cast
 
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, packed
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
-
-UNKNOWN = -1
-"""An extent that only the run will tell; checks that need it wait until then."""
+from ptokit.isa.unknown import Deferred, Unknown, certain, is_unknown
 
 BLOCK = 32
 """Bytes of a block: tiles and slices begin at a multiple of it on A2/A3 and A5."""
@@ -50,7 +49,7 @@ FORMS = {
 
 @dataclass(frozen=True, eq=False)
 class _Spec:
-    """Compares by content, hashes once: the eager calls look these up on every call."""
+    """Compares by content. The hash is computed once."""
 
     dtype: DType
 
@@ -62,11 +61,42 @@ class _Spec:
     def _hash(self) -> int:
         return hash(self._key)
 
+    @cached_property
+    def token(self) -> object:
+        """One object for all equal specs: eager calls look it up on every call, without any Python code."""
+        if len(_TOKENS) >= MOST_TOKENS:
+            _TOKENS.clear()
+        return _TOKENS.setdefault(self._key, object())
+
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and self._key == other._key)  # type: ignore[attr-defined]
+        if self is other or type(other) is not type(self):
+            return self is other
+        try:
+            return self._key == other._key
+        except Deferred:
+            return _content(self._key) == _content(other._key)
+
+    def with_dynamic_unknown(self) -> Self:
+        """The same description as its type gives it: without the values of extents that are -1 there."""
+        return replace(self)
+
+
+def _content(key: object) -> object:
+    """A key in which unknown numbers are equal."""
+    if isinstance(key, tuple):
+        return tuple(map(_content, cast("tuple[object, ...]", key)))
+    return Unknown if is_unknown(key) else key
+
+
+def _open(numbers: Iterable[int], dynamic: Iterable[bool]) -> tuple[Any, ...]:
+    return tuple(Unknown() if is_open else number for number, is_open in zip(numbers, dynamic, strict=True))
+
+
+MOST_TOKENS = 65536
+_TOKENS: dict[tuple[Any, ...], object] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +137,6 @@ class TileSpec(_Spec):
         by_row = self.blayout is BLayout.RowMajor
         length, count = (cols, rows) if by_row else (rows, cols)
         has_gaps = self.slayout is SLayout.NoneBox and count > 1 and length != self.stride
-        unknown = isinstance(start, int) and start == UNKNOWN
         nbytes = start * self.dtype.size
         return replace(
             self,
@@ -116,10 +145,10 @@ class TileSpec(_Spec):
             valid_rows=rows,
             valid_cols=cols,
             pad=Pad.Null,
-            addr=None if self.addr is None or unknown else self.addr + nbytes,
+            addr=None if self.addr is None or is_unknown(start) else self.addr + nbytes,
             dynamic=(False, False),
             pitch=self.stride if has_gaps else 0,
-            skew=UNKNOWN if unknown else ((self.skew or 0) + nbytes) % BLOCK,
+            skew=((0 if self.skew is None else self.skew) + nbytes) % BLOCK,
         )
 
     @property
@@ -182,17 +211,14 @@ class TileSpec(_Spec):
         """Bytes of storage, padding included."""
         return self.elements * self.dtype.size
 
-    def is_dynamic(self, extent: str) -> bool:
-        """Whether `valid_rows` or `valid_cols` is a run-time value."""
-        return self.dynamic[("valid_rows", "valid_cols").index(extent)]
-
-    def extent(self, name: str) -> int:
-        """The value of `valid_rows` or `valid_cols`."""
-        return getattr(self, name)
+    def with_dynamic_unknown(self) -> TileSpec:
+        """The tile as its type describes it: extents that are -1 there are unknown."""
+        rows, cols = _open(self.valid, self.dynamic)
+        return replace(self, valid_rows=rows, valid_cols=cols)
 
     def __str__(self) -> str:
         text = f"{self.loc.text} {self.dtype} {self.rows}x{self.cols}"
-        if self.valid != (self.rows, self.cols):
+        if not certain(lambda: self.valid == (self.rows, self.cols)):
             text += f" valid {show_extents(self.valid)}"
         return (
             text
@@ -255,9 +281,9 @@ class TensorSpec(_Spec):
 
     @property
     def overlaps_itself(self) -> bool:
-        """Whether two elements may lie in one place (a stride shorter than what it steps over), if that is known."""
+        """Whether two elements may lie in one place (a stride shorter than what it steps over)."""
         reach = 1
-        if not self.elements or UNKNOWN in (*self.shape, *self.stride):
+        if not self.elements:
             return False
         for stride, extent in sorted((s, n) for s, n in zip(self.stride, self.shape, strict=True) if n > 1):
             if stride < reach:
@@ -265,19 +291,14 @@ class TensorSpec(_Spec):
             reach += stride * (extent - 1)
         return False
 
-    def is_dynamic(self, extent: str) -> bool:
-        """Whether `shape.k` or `stride.k` is a run-time value."""
-        name, k = extent.split(".")
-        return self.dynamic[int(k) + (5 if name == "stride" else 0)]
-
-    def extent(self, name: str) -> int:
-        """The value of `shape.k` or `stride.k`."""
-        field_name, k = name.split(".")
-        return getattr(self, field_name)[int(k)]
+    def with_dynamic_unknown(self) -> TensorSpec:
+        """The tensor as its type describes it: extents that are -1 there are unknown."""
+        numbers = _open((*self.shape, *self.stride), self.dynamic)
+        return replace(self, shape=numbers[:5], stride=numbers[5:])
 
     def __str__(self) -> str:
         text = f"gm {self.dtype} Shape<{', '.join(map(str, self.shape))}> {self.layout_kind.name}"
-        return text if self.is_packed else f"{text} Stride<{', '.join(map(str, self.stride))}>"
+        return text if certain(lambda: self.is_packed) else f"{text} Stride<{', '.join(map(str, self.stride))}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,14 +308,6 @@ class ScalarSpec(_Spec):
     value: int | None = None
     """Known beforehand only where it steers addresses."""
     elements = 1
-
-    def is_dynamic(self, extent: str) -> bool:
-        """A number is never part of a type, so headers that look at it look at the number itself."""
-        return False
-
-    def extent(self, name: str) -> int:
-        """The value that steers."""
-        return getattr(self, name)
 
     def __str__(self) -> str:
         return f"scalar {self.dtype}" if self.value is None else str(self.value)
@@ -325,4 +338,4 @@ def meet(one: TileSpec, at: int, other: TileSpec, there: int) -> bool:
 
 def show_extents(extents: tuple[int, ...]) -> str:
     """`[16, 64]`, for messages."""
-    return f"[{', '.join('?' if n == UNKNOWN else str(n) for n in extents)}]"
+    return f"[{', '.join(map(str, extents))}]"

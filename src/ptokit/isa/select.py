@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.elementwise import DST, SCALAR, SRC
+from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, one_type
+from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import (
+    DEVICES,
     EVERYWHERE,
     Call,
+    Case,
+    Cpp,
     Instruction,
     Modifier,
     Param,
     Rule,
     always,
+    by_extent,
     error,
     note,
 )
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import CmpMode, PtoEnum, RoundMode, Saturation
+from ptokit.isa.policy import CmpMode, PtoEnum, RoundMode, Saturation, TileType
+from ptokit.isa.spelling import Attribute, Form, Workspace
+from ptokit.isa.table import Table
 from ptokit.isa.vector import (
     ALL,
     HOST,
@@ -25,7 +34,6 @@ from ptokit.isa.vector import (
     Types,
     alike,
     apply,
-    both_valid,
     build,
     by_target,
     filled,
@@ -42,6 +50,12 @@ CMP_TYPES = by_target(types("i32 f16 f32"), ALL)
 CMPS_TYPES = by_target(types("i16 u16 i32 f16 f32"), ALL)
 SEL_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
 
+
+def row_of(kind: DType, count: int) -> TileSpec:
+    """A workspace of one row."""
+    return TileSpec(kind, TileType.Vec, 1, count, 1, count)
+
+
 MASK = Param("mask", "read", "Vec tile of packed bits, row by row: bit k of byte j stands for column 8j + k")
 
 
@@ -55,11 +69,11 @@ def mask_fits(group: str, mask: str, data: str) -> Rule:
     return Rule(f"{group}-01", mask, lambda c: f"of {c.values[data].valid_rows} rows, a bit for each column of {data}",
                 lambda c: (c.values[mask].valid_rows == c.values[data].valid_rows
                            and bits(c.values[mask]) >= c.values[data].valid_cols),
-                on=error(*EVERYWHERE), firm=True, dims=both_valid(mask, data),
+                on=error(*EVERYWHERE), firm=True, kind=by_extent(),
                 fix="one uint8 holds 8 columns, one uint32 holds 32")  # fmt: skip
 
 
-def masked(group: str, mask: str, data: tuple[str, ...], table: dict[str, Types]) -> tuple[Rule, ...]:
+def masked(group: str, mask: str, data: tuple[str, ...], table: Table[Types]) -> tuple[Rule, ...]:
     """Plain Vec tiles: a mask, and data of one type and valid region."""
     first, *others = data
     return (
@@ -79,10 +93,56 @@ ALWAYS_EQ = Rule(
     lambda c: c.mode is CmpMode.EQ or c.values[c.instruction.operands[1].name].dtype.name != "int32", on=note("a2a3"),
     found=lambda c: str(c.mode),
 )  # fmt: skip
+EQUAL_ONLY = Rule(
+    CLAUSE, "mode", "eq for int32: the headers compare for equality whatever is asked", ALWAYS_EQ.holds,
+    on=error("a2a3"), found=lambda c: c.mode.text, fix="compare as float32: tcvt converts",
+)  # fmt: skip
+PACKS_ROWS = Rule(
+    CLAUSE, "dst", "of rows without padding, a bit for every column of src: the simulator packs whole rows of src",
+    lambda c: (c.dst.valid_rows == 1 or c.dst.valid_cols == c.dst.cols) and c.src.cols <= bits(c.dst),
+    on=error("cpu"), fix="make the mask as wide as src, all of it valid",
+)  # fmt: skip
+ONE_RUN = Rule(
+    CLAUSE, "mask", "of exactly a bit for each valid column of dst: the simulator reads all rows as one run",
+    lambda c: c.dst.valid_rows == 1 or bits(c.mask) == c.dst.valid_cols,
+    on=error("cpu"), fix="narrow the mask, or widen the valid region",
+)  # fmt: skip
+BYTE_MASK = Rule(
+    CLAUSE, "mask", "of uint8: the simulator reads 8 bits of each element", lambda c: c.mask.dtype.size == 1,
+    on=error("cpu"), found=lambda c: str(c.mask.dtype), fix="use a uint8 mask",
+)  # fmt: skip
+OTHER_TYPE = Rule(
+    CLAUSE, "dst", "of another type than src: the simulator copies floats of one type and rounds none",
+    lambda c: c.dst.dtype != c.src.dtype, on=error("cpu"), found=lambda c: str(c.dst.dtype),
+    fix="convert to int32 and back",
+)  # fmt: skip
+NOT_ODD = Rule(
+    CLAUSE, "round", "another mode than odd: the simulator rounds to odd only where a value is a tie",
+    lambda c: c.round is not RoundMode.Odd, on=error("cpu"), found=lambda c: c.round.text, fix="choose another mode",
+)  # fmt: skip
+
+BY_DIFFERENCE = Table({"cpu": True})
+"""Targets whose headers take a small difference for equality, so that no number equals an infinite one."""
+CMP_CPP = Cpp(
+    headers=(
+        EQUAL_ONLY,
+        typed_in_headers("src0", {"cpu": "i32 f16 f32"}, Case("a uint8 mask", lambda c: c.dst.dtype.size == 1)),
+        typed_in_headers("src0", {"cpu": EIGHT_TO_32}, Case("a uint32 mask", lambda c: c.dst.dtype.size == 4)),
+    )
+)
+CMPS_CPP = Cpp(
+    headers=(EQUAL_ONLY, PACKS_ROWS),
+    finite=Case("eq or ne", lambda c: c.here(BY_DIFFERENCE) and c.mode in (CmpMode.EQ, CmpMode.NE)),
+)
+SEL_CPP = Cpp(headers=(ONE_RUN, BYTE_MASK, one_type("dst", "src0", "src1", on=DEVICES)))
+SELS_CPP = Cpp(headers=(typed_in_headers("dst", {"a5": "i8 u8 i16 u16 i32 u32 i64 u64 f16 f32"}),))
+CVT_CPP = Cpp(call="TCVT(dst, src, tmp, round, saturation)", headers=(OTHER_TYPE, NOT_ODD))
+
 MASK_DST = Param("dst", "write", f"destination: {MASK.about}")
 DATA = Param("src0", "read", "a Vec tile to compare")
 OTHER = Param("src1", "read", "a Vec tile of src0's type and valid region")
-MODE = Modifier("mode", CmpMode, always(CmpMode.EQ), "what is asked")
+MODE = Modifier("mode", CmpMode, always(CmpMode.EQ), "what is asked",
+                text=Attribute("cmpMode", "cmp", inside=True, brief="cmp"))  # fmt: skip
 
 
 def compare(row: Row, *data: Param, others: tuple[str, ...]) -> Instruction:
@@ -97,32 +157,40 @@ def compare(row: Row, *data: Param, others: tuple[str, ...]) -> Instruction:
 
 TCMP = compare(
     Row("tcmp", "Compare two tiles.", "bit j of row i of dst = src0[i, j] <mode> src1[i, j]    the rest of a row is 0",
-        CMP_TYPES, rules=(ALWAYS_EQ,), in_place=()),
+        CMP_TYPES, rules=(ALWAYS_EQ,), in_place=(), cpp=CMP_CPP),
     DATA, OTHER, others=(),
 )  # fmt: skip
 TCMPS = compare(
     Row("tcmps", "Compare a tile with a scalar.",
         "bit j of row i of dst = src[i, j] <mode> scalar    the rest of a row is 0", CMPS_TYPES, rules=(ALWAYS_EQ,),
-        in_place=()),
-    Param("src", "read", DATA.about), Param("scalar", "read", "a number, held in the source's type"),
+        in_place=(), cpp=CMPS_CPP),
+    Param("src", "read", DATA.about), Param("scalar", "read", "a number, held in the source's type", kind="number"),
     others=("scalar",),
 )  # fmt: skip
 TSEL = build(
-    Row("tsel", "Select between two tiles by a mask.", "dst = src0 where the mask's bit is 1, else src1", SEL_TYPES),
+    Row(
+        "tsel",
+        "Select between two tiles by a mask.",
+        "dst = src0 where the mask's bit is 1, else src1",
+        SEL_TYPES,
+        cpp=SEL_CPP,
+    ),
     (DST, MASK, Param("src0", "read", SRC.about), Param("src1", "read", SRC.about)),
     masked("CP-SEL", "mask", ("dst", "src0", "src1"), SEL_TYPES),
     apply("sel", "mask", "src0", "src1"),
     cpp="TSEL(dst, mask, src0, src1, tmp)",
     text=Text(("mask", "src0", "src1", "tmp")),
+    workspace=Workspace(3, lambda c: row_of(dtype("uint32"), 16)),
 )
 TSELS = build(
     Row("tsels", "Select between a tile and a scalar by a mask.", "dst = src where the mask's bit is 1, else scalar",
-        SEL_TYPES),
+        SEL_TYPES, cpp=SELS_CPP),
     (DST, MASK, SRC, SCALAR),
     masked("CP-SEL", "mask", ("dst", "src"), SEL_TYPES),
     apply("sel", "mask", "src", "scalar"),
     cpp="TSELS(dst, mask, src, tmp, scalar)",
     text=Text(("mask", "src", "tmp", "scalar")),
+    workspace=Workspace(2, lambda c: row_of(c.src.dtype, 32 // c.src.dtype.size)),
 )  # fmt: skip
 
 PAIRS_A2A3 = {
@@ -141,12 +209,14 @@ def pairs(*tables: dict[str, str]) -> frozenset[tuple[str, str]]:
     return frozenset((src, dst.name) for table in tables for src, row in table.items() for dst in types(row))
 
 
-CVT_PAIRS = {
-    "cpu": pairs(PAIRS_A2A3, PAIRS_A5),
-    "a2a3": pairs(PAIRS_A2A3),
-    "a5": pairs(PAIRS_A5),
-    "host": pairs(PAIRS_A2A3, PAIRS_A5) | {(a.name, a.name) for a in HOST if a.is_float},
-}
+CVT_PAIRS = Table(
+    {
+        "cpu": pairs(PAIRS_A2A3, PAIRS_A5),
+        "a2a3": pairs(PAIRS_A2A3),
+        "a5": pairs(PAIRS_A5),
+        "host": pairs(PAIRS_A2A3, PAIRS_A5) | {(a.name, a.name) for a in HOST if a.is_float},
+    }
+)
 """What converts into what."""
 
 WRAPS = frozenset({
@@ -167,10 +237,29 @@ def default_saturation(call: Call) -> PtoEnum:
     return Saturation.Off if known and pair(call) in WRAPS else Saturation.On
 
 
+ROUND = Attribute(
+    "rmode", "round_mode", upper=True, inside=True, synonyms=(("CAST_RINT", "RINT"),), brief="rnd",
+    short=(("rne", "RINT"), ("rna", "ROUND"), ("rtz", "TRUNC"), ("rtn", "FLOOR"), ("rtp", "CEIL")),
+)  # fmt: skip
+
+NARROWING = Table({"a2a3": frozenset({("float32", "int16"), ("float16", "int16"), ("float16", "int8")})})
+"""By target: conversions that need a workspace when they do not saturate."""
+
+
+def narrowed(call: Call) -> TileSpec | None:
+    """The workspace of a conversion that wraps."""
+    src = call.src
+    if call.saturation is not Saturation.Off or pair(call) not in call.here(NARROWING, ()):
+        return None
+    across, down = -(-src.cols // 64), min(src.rows, 255) - 1
+    size = max(256 * min(across, 255), 32 * (down * -(-src.cols // 8) + 8)) if src.dtype.size == 4 else 256
+    return row_of(dtype("uint8"), size)
+
+
 TCVT = build(
     Row("tcvt", "Convert a tile to another element type.",
         "dst = src in dst's type    floats round to integers by the mode, to floats to nearest even", CVT_PAIRS,  # type: ignore[arg-type]
-        in_place=()),
+        in_place=(), cpp=CVT_CPP),
     (Param("dst", "write", "destination: a plain Vec tile"), Param("src", "read", "a Vec tile of its valid region")),
     (
         vec("CP-CVT-01", "dst"), vec("CP-CVT-01", "src"), filled("CP-CVT-01"), plain("CP-CVT-01", "dst"),
@@ -190,11 +279,14 @@ TCVT = build(
     ),
     apply("cvt", "src", mode="round", saturation="saturation"),
     modifiers=(
-        Modifier("round", RoundMode, always(RoundMode.Rint), "how fractions become integers"),
-        Modifier("saturation", Saturation, default_saturation, "clamp to dst's range or wrap", "on, but for six pairs"),
+        Modifier("round", RoundMode, always(RoundMode.Rint), "how fractions become integers", text=ROUND),
+        Modifier("saturation", Saturation, default_saturation, "clamp to dst's range or wrap", "on, but for six pairs",
+                 Attribute("satMode", "saturation_mode", upper=True, brief="sat")),
     ),
     cpp="TCVT(dst, src, mode, saturation)",
     text=Text(("src",), inside="rmode = #pto<round_mode FLOOR>", after="satMode = #pto<saturation_mode ON>"),
+    workspace=Workspace(1, narrowed),
+    form=Form(reordered=True, stored=("ins", "outs", "ins")),
 )  # fmt: skip
 
 SELECT = (TCMP, TCMPS, TSEL, TSELS, TCVT)

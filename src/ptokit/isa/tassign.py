@@ -5,7 +5,7 @@ from __future__ import annotations
 from ptokit.isa.instruction import EVERYWHERE, Instruction, Param, Rule, error, is_tile
 
 RULES = (
-    Rule("CO-API-05", "tile", "a tile", lambda c: is_tile(c.tile), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("CO-API-05", "tile", "a tile", lambda c: is_tile(c.tile), on=error(*EVERYWHERE), blocks=True,
          fix="only tiles have addresses"),
     Rule("CO-API-05", "tile", lambda c: f"at a byte address that is a multiple of {c.tile.dtype.size}, from 0 up",
          lambda c: c.tile.addr is None or (c.tile.addr >= 0 and c.tile.addr % c.tile.dtype.size == 0),

@@ -8,25 +8,31 @@ from collections.abc import Mapping
 import ml_dtypes
 import numpy as np
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, dims_of, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
 from ptokit.isa.dtype import DType
+from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, typed
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
     Call,
     Case,
-    Effect,
+    Cpp,
     Instruction,
     Param,
     Rule,
+    by_extent,
     case,
     error,
     is_tensor,
     is_tile,
 )
+from ptokit.isa.kernel import Cost, Effect, Kernel
 from ptokit.isa.move import Access, Fill, Move
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout, Pad, TileType
+from ptokit.isa.spelling import Form
+from ptokit.isa.table import Table
+from ptokit.isa.unknown import certain
 
 Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
 """By location: tensor layouts and the tile forms they go with."""
@@ -91,26 +97,25 @@ COLUMN = (
 )
 
 RULES = (
-    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), blocks=True,
          fix="tload(tile, array): the tile comes first; an array is wrapped, pto.GlobalTensor(array)"),
     Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
-         on=error(*EVERYWHERE), gate=True, firm=True, fix="load into a Vec or Mat tile, then tmov"),
+         on=error(*EVERYWHERE), blocks=True, fix="load into a Vec or Mat tile, then tmov"),
     data_type("dst"),
     same_type("TL-01", "src", "dst", on=error(*EVERYWHERE), firm=True),
     Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
-         lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), firm=True, gate=True,
+         lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks=True,
          fix=lambda c: COLUMN if c.dst.form == "dn" else "give tile and tensor the same layout"),
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
-         firm=True, found=lambda c: f"{c.src} into {c.dst}", dims=dims_of("src", "shape")[:3],
+         firm=True, found=lambda c: f"{c.src} into {c.dst}", kind=by_extent(),
          fix='flatten the tensor to two dims; fractal=512'),
     Rule("TL-02", "src", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.src.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, dims=dims_of("src", "shape")[3:],
+         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, kind=by_extent(),
          fix=NZ_SHAPE),
     Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
          lambda c: is_block(c) or (is_run(c) and run_length(c.dst) <= c.src.elements), on=error(*EVERYWHERE), firm=True,
-         dims=("dst.valid_rows", "dst.valid_cols", *dims_of("src", "shape")),
-         found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
+         kind=by_extent(), found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
     extents_positive("A-55", "dst", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "dst", *NPU, when=in_ub_unboxed("dst")),
 )  # fmt: skip
@@ -145,18 +150,53 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move((1, dst.elements), Access("dst", flat()), Fill(pad_bits(dst.dtype, dst.pad))), move)
 
 
-EFFECTS = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
+def kernel(path: str) -> Kernel:
+    """One pipe moves the block, at the bandwidth of its path."""
+    effects = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
+    return Kernel(effects, cost={"MTE2": Cost("block", path)})
+
+
+MOST_ROWS = 4095
+"""Rows of an ND tile that A2/A3 loads into UB."""
+CLEARS = Table({"cpu": True})
+"""Targets whose load clears all of a tile first, also what is not valid and what lies between the rows of a slice."""
+plain_in_ub = Case("an ND tile in UB", lambda c: c.dst.loc is TileType.Vec and c.dst.form == "nd")
+
+CPP = Cpp(
+    call="TLOAD(dst, src)",
+    block="TL-02",
+    clears=CLEARS,
+    headers=(
+        typed("dst", {"a2a3": EIGHT_TO_32}),
+        Rule(CLAUSE, "dst", f"of at most {MOST_ROWS} rows for the C++ headers", lambda c: c.dst.rows <= MOST_ROWS,
+             on=error("a2a3"), when=plain_in_ub, found=lambda c: f"{c.dst.rows} rows", fix="load in two steps"),
+    ),
+    slices=(
+        Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
+             lambda c: not c.dst.pitch and certain(lambda: c.dst.valid == (c.dst.rows, c.dst.cols)),
+             when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
+             fix="load into a tile of its own, and copy it: pto.tmov"),
+    ),
+)  # fmt: skip
+
+CLAUSES = ("pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition")
 
 TLOAD = Instruction(
     name="tload",
     summary="Load a contiguous block of GM into a tile.",
     meaning=("dst[i, j] = src[i, j]    over the destination's valid region",),
-    operands=(Param("dst", "write", "destination tile: Vec or Mat"), Param("src", "read", "the block in GM")),
+    operands=(
+        Param("dst", "write", "destination tile: Vec or Mat"),
+        Param("src", "read", "the block in GM", kind="memory", is_block=True),
+    ),
     modifiers=(),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tload.{call.dst.loc.text}",
-    effects={family: {f"tload.{loc}": EFFECTS for loc in ("vec", "mat")} for family in NPU},
+    cpp=CPP,
+    kernels={family: {"tload.vec": kernel("GM to UB GB/s"), "tload.mat": kernel("GM to L1 GB/s")} for family in NPU},
+    documents=("TL",),
+    form=Form(clauses=CLAUSES),
     spellings={
         "C++": ("TLOAD(tile, tensor)",),
         "Level 1": ("%dst = pto.tload %src : !pto.partition_tensor_view<...> -> !pto.tile<...>",),

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
+from ptokit.isa.headers import CLAUSE, IN_UB
+from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
     Call,
     Case,
-    Effect,
+    Cpp,
     Instruction,
     Param,
     Rule,
     Test,
+    by_extent,
     error,
     is_tile,
     note,
 )
+from ptokit.isa.kernel import Kernel
 from ptokit.isa.move import Access, Compute, Move
 from ptokit.isa.operand import FRACTAL_ROWS, show_extents
 from ptokit.isa.policy import TileType
-from ptokit.isa.vector import Row, Text, alike, both_valid, build, by_target, filled, located, typed, types, whole
+from ptokit.isa.table import Table
+from ptokit.isa.vector import (
+    Row,
+    Text,
+    alike,
+    build,
+    by_target,
+    filled,
+    located,
+    pipes,
+    typed,
+    types,
+    whole,
+)
 
 VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
 
@@ -30,7 +46,8 @@ LONGEST = 4095
 ACC_OF = {"int8": "int32", "float16": "float32", "bfloat16": "float32", "float32": "float32"}
 """The type that products of a type are summed in."""
 MATMUL_TYPES = by_target(*(types(" ".join(ACC_OF)),) * 4)
-LEFT_FORMS = {"cpu": ("nz", "zz"), "a2a3": ("zz",), "a5": ("nz",), "host": ("nz", "zz")}
+LEFT_FORMS = Table({"cpu": ("nz", "zz"), "a2a3": ("zz",), "a5": ("nz",), "host": ("nz", "zz")})
+"""The layouts that a Left tile may have; the first is the default."""
 
 C = Param("dst", "write", "the product: an Acc tile, float32 or (of int8) int32")
 CIN = Param("acc", "read", "an Acc tile like dst, to add to; it may be dst")
@@ -39,21 +56,21 @@ B = Param("b", "read", "the right matrix: a Right tile of a's type")
 BIAS = Param("bias", "read", "a Bias tile of one row, added to every row of the product")
 
 
-def form(operand: str, forms: Mapping[str, tuple[str, ...]], fractal: int) -> Rule:
+def form(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
     """A cube tile lies as its memory wants it."""
     return Rule("CP-MM-01", operand, lambda c: f"{' or '.join(c.here(forms))} with {fractal}-byte fractals",
                 lambda c: c.values[operand].form in c.here(forms) and c.values[operand].fractal == fractal,
                 on=error(*EVERYWHERE), fix="leave blayout=, slayout= and fractal= to the tile's location")  # fmt: skip
 
 
-def extents(operand: str, text: str, holds: Test, *against: str) -> Rule:
+def extents(operand: str, text: str, holds: Test) -> Rule:
     """An operand's shapes follow from the others'."""
-    return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), firm=True, dims=both_valid(operand, *against),
+    return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), firm=True, kind=by_extent(),
                 fix="a is m x k, b is k x n, dst is m x n; valid regions likewise")  # fmt: skip
 
 
-RIGHT_FORMS: dict[str, tuple[str, ...]] = dict.fromkeys(EVERYWHERE, ("zn",))
-ACC_FORMS: dict[str, tuple[str, ...]] = dict.fromkeys(EVERYWHERE, ("nz",))
+RIGHT_FORMS = Table(dict.fromkeys(EVERYWHERE, ("zn",)))
+ACC_FORMS = Table(dict.fromkeys(EVERYWHERE, ("nz",)))
 
 PRODUCT_RULES = (
     located("CP-MM-01", "dst", ACC),
@@ -65,10 +82,9 @@ PRODUCT_RULES = (
     filled("CP-MM-02", "a"),
     filled("CP-MM-02", "b"),
     extents("b", "of as many rows, and valid rows, as a has columns",
-            lambda c: c.b.rows == c.a.cols and c.b.valid_rows == c.a.valid_cols, "a"),
+            lambda c: c.b.rows == c.a.cols and c.b.valid_rows == c.a.valid_cols),
     extents("dst", "of a's rows and b's columns, and valid so",
-            lambda c: (c.dst.rows, c.dst.cols, *c.dst.valid) == (c.a.rows, c.b.cols, c.a.valid_rows, c.b.valid_cols),
-            "a", "b"),
+            lambda c: (c.dst.rows, c.dst.cols, *c.dst.valid) == (c.a.rows, c.b.cols, c.a.valid_rows, c.b.valid_cols)),
     extents("a", f"of at most {LONGEST} valid rows and columns", lambda c: max(c.a.valid) <= LONGEST),
     extents("b", f"of at most {LONGEST} valid columns", lambda c: c.b.valid_cols <= LONGEST),
     typed("CP-MM-03", "a", MATMUL_TYPES),
@@ -78,14 +94,14 @@ PRODUCT_RULES = (
          when=Case("a known input type", lambda c: c.a.dtype.name in ACC_OF),
          found=lambda c: str(c.dst.dtype), fix="int32 for int8, float32 for the floats"),
     Rule("CP-HDR-01", "a", "shipping headers compute 16 rows for m == 1, so 16 rows of dst are written",
-         lambda c: c.a.valid_rows != 1, on=note("a2a3"), dims=("a.valid_rows",)),
+         lambda c: c.a.valid_rows != 1, on=note("a2a3")),
 )  # fmt: skip
 
 ACC_RULES = (
     located("CP-MM-01", "acc", ACC),
     form("acc", ACC_FORMS, 1024),
     extents("acc", "of dst's shape and valid region",
-            lambda c: (c.acc.rows, c.acc.cols, *c.acc.valid) == (c.dst.rows, c.dst.cols, *c.dst.valid), "dst"),
+            lambda c: (c.acc.rows, c.acc.cols, *c.acc.valid) == (c.dst.rows, c.dst.cols, *c.dst.valid)),
     alike("CP-MM-03", "acc"),
 )  # fmt: skip
 BIAS_RULES = (
@@ -93,7 +109,7 @@ BIAS_RULES = (
     Rule("CP-MM-01", "bias", "RowMajor + NoneBox", lambda c: c.bias.form == "nd", on=error(*EVERYWHERE),
          fix="make the tile without blayout= and slayout="),
     extents("bias", "one row of dst's valid columns",
-            lambda c: (c.bias.rows, c.bias.valid_rows, c.bias.valid_cols) == (1, 1, c.dst.valid_cols), "dst"),
+            lambda c: (c.bias.rows, c.bias.valid_rows, c.bias.valid_cols) == (1, 1, c.dst.valid_cols)),
     alike("CP-MM-03", "bias"),
 )  # fmt: skip
 
@@ -103,7 +119,7 @@ def product(row: Row, params: tuple[Param, ...], rules: tuple[Rule, ...], *adden
 
     def lower(call: Call) -> tuple[Move | Compute, ...]:
         inputs = tuple(whole(call, name) for name in ("a", "b", *addends))
-        return (Compute("matmul", call.dst.valid, Access("dst", call.dst.layout), inputs),)
+        return (Compute(row.op, call.dst.valid, Access("dst", call.dst.layout), inputs),)
 
     text = Text(tuple(param.name for param in params[1:]), row.name.replace("_", "."))
     return build(row, params, rules, lower, pipe="M", text=text)
@@ -112,20 +128,20 @@ def product(row: Row, params: tuple[Param, ...], rules: tuple[Rule, ...], *adden
 # Later rules presume that every operand is a tile at its place, so the places come first.
 TMATMUL = product(
     Row("tmatmul", "Multiply two matrices.", "dst = a @ b    summed in float32, or exactly in int32", MATMUL_TYPES,
-        in_place=()),
+        "matmul", in_place=()),
     (C, A, B),
     PRODUCT_RULES,
 )  # fmt: skip
 TMATMUL_ACC = product(
     Row("tmatmul_acc", "Multiply two matrices and add.", "dst = acc + a @ b    summed in float32, or int32 that wraps",
-        MATMUL_TYPES),
+        MATMUL_TYPES, "matmul"),
     (C, CIN, A, B),
     (*ACC_RULES[:1], *PRODUCT_RULES, *ACC_RULES[1:]),
     "acc",
 )  # fmt: skip
 TMATMUL_BIAS = product(
     Row("tmatmul_bias", "Multiply two matrices and add a row.", "dst = a @ b + bias    bias is added to every row",
-        MATMUL_TYPES, in_place=()),
+        MATMUL_TYPES, "matmul", in_place=()),
     (C, A, B, BIAS),
     (*BIAS_RULES[:1], *PRODUCT_RULES, *BIAS_RULES[1:]),
     "bias",
@@ -134,10 +150,6 @@ TMATMUL_BIAS = product(
 FEED_TYPES = by_target(*(types(" ".join(ACC_OF)),) * 4)
 PATHS = {(MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (ACC, MAT): "FIX", (VEC, VEC): "V"}
 """From which memory into which, and the pipe that does it."""
-
-
-CORNER = ("row.value", "col.value")
-"""Where a window begins."""
 
 
 def aligned(call: Call) -> bool:
@@ -161,24 +173,24 @@ def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
 
 
 EXTRACT_RULES = (
-    Rule("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks=True,
          fix="tload brings memory into a tile"),
-    Rule("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks=True,
          fix="tstore takes a tile to memory"),
     Rule("CP-EXT-01", "dst", "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in PATHS),
          lambda c: (c.src.loc, c.dst.loc) in PATHS, on=error(*EVERYWHERE), firm=True,
          found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="go by way of another memory"),
     filled("CP-EXT-01"),
     Rule("CP-EXT-01", "src", "large enough: the window lies in its valid region", inside, on=error(*EVERYWHERE),
-         firm=True, dims=(*both_valid("src", "dst"), *CORNER),
+         firm=True, kind=by_extent(),
          found=lambda c: f"valid {show_extents(c.src.valid)} for {show_extents(c.dst.valid)} at "
                          f"({c.row.value}, {c.col.value})",
          fix="shrink dst's valid region or move the window"),
     Rule("CP-EXT-01", "src", "cut at a 32-byte block of a row, or at a fractal", aligned, on=error(*NPU),
-         dims=CORNER, found=lambda c: f"a window at ({c.row.value}, {c.col.value})",
+         found=lambda c: f"a window at ({c.row.value}, {c.col.value})",
          fix="move the window to a whole block"),
     Rule("CP-EXT-02", "src", "one of float16, bfloat16, float32, int8 on its way to the cube",
-         lambda c: c.src.dtype in FEED_TYPES[c.family], on=error(*EVERYWHERE),
+         lambda c: c.src.dtype in c.here(FEED_TYPES), on=error(*EVERYWHERE),
          when=Case("from Mat", lambda c: c.src.loc is MAT), found=lambda c: str(c.src.dtype),
          fix="tcvt converts between types"),
     Rule("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
@@ -188,18 +200,23 @@ EXTRACT_RULES = (
 EXTRACT_PARAMS = (
     Param("dst", "write", "destination: Left, Right, Mat or Vec"),
     Param("src", "read", "source: Mat, Acc or Vec"),
-    Param("row", "read", "a number: the window's first row"),
-    Param("col", "read", "a number: the window's first column"),
+    Param("row", "read", "a number: the window's first row", kind="position"),
+    Param("col", "read", "a number: the window's first column", kind="position"),
 )
+EXTRACT_CPP = Cpp(
+    headers=(
+        typed_in_headers("dst", {"a5": "i8 i32 f16 bf16 f32 f8E4M3FN f8E5M2"}, IN_UB),
+        Rule(CLAUSE, "dst", lambda c: f"at most {c.src.rows} x {c.src.cols}, as src: the headers compare storage",
+             lambda c: c.dst.cols <= c.src.cols and (c.dst.rows <= c.src.rows or c.dst.form != "nd"), on=error("a5"),
+             when=IN_UB, found=lambda c: f"{c.dst.rows} x {c.dst.cols}", fix="make dst no larger than src"),
+    ),
+)  # fmt: skip
 TEXTRACT = replace(
     build(Row("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
-              FEED_TYPES, in_place=()), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
+              FEED_TYPES, in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
     route=lambda call: f"textract.{call.src.loc.text}.{call.dst.loc.text}",
-    effects={
-        family: {
-            f"textract.{a.text}.{b.text}": (Effect("dst", "write", pipe), Effect("src", "read", pipe))
-            for (a, b), pipe in PATHS.items()
-        }
+    kernels={
+        family: {f"textract.{a.text}.{b.text}": Kernel(pipes(EXTRACT_PARAMS, pipe)) for (a, b), pipe in PATHS.items()}
         for family in NPU
     },
 )  # fmt: skip

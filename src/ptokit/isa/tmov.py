@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from ptokit.isa.common import data_type, extents_positive, same_type
-from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Effect, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.headers import CLAUSE, IN_UB, between
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Case, Cpp, Instruction, Param, Rule, by_extent, error, is_tile
+from ptokit.isa.kernel import Effect, Kernel
 from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
+from ptokit.isa.spelling import Form
+from ptokit.isa.table import Table
 
 VEC, MAT, LEFT, RIGHT, ACC, BIAS = (
     TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc, TileType.Bias,
@@ -14,7 +18,7 @@ VEC, MAT, LEFT, RIGHT, ACC, BIAS = (
 
 A2A3_PATHS = {(VEC, VEC): "V", (MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (MAT, BIAS): "MTE1", (ACC, MAT): "FIX"}
 A5_PATHS = {**A2A3_PATHS, (ACC, VEC): "FIX", (VEC, MAT): "MTE3", (MAT, VEC): "MTE1"}
-PATHS = {"cpu": {**A2A3_PATHS, **A5_PATHS}, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS}
+PATHS = Table({"cpu": {**A2A3_PATHS, **A5_PATHS}, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS})
 """Which location moves into which, and the pipe that does it (TV-01). cpu allows every pair that a target allows."""
 
 
@@ -33,9 +37,9 @@ REACHED = {
 """A path that the target has. The header of cpu asserts none."""
 
 RULES = (
-    Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks=True,
          fix="tload brings memory into a tile"),
-    Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks=True,
          fix="tstore takes a tile to memory"),
     Rule("TV-01", on=error(*NPU, "host"), firm=True, **REACHED),
     Rule("TV-01", on=error("cpu"), asserted=(), **REACHED),
@@ -43,8 +47,7 @@ RULES = (
     same_type("TV-01", "src", "dst", on=error(*EVERYWHERE), fix="give both tiles one type", firm=True),
     Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
          lambda c: c.src.valid == c.dst.valid, on=error(*EVERYWHERE), firm=True,
-         found=lambda c: f"valid {show_extents(c.src.valid)}",
-         dims=("src.valid_rows", "src.valid_cols", "dst.valid_rows", "dst.valid_cols"),
+         found=lambda c: f"valid {show_extents(c.src.valid)}", kind=by_extent(),
          fix="give both tiles the same valid region"),
     extents_positive("A-55", "dst", *EVERYWHERE),
 )  # fmt: skip
@@ -53,6 +56,18 @@ RULES = (
 def lower(call: Call) -> tuple[Move, ...]:
     """The valid region moves, element for element, whatever the two layouts are."""
     return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("src", call.src.layout)),)
+
+
+TO_CUBE = between((MAT, LEFT), (MAT, RIGHT))
+
+
+def same_storage(target: str, when: Case) -> Rule:
+    """Both tiles have the same rows and columns."""
+    return Rule(
+        CLAUSE, "dst", lambda c: f"{c.src.rows} x {c.src.cols}, as src, for the C++ headers",
+        lambda c: (c.dst.rows, c.dst.cols) == (c.src.rows, c.src.cols), on=error(target), when=when,
+        found=lambda c: f"{c.dst.rows} x {c.dst.cols}", fix="give both tiles the same rows and columns",
+    )  # fmt: skip
 
 
 TMOV = Instruction(
@@ -64,13 +79,16 @@ TMOV = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
-    effects={
+    kernels={
         family: {
-            f"tmov.{a.text}.{b.text}": (Effect("src", "read", pipe), Effect("dst", "write", pipe))
+            f"tmov.{a.text}.{b.text}": Kernel((Effect("src", "read", pipe), Effect("dst", "write", pipe)))
             for (a, b), pipe in PATHS[family].items()
         }
         for family in NPU
     },
+    cpp=Cpp(headers=(same_storage("a2a3", IN_UB), same_storage("a2a3", TO_CUBE), same_storage("a5", TO_CUBE))),
+    documents=("TV",),
+    form=Form(typed_each=True, reordered=True, stored=("ins", "fp", "quant", "outs")),
     spellings={
         "C++": ("TMOV(dst, src)",),
         "Level 1": ("%dst = pto.tmov %src : !pto.tile<...> -> !pto.tile<...>",),

@@ -11,21 +11,27 @@ from ptokit.isa.instruction import (
     NPU,
     Call,
     Case,
-    Effect,
+    Cpp,
     Fault,
     Instruction,
     Modifier,
     Param,
+    Repeats,
     Rule,
     always,
+    by_extent,
     case,
     error,
+    hazard,
     is_tile,
     note,
 )
+from ptokit.isa.kernel import INDEXED, Cost, Effect, Kernel
 from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import ScatterIndex, TileType
+from ptokit.isa.spelling import Attribute, Form
+from ptokit.isa.table import Table
 from ptokit.isa.vector import Text
 
 INDEX_TYPES = tuple(dtype(name) for name in ("int16", "int32", "uint16", "uint32"))
@@ -35,7 +41,7 @@ INDEX_WIDTH = {4: 4, 2: 2, 1: 2}
 CPU = ("A-52",)
 """The decision by which the simulator has the rules of A2/A3 and A5."""
 
-ZEROES_FIRST = {"a2a3": True, "a5": True}
+ZEROES_FIRST = Table({"a2a3": True, "a5": True})
 """Targets whose kernel clears the whole destination before a flat scatter."""
 
 
@@ -68,8 +74,7 @@ def vec(operand: str) -> Rule:
         lambda c: is_tile(c.values[operand], TileType.Vec),
         on=error(*EVERYWHERE),
         kind="H-09",
-        gate=True,
-        firm=True,
+        blocks=True,
         fix="tload or tmov the data into a Vec tile first",
         elsewhere=CPU,
     )
@@ -86,7 +91,7 @@ def valid_inside(operand: str) -> Rule:
             and c.values[operand].valid_cols <= c.values[operand].cols
         ),
         on=error(*EVERYWHERE),
-        dims=(f"{operand}.valid_rows", f"{operand}.valid_cols"),
+        kind=by_extent(),
         firm=True,
         fix="shrink valid= or enlarge the tile",
         elsewhere=CPU,
@@ -139,12 +144,11 @@ RULES = (
     unboxed("idx"),
     Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE),
-         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind="H-09",
-         dims=("idx.valid_rows", "idx.valid_cols", "src.valid_rows", "src.valid_cols"),
+         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=by_extent("H-09"),
          fix=lambda c: EXPAND if is_one_a_row(c) else "give the index tile the source's valid shape"),
     Rule("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
          lambda c: c.src.valid_cols <= c.dst.valid_cols, on=error(*EVERYWHERE), when=by_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", kind="H-09", dims=("src.valid_cols", "dst.valid_cols"),
+         found=lambda c: f"{c.src.valid_cols} valid columns", kind=by_extent("H-09"),
          fix="widen the destination's valid region, or shrink the source's"),
     Rule("TS-SEM-01", "idx", "shipping headers take the index as a flat offset and clear the destination first",
          lambda c: not by_row(c), on=note(*NPU), fix='index="flat" follows the headers'),
@@ -168,10 +172,47 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move((1, dst.rows * dst.cols), Access("dst", flat()), Fill()), move)
 
 
-def touches(pipe: str) -> tuple[Effect, ...]:
+def kernel(pipe: str, cost: Cost) -> Kernel:
     """One pipe does it all."""
-    return (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
+    effects = (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
+    return Kernel(effects, cost={pipe: cost})
 
+
+INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "how the index is read",
+                 text=Attribute("index", suffix=True))  # fmt: skip
+
+ROW_LOOP = Cost("scalar loop", accesses=3)
+FLAT_LOOP = replace(ROW_LOOP, zeroed=lambda call, outside: call.dst.nbytes)
+
+
+MOST = 2**15
+"""Offsets that an index of 16 bits holds."""
+
+
+def few(operand: str) -> Rule:
+    """Flat offsets of an operand's elements fit into the index type."""
+    return Rule(
+        "TS-SEM-01", operand, f"at most {MOST} elements for 16-bit row indices: the headers take flat offsets",
+        lambda c: c.idx.dtype.size > 2 or c.values[operand].elements <= MOST, when=by_row,
+        found=lambda c: f"{c.values[operand].elements} elements", fix="scatter into smaller tiles",
+    )  # fmt: skip
+
+
+CPP = Cpp(
+    flat=by_row,
+    headers=(
+        few("dst"),
+        few("idx"),
+        Rule("TS-SEM-01", "dst", "another tile than src and idx: the headers take flat offsets, made in a workspace",
+             lambda c: not c.repeats, when=by_row, fix="scatter into another tile"),
+    ),
+    slices=(
+        Rule("SL-04", "dst", "a whole tile, as src and idx: row numbers are converted to offsets for whole tiles only",
+             lambda c: False, when=by_row, found="slices",
+             fix='copy the slices into tiles of their own first (pto.tmov), or scatter with index="flat"'),
+    ),
+)  # fmt: skip
+"""The headers take an index that names a row as an offset into the tile."""
 
 TSCATTER = Instruction(
     name="tscatter",
@@ -181,18 +222,28 @@ TSCATTER = Instruction(
         "flat: dst.storage[idx[i, j]] = src[i, j]    a2a3 and a5 clear the destination first",
     ),
     operands=(
-        Param("dst", "update", "destination tile: Vec"),
+        Param("dst", "update", "destination tile: Vec", contiguous="always"),
         Param("src", "read", "source tile: Vec, of the destination's type"),
         Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte"),
     ),
-    modifiers=(Modifier("index", ScatterIndex, always(ScatterIndex.Row), "how the index is read"),),
+    modifiers=(INDEX,),
+    documents=("CO", "TS"),
+    form=Form(inside=("maskPattern",), listed=True, one_type=True, reordered=True, newer_inside=True),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tscatter.{call.index.text}",
-    effects={
-        "a2a3": {"tscatter.row": touches("S"), "tscatter.flat": touches("S")},
-        "a5": {"tscatter.row": touches("V"), "tscatter.flat": touches("V")},
+    kernels={
+        "a2a3": {"tscatter.row": kernel("S", ROW_LOOP), "tscatter.flat": kernel("S", FLAT_LOOP)},
+        "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), kernel("V", INDEXED)),
     },
+    cpp=CPP,
+    repeats=Repeats(
+        levels=hazard(*EVERYWHERE),
+        same="H-17",
+        folded="H-17",
+        targets="cpu, a2a3 and a5 keep the last writer today, but the result is implementation-defined",
+    ),
+    writes_padding=True,
     faults={
         "outside": Fault("TS-HAZ-01", "H-12", "keep indices inside the destination tile"),
         "below": Fault("TS-HAZ-03", "H-12", "keep indices inside the destination tile"),

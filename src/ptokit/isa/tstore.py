@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, dims_of, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
+from ptokit.isa.headers import EIGHT_TO_32, typed
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
     NPU,
     Call,
     Case,
-    Effect,
+    Cpp,
     Instruction,
     Modifier,
     Param,
     Rule,
     always,
+    by_extent,
     error,
     is_tensor,
     is_tile,
 )
+from ptokit.isa.kernel import Cost, Effect, Kernel
 from ptokit.isa.move import Access, Combine, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
+from ptokit.isa.spelling import Attribute, Form
 from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair
 
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
@@ -49,26 +53,25 @@ def is_burst(call: Call) -> bool:
 adds = Case("atomic add", lambda c: c.atomic is StoreAtomic.Add)
 
 RULES = (
-    Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), gate=True, firm=True,
+    Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), blocks=True,
          fix="tstore(array, tile): the array comes first; it is wrapped, pto.GlobalTensor(array)"),
     Rule("MG-L1-33", "src", "a tile outside L1: A5's cube core has no copy from L1 to GM",
          lambda c: not is_tile(c.src, TileType.Mat), on=error("a5"), firm=True,
          fix="move it to a Vec tile first: tmov(vec, mat)"),
     Rule("TT-01", "src", "a Vec or Acc tile", lambda c: is_tile(c.src, TileType.Vec, TileType.Acc),
-         on=error(*EVERYWHERE), gate=True, firm=True, fix="move it to a Vec tile first: tmov(vec, tile)"),
+         on=error(*EVERYWHERE), blocks=True, fix="move it to a Vec tile first: tmov(vec, tile)"),
     data_type("src"),
     same_type("TT-01", "dst", "src", on=error(*EVERYWHERE), firm=True),
     Rule("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into",
-         lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), on=error(*EVERYWHERE), gate=True, firm=True,
+         lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks=True,
          found=lambda c: c.dst.layout_kind.name, fix="give tile and tensor the same layout"),
     Rule("TT-01", "dst",
          lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
          lambda c: is_burst(c) or (is_block(c) if is_run(c) else fits(c.dst, c.src)), on=error(*EVERYWHERE), firm=True,
-         dims=("src.valid_rows", "src.valid_cols", *dims_of("dst")),
-         found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
+         kind=by_extent(), found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
          fix="give tile and tensor the same layout, and the tensor room for the valid region"),
     Rule("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.dst.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, dims=dims_of("dst", "shape")[3:],
+         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, kind=by_extent(),
          fix=NZ_SHAPE),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
          on=error(*DEVICES), when=adds, found=lambda c: str(c.src.dtype), firm=True, fix="store without atomic="),
@@ -89,23 +92,41 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move(region, Access("dst", dst), Access("src", src), combine=combine),)
 
 
-def touches(pipe: str) -> tuple[Effect, ...]:
-    """One pipe reads the tile and writes memory."""
-    return (Effect("src", "read", pipe), Effect("dst", "update", pipe))
+def kernel(pipe: str, path: str) -> Kernel:
+    """One pipe reads the tile and writes memory, at the bandwidth of its path."""
+    return Kernel((Effect("src", "read", pipe), Effect("dst", "update", pipe)), cost={pipe: Cost("block", path)})
 
 
+def template(call: Call) -> tuple[tuple[str, None], ...]:
+    """The types of both operands come before the operation."""
+    given = ("decltype({src})", "decltype({dst})", "AtomicType::AtomicAdd") if adds(call) else ()
+    return tuple((text, None) for text in given)
+
+
+ATOMIC = Attribute("atomicType", "atomic_type", ((StoreAtomic.NONE, "atomic_none"), (StoreAtomic.Add, "atomic_add")))
 ADDED = "{atomicType = #pto<atomic_type atomic_add>}"
 
 TSTORE = Instruction(
     name="tstore",
     summary="Store a tile into a contiguous block of GM.",
     meaning=("dst[i, j] = src[i, j]    over the source's valid region", "atomic add: dst[i, j] += src[i, j]"),
-    operands=(Param("dst", "update", "the block in GM"), Param("src", "read", "source tile: Vec, or Acc")),
-    modifiers=(Modifier("atomic", StoreAtomic, always(StoreAtomic.NONE), "how an element meets the cell"),),
+    operands=(
+        Param("dst", "update", "the block in GM", kind="memory", is_block=True),
+        Param("src", "read", "source tile: Vec, or Acc"),
+    ),
+    modifiers=(
+        Modifier("atomic", StoreAtomic, always(StoreAtomic.NONE), "how an element meets the cell", text=ATOMIC),
+    ),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
-    effects={family: {"tstore.vec": touches("MTE3"), "tstore.acc": touches("FIX")} for family in NPU},
+    cpp=Cpp("TSTORE(dst, src)", template, (typed("src", {"a2a3": EIGHT_TO_32}),), block="TT-01"),
+    kernels={
+        family: {"tstore.vec": kernel("MTE3", "UB to GM GB/s"), "tstore.acc": kernel("FIX", "L0C to GM GB/s")}
+        for family in NPU
+    },
+    documents=("TT",),
+    form=Form(typed_each=True, reordered=True),
     spellings={
         "C++": ("TSTORE(tensor, tile)",),
         "Level 1": (f"pto.tstore %src, %dst {ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),

@@ -12,19 +12,23 @@ from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
     Call,
-    Effect,
+    Cpp,
     Fault,
     Instruction,
     Modifier,
     Param,
     Rule,
+    by_extent,
     error,
     is_tile,
 )
+from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, Kernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move
 from ptokit.isa.operand import ScalarSpec, show_extents
 from ptokit.isa.policy import TileType
+from ptokit.isa.spelling import GENERAL, Form, Workspace
+from ptokit.isa.table import Table
 
 Types = frozenset[DType]
 Words = str | Callable[[Call], str]
@@ -44,16 +48,16 @@ SHORT = types("i16 u16 i32 u32")
 HOST = ALL | types("f64")
 
 
-def by_target(a2a3: Types, a5: Types, cpu: Types = ALL, host: Types = HOST) -> dict[str, Types]:
-    """A table of types; the simulator takes every arithmetic type unless told."""
-    return {"cpu": cpu, "a2a3": a2a3, "a5": a5, "host": host}
+def by_target(a2a3: Types, a5: Types, cpu: Types = ALL, host: Types = HOST) -> Table[Types]:
+    """A table of types; the simulator takes every arithmetic type by default."""
+    return Table({"cpu": cpu, "a2a3": a2a3, "a5": a5, "host": host})
 
 
 def located(clause: str, operand: str, *locs: TileType) -> Rule:
     """The operand is a tile of these memories."""
     where = " or ".join(loc.name for loc in locs)
     return Rule(clause, operand, f"a {where} tile", lambda c: is_tile(c.values[operand], *locs), on=error(*EVERYWHERE),
-                gate=True, firm=True, fix=f"move the data into a {where} tile first")  # fmt: skip
+                blocks=True, fix=f"move the data into a {where} tile first")  # fmt: skip
 
 
 def vec(clause: str, operand: str) -> Rule:
@@ -67,7 +71,7 @@ def plain(clause: str, operand: str) -> Rule:
                 fix=PLAIN_TILE)  # fmt: skip
 
 
-def typed(clause: str, operand: str, table: Mapping[str, Types], fix: str = "tcvt converts between types") -> Rule:
+def typed(clause: str, operand: str, table: Table[Types], fix: str = "tcvt converts between types") -> Rule:
     """The element type is one that the target computes with."""
     return Rule(clause, operand, lambda c: f"one of {names(c.here(table))}",
                 lambda c: c.values[operand].dtype in c.here(table), on=error(*EVERYWHERE), firm=True,
@@ -79,16 +83,11 @@ def alike(clause: str, operand: str, other: str = "dst") -> Rule:
     return same_type(clause, operand, other, on=error(*EVERYWHERE), fix="tcvt converts between types", firm=True)
 
 
-def both_valid(*operands: str) -> tuple[str, ...]:
-    """The extents of operands' valid regions, as rules name them."""
-    return tuple(f"{name}.{extent}" for name in operands for extent in ("valid_rows", "valid_cols"))
-
-
 def shaped(clause: str, operand: str, other: str = "dst", fix: Words = "give both tiles the same valid region") -> Rule:
     """Two operands have one valid region."""
     return Rule(clause, operand, lambda c: f"valid {show_extents(c.values[other].valid)}, as {other}",
                 lambda c: c.values[operand].valid == c.values[other].valid, on=error(*EVERYWHERE), firm=True,
-                found=lambda c: f"valid {show_extents(c.values[operand].valid)}", dims=both_valid(operand, other),
+                found=lambda c: f"valid {show_extents(c.values[operand].valid)}", kind=by_extent(),
                 fix=fix)  # fmt: skip
 
 
@@ -97,7 +96,7 @@ def filled(clause: str, operand: str = "dst") -> Rule:
     return extents_positive(clause, operand, *EVERYWHERE)
 
 
-def tiles_alike(group: str, sources: Iterable[str], table: Mapping[str, Types]) -> tuple[Rule, ...]:
+def tiles_alike(group: str, sources: Iterable[str], table: Table[Types]) -> tuple[Rule, ...]:
     """Rules of an element-wise instruction: plain Vec tiles of one valid region (-01) and one type (-02)."""
     places, kinds = f"{group}-01", f"{group}-02"
     sources = tuple(sources)
@@ -137,7 +136,14 @@ def apply(op: str, *operands: str, **options: str) -> Lower:
 
 def pipes(params: Iterable[Param], pipe: str) -> tuple[Effect, ...]:
     """One pipe reads and writes it all; numbers come with the instruction."""
-    return tuple(Effect(param.name, param.access, pipe) for param in params if not param.about.startswith("a number"))
+    return tuple(Effect(param.name, param.access, pipe) for param in params if param.kind not in ("number", "position"))
+
+
+COSTS = {
+    **dict.fromkeys(("div", "exp", "log", "sqrt", "recip"), SLOW),
+    **dict.fromkeys(("rowsum", "rowmax", "rowmin", "colsum", "colmax", "colmin"), REDUCING),
+}
+"""By operation: the cost on the vector pipe, where it is not that of simple arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +153,13 @@ class Row:
     name: str
     summary: str
     formula: str
-    table: Mapping[str, Types]
+    table: Table[Types]
     op: str = ""
     rules: tuple[Rule, ...] = ()
     """Rules besides those of the whole group."""
     faults: Mapping[str, Fault] = field(default_factory=dict)
     in_place: tuple[str, ...] = EVERYWHERE
+    cpp: Cpp = field(default_factory=Cpp)
 
 
 @dataclass(frozen=True)
@@ -205,12 +212,20 @@ def build(
     *,
     modifiers: tuple[Modifier, ...] = (),
     pipe: str | Mapping[str, str] = "V",
+    cost: Mapping[str, Cost] | None = None,
     cpp: str = "",
     text: Text | None = None,
+    workspace: Workspace | None = None,
+    form: Form = GENERAL,
 ) -> Instruction:
-    """An instruction that has one route of its own name, on one pipe."""
+    """An instruction that has one route of its own name, on one pipe; `cost` is by pipe."""
     sources = tuple(param.name for param in params[1:])
     on = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
+    costs = cost or ({"V": COSTS[row.op]} if row.op in COSTS else {})
+
+    def kernel(pipe: str) -> Kernel:
+        return Kernel(pipes(params, pipe), cost={pipe: costs[pipe]} if pipe in costs else {})
+
     return Instruction(
         name=row.name,
         summary=row.summary,
@@ -220,11 +235,16 @@ def build(
         rules=(*rules, *row.rules),
         lower=lower,
         route=lambda call: row.name,
-        effects={family: {row.name: pipes(params, on[family])} for family in NPU},
+        operation=row.op,
+        kernels={family: {row.name: kernel(on[family])} for family in NPU},
         faults=row.faults,
         spellings={
             "C++": (cpp or f"{row.name.upper()}({', '.join(['dst', *sources])})",),
             **(text or Text(sources)).spellings(row.name),
         },
-        in_place=frozenset(row.in_place),
+        cpp=row.cpp,
+        in_place=Table(dict.fromkeys(row.in_place, True)),
+        text_name=text.name if text else "",
+        workspace=workspace,
+        form=form,
     )

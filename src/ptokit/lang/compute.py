@@ -16,8 +16,10 @@ Number = float
 """A Python or NumPy number."""
 
 
-def _run(name: str, *operands: Operand, wait: Wait, modifiers: tuple[object, ...] = ()) -> Event:
-    return execute(INSTRUCTIONS[name], operands, modifiers, wait)
+def _run(
+    name: str, *operands: Operand, wait: Wait, modifiers: tuple[object, ...] = (), tmp: Tile | None = None
+) -> Event:
+    return execute(INSTRUCTIONS[name], operands, modifiers, wait, tmp)
 
 
 def _number(name: str, value: object, tile: Tile) -> Scalar:
@@ -171,9 +173,9 @@ def texpands(dst: Tile, scalar: Number, *, wait: Wait = None) -> Event:
 
 
 def tci(dst: Tile, start: Number, *, descending: bool = False, tmp: Tile | None = None, wait: Wait = None) -> Event:
-    """`dst[0, j] = start + j`, or `start - j`; integers wrap. `tmp` is the C++ form's scratch and not needed."""
+    """`dst[0, j] = start + j`, or `start - j`; integers wrap."""
     order = IotaOrder.Descending if descending else IotaOrder.Ascending
-    return _run("tci", dst, _number("tci", start, dst), modifiers=(order,), wait=wait)
+    return _run("tci", dst, _number("tci", start, dst), modifiers=(order,), wait=wait, tmp=tmp)
 
 
 def tcvt(
@@ -191,7 +193,7 @@ def tcvt(
     to whole numbers. Saturation clamps to `dst`'s finite range; without it integers wrap. By default it is off for
     float16 to uint8, int8 and int16, float32 to int16, int64 to int32 and int32 to int16, and on for all others.
     """
-    return _run("tcvt", dst, src, modifiers=(round, saturation), wait=wait)
+    return _run("tcvt", dst, src, modifiers=(round, saturation), wait=wait, tmp=tmp)
 
 
 def tcmp(dst: Tile, src0: Tile, src1: Tile, mode: str | CmpMode = CmpMode.EQ, *, wait: Wait = None) -> Event:
@@ -206,47 +208,47 @@ def tcmps(dst: Tile, src: Tile, scalar: Number, mode: str | CmpMode = CmpMode.EQ
 
 def tsel(dst: Tile, mask: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst = src0` where the mask's bit is 1, else `src1`."""
-    return _run("tsel", dst, mask, src0, src1, wait=wait)
+    return _run("tsel", dst, mask, src0, src1, wait=wait, tmp=tmp)
 
 
 def tsels(dst: Tile, mask: Tile, src: Tile, scalar: Number, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst = src` where the mask's bit is 1, else the number."""
-    return _run("tsels", dst, mask, src, _number("tsels", scalar, dst), wait=wait)
+    return _run("tsels", dst, mask, src, _number("tsels", scalar, dst), wait=wait, tmp=tmp)
 
 
 def trowsum(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst[i, 0] = src[i, 0] + src[i, 1] + ...` in this order, in float32, rounded once; integers wrap."""
-    return _run("trowsum", dst, src, wait=wait)
+    return _run("trowsum", dst, src, wait=wait, tmp=tmp)
 
 
 def trowmax(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst[i, 0]` = the largest of `src[i, :]`; a leading NaN stays, a later one loses."""
-    return _run("trowmax", dst, src, wait=wait)
+    return _run("trowmax", dst, src, wait=wait, tmp=tmp)
 
 
 def trowmin(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst[i, 0]` = the smallest of `src[i, :]`; a leading NaN stays, a later one loses."""
-    return _run("trowmin", dst, src, wait=wait)
+    return _run("trowmin", dst, src, wait=wait, tmp=tmp)
 
 
 def ttrans(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst[j, i] = src[i, j]` over the source's valid region."""
-    return _run("ttrans", dst, src, wait=wait)
+    return _run("ttrans", dst, src, wait=wait, tmp=tmp)
 
 
 def trowexpandmul(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst = src0 * src1`, where one source has one number a row: a ColMajor column, or a 32-byte block a row."""
-    return _run("trowexpandmul", dst, src0, src1, wait=wait)
+    return _run("trowexpandmul", dst, src0, src1, wait=wait, tmp=tmp)
 
 
 def trowexpandsub(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst = src0 - src1`, where one source has one number a row: a ColMajor column, or a 32-byte block a row."""
-    return _run("trowexpandsub", dst, src0, src1, wait=wait)
+    return _run("trowexpandsub", dst, src0, src1, wait=wait, tmp=tmp)
 
 
 def trowexpanddiv(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst = src0 / src1`, where one source has one number a row: a ColMajor column, or a 32-byte block a row."""
-    return _run("trowexpanddiv", dst, src0, src1, wait=wait)
+    return _run("trowexpanddiv", dst, src0, src1, wait=wait, tmp=tmp)
 
 
 def trowexpand(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
@@ -256,22 +258,22 @@ def trowexpand(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
 
 def trowexpandadd(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst = src0 + src1`, where one source has one number a row: a ColMajor column, or a 32-byte block a row."""
-    return _run("trowexpandadd", dst, src0, src1, wait=wait)
+    return _run("trowexpandadd", dst, src0, src1, wait=wait, tmp=tmp)
 
 
 def trowexpandmax(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst = src1 if src1 > src0 else src0`, where one source has one number a row."""
-    return _run("trowexpandmax", dst, src0, src1, wait=wait)
+    return _run("trowexpandmax", dst, src0, src1, wait=wait, tmp=tmp)
 
 
 def trowexpandmin(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst = src1 if src1 < src0 else src0`, where one source has one number a row."""
-    return _run("trowexpandmin", dst, src0, src1, wait=wait)
+    return _run("trowexpandmin", dst, src0, src1, wait=wait, tmp=tmp)
 
 
 def tcolsum(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst[0, j] = src[0, j] + src[1, j] + ...` in this order, in float32, rounded once; integers wrap."""
-    return _run("tcolsum", dst, src, wait=wait)
+    return _run("tcolsum", dst, src, wait=wait, tmp=tmp)
 
 
 def tcolmax(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
@@ -321,7 +323,7 @@ def tcolexpandmin(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Ev
 
 def tgather(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """`dst[i, j] = src.element[idx[i, j]]`, where element `r * cols + c` is `src[r, c]`."""
-    return _run("tgather", dst, src, idx, wait=wait)
+    return _run("tgather", dst, src, idx, wait=wait, tmp=tmp)
 
 
 def tmatmul(dst: Tile, a: Tile, b: Tile, *, wait: Wait = None) -> Event:

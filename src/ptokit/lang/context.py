@@ -77,21 +77,21 @@ class target:
         if outer.tracer is not None or outer.block is not None:
             said, fix = "a kernel runs on the target of its launch", 'launch with kernel[blocks](..., target="a5")'
             raise refuse("KN-17", said, fix)
-        self._tokens.append(_CURRENT.set(self))
+        self._tokens.append(CURRENT.set(self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _CURRENT.reset(self._tokens.pop())
+        CURRENT.reset(self._tokens.pop())
 
     def __repr__(self) -> str:
         return f"target({self.name!r})"
 
 
-_CURRENT: ContextVar[target] = ContextVar("ptokit_target", default=target("cpu"))  # noqa: B039
+CURRENT: ContextVar[target] = ContextVar("ptokit_target", default=target("cpu"))  # noqa: B039
 
 
 def current() -> target:
     """The target of the innermost `with pto.target(...)`, or the CPU simulator."""
-    return _CURRENT.get()
+    return CURRENT.get()

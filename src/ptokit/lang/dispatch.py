@@ -1,6 +1,6 @@
-"""How a call becomes bytes: verified and lowered once for its signature, checked and executed every time.
+"""The eager call: verified and lowered once for its signature, then run each time, with its findings reported.
 
-Inside a kernel that is being traced a call is written down instead.
+Inside a kernel that is being traced, the call is recorded instead.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from itertools import combinations
 from typing import Any, cast
 
 from ptokit.engine.prepared import Prepared
-from ptokit.finding import Finding
-from ptokit.isa.instruction import Instruction
+from ptokit.engine.storage import Storage
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.isa.instruction import Instruction, Modifiers, parse_modifiers
 from ptokit.isa.operand import meet
+from ptokit.isa.spelling import TMP
 from ptokit.lang.arrays import writing
-from ptokit.lang.context import Mode, current
+from ptokit.lang.context import CURRENT, Mode
 from ptokit.lang.scalar import Scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
@@ -27,7 +29,7 @@ Operand = Tile | GlobalTensor | Scalar
 
 @dataclass(slots=True)  # not frozen: every call makes one, and frozen ones take a microsecond
 class Event:
-    """What a call returns: the instruction that ran, the kernel it took, and what was found, notes included.
+    """What a call returns: the instruction that ran, the kernel it took, and its findings, notes included.
 
     Inside a kernel it stands for the instruction's end: a later call takes it as `wait=`.
     """
@@ -39,7 +41,7 @@ class Event:
 
 
 Wait = Event | Sequence[Event] | None
-"""What a call waits for before it starts. An eager call has nothing to wait for: earlier ones have ended."""
+"""What a call waits for before it starts. An eager call has nothing to wait for: earlier calls have ended."""
 
 MOST_SHOWN = 60
 """Characters of a value that a message shows."""
@@ -49,15 +51,26 @@ PREPARED: dict[Any, Prepared] = {}
 _MOST_PREPARED = 1024
 
 
-def _prepare(key: Any, instruction: Instruction, mode: Mode, *call: Any) -> Prepared:
+def _prepare(
+    key: Any, instruction: Instruction, mode: Mode, operands: Sequence[Operand], modifiers: Sequence[object], *call: Any
+) -> Prepared:
     if len(PREPARED) >= _MOST_PREPARED:
         PREPARED.clear()
-    PREPARED[key] = prepared = Prepared(instruction, mode.profile, mode.options, *call)
+    specs, parsed = [operand.spec for operand in operands], _parsed(instruction, modifiers)
+    PREPARED[key] = prepared = Prepared(instruction, mode.profile, mode.options, specs, parsed, *call)
     return prepared
 
 
+def _parsed(instruction: Instruction, modifiers: Sequence[object]) -> Modifiers:
+    """Modifiers as members of their enums; refused at the user's line."""
+    try:
+        return parse_modifiers(instruction, modifiers)
+    except VerifyError as problem:
+        raise VerifyError(_report(problem.findings)) from None
+
+
 def _sharing(names: Sequence[str], operands: Sequence[Operand]) -> Sharing:
-    """Which operands are an earlier one once more, and which slices of one tile overlap."""
+    """Which operands alias an earlier one, and which slices of one tile overlap."""
     same: set[tuple[str, str]] = set()
     clashes: set[tuple[str, str]] = set()
     for (name, one), (other, later) in combinations(zip(names, operands, strict=False), 2):
@@ -82,32 +95,69 @@ def _relation(one: Operand, other: Operand) -> str:
 
 
 def execute(
-    instruction: Instruction, operands: tuple[Operand, ...], modifiers: tuple[object, ...], wait: Wait = None
+    instruction: Instruction,
+    operands: tuple[Operand, ...],
+    modifiers: tuple[object, ...],
+    wait: Wait = None,
+    tmp: Tile | None = None,
 ) -> Event:
-    """Verify and run one instruction on the current target, or write it down in the kernel that is being traced."""
-    here = current()
+    """Verify and run one instruction on the current target, or record it in the kernel that is being traced."""
+    here = CURRENT.get()
     if here.tracer is not None:
-        return here.tracer.record(instruction, operands, modifiers, wait)
+        return here.tracer.record(instruction, operands, _parsed(instruction, modifiers), wait, tmp)
     if wait is not None:
         awaited(instruction.name, wait)
     mode = here.mode
     try:
-        key = (mode, instruction.name, modifiers, *[operand.spec for operand in operands])
-        prepared = PREPARED.get(key)
+        key = (mode, instruction.name, modifiers, *[operand.spec.token for operand in operands])
+        prepared = PREPARED.get(key) if tmp is None else None
     except (AttributeError, TypeError):
         raise misuse(instruction, operands, modifiers) from None
-    if prepared is None:
-        prepared = _prepare(key, instruction, mode, key[3:], modifiers)
-    if prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NOTHING:
+    if tmp is not None:
+        prepared = _with_workspace(key, instruction, mode, operands, modifiers, tmp)
+    elif prepared is None:
+        prepared = _prepare(key, instruction, mode, operands, modifiers)
+    if tmp is None and prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NOTHING:
         again = (*key, shared)
-        prepared = PREPARED.get(again) or _prepare(again, instruction, mode, key[3:], modifiers, *shared.calls)
+        prepared = PREPARED.get(again) or _prepare(again, instruction, mode, operands, modifiers, *shared.calls)
     storages = [operand.storage for operand in operands]
     if not prepared.stored:
-        told = prepared.run(storages, _tell)
+        found = _run(prepared, storages)
     else:
         with writing([cast("GlobalTensor", operands[slot]).source for slot in prepared.stored]):
-            told = prepared.run(storages, _tell)
-    return Event(instruction.name, prepared.route, told)
+            found = _run(prepared, storages)
+    return Event(instruction.name, prepared.route, found)
+
+
+def _run(prepared: Prepared, storages: list[Storage]) -> tuple[Finding, ...]:
+    """Run a call; its findings are reported as they are made, before anything is written."""
+    found: tuple[Finding, ...] = ()
+    call = prepared.run(storages)
+    if prepared.plan is None:  # the call would raise this, too; it has not begun
+        raise VerifyError(_report(prepared.refused))
+    try:
+        for findings in call:
+            found += _report(findings)
+    except (VerifyError, OutOfBoundsError) as problem:
+        raise type(problem)(_report(problem.findings)) from None
+    return found
+
+
+def _with_workspace(
+    key: Any,
+    instruction: Instruction,
+    mode: Mode,
+    operands: tuple[Operand, ...],
+    modifiers: tuple[object, ...],
+    tmp: Tile,
+) -> Prepared:
+    """The call with a workspace, which may be an operand as well."""
+    if not isinstance(tmp, Tile):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise no_operand(instruction, TMP, tmp)
+    names = (*(param.name for param in instruction.operands[: len(operands)]), TMP)
+    shared = _sharing(names, (*operands, tmp))
+    whole = (*key, TMP, tmp.spec.token, shared)
+    return PREPARED.get(whole) or _prepare(whole, instruction, mode, operands, modifiers, *shared.calls, tmp.spec)
 
 
 def awaited(name: str, wait: object) -> list[Event]:
@@ -143,12 +193,12 @@ def no_operand(instruction: Instruction, name: str, given: object) -> TypeError:
     return TypeError(f"{instruction.name}: {name} must be a pto.Tile or a pto.GlobalTensor, got {kind}{advice}")
 
 
-def _tell(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Record findings at the user's line and warn of the hazards among them."""
+def _report(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Place findings at the user's line, keep them, and warn of the hazards among them."""
     frame = user_frame()
     where = place(frame)
     placed = tuple(finding.at(where) for finding in findings)
-    current().findings.extend(placed)
+    CURRENT.get().findings.extend(placed)
     for finding in placed:
         if finding.level == "hazard":
             warn(finding, frame)

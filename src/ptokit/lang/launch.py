@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
-from ptokit.engine.choose import ENGINES
+from ptokit.engine.registry import AUTO, ENGINES, names
 from ptokit.engine.runnable import Run as Run
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, near
 from ptokit.lang.arguments import is_integer
@@ -19,8 +19,7 @@ from ptokit.machine.options import LAUNCHES, MachineOptions
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
 """Keywords of launches and checks; no parameter of a kernel has one of these names."""
 MOST_THREADS = 1024
-MACHINE = "machine"
-"""The engine that runs kernels on a model of their target."""
+ENGINE_NAMES = names(models=True)
 Observer = Callable[[Any, int, tuple[object, ...], Mapping[str, Any], Mapping[str, Any]], None]
 observers: list[Observer] = []
 """Told of every launch before it runs: the kernel, its grid, its arguments by position and by name, and the options."""
@@ -35,11 +34,10 @@ class Collector:
         self._module, self._registry = module or "<unknown>", registry
         self._seen: set[tuple[Any, ...]] = set()
 
-    def __call__(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
             if self.is_new(finding) and finding.level == "hazard":
                 warn_at(finding, self._module, self._registry)
-        return tuple(findings)
 
     def is_new(self, finding: Finding) -> bool:
         """Keep a finding that is no error and was not made at its place before."""
@@ -96,23 +94,28 @@ def check_threads(threads: object) -> None:
 
 
 def check_engine(engine: object, known: Sequence[str], but: str = "") -> None:
-    """Refuse an engine that a call does not have; `but` says of a known one where it belongs."""
+    """Refuse an engine that a call does not have; `but` says where an engine that models a target belongs."""
     if engine in known:
         return
     close = near(engine, known) if isinstance(engine, str) else ""
-    hint = but if engine == MACHINE else f"did you mean {close}?" if close else ""
+    hint = but if isinstance(engine, str) and is_model(engine) else f"did you mean {close}?" if close else ""
     raise ValueError(f"engine is one of {', '.join(known)}; got {engine!r}" + (f"; {hint}" if hint else ""))
 
 
+def is_model(engine: str) -> bool:
+    """Whether an engine models a target: it takes options and returns a report."""
+    return engine in ENGINES and ENGINES[engine].is_model
+
+
 def check_options(
-    engine: object = "auto", threads: object = None, launch: object = "standard", options: object = None
+    engine: object = AUTO, threads: object = None, launch: object = "standard", options: object = None
 ) -> None:
     """Refuse options of a launch that mean nothing."""
-    check_engine(engine, (*ENGINES, MACHINE))
+    check_engine(engine, ENGINE_NAMES)
     check_threads(threads)
     if launch not in LAUNCHES:
         raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; got {launch!r}")
-    if options is not None and engine != MACHINE:
+    if options is not None and not (isinstance(engine, str) and is_model(engine)):
         raise ValueError("options= is for engine='machine'; the others have none")
 
 

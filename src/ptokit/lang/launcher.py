@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ptokit.engine.choose import chosen
+from ptokit.engine.registry import AUTO, REFERENCE, chosen
 from ptokit.engine.storage import Storage
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
@@ -18,12 +18,12 @@ from ptokit.lang.arrays import writing
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
-    MACHINE,
     Collector,
     Run,
     check_options,
     grid_of,
     in_one_of,
+    is_model,
     machine_options,
     mode_of,
     observers,
@@ -33,7 +33,6 @@ from ptokit.lang.recall import MOST_RECALLED, NUMPY, Key, Recalled, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
 from ptokit.program.expr import Var
-from ptokit.program.verify import MISPLACED
 
 if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
@@ -115,7 +114,7 @@ class Launcher:
         /,
         *args: object,
         target: str | None = None,
-        engine: str = "auto",
+        engine: str = AUTO,
         threads: int | None = None,
         strict: bool | None = None,
         header: bool | None = None,
@@ -155,7 +154,7 @@ class Launcher:
         _, target, engine, threads, strict, header, dyn_ub, launch, options, debug = asked
         refuse_inside("a launch")
         check_options(engine, threads, launch, options)
-        if engine == MACHINE:
+        if is_model(engine):
             if debug:
                 raise ValueError("debug=True runs the function itself; the machine runs the program that was traced")
             told = machine_options(options, launch, dyn_ub)
@@ -165,7 +164,7 @@ class Launcher:
         arguments = self.kernel.bind(args, keywords)
         collector = self.kernel.collector()
         if debug:
-            name, seconds = "reference", self._run_untraced(arguments, mode, collector)
+            name, seconds = REFERENCE, self._run_untraced(arguments, mode, collector)
         else:
             name, seconds = self._run(arguments, mode, collector, engine, threads)
             if key is not None:
@@ -199,7 +198,7 @@ class Launcher:
         if verdict.remarks:
             collector(verdict.remarks)
         integers = {Var(name): value for name, value in arguments.integers.items()}
-        runnable = traced.executable(mode, chosen(engine), engine != "auto")
+        runnable = traced.executable(mode, chosen(engine), engine != AUTO)
         began = time.perf_counter()
         try:
             with self._writing(arguments, traced):
@@ -211,18 +210,14 @@ class Launcher:
     def _run_on_machine(
         self, args: tuple[object, ...], keywords: dict[str, Any], mode: Mode, options: MachineOptions
     ) -> Report:
-        """Run on the model of the target. Errors that have a hazard's number go into the report; others are raised."""
+        """Run on the model of the target. Errors go into the report; those that block execution are raised."""
         arguments = self.kernel.bind(args, keywords)
         traced = self.kernel.trace(arguments, mode)
         verdict = traced.verdict(mode, self.grid)
-        if refused := [finding for finding in verdict.errors if finding.kind is None]:
-            raise VerifyError(refused)
+        if any(finding.blocks for finding in verdict.errors):
+            raise VerifyError(verdict.errors)
         integers = {Var(name): value for name, value in arguments.integers.items()}
         storages, said = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
-        if any(finding.kind == MISPLACED for finding in verdict.errors):  # such a call takes no route: nothing can run
-            from ptokit.machine.report import Report
-
-            return Report(said, MACHINE, 0.0, mode.profile.name, self.grid, kernel=self.kernel.name)
         try:
             with self._writing(arguments, traced):
                 return traced.machine(mode).run(storages, integers, self.grid, options, said)
@@ -253,7 +248,7 @@ class Launcher:
             return
         sizes = {name: tensor.storage.bits.size for name, tensor in tensors.items()}
         integers = {Var(name): value for name, value in arguments.integers.items()}
-        small = traced.executable(mode, chosen(engine), engine != "auto").small(sizes, integers, self.grid)
+        small = traced.executable(mode, chosen(engine), engine != AUTO).small(sizes, integers, self.grid)
         if small is not None:
             if len(kernel.recalled) >= MOST_RECALLED:
                 kernel.recalled.clear()

@@ -27,6 +27,7 @@ from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
 from ptokit.program.expr import Var, evaluate, variables
 from ptokit.program.ir import Argument, Float, Integer, Program
+from ptokit.target import DEFAULT_ARCH
 from ptokit.text.forms import read_program
 from ptokit.text.memories import open_extent, size_of
 
@@ -46,10 +47,6 @@ def load(file: str | os.PathLike[str], function: str | None = None) -> TextKerne
 def from_text(text: str | bytes, file: str = "<text>", function: str | None = None) -> TextKernel:
     """A kernel from a text itself."""
     return TextKernel(read_program(text, file, function), lambda arch: read_program(text, file, function, arch))
-
-
-ARCHITECTURES = {"a5": "a5"}
-"""How the text of a program for a family names it; a3 for all others. Readers take the layout of `left` from it."""
 
 
 class TextKernel(Launchable):
@@ -158,7 +155,7 @@ class TextKernel(Launchable):
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program; arrays that share memory make it another one."""
-        shared, arch = arguments.shared(), ARCHITECTURES.get(mode.profile.family, "a3")
+        shared, arch = arguments.shared(), mode.profile.arch or DEFAULT_ARCH
         key = (arch, *shared.items())
         if key not in self._traced:
             self._traced[key] = Traced(_sharing(self._program(arch), shared), {})

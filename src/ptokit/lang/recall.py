@@ -66,26 +66,26 @@ class Recalled:
             ends.append(start + array.nbytes)
         if not (self.small.is_current and _are_apart(addresses, ends) and self.is_current()):
             return None
-        told = _Told(self.collector)
+        listener = _Listener(self.collector)
         try:
-            seconds = self.small.run(addresses, tensors, told)
+            seconds = self.small.run(addresses, tensors, listener)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
-        return Run(told.found, "native", seconds, self.target, self.grid)
+        return Run(listener.found, self.small.engine, seconds, self.target, self.grid)
 
 
-class _Told:
-    """Takes findings to the user; there are hardly ever any."""
+class _Listener:
+    """Reports findings to the user. It makes a collector when there is one: there are hardly ever any."""
 
     __slots__ = ("_collector", "_make")
 
     def __init__(self, make: Callable[[], Collector]) -> None:
         self._make, self._collector = make, None
 
-    def __call__(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    def __call__(self, findings: Sequence[Finding]) -> None:
         if self._collector is None:
             self._collector = self._make()
-        return self._collector(findings)
+        self._collector(findings)
 
     @property
     def found(self) -> tuple[Finding, ...]:

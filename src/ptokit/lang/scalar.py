@@ -9,7 +9,8 @@ import numpy as np
 from ptokit.engine.number import float_bits
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import INT32, DType
-from ptokit.isa.operand import UNKNOWN, ScalarSpec
+from ptokit.isa.operand import ScalarSpec
+from ptokit.isa.unknown import unknown
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
 from ptokit.lang.expr import Value
@@ -62,6 +63,6 @@ def _rounded(value: object, dtype: DType, what: str) -> np.ndarray[Any, np.dtype
 def corner(value: object, what: str) -> Scalar:
     """A number that steers addresses, and so belongs to the call's description."""
     if isinstance(value, Value):
-        return TracedScalar(ScalarSpec(INT32, UNKNOWN), value)
+        return TracedScalar(ScalarSpec(INT32, unknown()), value)
     number = extent(value, what, "CP-EXT-01")
     return Scalar(np.zeros(1, INT32.bits), ScalarSpec(INT32, number))

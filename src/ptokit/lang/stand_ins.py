@@ -7,7 +7,8 @@ from typing import Any, NoReturn, cast
 
 from ptokit.finding import near
 from ptokit.isa.dtype import DType
-from ptokit.isa.operand import UNKNOWN, Dyn, TileSpec, show_extents
+from ptokit.isa.operand import Dyn, TileSpec, show_extents
+from ptokit.isa.unknown import is_unknown
 from ptokit.lang.context import current
 from ptokit.lang.expr import Value, expression
 from ptokit.lang.faults import public, suggested
@@ -16,6 +17,7 @@ from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile, describe
 from ptokit.lang.trace import StandIn, Tracer
 from ptokit.lang.where import refuse
+from ptokit.program.calls import known as known_number
 from ptokit.program.calls import tensor_spec, tile_spec
 from ptokit.program.expr import Expr, apply, subtract
 from ptokit.program.ir import Argument, TileUse, View, Window
@@ -138,9 +140,9 @@ def _describe(
     if valid is None:
         return spec, (spec.rows, spec.cols)
     extents = _extents(valid, spec)
-    numbers = [extent if isinstance(extent, int) else UNKNOWN for extent in extents]
-    dynamic = numbers[0] == UNKNOWN or isinstance(valid[0], Dyn), numbers[1] == UNKNOWN or isinstance(valid[1], Dyn)
-    return replace(spec, valid_rows=numbers[0], valid_cols=numbers[1], dynamic=dynamic), extents
+    rows, cols = map(known_number, extents)
+    dynamic = is_unknown(rows) or isinstance(valid[0], Dyn), is_unknown(cols) or isinstance(valid[1], Dyn)
+    return replace(spec, valid_rows=rows, valid_cols=cols, dynamic=dynamic), extents
 
 
 def _extents(valid: Any, spec: TileSpec) -> tuple[Expr, Expr]:

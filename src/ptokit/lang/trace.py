@@ -10,10 +10,10 @@ from itertools import count
 from types import CodeType, FrameType
 from typing import cast
 
-from ptokit.engine.prepared import parse_modifiers
-from ptokit.finding import VerifyError, Where
-from ptokit.isa.instruction import Instruction
+from ptokit.finding import Where
+from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.spelling import TMP
 from ptokit.lang.dispatch import Event, Wait, awaited, no_operand
 from ptokit.lang.expr import Value, expression
 from ptokit.lang.scalar import Scalar, TracedScalar
@@ -34,6 +34,7 @@ from ptokit.program.ir import (
     Operand,
     Stmt,
     TileDecl,
+    TileUse,
     View,
     transform,
 )
@@ -113,18 +114,27 @@ class Tracer:
                 self.names[value.expr] = self.unique(name)
 
     def record(
-        self, instruction: Instruction, operands: tuple[object, ...], modifiers: tuple[object, ...], wait: Wait
+        self,
+        instruction: Instruction,
+        operands: tuple[object, ...],
+        modifiers: Modifiers,
+        wait: Wait,
+        tmp: Tile | None = None,
     ) -> Event:
-        """Write an instruction down."""
-        chosen, problems = parse_modifiers(instruction, modifiers)
-        where = user_place()
-        if problems:
-            raise VerifyError(problem.at(where) for problem in problems)
+        """Record an instruction."""
         pairs = zip(instruction.operands, operands, strict=False)
         named = [self._operand(instruction, param.name, given) for param, given in pairs]
+        workspace = self._workspace(instruction, tmp) if tmp is not None else None
         number, waits = self._event(), self._waits(instruction.name, wait)
-        self.emit(Instr(instruction.name, tuple(named), tuple(chosen.values()), number, waits, where=where))
+        given = tuple(named), modifiers, number, waits, workspace
+        self.emit(Instr(instruction.name, *given, where=user_place()))
         return Event(instruction.name, "", (), number)
+
+    def _workspace(self, instruction: Instruction, tmp: Tile) -> TileUse:
+        used = self._operand(instruction, TMP, tmp)
+        if not isinstance(used, TileUse):
+            raise no_operand(instruction, TMP, tmp)
+        return used
 
     def _event(self) -> int:
         number = next(EVENTS)

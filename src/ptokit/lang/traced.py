@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ptokit.engine.choose import executable
+from ptokit.engine.registry import ENGINES, MACHINE, executable
 from ptokit.engine.runnable import Runnable
 from ptokit.finding import Finding
 from ptokit.lang.context import Mode
@@ -51,11 +51,9 @@ class Traced:
         return Verdict(verify(self.program, mode.profile, mode.options, grid))
 
     def _on_machine(self, mode: Mode) -> Machine:
-        from ptokit.machine.executable import Machine
-
         profile, options = mode.profile, mode.options
         placed = order(place(self.program, profile, options.dyn_ub).program, profile) if profile.pipes else self.program
-        return Machine(placed, profile, options)
+        return ENGINES[MACHINE].prepare(placed, profile, options)
 
     def _prepare(self, mode: Mode, engine: str, firm: bool) -> Runnable:
         return executable(engine, self.program, mode.profile, mode.options, firm=firm)

@@ -1,130 +1,112 @@
-"""Other legal schedules: pipes take turns by lot, as far as their own order, flags and the scalar pipe allow.
+"""Other legal schedules: pipes run in a random order, as far as their own order, flags and the scalar pipe allow.
 
-What pipes do for the instructions of a block is written down while the block's control flow runs, and then done in an
-order that is drawn. A program whose works are all ordered gives the same bits whatever is drawn.
+What pipes do for the instructions of a block is queued while the block's control flow runs, and then run in an order
+that is drawn. A program whose accesses are all ordered gives the same bits whatever is drawn.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from random import Random
+from typing import Self
 
-from ptokit.machine.clocks import core_of
-from ptokit.machine.cores import PIPES
-from ptokit.program.steps import ISSUE
+from ptokit.machine.pipes import Item, Pipe, PipeEngine, Signal
 
-
-@dataclass
-class _Item:
-    run: Callable[[], None]
-    is_ready: Callable[[], bool]
-    is_due: Callable[[], bool]
-    """Whether it may go before others that could; it goes anyway where there are none."""
-    after: int
-    """How far the scalar pipe must have come: everything is issued after what it has waited for."""
+Do = Callable[[], None]
+"""Work."""
 
 
-class Adversary:
-    """The pipes of a block, and the lot."""
+class RandomPipe(Pipe):
+    """A pipe with how far it has come."""
 
-    def __init__(self, seed: int) -> None:
-        self._lot = Random(seed)  # noqa: S311  (schedules are no secret)
-        self._queues: dict[str, deque[_Item]] = {pipe: deque() for pipe in PIPES}
-        self._given = dict.fromkeys(PIPES, 0)
-        self._done = dict.fromkeys(PIPES, 0)
-        self._gates = dict.fromkeys(PIPES, 0)
-        self._flags: dict[Hashable, bool] = {}
-        self._events: dict[Hashable, list[object]] = {}
-        """The last signals of each event: one that is given again in a loop is another."""
-        self._atomic: object = None
+    __slots__ = ("done", "gate", "given")
+
+    def __init__(self, name: str, number: int, scalar: Self | None) -> None:
+        super().__init__(name, number, scalar)
+        self.given = self.done = 0
+        """How many items were issued to it, and how many have run."""
+        self.gate = 0
+        """Of a scalar pipe: how many of its items must have run before what it issues now."""
+
+
+class Adversary(PipeEngine[RandomPipe, int, Do]):
+    """The pipes of a block, and the random numbers. The time of an item is the gate of its scalar pipe."""
+
+    pipe_type = RandomPipe
+    defers = True
+
+    def __init__(self, seed: int, pipes: Sequence[str]) -> None:
+        super().__init__(pipes)
+        self._random = Random(seed)  # noqa: S311  (schedules are no secret)
+        self._atomic: Signal[int] | None = None
         """Set after the last atomic."""
 
     def blocks(self, grid: int) -> list[int]:
-        """The blocks of a grid, in an order that is drawn."""
+        """The blocks of a grid in a random order."""
         order = list(range(grid))
-        self._lot.shuffle(order)
+        self._random.shuffle(order)
         return order
 
-    def work(self, pipe: str, do: Callable[[], None]) -> None:
-        """A pipe does something."""
-        self._give(pipe, do)
+    def work_atomically(self, pipe: str, work: Do) -> None:
+        """Work that is an atomic. Atomics keep the program's order if flags allow it: rounding depends on it."""
+        at, before = self._pipes[pipe], self._atomic
+        self.work(pipe, work)
+        at.queue[-1].after = before
+        self._atomic = Signal()
+        self._issue_set(at, self._atomic)
 
-    def work_atomically(self, pipe: str, do: Callable[[], None]) -> None:
-        """The same for atomics, which keep the order of the program if flags let them: rounding would tell."""
-        before, self._atomic = self._atomic, object()
-        self._give(pipe, do, is_due=lambda: before is None or self._flags.get(before, False))
-        self.set(pipe, self._atomic)
+    def wait_event(self, event: Hashable, pipes: Sequence[str], what: object = None) -> None:
+        """An instruction on these pipes starts after an event, unless nothing signals it."""
+        if event in self._events:
+            super().wait_event(event, pipes, what)
 
-    def set(self, src: str, flag: Hashable) -> None:
-        """A pipe sets a flag."""
-        self._give(src, lambda: self._flags.__setitem__(flag, True))
-
-    def wait(self, dst: str, flag: Hashable) -> None:
-        """A pipe waits for a flag."""
-        self._give(dst, lambda: self._flags.__setitem__(flag, False), lambda: self._flags.get(flag, False))
-        if dst.endswith(f".{ISSUE}"):
-            self._gates[dst] = self._given[dst]
-
-    def sync(self, src: str, dst: str) -> None:
-        """A pipe waits for another."""
-        token = object()
-        self.set(src, token)
-        self.wait(dst, token)
-
-    def hear(self, event: Hashable, pipes: Sequence[str]) -> None:
-        """An instruction on `pipes` starts after the one that signals an event has ended."""
-        for dst in pipes:
-            for token in self._events.get(event, ()):
-                self._give(dst, lambda: None, lambda token=token: self._flags.get(token, False))
-
-    def signal(self, event: Hashable, pipes: Sequence[str]) -> None:
-        """An instruction on these pipes has ended."""
-        self._events[event] = [object() for _ in pipes]
-        for pipe, token in zip(pipes, self._events[event], strict=True):
-            self.set(pipe, token)
-
-    def barrier(self) -> None:
-        """Everything that was given so far comes before all that follows."""
-        for scalar in (pipe for pipe in PIPES if pipe.endswith(f".{ISSUE}")):
-            for pipe in PIPES:
-                if pipe != scalar:
-                    self.sync(pipe, scalar)
-
-    def settle(self, pipe: str) -> None:
-        """Go on until a pipe has done all that it was given."""
-        while self._queues[pipe]:
+    def drain(self, pipe: str) -> None:
+        """Run until a pipe has run all its items."""
+        at = self._pipes[pipe]
+        while at.queue:
             self._step()
 
     def end(self) -> None:
-        """End a block."""
-        while any(self._queues.values()):
+        """End a block: run all its items."""
+        while self._held:
             self._step()
-        self._flags.clear()
-        self._events.clear()
+        self.forget()
         self._atomic = None
 
-    def _give(
-        self,
-        pipe: str,
-        run: Callable[[], None],
-        is_ready: Callable[[], bool] = lambda: True,
-        is_due: Callable[[], bool] = lambda: True,
-    ) -> None:
-        scalar = f"{core_of(pipe)}.{ISSUE}"
-        self._queues[pipe].append(_Item(run, is_ready, is_due, 0 if pipe == scalar else self._gates[scalar]))
-        self._given[pipe] += 1
+    # --- the notion of time
+
+    def _issue(self, pipe: RandomPipe) -> int:
+        return 0 if pipe is pipe.scalar else pipe.scalar.gate
+
+    def _work(self, pipe: RandomPipe, issued: int, limit: int | None, work: Do) -> None:
+        work()
+
+    def _stamp(self, pipe: RandomPipe, issued: int) -> int:
+        return pipe.done
+
+    def _receive(self, pipe: RandomPipe, issued: int, stamp: int | None, takes: bool) -> None:
+        pass
+
+    # --- what runs next
+
+    def _hold(self, at: RandomPipe, item: Item[int]) -> None:
+        self._queue(at, item)
+        at.given += 1
+        if item.signal and item.ticks and at is at.scalar:
+            at.gate = at.given
 
     def _step(self) -> None:
-        """Let one pipe go on; where all are stuck, one that is drawn goes on nevertheless."""
-        waiting = [pipe for pipe in PIPES if self._queues[pipe]]
-        ready = [pipe for pipe in waiting if self._may(pipe)]
-        due = [pipe for pipe in ready if self._queues[pipe][0].is_due()]
-        pipe = self._lot.choice(due or ready or waiting)
-        self._queues[pipe].popleft().run()
-        self._done[pipe] += 1
+        """Run the next item of a random pipe. If every pipe is held, a random one goes on nevertheless."""
+        waiting = [pipe for pipe in self._pipes.values() if pipe.queue]
+        ready = [pipe for pipe in waiting if self._is_ready(pipe, pipe.queue[0])]
+        preferred = [pipe for pipe in ready if _is_set(pipe.queue[0].after)]
+        pipe = self._random.choice(preferred or ready or waiting)
+        self._take(pipe).run()
+        pipe.done += 1
 
-    def _may(self, pipe: str) -> bool:
-        item = self._queues[pipe][0]
-        return item.is_ready() and self._done[f"{core_of(pipe)}.{ISSUE}"] >= item.after
+    def _is_ready(self, at: RandomPipe, item: Item[int]) -> bool:
+        return _is_set(item.signal) and at.scalar.done >= item.issued
+
+
+def _is_set(signal: Signal[int] | None) -> bool:
+    return signal is None or signal.stamp is not None

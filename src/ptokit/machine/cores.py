@@ -7,25 +7,29 @@ from contextlib import suppress
 from itertools import product
 
 from ptokit.isa.policy import TileType
-from ptokit.machine.clocks import core_of
+from ptokit.machine.pipes import core_of
 from ptokit.program.calls import call_of, effects
 from ptokit.program.ir import Flag, Instr, Program, walk
 from ptokit.program.steps import ISSUE
-from ptokit.target import Profile
+from ptokit.target import Core, Profile
 
-CORES = {"V": "AIV", "MTE3": "AIV", "M": "AIC", "MTE1": "AIC", "FIX": "AIC"}
-"""The core of each pipe that only one core has."""
-PIPES: tuple[str, ...] = ("AIV.S", "AIV.V", "AIV.MTE2", "AIV.MTE3", "AIC.S", "AIC.M", "AIC.MTE1", "AIC.MTE2", "AIC.FIX")
-
-
-def pipe_of(pipe: str, core: str) -> str:
-    """A pipe with its core; `core` is that of the instruction, for pipes that both cores have."""
-    return f"{CORES.get(pipe, core)}.{pipe}"
+ONE_CORE = (Core("host", frozenset(TileType), (ISSUE,), ""),)
+"""The core of a target without cores."""
 
 
-def home_of(locs: Iterable[TileType]) -> str:
+def pipes_of(profile: Profile) -> tuple[str, ...]:
+    """All pipes of a target, with their cores: `AIV.S`."""
+    return tuple(f"{core.name}.{pipe}" for core in profile.cores or ONE_CORE for pipe in core.pipes)
+
+
+def pipe_of(pipe: str, core: Core, profile: Profile) -> str:
+    """A pipe with its core; `core` is that of the instruction, for pipes that several cores have."""
+    return f"{(profile.owner(pipe) or core).name}.{pipe}"
+
+
+def home_of(locs: Iterable[TileType], profile: Profile) -> Core:
     """The core of an instruction, by its tiles."""
-    return "AIV" if all(loc is TileType.Vec for loc in locs) else "AIC"
+    return profile.core_of(locs) if profile.cores else ONE_CORE[0]
 
 
 class Cores:
@@ -33,22 +37,25 @@ class Cores:
 
     def __init__(self, program: Program, profile: Profile) -> None:
         statements = list(walk(program.body))
-        homes: set[str] = set()
+        self.profile = profile
+        homes: set[Core] = set()
         self._busy: set[str] = set()
         """Pipes with their cores that instructions work on."""
         for instr in (stmt for stmt in statements if isinstance(stmt, Instr)):
-            home = home_of(program.tiles[use.tile].spec.loc for use in instr.tiles)
+            home = home_of((program.tiles[use.tile].spec.loc for use in instr.tiles), profile)
             homes.add(home)
             with suppress(AttributeError):  # what has no route runs on no pipe
                 touched = effects(call_of(program, instr, profile))
-                self._busy |= {pipe_of(effect.pipe, home) for effect in touched}
+                self._busy |= {pipe_of(effect.pipe, home, profile) for effect in touched}
         flags = [stmt for stmt in statements if isinstance(stmt, Flag)]
-        fixed = {CORES[pipe] for flag in flags for pipe in (flag.src, flag.dst) if pipe in CORES}
-        self.names = tuple(sorted({*homes, *fixed, *map(core_of, self._busy)})) or ("AIV",)
-        self.pipes = tuple(pipe for pipe in PIPES if core_of(pipe) in self.names)
+        fixed = {core.name for flag in flags for pipe in (flag.src, flag.dst) if (core := profile.owner(pipe))}
+        cores = profile.cores or ONE_CORE
+        names = {*(core.name for core in homes), *fixed, *map(core_of, self._busy)}
+        self.names = tuple(sorted(names)) or (cores[0].name,)
+        self.pipes = tuple(pipe for pipe in pipes_of(profile) if core_of(pipe) in self.names)
         self._busy |= {f"{core}.{ISSUE}" for core in self.names}
-        self.scalar = f"{'AIC' if homes == {'AIC'} else 'AIV'}.{ISSUE}"
-        """The scalar pipe that reads numbers from global memory: the vector core's, where it has any instruction."""
+        self.scalar = f"{next((core for core in cores if core in homes), cores[0]).name}.{ISSUE}"
+        """The scalar pipe that reads numbers from global memory: the first core's that has any instruction."""
         self._ends: dict[int, list[tuple[str, str]]] = {}
 
     def ends(self, flag: Flag) -> list[tuple[str, str]]:
@@ -60,6 +67,6 @@ class Cores:
         return known
 
     def _where(self, pipe: str) -> tuple[str, ...]:
-        if pipe in CORES:
-            return (CORES[pipe],)
+        if (core := self.profile.owner(pipe)) is not None:
+            return (core.name,)
         return tuple(core for core in self.names if f"{core}.{pipe}" in self._busy) or self.names

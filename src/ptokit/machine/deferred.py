@@ -1,4 +1,4 @@
-"""An instruction whose pipes do their parts at different times, for schedules other than that of the program."""
+"""An instruction whose pipes run their parts at different times, for schedules other than the program's order."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from contextlib import suppress
 
 import numpy as np
 
+from ptokit.engine.faults import SpanFault, ZeroFault
 from ptokit.engine.interpreter import POISON
-from ptokit.engine.lanes import Lanes, SpanFault, ZeroFault
+from ptokit.engine.reference import Lanes
 from ptokit.engine.storage import Storage
 from ptokit.machine.site import Site
 from ptokit.program.steps import Touch
 
 
 def poison(storages: Iterable[Storage]) -> None:
-    """Let memories hold nothing."""
+    """Fill memories with the pattern of uninitialised memory."""
     for storage in storages:
         storage.bits.view(np.uint8)[...] = POISON
 
 
 class Deferred:
-    """One execution: the pipe that reads the indices keeps them for those that move the data. Tiles that hold nothing
-    are poisoned when they are first touched, not before: until then others may use the place."""
+    """One execution: the pipe that reads the indices keeps them for the pipes that move the data. An uninitialised tile
+    is poisoned when it is first touched, not before: until then other tiles may use its memory."""
 
     def __init__(self, site: Site, storages: list[Storage], fresh: list[bool]) -> None:
-        """`fresh` says of every operand whether it is a tile that holds nothing yet."""
-        self._plan, self._storages = site.tolerant, storages
+        """`fresh` says of every operand whether it is an uninitialised tile."""
+        self._plan, self._storages = site.prepared.tolerant, storages
         self._lanes: list[Lanes | None] | None = None
         touches = [step for step in site.steps if isinstance(step, Touch)]
         names = site.prepared.names
@@ -35,7 +36,7 @@ class Deferred:
         self._is_aliased = self._plan.is_aliased(storages)
         self._last = touches[-1]
         self._moves = [_last(touches, names[step.dst]) for step in self._plan.steps]
-        """Whose part each move of the plan is."""
+        """The part that each move of the plan belongs to."""
         self._poisons = [
             (_first(touches, name), storage)
             for name, storage, is_fresh in zip(names, storages, fresh, strict=True)
@@ -43,13 +44,13 @@ class Deferred:
         ]
 
     def is_atomic(self, touch: Touch) -> bool:
-        """Whether a part adds to what others add to, too."""
+        """Whether a part is an atomic."""
         return self._is_atomic and any(mover is touch for mover in self._moves)
 
     def __call__(self, touch: Touch) -> None:
-        """Do a pipe's part."""
+        """Run a pipe's part."""
         poison(storage for first, storage in self._poisons if first is touch)
-        with suppress(SpanFault, ZeroFault):  # told by the run in the order of the program
+        with suppress(SpanFault, ZeroFault):  # reported by the run in program order
             if touch is self._reader:
                 self._lanes, _ = self._plan.resolve(self._storages)
             if self._lanes is not None:

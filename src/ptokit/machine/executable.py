@@ -7,13 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 
+from ptokit import spec
 from ptokit.engine import interpreter
 from ptokit.engine.interpreter import Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
+from ptokit.engine.registry import MACHINE
 from ptokit.engine.storage import Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.layout import Layout
 from ptokit.machine.adversary import Adversary
+from ptokit.machine.cores import pipes_of
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.options import MachineOptions
@@ -26,25 +29,25 @@ from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Stmt, TileDecl
 from ptokit.program.verify_call import judged
 
-MOST_TURNS = 4
-"""How many times as many turns another schedule may take, and how many more."""
+MOST_ITERATIONS = 4
+"""How many times as many iterations a loop may have under another schedule, and how many more."""
 ONE = region(Layout.plain(0, 1), 1, 1)
 
 
-class Astray(Exception):
-    """Another schedule has led a program where it would not end."""
+class RunawayLoop(Exception):
+    """A loop that would not end, because another schedule has changed its bounds."""
 
 
 class _Loop(LoopStep):
-    """A loop. Under another schedule a number that came too late may have made it all but endless."""
+    """A loop. Under another schedule a bound that was read too early may make it almost endless."""
 
     def bounds(self, frame: WatchedFrame) -> range:  # type: ignore[override]
         found = super().bounds(frame)
-        turns, seen = -(-(found.stop - found.start) // found.step), frame.session.turns
+        count, seen = -(-(found.stop - found.start) // found.step), frame.session.iterations
         if frame.adversary is None:
-            seen[id(self)] = max(seen.get(id(self), 0), turns)
-        elif turns > MOST_TURNS * (seen.get(id(self), 0) + MOST_TURNS):
-            raise Astray
+            seen[id(self)] = max(seen.get(id(self), 0), count)
+        elif count > MOST_ITERATIONS * (seen.get(id(self), 0) + MOST_ITERATIONS):
+            raise RunawayLoop
         return found
 
 
@@ -52,7 +55,7 @@ class Machine(Executable):
     """A program made ready for the machine, with all the addresses and flags that its target needs; launched as often
     as you like."""
 
-    engine = "machine"
+    engine = MACHINE
 
     def run(
         self,
@@ -65,8 +68,8 @@ class Machine(Executable):
         """Run every block of the grid. `said` is what is known of the program before it runs."""
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
-        seen_by_the_run = ("H-42",) if options.wants("memory") and options.poison else ()
-        session.tell([finding for finding in said if finding.kind not in seen_by_the_run], None)
+        sees_memory = options.wants("memory") and options.poison
+        session.tell([finding for finding in said if not (sees_memory and _is_seen(finding))], None)
         began, before = perf_counter(), {}
         if options.seed is not None and self.profile.pipes:
             before = {name: tensors[name].bits.copy() for name in written}
@@ -74,9 +77,9 @@ class Machine(Executable):
         if before:
             for name, bits in before.items():
                 tensors[name].bits[...] = bits
-            adversary = Adversary(int(options.seed or 0))
+            adversary = Adversary(int(options.seed or 0), pipes_of(self.profile))
             frame = WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}, adversary)
-            with suppress(VerifyError, OutOfBoundsError, Astray):  # a number that came too late leads anywhere
+            with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
         found = tuple(judged(session.findings.found, self.options))
         return Report(
@@ -102,6 +105,11 @@ class Machine(Executable):
     def _step(self, stmt: Stmt) -> Step:
         made = STEPS.get(type(stmt))
         return made(stmt, self) if made else super()._step(stmt)
+
+
+def _is_seen(finding: Finding) -> bool:
+    """Whether the run itself reports the hazard."""
+    return finding.kind is not None and spec.hazards()[finding.kind].seen_by == Machine.engine
 
 
 class _Declare:
@@ -144,38 +152,31 @@ class _Assign:
 
 
 class _Flag(FlagStep):
-    def __init__(self, flag: Flag, machine: Machine) -> None:
-        super().__init__(flag, machine)
-        self.has_pipes = bool(machine.profile.pipes)
+    """A set or a wait, on every core that has the pipe."""
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
-        event = self.event(frame)
-        if frame.adversary:
-            for src, dst in frame.session.cores.ends(self.flag):
-                key = (src, dst, event)
-                if self.flag.action == "set":
-                    frame.adversary.set(src, key)
+        event, is_set = self.event(frame), self.flag.action == "set"
+        for src, dst in frame.session.cores.ends(self.flag) if frame.engines else ():
+            for engine in frame.engines:
+                if is_set:
+                    engine.set(src, (src, dst, event), self.flag)
                 else:
-                    frame.adversary.wait(dst, key)
-        elif self.has_pipes:
-            frame.session.flag(self.flag, event)
+                    engine.wait(dst, (src, dst, event), self.flag)
 
 
 class _Barrier:
     def __init__(self, stmt: Barrier, machine: Machine) -> None:
-        self.stmt, self.has_pipes = stmt, bool(machine.profile.pipes)
+        self.stmt = stmt
 
     def __call__(self, frame: WatchedFrame) -> None:
-        if self.has_pipes and frame.adversary is None:
-            frame.session.barrier(self.stmt.pipe)
-        elif frame.adversary and self.stmt.pipe == "ALL":
-            frame.adversary.barrier()
+        for engine in frame.engines if self.stmt.pipe == "ALL" else ():
+            engine.barrier()
 
 
 class _LoadScalar(LoadScalarStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         if frame.adversary:
-            frame.adversary.settle(frame.session.cores.scalar)
+            frame.adversary.drain(frame.session.cores.scalar)
             self.read(frame)
         else:
             frame.session.load_scalar(self.stmt, self.read(frame), Touched(0, READ, ONE))

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptokit.engine.lanes import Lanes
-from ptokit.engine.reference import Plan
+from ptokit.engine.reference import Lanes, Plan
 from ptokit.engine.storage import Array, Storage
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call

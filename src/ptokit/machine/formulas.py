@@ -1,7 +1,6 @@
-"""How long pipes are busy with an instruction: formulas in tables by the kernel that runs (its route) and the pipe.
+"""How long pipes are busy with an instruction: one formula for each cost class that kernels name.
 
-Some know a call once and for all, others look at how many lanes there are, inside and outside; what stands in neither
-table is told by the pipe alone.
+Some depend on the call alone, others also on the number of lanes inside and outside the table.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 from ptokit.engine.storage import region
 from ptokit.isa.instruction import Call
+from ptokit.isa.kernel import Cost, Formula, Kernel
 from ptokit.isa.move import Access, Index, Move, Side, Unit
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
 from ptokit.machine.costs import WORD, Costs
@@ -19,45 +19,56 @@ from ptokit.machine.grains import CHUNK, LANES, chunks
 from ptokit.machine.ways import bursts_of, transfers_of_a_row
 
 REPEAT = 256
-"""Bytes that a vector instruction takes at a time."""
+"""Bytes that a vector instruction processes at a time."""
 UNROLLED = 4
-"""Turns of a row kernel's inner loop that are under way at a time (MG-SIMT-26)."""
+"""Iterations of a row kernel's inner loop that are under way at a time (MG-SIMT-26)."""
 INSTRUCTIONS = 4
 """Of a warp for each of its accesses: read the index, form the address, load, store."""
 POLICY_STEPS = {"undefined": 0, "clamp": 1, "wrap": 1, "zero": 1, "skip": 1}
 """Arithmetic for each index, by what happens outside the table (MG-COST-06)."""
 MOST_CALLS = 4096
-"""Calls that are remembered."""
+"""Calls whose moves are cached."""
 
 
 class Tally(NamedTuple):
-    """What the indices of an execution come to."""
+    """What the lanes of an execution do."""
 
     lanes: int = 0
     outside: int = 0
     transactions: int = 0
-    """Segments of global memory that warps touch where the indices lead."""
+    """Segments of global memory that warps touch through the index."""
 
     @property
     def inside(self) -> int:
-        """Lanes that go somewhere."""
+        """Lanes whose index is inside the table."""
         return self.lanes - self.outside
 
 
 class Overlap(NamedTuple):
-    """Work that a pipe begins while the pipe that drives it is still at its own."""
+    """How far the work of a pipe overlaps that of the pipe that drives it."""
 
     lead: float = 0.0
-    """Cycles that it can begin before the other one has ended."""
+    """Cycles that it can start before the other one ends."""
     tail: float = 0.0
-    """Cycles that it needs at least after that."""
+    """Cycles that it takes at least after that."""
 
 
 NO_OVERLAP = Overlap()
-ByCall = Callable[[Costs, Call], float]
-ByLanes = Callable[[Costs, Call, Tally], float]
-Key = tuple[str, str]
-"""A route and a pipe."""
+
+
+class PipeTask(NamedTuple):
+    """A pipe's part of an instruction."""
+
+    costs: Costs
+    call: Call
+    unit: str
+    """The pipe without its core."""
+    tally: Tally
+
+    @property
+    def cost(self) -> Cost:
+        """The formula and its parameters."""
+        return cost_of(self.call.kernel, self.unit)
 
 
 # --- what is known of a call
@@ -70,7 +81,7 @@ def _moves(call: Call) -> tuple[Move, ...]:
 
 
 def _indexed(call: Call) -> tuple[Move, Index]:
-    """The move that an index steers."""
+    """The move that reads an index."""
     return next((move, move.index) for move in _moves(call) if move.index is not None)
 
 
@@ -82,10 +93,6 @@ def _policy(costs: Costs, call: Call) -> float:
 def _is_atomic(call: Call) -> bool:
     atomic = call.values.get("atomic")
     return atomic is not None and atomic.text != "none"
-
-
-def _is_zeroing(call: Call) -> bool:
-    return call.oob.text == "zero"
 
 
 def _size(call: Call) -> int:
@@ -104,68 +111,68 @@ def _index_read(costs: Costs, call: Call) -> float:
 
 def _row_issue(costs: Costs, call: Call) -> float:
     """Cycles of the scalar loop for one row: read the index, keep it inside, issue."""
-    issued = transfers_of_a_row(call, costs.profile) * costs["issue cycles"]
+    issued = transfers_of_a_row(call) * costs["issue cycles"]
     return _index_read(costs, call) + _policy(costs, call) + issued
 
 
-def _rows_by_scalar(costs: Costs, call: Call, tally: Tally) -> float:
-    return tally.lanes * _row_issue(costs, call) + _zeroed(costs, call, tally.outside)
+def _row_loop(task: PipeTask) -> float:
+    return task.tally.lanes * _row_issue(task.costs, task.call) + _zeroing(task)
 
 
-def _zeroed(costs: Costs, call: Call, outside: int) -> float:
-    """Zeroes that the scalar pipe writes: a row that is outside (MG-OOB-10), all of a fractal tile (MG-OOB-12)."""
-    nbytes = ZEROED.get(call.route)
-    return costs.zeroing(nbytes(call, outside)) if nbytes and _is_zeroing(call) else 0.0
+def _zeroing(task: PipeTask) -> float:
+    """Cycles to zero bytes first: the scalar pipe stores to UB, MTE2 fills L1."""
+    zeroed = task.cost.zeroed
+    nbytes = zeroed(task.call, task.tally.outside) if zeroed else 0
+    if not nbytes:
+        return 0.0
+    return task.costs.zeroing(nbytes) if task.unit == "S" else nbytes / task.costs["on-chip bytes/cycle"]
 
 
-def _one_row(path: str) -> ByCall:
-    return lambda costs, call: costs.transfer(call.values[_held(call)].valid_cols * _size(call), path)
+def _one_row(task: PipeTask) -> float:
+    held = task.call.values["dst" if "dst" in task.call.operands else "src"]
+    return task.costs.transfer(held.valid_cols * _size(task.call), task.cost.rate)
 
 
-def _held(call: Call) -> str:
-    """The tile that a row goes to or comes from."""
-    return "dst" if "dst" in call.operands else "src"
-
-
-def _one_fractal_row(costs: Costs, call: Call) -> float:
+def _one_fractal_row(task: PipeTask) -> float:
     """Bursts of 32 bytes, one for each block column (MG-NZ-06)."""
-    bursts = call.table.shape[1]
-    return costs.transfer(bursts * CHUNK, "GM to UB GB/s", bursts)
+    bursts = task.call.table.shape[1]
+    return task.costs.transfer(bursts * CHUNK, task.cost.rate, bursts)
 
 
-def _rows_by_dma(unit: str) -> ByLanes:
-    def rows(costs: Costs, call: Call, tally: Tally) -> float:
-        one = BY_TRANSFER[call.route, unit](costs, call)
-        if _waits_each_row(costs, call):
-            one += costs["flag cycles"] * len(costs.profile.handshakes[call.route].each_row)
-        transfers = tally.inside * transfers_of_a_row(call, costs.profile)  # none for a row outside the table
-        return costs.queued(transfers, one, unit) + _cleared(costs, call)
-
-    return rows
+TRANSFERS: dict[str, Callable[[PipeTask], float]] = {
+    "row transfers": _one_row,
+    "fractal row transfers": _one_fractal_row,
+}
+"""By formula: the cycles of one transfer of those that a scalar loop issues."""
 
 
-def _cleared(costs: Costs, call: Call) -> float:
-    """A tile in L1 that is cleared first (MG-L1-11)."""
-    is_cleared = call.route == "mgather.l1.row" and _is_zeroing(call)
-    return call.dst.nbytes / costs["on-chip bytes/cycle"] if is_cleared else 0.0
+def _row_transfers(task: PipeTask) -> float:
+    costs, call = task.costs, task.call
+    one = TRANSFERS[task.cost.formula](task)
+    if _waits_each_row(call):
+        one += costs["flag cycles"] * len(call.kernel.handshake.each_row)
+    transfers = task.tally.inside * transfers_of_a_row(call)  # none for a row outside the table
+    return costs.queued(transfers, one, task.unit) + _zeroing(task)
 
 
-def _waits_each_row(costs: Costs, call: Call) -> bool:
+def _waits_each_row(call: Call) -> bool:
     """Whether the scalar loop waits for every transfer: a plain store does."""
-    return bool(costs.profile.handshakes[call.route].each_row) and not _is_atomic(call)
+    return bool(call.kernel.handshake.each_row) and not _is_atomic(call)
 
 
 # --- elements, one by one
 
 
-def _gather_by_scalar(costs: Costs, call: Call, tally: Tally) -> float:
+def _element_gather(task: PipeTask) -> float:
     """A read of GM and a write of UB for each lane (MG-COST-04); a lane outside only writes its zero."""
+    costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call) + costs["scalar UB cycles"]
     return tally.lanes * each + tally.inside * costs["GM latency cycles"]
 
 
-def _gather_to_scratch(costs: Costs, call: Call, tally: Tally) -> float:
+def _element_gather_to_scratch(task: PipeTask) -> float:
     """The scratch is cleared, filled lane by lane, and flushed from the cache (MG-L1-13, MG-L1-14)."""
+    costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call)
     inside = tally.inside * (costs["GM latency cycles"] + costs["GM posted write cycles"])
     cleared = -(-call.dst.nbytes // WORD) * costs["GM posted write cycles"]
@@ -176,8 +183,9 @@ def _flushed(costs: Costs, call: Call) -> float:
     return costs.lines(call.dst.nbytes) * costs["cache flush cycles"]
 
 
-def _scatter_by_scalar(costs: Costs, call: Call, tally: Tally) -> float:
+def _element_scatter(task: PipeTask) -> float:
     """Two reads of UB and a write of GM for each lane; an atomic reads the cell first."""
+    costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call) + costs["scalar UB cycles"]
     cell = costs["GM posted write cycles"]
     if _is_atomic(call):
@@ -188,8 +196,9 @@ def _scatter_by_scalar(costs: Costs, call: Call, tally: Tally) -> float:
 # --- SIMT launches
 
 
-def _simt(costs: Costs, call: Call, tally: Tally) -> float:
-    """A launch: its start, its warps, then the slowest of issuing, transactions, and answers that a warp waits for."""
+def _simt(task: PipeTask) -> float:
+    """A launch: its start, its warps, then the slowest of issuing, transactions and memory latency."""
+    costs, call, _, tally = task
     move, index = _indexed(call)
     by_row = index.unit is Unit.ROW
     accesses = move.rows * -(-move.cols // LANES) if by_row else -(-move.rows * move.cols // LANES)
@@ -202,7 +211,7 @@ def _simt(costs: Costs, call: Call, tally: Tally) -> float:
 def _launched(
     costs: Costs, call: Call, shape: tuple[int, int], accesses: int, transactions: int, is_read: bool
 ) -> float:
-    launch = costs.profile.launch_shape(call.route, *shape)
+    launch = call.kernel.launch and call.kernel.launch(*shape)
     assert launch is not None
     per_access = INSTRUCTIONS + POLICY_STEPS[call.oob.text]
     issuing = accesses * per_access * costs["SIMT instruction cycles"]
@@ -217,9 +226,10 @@ def _launched(
     return started + latency + max(issuing, moving, waiting)
 
 
-def _simt_to_scratch(costs: Costs, call: Call, tally: Tally) -> float:
+def _simt_to_scratch(task: PipeTask) -> float:
     """Every lane of the padded tile stores to the scratch, side by side; indices are read a block at a time; the table
-    is read wherever they lead (MG-COST-10)."""
+    is read at the addresses that they give (MG-COST-10)."""
+    costs, call, _, tally = task
     rows, cols = _indexed(call)[0].shape
     stores = -(-call.dst.nbytes // costs.grains.segment)
     indices = rows * -(-cols // call.dst.dtype.c0)
@@ -232,142 +242,100 @@ def _simt_to_scratch(costs: Costs, call: Call, tally: Tally) -> float:
 # --- blocks, copies, arithmetic
 
 
-def _block(path: str, unit: str) -> ByCall:
-    def block(costs: Costs, call: Call) -> float:
-        move = next(move for move in _moves(call) if isinstance(move.src, Access))
-        assert isinstance(move.src, Access)
-        ends = {access.operand: region(access.layout, *move.shape) for access in (move.src, move.dst)}
-        memory = next(name for name in ends if isinstance(call.operands[name], TensorSpec))
-        tile = next(name for name in ends if isinstance(call.operands[name], TileSpec))
-        moved = bursts_of(ends[memory], (call.operands[tile], ends[tile]), call.dst.dtype.size, True)
-        return costs.queued(1, costs.transfer(moved.moved, path, max(1, moved.bursts)), unit)
-
-    return block
+def _block(task: PipeTask) -> float:
+    costs, call = task.costs, task.call
+    move = next(move for move in _moves(call) if isinstance(move.src, Access))
+    assert isinstance(move.src, Access)
+    ends = {access.operand: region(access.layout, *move.shape) for access in (move.src, move.dst)}
+    memory = next(name for name in ends if isinstance(call.operands[name], TensorSpec))
+    tile = next(name for name in ends if isinstance(call.operands[name], TileSpec))
+    moved = bursts_of(ends[memory], (call.operands[tile], ends[tile]), call.dst.dtype.size, True)
+    return costs.queued(1, costs.transfer(moved.moved, task.cost.rate, max(1, moved.bursts)), task.unit)
 
 
-def _scratch_to_l1(costs: Costs, call: Call) -> float:
-    return costs.queued(1, costs.transfer(call.dst.nbytes, "GM to L1 GB/s"), "MTE2")
+def _scratch_to_l1(task: PipeTask) -> float:
+    return task.costs.queued(1, task.costs.transfer(task.call.dst.nbytes, task.cost.rate), task.unit)
 
 
-def _filled(costs: Costs, call: Call) -> float:
-    return costs["DMA start cycles"] + call.dst.nbytes / costs["on-chip bytes/cycle"]
+def _fill(task: PipeTask) -> float:
+    return task.costs["DMA start cycles"] + task.call.dst.nbytes / task.costs["on-chip bytes/cycle"]
 
 
-def _copied(costs: Costs, call: Call) -> float:
+def _copy(task: PipeTask) -> float:
     """From one memory of the chip to another."""
-    rows, cols = call.dst.valid
-    return costs["DMA start cycles"] + rows * cols * call.dst.dtype.size / costs["on-chip bytes/cycle"]
+    dst, costs = task.call.dst, task.costs
+    return costs["DMA start cycles"] + dst.valid_rows * dst.valid_cols * dst.dtype.size / costs["on-chip bytes/cycle"]
 
 
 def _repeats(tile: TileSpec) -> int:
-    """Times that a vector instruction takes 256 bytes: rows with gaps between them one by one."""
+    """Repeats of a vector instruction, 256 bytes each; rows with gaps between them are processed one by one."""
     row = tile.valid_cols * tile.dtype.size
     if tile.valid_cols == tile.cols and not tile.pitch:
         return -(-tile.valid_rows * row // REPEAT)
     return tile.valid_rows * -(-row // REPEAT)
 
 
-def _vector(costs: Costs, call: Call) -> float:
-    tiles = [spec for spec in call.operands.values() if isinstance(spec, TileSpec)]
-    rate = VECTOR_RATES.get(call.instruction.name, "vector repeat cycles")
-    return costs["vector start cycles"] + max(map(_repeats, tiles)) * costs[rate]
+def _vector(task: PipeTask) -> float:
+    tiles = [spec for spec in task.call.operands.values() if isinstance(spec, TileSpec)]
+    return task.costs["vector start cycles"] + max(map(_repeats, tiles)) * task.costs[task.cost.rate]
 
 
-def _cube(costs: Costs, call: Call) -> float:
+def _cube(task: PipeTask) -> float:
     """Blocks of 16 x 16 x 32 bytes."""
+    costs, call = task.costs, task.call
     (rows, inner), cols = call.a.valid, call.b.valid_cols
     across, down = -(-rows // FRACTAL_ROWS), -(-cols // FRACTAL_ROWS)
     count = across * down * chunks(inner * call.a.dtype.size)
     return costs["cube start cycles"] + count * costs["cube block cycles"]
 
 
-def _scalar(accesses: int) -> ByCall:
-    """A loop over the elements, with so many accesses to UB each."""
-
-    def loop(costs: Costs, call: Call) -> float:
-        walked: TileSpec = call.values.get("src") or call.dst
-        each = accesses * costs["scalar UB cycles"] + costs["scalar step cycles"]
-        cleared = costs.zeroing(call.dst.nbytes) if call.route == "tscatter.flat" else 0.0
-        return walked.valid_rows * walked.valid_cols * each + cleared
-
-    return loop
+def _scalar_loop(task: PipeTask) -> float:
+    """A loop over the elements, with some accesses to UB each."""
+    walked: TileSpec = task.call.values.get("src") or task.call.dst
+    each = task.cost.accesses * task.costs["scalar UB cycles"] + task.costs["scalar step cycles"]
+    return walked.valid_rows * walked.valid_cols * each + _zeroing(task)
 
 
-SLOW = ("tdiv", "tdivs", "texp", "tlog", "tsqrt", "trecip", "trowexpanddiv", "tcolexpanddiv")
-REDUCING = ("trowsum", "trowmax", "trowmin", "tcolsum", "tcolmax", "tcolmin")
-INDEXED = ("tgather", "tscatter", "ttrans")
-VECTOR_RATES = {
-    **dict.fromkeys(SLOW, "vector slow repeat cycles"),
-    **dict.fromkeys(REDUCING, "vector reduce repeat cycles"),
-    **dict.fromkeys(INDEXED, "vector indexed repeat cycles"),
+FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
+    "row loop": _row_loop,
+    "row transfers": _row_transfers,
+    "fractal row transfers": _row_transfers,
+    "element gather": _element_gather,
+    "element gather to scratch": _element_gather_to_scratch,
+    "element scatter": _element_scatter,
+    "SIMT": _simt,
+    "SIMT to scratch": _simt_to_scratch,
+    "scratch to L1": _scratch_to_l1,
+    "block": _block,
+    "fill": _fill,
+    "scalar loop": _scalar_loop,
+    "vector": _vector,
+    "cube": _cube,
+    "copy": _copy,
 }
-"""By instruction: what 256 bytes cost it, where that is more than usual."""
-
-ZEROED: dict[str, Callable[[Call, int], int]] = {
-    "mgather.row": lambda call, outside: outside * call.dst.valid_cols * call.dst.dtype.size,
-    "mgather.row.nz": lambda call, outside: call.dst.nbytes,
-}
-"""By route: bytes that the scalar pipe clears, where rows outside become zero."""
-
-BY_TRANSFER: dict[Key, ByCall] = {
-    ("mgather.row", "MTE2"): _one_row("GM to UB GB/s"),
-    ("mgather.row.nz", "MTE2"): _one_fractal_row,
-    ("mgather.l1.row", "MTE2"): _one_row("GM to L1 GB/s"),
-    ("mscatter.row", "MTE3"): _one_row("UB to GM GB/s"),
-}
-"""One transfer of those that a scalar loop issues."""
-
-BY_LANES: dict[Key, ByLanes] = {
-    ("mgather.row", "S"): _rows_by_scalar,
-    ("mgather.row.nz", "S"): _rows_by_scalar,
-    ("mgather.l1.row", "S"): _rows_by_scalar,
-    ("mscatter.row", "S"): _rows_by_scalar,
-    **{(route, unit): _rows_by_dma(unit) for route, unit in BY_TRANSFER},
-    ("mgather.elem", "S"): _gather_by_scalar,
-    ("mgather.elem.nz", "S"): _gather_by_scalar,
-    ("mgather.elem.scalar", "S"): _gather_by_scalar,
-    ("mgather.l1.elem", "S"): _gather_to_scratch,
-    ("mscatter.elem", "S"): _scatter_by_scalar,
-    ("mgather.row", "V"): _simt,
-    ("mgather.elem", "V"): _simt,
-    ("mscatter.row", "V"): _simt,
-    ("mscatter.elem", "V"): _simt,
-    ("mgather.l1.elem.simt", "V"): _simt_to_scratch,
-}
-"""What depends on the indices."""
-
-BY_CALL: dict[Key, ByCall] = {
-    ("mgather.l1.elem", "MTE2"): _scratch_to_l1,
-    ("mgather.l1.elem.simt", "MTE2"): _scratch_to_l1,
-    ("tload.vec", "MTE2"): _block("GM to UB GB/s", "MTE2"),
-    ("tload.mat", "MTE2"): _block("GM to L1 GB/s", "MTE2"),
-    ("tstore.vec", "MTE3"): _block("UB to GM GB/s", "MTE3"),
-    ("tstore.acc", "FIX"): _block("L0C to GM GB/s", "FIX"),
-    ("texpands.mat", "MTE2"): _filled,
-    ("tci", "S"): _scalar(1),
-    ("tscatter.row", "S"): _scalar(3),
-    ("tscatter.flat", "S"): _scalar(3),
-}
-BY_PIPE: dict[str, ByCall] = {"V": _vector, "M": _cube, "MTE1": _copied, "MTE3": _copied, "FIX": _copied}
-"""What has no line of its own: arithmetic, products, copies on the chip."""
+COPY = Cost("copy")
+USUAL = {
+    "V": Cost("vector", "vector repeat cycles"), "M": Cost("cube"), "MTE1": COPY, "MTE3": COPY, "FIX": COPY,
+}  # fmt: skip
+"""By pipe: arithmetic, products, copies on the chip, if a kernel says nothing else."""
 
 
-def formula(route: str, unit: str) -> ByCall:
-    """The formula for a pipe's part of a kernel that does not look at indices."""
-    return BY_CALL.get((route, unit)) or BY_PIPE[unit]
+def cost_of(kernel: Kernel, unit: str) -> Cost:
+    """The cost of a pipe's part of a kernel."""
+    return kernel.cost.get(unit) or USUAL[unit]
 
 
 def cycles(costs: Costs, call: Call, unit: str, tally: Tally) -> float:
     """How long a pipe is busy with its part of an instruction."""
-    of_lanes = BY_LANES.get((call.route, unit))
-    return of_lanes(costs, call, tally) if of_lanes else formula(call.route, unit)(costs, call)
+    task = PipeTask(costs, call, unit, tally)
+    return FORMULAS[task.cost.formula](task)
 
 
 def overlap(costs: Costs, call: Call, unit: str, tally: Tally) -> Overlap:
-    """How far a pipe's part goes along with the one before: transfers queue up behind the scalar loop that issues them,
+    """How far a pipe's part runs along with the one before: transfers queue up behind the scalar loop that issues them,
     unless it waits for each (MG-COST-02)."""
-    key = call.route, unit
-    if key not in BY_TRANSFER or not tally.inside or _waits_each_row(costs, call):
+    task = PipeTask(costs, call, unit, tally)
+    one = TRANSFERS.get(task.cost.formula)
+    if one is None or not tally.inside or _waits_each_row(call):
         return NO_OVERLAP
-    last = costs.latency(unit) + BY_TRANSFER[key](costs, call)
-    return Overlap((tally.inside - 1) * _row_issue(costs, call), last)
+    return Overlap((tally.inside - 1) * _row_issue(costs, call), costs.latency(unit) + one(task))

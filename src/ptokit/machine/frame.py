@@ -1,11 +1,12 @@
-"""What a block sees while it runs on the machine, and who looks on."""
+"""The state of a block while it runs on the machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ptokit.engine.frame import Frame
 from ptokit.engine.storage import Storage
+from ptokit.finding import Finding
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.session import Session
 from ptokit.program.expr import Var
@@ -13,7 +14,7 @@ from ptokit.program.ir import TileDecl
 
 
 class WatchedFrame(Frame):
-    """A frame with its session; with an adversary, nothing is looked at: another schedule is tried."""
+    """A frame with its session; with an adversary, another schedule is tried and nothing is checked."""
 
     def __init__(
         self,
@@ -25,12 +26,19 @@ class WatchedFrame(Frame):
         super().__init__()
         self.tensors, self.values = tensors, values
         self.session, self.adversary = session, adversary
+        self.engines = (adversary,) if adversary else session.engines
+        """The engines that flags, events and barriers go to."""
         self.fresh: set[str] = set()
         """Tiles that hold nothing yet."""
         self._stays: dict[tuple[str, int], Storage] = {}
 
+    def report(self, findings: Sequence[Finding]) -> None:
+        """Report findings of the current statement to the session."""
+        wanted = self.session.options.wants("indices")
+        self.session.tell([f for f in self.placed(findings) if wanted or f.level != "hazard"], self.where)
+
     def place(self, tile: TileDecl, address: int, target: str) -> None:
-        """Let a tile show what its memory holds at an address; one where it was before is not judged again."""
+        """Bind a tile to an address of its memory; an address that it had before is not checked again."""
         known = self._stays.get((tile.name, address))
         if known is None:
             super().place(tile, address, target)

@@ -1,14 +1,14 @@
-"""Which number of the list (section B) something has that is out of order, and how it is said.
-
-A row of a table names what came first and what came then; the first row that fits counts.
-"""
+"""The findings of accesses that are out of order: which hazard of the list (section B) each is, and its message."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptokit import spec
 from ptokit.finding import Finding, Level
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Conflict
 
 LATER = "read it in a later kernel"
 CACHED = frozenset(("S", "V"))
@@ -35,55 +35,23 @@ class Act:
     def _place(self) -> str:
         return f" ({self.where})" if self.where else ""
 
-
-@dataclass(frozen=True)
-class _Row:
-    """A kind of conflict; what is empty fits everything."""
-
-    kind: str
-    memories: frozenset[str] = frozenset()
-    first: tuple[str, str] = ("", "")
-    """Instruction and pipe of what came first."""
-    then: tuple[str, str] = ("", "")
-    first_how: str = ""
-    then_operand: str = ""
-    then_how: str = ""
-
-    def fits(self, first: Act, then: Act) -> bool:
-        """Whether this row speaks of two acts."""
-        return (
-            (not self.memories or then.memory in self.memories)
-            and _fits(self.first, (first.instruction, first.pipe))
-            and _fits(self.then, (then.instruction, then.pipe))
-            and self.first_how in ("", first.how)
-            and self.then_how in ("", then.how)
-            and self.then_operand in ("", then.operand)
-        )
+    @property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """The hazards that the instruction has if nothing orders its accesses."""
+        known = INSTRUCTIONS.get(self.instruction)
+        return known.conflicts if known else ()
 
 
-def _fits(pattern: tuple[str, str], found: tuple[str, str]) -> bool:
-    return all(want in ("", have) for want, have in zip(pattern, found, strict=True))
-
-
-UB, CUBE = frozenset(("UB",)), frozenset(("L1", "L0A", "L0B", "L0C"))
-UNORDERED = (
-    _Row("H-24", UB, ("", "MTE2"), ("mgather", ""), "write", "idx", "read"),
-    _Row("H-24", UB, ("", "MTE2"), ("mscatter", ""), "write", "idx", "read"),
-    _Row("H-25", UB, ("mgather", ""), ("", "MTE3"), "write", "", "read"),
-    _Row("H-26", UB, ("", "MTE3"), ("mgather", ""), "read", "dst", "write"),
-    _Row("H-35", CUBE, ("", "MTE2")),
-    _Row("H-16", frozenset(("GM",)), ("mscatter", ""), ("", "MTE3")),
-    _Row("H-16", frozenset(("GM",)), ("", "MTE3"), ("mscatter", "")),
-)
-"""Accesses of one block that nothing orders."""
+CUBE_LOAD, CUBE = "H-35", frozenset(("L1", "L0A", "L0B", "L0C"))
+"""Loads into a memory of the cube core have a hazard of their own."""
 UNNAMED = "KN-13"
-"""The clause of accesses without order that are no hazard of the list."""
+"""The clause of unordered accesses that are no hazard of the list."""
 
 
 def unordered(first: Act, then: Act, entry: str, when: str, target: str) -> Finding:
-    """Two accesses that nothing orders; `entry` is the pipe by which the second can be made to wait."""
-    kinds = (row.kind for row in UNORDERED if row.fits(first, then))
-    kind = next((kind for kind in kinds if spec.family_of(target) in spec.hazards()[kind].levels), None)
+    """Two accesses that nothing orders; `entry` is the pipe on which the second can be made to wait."""
+    family = spec.family_of(target)
+    kind = next((kind for kind in _kinds(first, then) if family in spec.hazards()[kind].levels), None)
     rule = spec.behind(kind, target) if kind else UNNAMED
     said = f"{then}, which is not certain to come after: {first}, {when}"
     fix = _flag_fix(first.pipe, entry)
@@ -91,11 +59,31 @@ def unordered(first: Act, then: Act, entry: str, when: str, target: str) -> Find
     return Finding("error", rule, said, kind, then.operand, wanted, fix=fix, target=target)
 
 
-def untold_index(target: str) -> Finding:
-    """The load of an index without the flag that the documents ask for, where the kernel waits for the load itself."""
-    said = "mgather: idx: nothing makes V wait for its load; this kernel waits by itself, others do not"
+def _kinds(first: Act, then: Act) -> Iterator[str]:
+    """The hazards of two accesses that nothing orders: those of the instructions, then those of the memory."""
+    for act, other, order in ((then, first, "second"), (first, then, "first")):
+        yield from (conflict.kind for conflict in act.conflicts if _fits(conflict, act, other, order))
+    if then.memory in CUBE and first.pipe == "MTE2":
+        yield CUBE_LOAD
+
+
+def _fits(conflict: Conflict, act: Act, other: Act, order: str) -> bool:
+    """Whether a conflict of `act`'s instruction describes the two accesses."""
+    return (
+        conflict.memory == act.memory
+        and conflict.order in ("", order)
+        and conflict.operand in ("", act.operand)
+        and conflict.access in ("", act.how)
+        and conflict.other in ("", other.how)
+        and conflict.pipe == other.pipe
+    )
+
+
+def untold_index(name: str, kind: str, target: str) -> Finding:
+    """The load of an index without the flag that the documents require, although the kernel waits for the load."""
+    said = f"{name}: idx: nothing makes V wait for its load; this kernel waits by itself, others do not"
     fix = _flag_fix("MTE2", "V")
-    return Finding("note", spec.behind("H-24", target), said, "H-24", "idx", fix=fix, target=target)
+    return Finding("note", spec.behind(kind, target), said, kind, "idx", fix=fix, target=target)
 
 
 def _flag_fix(src: str, dst: str) -> str:
@@ -109,11 +97,11 @@ BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of at
 
 
 def between_blocks(first: Act, then: Act, block: int, other: int, target: str) -> Finding:
-    """Two blocks that touch one place of global memory, at least one of them writing."""
+    """Two blocks that access the same bytes of global memory, at least one of them to write."""
     is_scratch = "scratch" in (first.operand, then.operand)
     reads = "read" in (first.how, then.how)
-    scatters = "mscatter" in (first.instruction, then.instruction) and not reads
-    kind = "H-32" if is_scratch else "H-16" if scatters else None
+    stores = () if reads else (c.kind for act in (first, then) for c in act.conflicts if c.memory == then.memory)
+    kind = "H-32" if is_scratch else next(iter(stores), None)
     rule = spec.behind(kind, target) if kind else "CO-SEM-02"
     said = f"block {block}: {then}; block {other}: {first}; nothing orders blocks"
     fix = "give every block a scratch of its own, apart from all that others touch" if is_scratch else BLOCKS_FIX[reads]
@@ -141,7 +129,7 @@ def stale(first: Act, then: Act, when: str, target: str) -> Finding:
 
 
 def overwritten(name: str, operand: str, tile: str, other: str, when: str, target: str) -> Finding:
-    """A tile that another one was put over while both were in use."""
+    """A read of a tile after a write through another tile at the same addresses."""
     said = f"{name} reads {operand} from {tile}, parts of which {other} has written over, {when}"
     rule, wanted, fix = spec.behind("H-38", target), f"{tile} apart from {other}", "move one of the tiles"
     return Finding("error", rule, said, "H-38", operand, wanted, fix=fix, target=target)

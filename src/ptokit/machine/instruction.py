@@ -1,22 +1,20 @@
-"""An instruction on the machine: executed, then looked at; or written down for another schedule."""
+"""An instruction on the machine: executed, then looked at; or deferred, for another schedule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
 
 from ptokit.engine.interpreter import Executable, InstructionStep
 from ptokit.engine.kept import remember
-from ptokit.engine.lanes import IndexFault, Lanes, SpanFault, ZeroFault
-from ptokit.engine.prepared import Prepared, shared_memory, span_finding, zero_finding
-from ptokit.engine.reference import IndexedStep, Plan, PlanStep, Touched
+from ptokit.engine.prepared import Prepared
+from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
 from ptokit.engine.storage import Array, Storage
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.finding import VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.operand import OperandSpec
+from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.deferred import Deferred, poison
@@ -25,17 +23,17 @@ from ptokit.machine.extent import Extent, listed
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import Place
 from ptokit.machine.session import Session, Spot
-from ptokit.machine.shadow import READ
+from ptokit.machine.shadow import READ, WRITE
 from ptokit.machine.site import Site, lenient, site
+from ptokit.program.calls import offset_in
 from ptokit.program.ir import Instr, TileUse
 from ptokit.program.steps import Sync
-
-SCATTERS = ("mscatter", "tscatter")
-"""Instructions whose indices name destinations."""
 
 
 class WatchedInstruction(InstructionStep):
     """An instruction: executed, then looked at."""
+
+    alone = False
 
     def __init__(self, instr: Instr, machine: Executable) -> None:
         super().__init__(instr, machine)
@@ -51,27 +49,19 @@ class WatchedInstruction(InstructionStep):
         self._make_fresh(frame)
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
-        nameless = [finding for finding in prepared.refused if finding.kind is None]
-        if nameless:
-            raise VerifyError([finding.at(self.instr.where) for finding in nameless])
+        if any(finding.blocks for finding in prepared.refused):
+            raise VerifyError([finding.at(self.instr.where) for finding in prepared.refused])
         if here is None:
             session.tell(prepared.refused, self.instr.where)
             self._leave_out(frame)
             return
         if here.said:
             session.tell(here.said, self.instr.where)
-        for slot in here.plan.written:
-            if not storages[slot].writable:
-                name = here.prepared.names[slot]
-                raise ValueError(f"{self.instr.name}: {name} is read-only; pass a writable array")
-        try:
-            self._execute(frame, here, storages, *self._resolve(session, here, storages))
-        except SpanFault as fault:
-            said = span_finding(here.prepared.instruction, fault)
-            raise OutOfBoundsError(frame.tell([said])) from None
+        run = here.prepared.run(storages, partial(self._write, frame, here), tolerant=True)
+        frame.run(found for found in run if found is not here.prepared.remarks)  # `said` has those
 
     def _defer(self, frame: WatchedFrame, adversary: Adversary) -> None:
-        """Write down what the pipes do: the one that reads the indices keeps them for the one that moves the data."""
+        """Queue what the pipes do: the one that reads the indices keeps them for the one that moves the data."""
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
         fresh = [
@@ -83,7 +73,7 @@ class WatchedInstruction(InstructionStep):
             return
         work = Deferred(here, storages, fresh)
         for event in self.instr.waits:
-            adversary.hear(("event", event), here.pipes)
+            adversary.wait_event(event, here.pipes)
         for step in here.steps:
             if isinstance(step, Sync):
                 adversary.sync(step.src, step.dst)
@@ -91,69 +81,45 @@ class WatchedInstruction(InstructionStep):
                 give = adversary.work_atomically if work.is_atomic(step) else adversary.work
                 give(step.pipe, partial(work, step))
         if self.instr.event is not None:
-            adversary.signal(("event", self.instr.event), here.pipes)
+            adversary.signal_event(self.instr.event, here.pipes)
 
     def _site(self, prepared: Prepared) -> Site | None:
         known = self.sites.get(id(prepared))
         if known is None or known[0] is not prepared:
             second = None if prepared.plan is not None else self._lenient(prepared)
-            made = site(self.instr, prepared, second, self.executable.profile)
+            made = site(prepared, second, self.executable.profile)
             known = remember(self.sites, id(prepared), (prepared, made))
         return known[1]
 
-    def _lenient(self, prepared: Prepared) -> Prepared | None:
-        if prepared.call is None:
-            return None
+    def _lenient(self, prepared: Prepared) -> Prepared:
         call = prepared.call
-        specs: list[OperandSpec] = [spec for spec in call.operands.values() if spec is not None]
+        specs = [spec for name, spec in call.operands.items() if spec is not None and name != TMP]
         instruction, machine = INSTRUCTIONS[self.instr.name], self.executable
-        options = lenient(machine.options)
-        return Prepared(instruction, machine.profile, options, specs, self.instr.modifiers, call.repeats, call.clashes)
+        given = specs, self.instr.modifiers, call.repeats, call.clashes, call.operands.get(TMP)
+        return Prepared(instruction, machine.profile, lenient(machine.options), *given, alone=self.alone)
 
-    def _resolve(
-        self, session: Session, here: Site, storages: list[Storage]
-    ) -> tuple[Plan, list[Lanes | None], list[Array | None]]:
-        """Read the indices. One that must not be is told and passed over."""
-        plan = here.plan
-        wanted = session.options.lanes or self.instr.name in SCATTERS
-        indices = [_indices(step, storages) if wanted else None for step in plan.steps]
-        try:
-            lanes, reports = plan.resolve(storages)
-        except IndexFault as fault:
-            self._tell(session, [here.prepared.index_finding(fault.report, "error")])
-            plan = here.tolerant
-            lanes, reports = plan.resolve(storages)
-        if reports and session.options.wants("indices"):
-            self._tell(session, [here.prepared.index_finding(report, "hazard") for report in reports])
-        return plan, lanes, indices
-
-    def _tell(self, session: Session, findings: list[Finding]) -> None:
-        session.tell([replace(f, message=f"{f.message}, {session.when}") for f in findings], self.instr.where)
-
-    def _execute(
-        self,
-        frame: WatchedFrame,
-        here: Site,
-        storages: list[Storage],
-        plan: Plan,
-        lanes: list[Lanes | None],
-        indices: list[Array | None],
-    ) -> None:
+    def _write(
+        self, frame: WatchedFrame, here: Site, plan: Plan, storages: Sequence[Storage], lanes: list[Lanes | None]
+    ) -> str:
+        """Execute, and check what is read and written. A bad index was reported before and is skipped."""
         session = frame.session
+        wanted = session.options.lanes or here.call.instruction.repeats is not None
+        indices = [_indices(step, storages) if wanted else None for step in plan.steps]
         spots = self._spots(frame, here, storages, plan.touches(lanes))
         if session.options.wants("memory"):
             self._check_written(session, spots)
         if session.owners.is_needed:
             self._check_owners(session, spots)
-        self._move(session, here, storages, plan, lanes)
+        how = plan.run(storages, lanes)
         for spot in spots:
             if spot.how != READ and spot.place.name != "GM":
-                spot.place.shadow.define(spot.extent, spot.place.start)
+                spot.place.shadow.define(spot.extent, spot.place.start, int(spot.operand != TMP))
         if here.last_column:
             self._blur(here, spots, lanes)
         number = session.numbers[id(self.instr)]
         done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
         session.look(done, here, spots)
+        return how
 
     def _blur(self, here: Site, spots: list[Spot], lanes: list[Lanes | None]) -> None:
         """What a transfer writes beside the valid columns counts as written by nobody."""
@@ -165,22 +131,8 @@ class WatchedInstruction(InstructionStep):
                 shadow = spot.place.shadow
                 shadow.define(listed(offsets, dst.dtype.size // shadow.unit), spot.place.start, 0)
 
-    def _move(
-        self, session: Session, here: Site, storages: list[Storage], plan: Plan, lanes: list[Lanes | None]
-    ) -> None:
-        """Execute. An index that the instruction itself makes bad is told and passed over, too."""
-        instruction = here.prepared.instruction
-        try:
-            if plan.run(storages, lanes) == "in order":
-                self._tell(session, list(shared_memory(instruction, plan)))
-        except ZeroFault as fault:
-            raise VerifyError([zero_finding(instruction, fault).at(self.instr.where)]) from None
-        except IndexFault as fault:
-            self._tell(session, [here.prepared.index_finding(fault.report, "error")])
-            here.tolerant.run(storages, here.tolerant.resolve(storages)[0])
-
     def _spots(
-        self, frame: WatchedFrame, here: Site, storages: list[Storage], touched: Iterable[Touched]
+        self, frame: WatchedFrame, here: Site, storages: Sequence[Storage], touched: Iterable[Touched]
     ) -> list[Spot]:
         """The parts of memories that it touches, as far as they are watched."""
         places = [self._place(frame, tile, storage) for tile, storage in zip(self.shown, storages, strict=True)]
@@ -191,7 +143,19 @@ class WatchedInstruction(InstructionStep):
             if place_ is not None:
                 extent = place_.extent(each, storages[slot].dtype.size)
                 found.append(Spot(names[slot], each.how, place_, extent, each.is_index, self.shown[slot]))
-        return found
+        return found + self._workspace_spots(frame, here)
+
+    def _workspace_spots(self, frame: WatchedFrame, here: Site) -> list[Spot]:
+        """All of the workspace, which is written."""
+        use, spec = self.instr.workspace, here.tiles.get(TMP)
+        if use is None or spec is None:
+            return []
+        whole = self.executable.program.tiles[use.tile].spec
+        ahead = 0 if use.window is None else frame.worth(offset_in(whole, use.window))
+        place = self._place(frame, use.tile, frame.tiles[use.tile].part(ahead, spec.elements))
+        if place is None:
+            return []
+        return [Spot(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
 
     def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> Place | None:
         if tile:
@@ -240,7 +204,7 @@ class WatchedInstruction(InstructionStep):
         """Nothing was executed; what it would have done counts as done, so that no more is said of it."""
         for tile in self.tiles:
             self._define(frame, tile, 1)
-        frame.session.leave_out(self.instr)
+        frame.session.skip(self.instr)
 
     def _define(self, frame: WatchedFrame, tile: str, value: int) -> None:
         spec, storage = self.executable.program.tiles[tile].spec, frame.tiles[tile]
@@ -248,7 +212,7 @@ class WatchedInstruction(InstructionStep):
         here.shadow.define(Extent(1, spec.nbytes // here.shadow.unit, 0), here.start, value)
 
 
-def _indices(step: PlanStep, storages: list[Storage]) -> Array | None:
+def _indices(step: PlanStep, storages: Sequence[Storage]) -> Array | None:
     """Index values as they are read, before any remap; negative ones as negative numbers."""
     if not isinstance(step, IndexedStep):
         return None

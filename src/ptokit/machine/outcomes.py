@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.lanes import Lanes
-from ptokit.engine.reference import IndexedStep
+from ptokit.engine.reference import IndexedStep, Lanes
 from ptokit.engine.storage import Array
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call

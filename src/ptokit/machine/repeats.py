@@ -1,72 +1,38 @@
-"""Destinations that are named twice within one call, after the remap: H-14, H-15 and H-17."""
+"""Destinations that two lanes of one call write, after the remap: H-14, H-15 and H-17."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ptokit import spec
-from ptokit.engine.lanes import Lanes
-from ptokit.engine.reference import IndexedStep
+from ptokit.engine.reference import IndexedStep, Lanes
 from ptokit.engine.storage import Array
 from ptokit.finding import Finding, Level
-from ptokit.isa.instruction import EVERYWHERE, NPU, Call, error, hazard
+from ptokit.isa.instruction import Call, Repeats
 from ptokit.isa.move import Combine, Side, Unit
-from ptokit.isa.mscatter import ADD_TYPES
-from ptokit.isa.policy import ScatterConflict
 from ptokit.machine.executed import Executed
-from ptokit.target import Profile
 
 DENSE = 8
 """Cells for each lane up to which an entry for every cell is cheaper than sorting the lanes."""
 
 
-@dataclass(frozen=True)
-class _Ruling:
-    """What is said of the repeats of an instruction."""
-
-    levels: Mapping[str, Level]
-    """By target; no word where there is none."""
-    same: str
-    """The hazard, where both lanes had the same index."""
-    folded: str
-    """The same where a policy brought different indices to one place."""
-    targets: str
-    """What each target makes of it."""
-
-
-RULINGS = {
-    "mscatter": _Ruling(
-        levels=error(*NPU),
-        same="H-14",
-        folded="H-15",
-        targets="cpu keeps the last writer in row-major order; on a2a3 and a5 the final value is undefined",
-    ),
-    "tscatter": _Ruling(
-        levels=hazard(*EVERYWHERE),
-        same="H-17",
-        folded="H-17",
-        targets="cpu, a2a3 and a5 keep the last writer today, but the result is implementation-defined",
-    ),
-}
-
-
-def repeats(executed: Executed, profile: Profile) -> Iterator[Finding]:
-    """The first destinations of a call that two of its lanes name, with one index and with different ones, where the
-    target gives that no meaning."""
-    ruling = RULINGS.get(executed.call.instruction.name)
-    if ruling is None or executed.call.values.get("conflict") is ScatterConflict.Last:
+def repeats(executed: Executed) -> Iterator[Finding]:
+    """The first destinations that two lanes of a call write, with one index and with different ones, if the target does
+    not define the result."""
+    ruling = executed.call.instruction.repeats
+    if ruling is None or ruling.defined(executed.call):
         return
-    level = ruling.levels.get(profile.name) or ruling.levels.get(profile.family)
+    level = executed.call.here(ruling.levels)
     if level is None:
         return
     for step, lanes, indices in indexed(executed):
         if step.index.side is Side.DST and step.move.combine is Combine.STORE:
             found = {repeat.is_folded: repeat for repeat in _first_repeats(step, lanes, indices)}
-            told = found.values() if ruling.same != ruling.folded else list(found.values())[:1]
-            yield from (_finding(executed, step, ruling, level, repeat) for repeat in told)
+            reported = found.values() if ruling.same != ruling.folded else list(found.values())[:1]
+            yield from (_finding(executed, step, ruling, level, repeat) for repeat in reported)
 
 
 def indexed(executed: Executed) -> Iterator[tuple[IndexedStep, Lanes, Array]]:
@@ -153,7 +119,7 @@ def _first_repeats(step: IndexedStep, lanes: Lanes, indices: Array) -> Iterator[
         yield _Repeat(int(cells[last]), one, two, winner, (int(given[first[lane]]), int(given[lane])), again.size)
 
 
-def _finding(executed: Executed, step: IndexedStep, ruling: _Ruling, level: Level, repeat: _Repeat) -> Finding:
+def _finding(executed: Executed, step: IndexedStep, ruling: Repeats, level: Level, repeat: _Repeat) -> Finding:
     call = executed.call
     first, again, last = (lane_name(step, lane) for lane in (repeat.first, repeat.again, repeat.last))
     kind = ruling.folded if repeat.is_folded else ruling.same
@@ -186,12 +152,10 @@ def _place(step: IndexedStep, repeat: _Repeat) -> str:
 
 
 def _fix(call: Call, is_folded: bool) -> str:
-    """What fixes it: indices always, modifiers where the instruction has them."""
+    """What fixes it: other indices, or modifiers that the instruction has."""
     ways = ["give every lane a destination of its own"]
     if is_folded:
         ways.append('pass over what is outside with oob="skip"')
-    if "atomic" in call.values and call.src.dtype.name in ADD_TYPES:
-        ways.append('combine with atomic="add"')
-    if "conflict" in call.values:
-        ways.append('ask for the last writer with conflict="last"')
+    if call.instruction.repeats is not None:
+        ways += call.instruction.repeats.fixes(call)
     return ", or ".join(ways)

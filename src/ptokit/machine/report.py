@@ -80,5 +80,6 @@ class Report(Run):
 
 def _finding(finding: Finding) -> dict[str, Any]:
     plain = asdict(finding)
+    del plain["blocks"]
     plain["where"] = None if finding.where is None else str(finding.where)
     return plain

@@ -14,9 +14,9 @@ from ptokit.program.budget import simt_launch
 from ptokit.target import Profile
 
 
-def dispatch(site: Site, profile: Profile) -> Iterator[Finding]:
+def dispatch(site: Site) -> Iterator[Finding]:
     """A kernel that starts threads is launched in a way that sets them up: not through a function pointer (H-23)."""
-    call, shape = site.call, simt_launch(site.call, profile)
+    call, shape = site.call, simt_launch(site.call)
     if shape is not None:
         said = f"{call.instruction.name} on {call.target} starts {shape.threads} threads, and the kernel was dispatched"
         fix = 'launch the standard way (launch="standard")'

@@ -13,7 +13,7 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards, rules
-from ptokit.machine.clocks import Clock, Clocks, Stuck, unit_of
+from ptokit.machine.clocks import Clock, Clocks
 from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
@@ -23,6 +23,7 @@ from ptokit.machine.hazards import CACHED, Act
 from ptokit.machine.memories import Chip, Global, Owners, Place
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
+from ptokit.machine.pipes import Stuck, core_of, unit_of
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ, Earlier, meets
@@ -30,7 +31,7 @@ from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
-from ptokit.program.calls import access_of, call_of, effects, named_operands
+from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
 from ptokit.target import Profile
@@ -79,16 +80,17 @@ class Session:
         self.orders = bool(profile.pipes) and options.wants("order")
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.wants("time") else None
+        self.engines = () if not profile.pipes else (self.clocks, self.timer) if self.timer else (self.clocks,)
+        """The engines that flags, events and barriers go to."""
         is_counted = options.wants("traffic") or self.timer is not None
-        self.traffic = TrafficMeter(profile, self.costs.grains) if is_counted else None
+        self.traffic = TrafficMeter(self.costs.grains) if is_counted else None
         self.lanes: list[LaneOutcomes] = []
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
-        self.turns: dict[int, int] = {}
-        """How often loops went round at most."""
+        self.iterations: dict[int, int] = {}
+        """The most iterations that each loop had."""
         self.blocks_meet = False
         """Whether what comes of the launch depends on the order of its blocks."""
         self._starts: list[Clock] = []
-        self._events: dict[int, tuple[str, ...]] = {}
 
     # --- blocks
 
@@ -124,27 +126,6 @@ class Session:
 
     # --- flags
 
-    def flag(self, stmt: Flag, event: int) -> None:
-        """One end of a flag, on every core that has it."""
-        is_set, timer = stmt.action == "set", self.timer
-        for src, dst in self.cores.ends(stmt):
-            key = (src, dst, event)
-            if is_set:
-                self.clocks.set(src, key, stmt)
-                if timer:
-                    timer.set(src, key)
-            else:
-                self.clocks.wait(dst, key, stmt)
-                if timer:
-                    timer.wait(dst, key)
-
-    def barrier(self, pipe: str) -> None:
-        """Everything so far ends before all that follows."""
-        if pipe == "ALL":
-            self.clocks.barrier()
-            if self.timer:
-                self.timer.barrier()
-
     def _set_twice(self, flag: Hashable, what: object, before: object) -> None:
         if isinstance(what, Flag) and self.orders:
             said = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over, {self.when}"
@@ -166,13 +147,13 @@ class Session:
         """Take an instruction that was executed."""
         options = self.options
         if options.wants("repeats") and any(raw is not None for raw in executed.indices):
-            self.tell(_in_block(repeats(executed, self.profile), self.when), executed.where)
+            self.tell(_in_block(repeats(executed), self.when), executed.where)
         if options.lanes:
             self.lanes += outcomes(executed)
         if self.traffic:
             self.traffic.look(executed)
         if options.launch != "standard":
-            self.tell(rules.dispatch(site, self.profile), executed.where)
+            self.tell(rules.dispatch(site), executed.where)
         if "scratch" in site.prepared.names:
             self.tell(rules.scratch(site, executed.storages), executed.where)
         if self.profile.pipes:
@@ -183,7 +164,8 @@ class Session:
         instr, number = executed.instr, executed.number
         pipes = site.pipes
         for event in instr.waits:
-            self.clocks.hear(("event", event), self.signallers(event), pipes, instr)
+            for engine in self.engines:
+                engine.wait_event(event, pipes, instr)
         self._remark_on_index(executed, site, touches)
         if self.profile.burst:
             self._check_bursts(executed, site, touches)
@@ -194,10 +176,14 @@ class Session:
                 mine = [t for t in touches if t.operand in (step.reads if t.how == READ else step.writes)]
                 self.clocks.work(step.pipe, partial(self._work, number, step.pipe, mine, site.gates[step.pipe]))
         if self.timer:
-            self._time(executed, pipes)
+            self.timer.execute(executed)
+        self._signal(instr, pipes)
+
+    def _signal(self, instr: Instr, pipes: tuple[str, ...]) -> None:
+        """Signal the event of an instruction that has ended on these pipes."""
         if instr.event is not None:
-            self._events[instr.event] = pipes
-            self.clocks.signal(("event", instr.event), pipes, instr)
+            for engine in self.engines:
+                engine.signal_event(instr.event, pipes)
 
     def _check_bursts(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
         """What a DMA pipe writes to UB begins where a burst can."""
@@ -206,37 +192,23 @@ class Session:
                 name = executed.instr.name
                 self.tell(rules.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
 
-    def _time(self, executed: Executed, pipes: tuple[str, ...]) -> None:
-        assert self.timer is not None
-        for event in executed.instr.waits:
-            self.timer.hear(("event", event), self.signallers(event), pipes)
-        self.timer.execute(executed)
-        if executed.instr.event is not None:
-            self.timer.signal(("event", executed.instr.event), pipes)
-
     def _remark_on_index(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
-        """The caller's duty after the load of an index, where the instruction waits for the load by itself (H-24)."""
-        if not self.orders or not site.waits_for_load:
+        """The caller must order the load of an index, although the instruction waits for the load by itself."""
+        kind, wait = site.call.kernel.index_note, site.load_wait
+        if not self.orders or not kind or wait is None:
             return
-        known = list(map(max, self.clocks.peek("AIV.V"), self.clocks.peek("AIV.S")))
-        scalar, load = self.clocks.number["AIV.S"], self.clocks.number["AIV.MTE2"]
+        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.V"), self.clocks.peek(wait.dst)))
+        scalar, load = self.clocks.number[wait.dst], self.clocks.number[wait.src]
         for touch in touches:
             if touch.operand == "idx" and touch.how == READ:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
                 if any(each.pipe == load for each in earlier):
-                    self.tell([hazards.untold_index(self.profile.name)], executed.where)
+                    said = hazards.untold_index(executed.instr.name, kind, self.profile.name)
+                    self.tell([said], executed.where)
 
-    def signallers(self, event: int) -> tuple[str, ...]:
-        """The pipes whose end signals an event."""
-        return self._events.get(event, (self.cores.scalar,))
-
-    def leave_out(self, instr: Instr) -> None:
-        """Nothing was done for an instruction; who waits for its event need not wait for ever."""
-        if instr.event is not None and self.profile.pipes:
-            self._events[instr.event] = pipes = (self.cores.scalar,)
-            self.clocks.signal(("event", instr.event), pipes, instr)
-            if self.timer:
-                self.timer.signal(("event", instr.event), pipes)
+    def skip(self, instr: Instr) -> None:
+        """Nothing was executed for an instruction. What waits for its event does not have to wait."""
+        self._signal(instr, (self.cores.scalar,))
 
     def load_scalar(self, stmt: LoadScalar, storage: Storage, touched: Touched) -> None:
         """The scalar pipe reads an element."""
@@ -310,11 +282,13 @@ class Session:
             return touch.operand
         wanted = ("read" if how == READ else "write", "update")
         kind = View if touch.place.name == "GM" else TileUse
-        fitting = [name for name, operand in named_operands(stmt).items() if isinstance(operand, kind)]
+        given = all_operands(stmt)
+        fitting = [name for name, operand in given.items() if isinstance(operand, kind)]
+        fitting.sort(key=lambda name: getattr(given[name], "tile", "") != touch.tile)
         touched = effects(call_of(self.program, stmt, self.profile))
         by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in wanted]
         access = access_of(stmt.name)
-        return next((name for name in (*by_pipe, *access) if name in fitting and access[name] in wanted), "")
+        return next((n for names in (by_pipe, access) for n in fitting if n in names and access[n] in wanted), "")
 
     # --- memory
 

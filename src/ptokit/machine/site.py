@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ptokit.engine.prepared import Prepared, plan_of
+from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import Plan
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.machine.cores import home_of, pipe_of
-from ptokit.machine.grains import CHUNK, chunks
-from ptokit.program.ir import Instr
-from ptokit.program.steps import Step, Sync, Touch, gate, steps
+from ptokit.machine.pipes import unit_of
+from ptokit.program.steps import ISSUE, Step, Sync, Touch, gate, steps
 from ptokit.program.verify_call import Options
-from ptokit.target import Profile
+from ptokit.target import Core, Profile
 
-WORKSPACE = "workspace"
-TOGETHER = frozenset(("H-20", "H-21", "H-22"))
-"""What is judged for all tiles of a program together, not for those of one instruction."""
-
-
-def _whole_chunks(call: Call) -> int:
-    size = call.dst.dtype.size
-    return chunks(call.dst.valid_cols * size) * CHUNK // size
-
-
-REACHES: dict[tuple[str, str], Callable[[Call], int]] = {
-    ("a2a3", "mgather.row"): _whole_chunks,
-    ("a2a3", "mgather.row.nz"): lambda call: call.table.extents[1],
-}
-"""By family and route: the columns that a transfer of a row writes."""
+LOAD = "MTE2"
+"""The pipe that moves data from global memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +28,11 @@ class Site:
     call: Call
     plan: Plan
     steps: tuple[Step, ...]
-    """With the core of every pipe: `AIV.MTE2`."""
+    """With the core of every pipe, as in `AIV.MTE2`."""
     tiles: dict[str, TileSpec]
     """The operands that are tiles, by name."""
     said: tuple[Finding, ...]
     """What verification says of it."""
-
-    @cached_property
-    def tolerant(self) -> Plan:
-        """The same moves, which pass over indices that they would have to refuse."""
-        return plan_of(self.call, tolerant=True)
 
     @cached_property
     def pipes(self) -> tuple[str, ...]:
@@ -66,15 +46,15 @@ class Site:
 
     @cached_property
     def loaded(self) -> frozenset[str]:
-        """Operands that the pipe from global memory to UB writes."""
-        loads = [step for step in self.steps if isinstance(step, Touch) and step.pipe == "AIV.MTE2"]
+        """Operands that the pipe from global memory writes."""
+        loads = [step for step in self.steps if isinstance(step, Touch) and unit_of(step.pipe) == LOAD]
         return frozenset(name for step in loads for name in step.writes)
 
     @cached_property
     def last_column(self) -> int:
         """Where what DMA writes of a destination row ends, which may be after its valid columns: what lies between is
         unspecified (A-47, A-67). 0 where there is nothing of the kind."""
-        reach = REACHES.get((self.call.family, self.call.route))
+        reach = self.call.kernel.reach
         end = min(reach(self.call), self.call.dst.cols) if reach else 0
         return end if reach and end > self.call.dst.valid_cols else 0
 
@@ -85,22 +65,23 @@ class Site:
         return atomic is not None and atomic.text != "none"
 
     @cached_property
-    def waits_for_load(self) -> bool:
-        """Whether it waits for the load of its index by itself."""
-        return self.call.instruction.name == "mgather" and Sync("AIV.MTE2", "AIV.S") in self.steps
+    def load_wait(self) -> Sync | None:
+        """The wait for the load of its index, if it waits by itself."""
+        syncs = (step for step in self.steps if isinstance(step, Sync))
+        waits = (sync for sync in syncs if (unit_of(sync.src), unit_of(sync.dst)) == (LOAD, ISSUE))
+        return next(waits, None)
 
 
-def site(instr: Instr, prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site | None:
+def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site | None:
     """An instruction as it is executed; None where nothing can be. `lenient` is the call without rules that no memory
     depends on, for one that is refused."""
     used = prepared if prepared.plan is not None else lenient
-    if used is None or used.plan is None or used.call is None:
+    if used is None or used.plan is None:
         return None
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
-    core = home_of(tile.loc for tile in tiles.values())
-    done = tuple(_placed(step, core) for step in _steps(instr, used.call, profile))
-    said = tuple(f for f in (*prepared.refused, *prepared.remarks) if f.kind not in TOGETHER)
-    return Site(used, used.call, used.plan, done, tiles, said)
+    core = home_of((tile.loc for tile in tiles.values()), profile)
+    done = tuple(_placed(step, core, profile) for step in steps(used.call, profile))
+    return Site(used, used.call, used.plan, done, tiles, (*prepared.refused, *prepared.remarks))
 
 
 def lenient(options: Options) -> Options:
@@ -108,19 +89,7 @@ def lenient(options: Options) -> Options:
     return replace(options, header=True, strict=False)
 
 
-def _steps(instr: Instr, call: Call, profile: Profile) -> tuple[Step, ...]:
-    """The steps, where the pipe that writes the destination works in the workspace before."""
-    found = steps(call, profile)
-    if instr.workspace is None:
-        return found
-    first = next(iter(call.operands))
-    return tuple(
-        replace(step, writes=(*step.writes, WORKSPACE)) if isinstance(step, Touch) and first in step.writes else step
-        for step in found
-    )
-
-
-def _placed(step: Step, core: str) -> Step:
+def _placed(step: Step, core: Core, profile: Profile) -> Step:
     if isinstance(step, Sync):
-        return Sync(pipe_of(step.src, core), pipe_of(step.dst, core))
-    return replace(step, pipe=pipe_of(step.pipe, core))
+        return Sync(pipe_of(step.src, core, profile), pipe_of(step.dst, core, profile))
+    return replace(step, pipe=pipe_of(step.pipe, core, profile))

@@ -1,4 +1,4 @@
-"""What pipes do for an instruction and how long it takes them, worked out once for executions that are alike."""
+"""What pipes do for an instruction, and for how long. Computed once for executions that are alike."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ptokit.engine.kept import remember
-from ptokit.engine.lanes import Lanes
-from ptokit.engine.reference import Plan
-from ptokit.machine.clocks import unit_of
+from ptokit.engine.reference import Lanes, Plan
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import NO_OVERLAP, Overlap, Tally, cycles, overlap
+from ptokit.machine.pipes import unit_of
 from ptokit.program.steps import Sync
 
 
@@ -35,7 +34,7 @@ class Timed:
 
 
 class Timings:
-    """The cost model at work."""
+    """The timed steps of instructions, by the cost model."""
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
@@ -47,9 +46,9 @@ class Timings:
         return self._known.get(key) or remember(self._known, key, Timed(self._steps(executed, key[1])))
 
     def _steps(self, executed: Executed, tally: Tally) -> list[Part | Sync]:
-        """Transfers go along with the loop that issues them: what it hands over to them is not waited for."""
+        """Transfers overlap with the loop that issues them: the sync between the two is left out."""
         steps = [step if isinstance(step, Sync) else self._part(executed, step.pipe, tally) for step in executed.steps]
-        return [step for k, step in enumerate(steps) if isinstance(step, Part) or not _goes_along(steps, k)]
+        return [step for k, step in enumerate(steps) if isinstance(step, Part) or not _overlaps(steps, k)]
 
     def _part(self, executed: Executed, pipe: str, tally: Tally) -> Part:
         given = self.costs, executed.call, unit_of(pipe), tally
@@ -57,7 +56,7 @@ class Timings:
 
 
 def tally_of(executed: Executed) -> Tally:
-    """What the indices of an execution come to."""
+    """How many lanes an execution has, and where they lead."""
     lanes = next((lanes for lanes in executed.lanes if lanes is not None), None)
     return Tally() if lanes is None else Tally(lanes.values.size, _outside(lanes), executed.transactions)
 
@@ -66,8 +65,8 @@ def _outside(lanes: Lanes) -> int:
     return 0 if lanes.outside is None else int(np.count_nonzero(lanes.outside))
 
 
-def _goes_along(steps: Sequence[Part | Sync], k: int) -> bool:
-    """Whether the step after a hand-over does not wait for the whole of the step before."""
+def _overlaps(steps: Sequence[Part | Sync], k: int) -> bool:
+    """Whether the step after a sync starts before the step in front of it has ended."""
     if not 0 < k < len(steps) - 1:
         return False
     before, after = steps[k - 1], steps[k + 1]

@@ -1,4 +1,4 @@
-"""When pipes were busy and what they waited for: the result, in words, as a chart, and what to change first."""
+"""When pipes were busy and what they waited for: the result, as text, as a chart, and what to change first."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptokit.finding import Where
-from ptokit.machine.clocks import unit_of
+from ptokit.machine.pipes import unit_of
 from ptokit.program.steps import ISSUE
 
 WIDTH = 60
 """Columns of the chart."""
 MOST_ADVICE = 4
-WORTH_SAYING = 0.1
-"""The least share of the time that advice speaks of."""
+LEAST_SHARE = 0.1
+"""The least share of the time that advice mentions."""
 MOSTLY = 0.5
-"""The share of the time from which on a pipe is what limits."""
+"""The share of the time from which a pipe counts as the limit."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a pipe did for a statement: from when to when, in cycles of its block."""
+class BusySpan:
+    """Work of a pipe for a statement: when it starts and ends, in cycles of its block."""
 
     pipe: str
     start: float
@@ -34,19 +34,19 @@ class Work:
 
     @property
     def name(self) -> str:
-        """For the user: `mgather (line 12)`."""
+        """The statement as messages name it: `mgather (line 12)`."""
         return named(self.what, self.where)
 
 
 @dataclass(frozen=True)
 class Critical:
-    """A work of the critical path, and what it had to wait for."""
+    """A piece of work of the critical path, and what it waited for."""
 
-    work: Work
+    work: BusySpan
     after: str
-    """The pipe whose work had to end first: its own or another one; empty at the beginning."""
+    """The pipe whose work had to end first: its own or another; empty for the first one."""
     idle: float
-    """Cycles that its pipe did nothing before."""
+    """Cycles before it in which its pipe was idle."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class Waited:
     where: Where | None
     cycles: float
     share: float
-    """Of the block's time."""
+    """Share of the block's time."""
 
     @property
     def name(self) -> str:
-        """For the user: `mgather (line 12)`."""
+        """The statement as messages name it: `mgather (line 12)`."""
         return named(self.what, self.where)
 
 
@@ -78,29 +78,29 @@ class Timeline:
     """Of all blocks together."""
     blocks: int
     longest: int
-    """The block that took longest; the first of several."""
+    """The number of the longest block; the first of several."""
     busy: Mapping[str, float]
-    """Share of all blocks' time in which each pipe did something."""
-    works: tuple[Work, ...]
-    """Works of the longest block, then of the others, as many as are kept."""
+    """Share of all blocks' time in which each pipe was busy."""
+    works: tuple[BusySpan, ...]
+    """Work of the longest block, then of the others, as much as is kept."""
     dropped: int
-    """How many works are not among them."""
+    """How many pieces of work are not kept."""
     critical: tuple[Critical, ...]
-    """What the end of the longest block waited for, from its beginning on; the last part where that is very long."""
+    """The critical path of the longest block, from its start; only the last part if it is very long."""
     waits: tuple[Waited, ...]
     """Of the longest block, the longest first."""
     advice: tuple[str, ...]
     """What to change first."""
     clock: float = 0.0
-    """GHz; 0 where it is not known."""
+    """GHz; 0 if it is not known."""
 
     @property
     def microseconds(self) -> float | None:
-        """Of the longest block, where the clock is known."""
+        """Of the longest block; None if the clock is not known."""
         return self.cycles / self.clock / 1000 if self.clock else None
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The timeline as plain data."""
         return {
             "cycles": self.cycles,
             "microseconds": self.microseconds,
@@ -118,20 +118,20 @@ class Timeline:
     def __str__(self) -> str:
         time = f" ({self.microseconds:,.2f} us at {self.clock:g} GHz)" if self.microseconds is not None else ""
         many = f"; block {self.longest} of {self.blocks} takes longest" if self.blocks > 1 else ""
-        cut = f"works after cycle {self.drawn:,.0f} are not kept, nor drawn" if self.drawn < self.cycles else ""
+        cut = f"work after cycle {self.drawn:,.0f} is not kept, nor drawn" if self.drawn < self.cycles else ""
         head = f"{self.cycles:,.0f} cycles{time}{many}"
         return "\n".join([head, *self.chart(), *filter(None, [cut]), *self.advice])
 
     @property
     def drawn(self) -> float:
-        """The time up to which all works of the longest block are kept."""
+        """The time up to which all work of the longest block is kept."""
         if not self.dropped or any(work.block != self.longest for work in self.works):
             return self.cycles
         return max((work.start for work in self.works), default=0.0)
 
     def chart(self, width: int = WIDTH) -> list[str]:
         """A line for each pipe of the longest block: `#` where it is busy most of a column's time, `-` for less; blank
-        where works are no longer kept."""
+        where work is no longer kept."""
         rows: dict[str, list[float]] = {pipe: [0.0] * width for pipe in self.busy}
         for work in self.works:
             if work.block == self.longest and self.cycles:
@@ -146,8 +146,8 @@ class Timeline:
         scale = 1 / (self.clock * 1000) if self.clock else 1.0
         threads = {pipe: k for k, pipe in enumerate(self.busy)}
         used = dict.fromkeys((work.block, work.pipe) for work in self.works)
-        heads = [_head("process_name", block, 0, f"block {block}") for block in dict.fromkeys(b for b, _ in used)]
-        heads += [_head("thread_name", block, threads[pipe], pipe) for block, pipe in used]
+        names = [_name_event("process_name", block, 0, f"block {block}") for block in dict.fromkeys(b for b, _ in used)]
+        names += [_name_event("thread_name", block, threads[pipe], pipe) for block, pipe in used]
         events = [
             {
                 "ph": "X",
@@ -161,11 +161,11 @@ class Timeline:
             }
             for work in self.works
         ]
-        return {"traceEvents": heads + events, "displayTimeUnit": "ns"}
+        return {"traceEvents": names + events, "displayTimeUnit": "ns"}
 
 
 def named(what: str, where: Where | None) -> str:
-    """A statement for the user."""
+    """A statement as messages name it."""
     return f"{what} (line {where.line})" if where else what
 
 
@@ -173,7 +173,7 @@ def _place(where: Where | None) -> str | None:
     return None if where is None else str(where)
 
 
-def _plain_work(work: Work) -> dict[str, Any]:
+def _plain_work(work: BusySpan) -> dict[str, Any]:
     return {**{name: getattr(work, name) for name in work.__dataclass_fields__}, "where": _place(work.where)}
 
 
@@ -181,12 +181,12 @@ def _plain_wait(wait: Waited) -> dict[str, Any]:
     return {**{name: getattr(wait, name) for name in wait.__dataclass_fields__}, "where": _place(wait.where)}
 
 
-def _head(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+def _name_event(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
 def _shade(row: list[float], start: float, end: float) -> None:
-    """Add to each column the share of it that lies between two places."""
+    """Add to each column the share of it that lies between `start` and `end`."""
     for column in range(int(start), min(len(row), int(end) + 1)):
         row[column] += max(0.0, min(end, column + 1) - max(start, column))
 
@@ -197,13 +197,13 @@ def _mark(share: float) -> str:
 
 # --- what to change first
 
-OWN_TILES = "give the next turn tiles of its own, so that it need not wait until these are free"
+OWN_TILES = "give the next iteration its own tiles, so that it does not wait until these are free"
 WAIT_HINTS = {
-    ("MTE2", "V"): "load what comes next while this is computed (two tiles in turn)",
-    ("MTE2", "S"): "load the next indices while these are used (two index tiles in turn)",
-    ("MTE2", "MTE3"): "load the next tile while this one is stored (two tiles in turn)",
-    ("MTE2", "MTE1"): "load the next tile while this one is multiplied (two tiles in turn)",
-    ("V", "MTE3"): "compute the next tile while this one is stored (two tiles in turn)",
+    ("MTE2", "V"): "load what comes next while this is computed (double buffering)",
+    ("MTE2", "S"): "load the next indices while these are used (double buffering)",
+    ("MTE2", "MTE3"): "load the next tile while this one is stored (double buffering)",
+    ("MTE2", "MTE1"): "load the next tile while this one is multiplied (double buffering)",
+    ("V", "MTE3"): "compute the next tile while this one is stored (double buffering)",
     ("V", "S"): "put work between that does not need the result, or gather before computing",
     ("V", "MTE2"): OWN_TILES,
     ("MTE3", "MTE2"): OWN_TILES,
@@ -213,15 +213,15 @@ WAIT_HINTS = {
     ("M", "MTE1"): OWN_TILES,
     ("FIX", "M"): OWN_TILES,
 }
-"""By who is waited for, and who waits."""
+"""By the pipe that is waited for, and the pipe that waits."""
 BY_ELEMENT = {
-    "S": "the scalar pipe takes elements one by one: gather rows instead of elements, longer rows",
+    "S": "the scalar pipe moves elements one by one: gather rows instead of elements, longer rows",
     "V": "the vector pipe is the limit: rows rather than elements, longer rows, fewer passes",
 }
-"""What to change where a pipe is busy with a gather or scatter of elements."""
-BY_SCALAR = "the scalar pipe takes rows one by one: fewer and longer rows"
+"""What to change if a pipe is busy with a gather or scatter of elements."""
+BY_SCALAR = "the scalar pipe moves rows one by one: fewer and longer rows"
 ISSUING = -1
-"""In the place of a statement's number, where the scalar pipe hands out instructions."""
+"""Instead of the number of a statement, for the time in which the scalar pipe issues instructions."""
 BUSY_HINTS = {
     ISSUE: BY_SCALAR,
     "MTE2": "loads are the limit: load each byte once, in long rows",
@@ -229,7 +229,7 @@ BUSY_HINTS = {
     "V": "the vector pipe is the limit: longer rows, fewer passes",
     "M": "the cube is the limit, as it should be",
     "MTE1": "feeding the cube is the limit: larger products, operands that stay in L0",
-    "FIX": "taking results out is the limit: add up in L0C before",
+    "FIX": "taking results out is the limit: accumulate in L0C first",
 }
 
 
@@ -251,24 +251,24 @@ class Busiest:
 
 
 def advise(path: Sequence[Critical], busiest: Sequence[Busiest], one_core: bool) -> Iterator[str]:
-    """Waits along the critical path, and the pipes that limit, the larger share first."""
+    """Waits along the critical path, and the pipes that are the limit, the larger share first."""
     show = unit_of if one_core else str
     hints = {each.pipe: each.hint for each in busiest}
-    said: list[tuple[float, str]] = []
+    found: list[tuple[float, str]] = []
     for (src, dst, name), share in _waits_along(path).items():
         hint = WAIT_HINTS.get((unit_of(src), unit_of(dst)))
-        hint = hint or (hints.get(src, BY_SCALAR) if unit_of(src) == ISSUE else "let both work on tiles of their own")
-        said.append((share, f"{name} waits for {show(src)} {share:.0%} of the time: {hint}"))
+        hint = hint or (hints.get(src, BY_SCALAR) if unit_of(src) == ISSUE else "let both work on their own tiles")
+        found.append((share, f"{name} waits for {show(src)} {share:.0%} of the time: {hint}"))
     for each in busiest:
         if each.share >= MOSTLY:
             most = f"{show(each.pipe)} is busy {each.share:.0%} of the time, most of it with {each.name}"
-            said.append((each.share, f"{most}: {each.hint}"))
-    said.sort(key=lambda each: -round(each[0], 6))
-    return (text for share, text in said[:MOST_ADVICE] if share >= WORTH_SAYING)
+            found.append((each.share, f"{most}: {each.hint}"))
+    found.sort(key=lambda each: -round(each[0], 6))
+    return (text for share, text in found[:MOST_ADVICE] if share >= LEAST_SHARE)
 
 
 def _waits_along(path: Sequence[Critical]) -> dict[tuple[str, str, str], float]:
-    """For whom works of the path waited: the share of its time, by pipes and instruction."""
+    """What the path waited for: the share of its time, by pipes and instruction."""
     found: dict[tuple[str, str, str], float] = defaultdict(float)
     if not path:
         return found

@@ -1,4 +1,4 @@
-"""How long blocks take: what they give their pipes, scheduled once for all blocks that give them the same."""
+"""How long blocks take: what their pipes do is recorded, and scheduled once for all blocks that do the same."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 from ptokit.finding import Where
-from ptokit.machine.clocks import core_of, unit_of
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
-from ptokit.machine.schedule import Schedule
+from ptokit.machine.pipes import core_of, unit_of
+from ptokit.machine.schedule import Schedule, Task
 from ptokit.machine.timed import Timings
 from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, advise, named
 from ptokit.target.profile import PIPES
 
-MOST_GIVEN = 1024
-"""What a block gives its pipes before it is scheduled as it goes: memory does not grow with its length."""
+MOST_RECORDED = 1024
+"""Operations of a block that are recorded before its schedule begins: memory does not grow with its length."""
 MOST_COMPARED = 16
-"""Different blocks that those that follow are compared with."""
-Given = tuple[Any, ...]
+"""Different blocks that later ones are compared with."""
+Operation = tuple[Any, ...]
 """A method of the schedule, and its arguments."""
 
 
 class Timer:
-    """Takes what pipes are given, block after block, and works out when they do it. Memory does not grow with blocks:
-    `keep` bounds the works that are kept."""
+    """Records what pipes do, block after block, and computes when they do it. Memory does not grow with blocks: `keep`
+    bounds how many pieces of work are kept."""
 
     def __init__(self, costs: Costs, keep: int = 10_000) -> None:
         self.costs = costs
         self.keep = max(1, keep)
         self._timings = Timings(costs)
-        self._known: dict[tuple[Given, ...], Schedule] = {}
+        self._known: dict[tuple[Operation, ...], Schedule] = {}
         self._longest = 0, self._new()
         self._kept: list[tuple[int, Schedule]] = []
-        """The first blocks with their numbers, as many as have works to show."""
+        """The first blocks with their numbers, as many as have work to show."""
         self._room = self.keep
         self._busy: dict[str, float] = defaultdict(float)
         self._by_element: set[int] = set()
@@ -49,14 +49,14 @@ class Timer:
     # --- blocks
 
     def begin_block(self, block: int) -> None:
-        """A block begins."""
+        """Start a block."""
         self._number = block
-        self._given: list[Given] = []
+        self._recorded: list[Operation] = []
         self._begun: Schedule | None = None
         """The block's schedule so far, if it is too long to be compared."""
 
     def end_block(self) -> None:
-        """A block has ended."""
+        """End a block."""
         block = self._scheduled()
         self._total += block.cycles
         self._works += block.count
@@ -70,73 +70,73 @@ class Timer:
             self._longest = self._number, block
 
     def _scheduled(self) -> Schedule:
-        """The schedule of the block, perhaps that of an earlier one."""
+        """The schedule of the block; that of an earlier block if both do the same."""
         if self._begun is not None:
-            return self._ended(self._go_on(self._begun))
-        given = tuple(self._given)
-        known = self._known.get(given)
+            return self._ended(self._continued(self._begun))
+        recorded = tuple(self._recorded)
+        known = self._known.get(recorded)
         if known is None:
-            known = self._ended(self._go_on(self._new()))
+            known = self._ended(self._continued(self._new()))
             if len(self._known) < MOST_COMPARED:
-                self._known[given] = known
+                self._known[recorded] = known
         return known
 
-    def _go_on(self, schedule: Schedule) -> Schedule:
-        for do, *args in self._given:
-            do(schedule, *args)
-        self._given.clear()
+    def _continued(self, schedule: Schedule) -> Schedule:
+        for operation, *args in self._recorded:
+            operation(schedule, *args)
+        self._recorded.clear()
         return schedule
 
     def _ended(self, schedule: Schedule) -> Schedule:
         schedule.end()
         return schedule
 
-    # --- what pipes are given
+    # --- what is issued. `what` is for engines that report it
 
-    def _give(self, do: Callable[..., None], *args: Any) -> None:
-        self._given.append((do, *args))
-        if len(self._given) >= MOST_GIVEN:
-            self._begun = self._go_on(self._begun or self._new())
+    def _record(self, operation: Callable[..., None], *args: Any) -> None:
+        self._recorded.append((operation, *args))
+        if len(self._recorded) >= MOST_RECORDED:
+            self._begun = self._continued(self._begun or self._new())
 
     def execute(self, executed: Executed) -> None:
         """All steps of an instruction, with the cycles of the cost model."""
         instr = executed.instr
-        if ".elem" in executed.call.route:
+        if executed.call.kernel.by_element:
             self._by_element.add(executed.number)
-        self._give(Schedule.execute, self._timings.timed(executed), executed.number, instr.name, instr.where)
+        self._record(Schedule.execute, self._timings.timed(executed), executed.number, instr.name, instr.where)
 
     def work(self, pipe: str, cycles: float, number: int, what: str, where: Where | None = None) -> None:
         """A pipe is busy for a statement."""
-        self._give(Schedule.work, pipe, cycles, number, what, where)
+        self._record(Schedule.work, pipe, Task(cycles, number, what, where))
 
-    def set(self, pipe: str, flag: Hashable) -> None:
-        """A pipe sets a flag when it gets there."""
-        self._give(Schedule.set, pipe, flag)
+    def set(self, src: str, flag: Hashable, what: object = None) -> None:
+        """A pipe sets a flag."""
+        self._record(Schedule.set, src, flag)
 
-    def wait(self, pipe: str, flag: Hashable) -> None:
+    def wait(self, dst: str, flag: Hashable, what: object = None) -> None:
         """A pipe waits for a flag, which is then no longer set."""
-        self._give(Schedule.wait, pipe, flag)
+        self._record(Schedule.wait, dst, flag)
 
-    def signal(self, event: Hashable, pipes: Sequence[str]) -> None:
+    def signal_event(self, event: Hashable, pipes: Sequence[str]) -> None:
         """An instruction on these pipes has ended."""
-        self._give(Schedule.signal, event, tuple(pipes))
+        self._record(Schedule.signal_event, event, tuple(pipes))
 
-    def hear(self, event: Hashable, sources: Sequence[str], pipes: Sequence[str]) -> None:
-        """What comes next on `pipes` starts after an instruction on `sources` has ended; others may hear it, too."""
-        self._give(Schedule.hear, event, tuple(sources), tuple(pipes))
+    def wait_event(self, event: Hashable, pipes: Sequence[str], what: object = None) -> None:
+        """An instruction on these pipes starts after an event."""
+        self._record(Schedule.wait_event, event, tuple(pipes))
 
     def barrier(self) -> None:
-        """All that was given so far ends before more is given."""
-        self._give(Schedule.barrier)
+        """Everything issued so far ends before anything else is issued."""
+        self._record(Schedule.barrier)
 
-    # --- what comes of it
+    # --- the result
 
     def result(self) -> Timeline:
         """All blocks that have ended."""
         longest, block = self._longest
         cycles = max(0.0, block.cycles)
         others = [(number, each) for number, each in self._kept if number != longest]
-        works = [done.work(number) for number, each in (self._longest, *others) for done in each.works]
+        works = [done.span(number) for number, each in (self._longest, *others) for done in each.works]
         waits = tuple(sorted(_waits(block, cycles), key=lambda wait: -wait.cycles))
         names = sorted(self._busy, key=_rank)
         one_core = len({core_of(pipe) for pipe in names}) <= 1
@@ -172,7 +172,7 @@ def _busiest(block: Schedule, cycles: float, by_element: Collection[int]) -> lis
     most: dict[str, tuple[float, str, bool]] = {}
     for (pipe, number), busy in block.busy.items():
         totals[pipe] += busy
-        name = named(*block.names[number]) if number in block.names else "handing out instructions"
+        name = named(*block.names[number]) if number in block.names else "issuing instructions"
         most[pipe] = max(most.get(pipe, (0.0, name, False)), (busy, name, number in by_element))
     return [Busiest(total / cycles, pipe, *most[pipe][1:]) for pipe, total in totals.items() if cycles]
 
@@ -183,6 +183,6 @@ def _path(block: Schedule, number: int) -> list[Critical]:
     done = block.last
     while done is not None:
         after = done.before.pipe if done.before else ""
-        found.append(Critical(done.work(number), after, done.idle))
+        found.append(Critical(done.span(number), after, done.idle))
         done = done.before
     return found[::-1]

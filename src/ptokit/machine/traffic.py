@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 from ptokit.engine.kept import remember
 from ptokit.engine.reference import IndexedStep, Plan
 from ptokit.finding import Where
+from ptokit.isa.kernel import LaunchShape
 from ptokit.machine.executed import Executed
 from ptokit.machine.grains import Grains
 from ptokit.machine.ways import NOTHING, STAGE, Count, Way, ways_of
-from ptokit.target import Profile
-from ptokit.target.profile import LaunchShape
 
 DEFAULT = Grains()
 
@@ -87,8 +86,8 @@ class Traffic:
 class TrafficMeter:
     """Adds up what instructions move, statement by statement."""
 
-    def __init__(self, profile: Profile, grains: Grains = DEFAULT) -> None:
-        self.profile, self.grains = profile, grains
+    def __init__(self, grains: Grains = DEFAULT) -> None:
+        self.grains = grains
         self._known: dict[Plan, _Reached] = {}
         self._sums: dict[int, _Sum] = {}
 
@@ -109,7 +108,7 @@ class TrafficMeter:
             executed.transactions = max(count.transactions for count in steered)
 
     def _reach(self, executed: Executed) -> _Reached:
-        return _Reached(tuple(ways_of(executed, self.profile, self.grains)), _launch(executed, self.profile))
+        return _Reached(tuple(ways_of(executed, self.grains)), _launch(executed))
 
     def result(self) -> tuple[Traffic, ...]:
         """What was moved so far, in the order of the program."""
@@ -149,11 +148,12 @@ class _Sum:
         )
 
 
-def _launch(executed: Executed, profile: Profile) -> LaunchShape | None:
+def _launch(executed: Executed) -> LaunchShape | None:
     """The SIMT launch over the valid region, or over the padded tile where lanes fill a workspace (MG-SIMT-18)."""
     call = executed.call
-    if call.route not in profile.launches:
+    launch = call.kernel.launch
+    if launch is None:
         return None
     step = next(step for step in executed.plan.steps if isinstance(step, IndexedStep))
     rows, cols = (call.dst.rows, call.dst.cols) if call.values.get(STAGE) is not None else step.shape
-    return profile.launch_shape(call.route, rows, cols) if rows and cols else None
+    return launch(rows, cols) if rows and cols else None

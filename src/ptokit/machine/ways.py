@@ -18,14 +18,14 @@ import numpy as np
 
 from ptokit.engine.reference import CopyStep, IndexedStep, PlanStep, Touched
 from ptokit.engine.storage import Array, Region, address_of
-from ptokit.isa.instruction import Call, Effect
+from ptokit.isa.instruction import Call
+from ptokit.isa.kernel import Effect
 from ptokit.isa.layout import Layout
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.machine.executed import Executed
 from ptokit.machine.grains import CHUNK, LANES, Grains, chunks
 from ptokit.program.calls import effects
-from ptokit.target import Profile
 
 STAGE = "scratch"
 """The operand that is a workspace in global memory."""
@@ -106,7 +106,7 @@ class Way:
         return self.step.in_order(found)
 
 
-def ways_of(executed: Executed, profile: Profile, grains: Grains) -> Iterator[Way]:
+def ways_of(executed: Executed, grains: Grains) -> Iterator[Way]:
     """All that a call touches in global memory; nothing where the target has no pipes."""
     call, touched = executed.call, effects(executed.call)
     if not touched:
@@ -129,7 +129,7 @@ def ways_of(executed: Executed, profile: Profile, grains: Grains) -> Iterator[Wa
                 is_data=not end.is_index and name != STAGE,
                 tile=_tile(step, end, executed),
                 threads=_threads(call, step),
-                transfers=transfers_of_a_row(call, profile),
+                transfers=transfers_of_a_row(call),
             )
 
 
@@ -159,11 +159,10 @@ def _threads(call: Call, step: PlanStep) -> Array | None:
     return step.target.offsets().ravel() if staged else None
 
 
-def transfers_of_a_row(call: Call, profile: Profile) -> int:
+def transfers_of_a_row(call: Call) -> int:
     """DMA transfers for a row: one, or one for each batch of a fractal table (MG-SYNC-07, MG-SYNC-08)."""
-    table = call.values.get("table")
-    work = profile.operations(call.route, 1, 1, table.shape[0]) if isinstance(table, TensorSpec) else None
-    return max(1, work.dma) if work else 1
+    table, count = call.values.get("table"), call.kernel.work
+    return max(1, count(1, 1, table.shape[0]).dma) if count and isinstance(table, TensorSpec) else 1
 
 
 # --- warps ---------------------------------------------------------------------------------------------------

@@ -91,12 +91,12 @@ def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:
         if use.tile not in placed:
             said = f"{instr.name}: {use.tile} has no address yet, and in manual mode nothing gives it one"
             fix = f"make it with addr=, or call pto.tassign({use.tile}, address) first"
-            yield Finding("error", "KN-09", said, None, use.tile, fix=fix, where=instr.where)
+            yield Finding("error", "KN-09", said, None, use.tile, fix=fix, where=instr.where, blocks=True)
 
 
 def check_overlaps(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """No tile is read whose bytes another one was written over; addresses that only the run tells are left to it."""
-    found = conflicts(program, profile.family, grid)
+    found = conflicts(program, profile.name, grid)
     for conflict in found:
         yield _overlap(program, conflict, options)
     lives, known = lifetimes(program, tight=True), {frozenset((c.first.tile.name, c.second.tile.name)) for c in found}

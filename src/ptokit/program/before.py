@@ -1,10 +1,18 @@
-"""What certainly happens before what in a program that is written out.
+"""What certainly happens before what in an unrolled program.
 
-Going through it, a `Walk` keeps for every pipe the set of works and waits that certainly come before what the pipe does
-next. A set is a whole number, an element one of its bits: works first, then waits, each in the order of the text.
+An `OrderCheck` goes through the program and keeps, for every pipe, the set of steps and waits that certainly come
+before the pipe's next step. A set is an integer, an element one of its bits: steps first, then waits, each in program
+order.
 
-Where paths meet, what counts is what is known on all of them. Works of an arm or a turn that was not taken count as
-known: nothing has to wait for what does not happen.
+Where paths join, only what is known on all of them counts. Steps of an arm or an iteration that a path does not execute
+count as known on it: nothing has to wait for what does not happen.
+
+This is not the engine of `machine/pipes.py`, though both have the same operations by the same names. That engine runs
+one execution: flags have a state, a pipe whose flag is not set is held, items queue. Here all paths are checked at
+once: nothing runs, so nothing is held; state is copied at a fork and intersected at a join; and checks are copied and
+continued from any operation, which is how `order.py` finds out which flags are not needed. Queues would make that
+impossible, and vector clocks cannot express the intersection, because what is known of a pipe on all paths is not a
+prefix of its steps.
 """
 
 from __future__ import annotations
@@ -20,75 +28,75 @@ from ptokit.program.memory import Outline, Path
 from ptokit.program.steps import ISSUE
 
 Slot = tuple[Path, int]
-"""The place before a statement of a block, or after its last."""
+"""The position before a statement of a block, or after its last."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """What one pipe does for a statement in one turn of the loops around it."""
+class PipeStep:
+    """What one pipe does for a statement in one iteration of the loops around it."""
 
     pipe: str
     gate: str
-    """The pipe that should wait for what this work needs."""
+    """The pipe that should wait for what this step needs."""
     path: Path
-    turns: tuple[int, ...]
-    """The turn of each loop around, from the outside in."""
+    iterations: tuple[int, ...]
+    """The iteration of each loop around, the outermost first."""
     conflicts: int
-    """Earlier works that it must come after."""
+    """Earlier steps that must come before it."""
     where: Where | None
 
 
 @dataclass(frozen=True)
 class Unrolled:
-    """A program written out."""
+    """An unrolled program."""
 
     pipes: tuple[str, ...]
-    works: list[Work]
-    ops: list[Callable[[Walk], None]]
-    """Calls of a run's methods."""
+    steps: list[PipeStep]
+    ops: list[Callable[[OrderCheck], None]]
+    """Calls of methods of `OrderCheck`."""
     slots: dict[Slot, int]
-    """The operation where each slot comes for the first time."""
+    """The operation at which each slot comes first."""
     outline: Outline
     copies: dict[Path, int]
-    """How many turns of each loop go by before one uses the tiles of an earlier one; by the paths of their bodies."""
+    """After how many iterations each loop uses the same tiles again, by the path of its body."""
 
 
 @dataclass
-class Moment:
+class KnownOrder:
     """What is known at one point of one path."""
 
     known: dict[str, int]
-    """For each pipe: what comes before its next work."""
+    """For each pipe: what comes before its next step."""
     issued: int = 0
-    """What comes before everything that is issued from now on."""
+    """What comes before everything issued from now on."""
     sent: dict[Hashable, int] = field(default_factory=dict)
     """For each flag that is set, and each event: what comes before it."""
 
-    def copy(self) -> Moment:
-        """The same, to go another way."""
-        return Moment(dict(self.known), self.issued, dict(self.sent))
+    def copy(self) -> KnownOrder:
+        """A copy, to follow another path."""
+        return KnownOrder(dict(self.known), self.issued, dict(self.sent))
 
     def before(self, pipe: str) -> int:
-        """What comes before the next work of a pipe."""
+        """What comes before the next step of a pipe."""
         return self.known[pipe] | self.issued
 
-    def learn(self, pipe: str, news: int) -> None:
-        """A pipe waits for something."""
-        self.known[pipe] |= news
+    def add(self, pipe: str, more: int) -> None:
+        """A pipe has waited for something."""
+        self.known[pipe] |= more
         if pipe == ISSUE:
             self.issued |= self.known[pipe]
 
-    def assuming(self, news: int) -> Moment:
+    def assuming(self, more: int) -> KnownOrder:
         """The same, with something counted as known everywhere."""
-        sent = {key: known | news for key, known in self.sent.items()}
-        return Moment(dict(self.known), self.issued | news, sent)
+        sent = {key: known | more for key, known in self.sent.items()}
+        return KnownOrder(dict(self.known), self.issued | more, sent)
 
 
-def agree(moments: Sequence[Moment]) -> Moment:
-    """What is known whichever way was taken."""
-    total = moments[0]
-    for other in moments[1:]:
-        total = Moment(
+def intersection(orders: Sequence[KnownOrder]) -> KnownOrder:
+    """What is known on every path."""
+    total = orders[0]
+    for other in orders[1:]:
+        total = KnownOrder(
             {pipe: total.before(pipe) & other.before(pipe) for pipe in total.known},
             total.issued & other.issued,
             {key: known & other.sent[key] for key, known in total.sent.items() if key in other.sent},
@@ -97,20 +105,20 @@ def agree(moments: Sequence[Moment]) -> Moment:
 
 
 @dataclass(frozen=True)
-class _Mark:
-    """A point of a run."""
+class _Point:
+    """A point of a check."""
 
-    moment: Moment
-    works: int
+    order: KnownOrder
+    steps: int
     clock: int
 
 
 @dataclass(frozen=True)
 class _Fork:
-    """A point where ways part, and the ends of those that were taken so far."""
+    """A point where paths fork, and the ends of the paths checked so far."""
 
-    start: _Mark
-    ends: tuple[_Mark, ...] = ()
+    start: _Point
+    ends: tuple[_Point, ...] = ()
 
 
 class Incomplete(Exception):
@@ -118,32 +126,32 @@ class Incomplete(Exception):
 
 
 class Action(Protocol):
-    """Something that is done at a slot, in a turn of the loop around it."""
+    """An operation at a slot, in an iteration of the loop around it."""
 
-    def __call__(self, run: Walk, turn: int) -> None: ...
+    def __call__(self, check: OrderCheck, iteration: int) -> None: ...
 
 
-class Walk:
-    """One walk through an unrolled program, with `actions` at its slots, up to the first fault."""
+class OrderCheck:
+    """One pass over an unrolled program, with `actions` at its slots, up to the first fault."""
 
     def __init__(self, unrolled: Unrolled, actions: Mapping[Slot, Sequence[Action]]) -> None:
         self.unrolled = unrolled
         self.actions = actions
-        self.now = Moment(dict.fromkeys(unrolled.pipes, 0))
+        self.now = KnownOrder(dict.fromkeys(unrolled.pipes, 0))
         self._waited: dict[Any, int] = defaultdict(int)
         self._forks: tuple[_Fork, ...] = ()
         self._at = 0
-        self._works = 0
+        self._steps = 0
         self._clock = 0
 
-    def copy(self) -> Walk:
-        """The same, to go on in another way."""
+    def copy(self) -> OrderCheck:
+        """A copy that can continue with other actions."""
         other = copy(self)
         other.now, other._waited = self.now.copy(), self._waited.copy()
         return other
 
     def advance(self, to: int | None = None) -> None:
-        """Go on to an operation, or to the end. Raises `Incomplete`."""
+        """Continue to an operation, or to the end. Raises `Incomplete`."""
         ops = self.unrolled.ops[self._at : to]
         self._at += len(ops)
         for op in ops:
@@ -157,67 +165,67 @@ class Walk:
             return False
         return True
 
-    def race(self, work: Work, missing: int) -> None:
-        """Nothing makes some works come before another, as they must."""
+    def on_race(self, step: PipeStep, missing: int) -> None:
+        """Nothing orders some steps before another, as they must be."""
         raise Incomplete
 
-    def early(self, flag: Any) -> None:
-        """A flag may be set before an earlier set has been waited for."""
+    def on_early(self, flag: Any) -> None:
+        """A flag may be set before the wait for an earlier set is over."""
         raise Incomplete
 
-    # --- works and flags ---
+    # --- steps and flags ---
 
     def work(self, bit: int) -> None:
-        """A pipe does something."""
-        work, now = self.unrolled.works[bit], self.now
-        missing = work.conflicts & ~now.before(work.pipe)
+        """A pipe does a step."""
+        step, now = self.unrolled.steps[bit], self.now
+        missing = step.conflicts & ~now.before(step.pipe)
         if missing:
-            self.race(work, missing)
-        now.known[work.pipe] |= now.issued | 1 << bit
-        self._works += 1
+            self.on_race(step, missing)
+        now.known[step.pipe] |= now.issued | 1 << bit
+        self._steps += 1
 
     def sync(self, src: str, dst: str) -> None:
         """A pipe waits for another."""
-        self.now.learn(dst, self.now.before(src))
+        self.now.add(dst, self.now.before(src))
 
     def set(self, src: str, flag: Hashable) -> None:
-        """A pipe sets a flag; one that is set already may be what the next wait is for."""
+        """A pipe sets a flag. If it is set already, the next wait may be for either set."""
         known = self.now.before(src)
         self.now.sent[flag] = known & self.now.sent.get(flag, known)
 
     def wait(self, dst: str, flag: Hashable) -> None:
-        """A pipe waits for a flag."""
-        self.now.learn(dst, self.now.sent.pop(flag, 0))
+        """A pipe waits for a flag, which is then no longer set."""
+        self.now.add(dst, self.now.sent.pop(flag, 0))
 
     def barrier(self) -> None:
-        """Everything so far comes before all that follows."""
+        """Everything issued so far comes before everything issued later."""
         for known in self.now.known.values():
             self.now.issued |= known
 
-    def signal(self, event: Hashable, pipes: tuple[str, ...]) -> None:
+    def signal_event(self, event: Hashable, pipes: tuple[str, ...]) -> None:
         """An instruction on these pipes has ended."""
         self.now.sent[event] = 0
         for pipe in pipes:
             self.now.sent[event] |= self.now.before(pipe)
 
-    def hear(self, event: Hashable, pipes: tuple[str, ...]) -> None:
-        """An instruction on these pipes starts after an event."""
+    def wait_event(self, event: Hashable, pipes: tuple[str, ...]) -> None:
+        """An instruction on these pipes starts after an event. An event can be waited for more than once."""
         for pipe in pipes:
             self.now.known[pipe] |= self.now.sent.get(event, 0)
 
     # --- flags that are checked ---
 
-    def slot(self, slot: Slot, turn: int) -> None:
-        """A place where flags may stand."""
+    def slot(self, slot: Slot, iteration: int) -> None:
+        """A position at which there may be actions."""
         for action in self.actions.get(slot, ()):
-            action(self, turn)
+            action(self, iteration)
 
     def checked_set(self, src: str, flag: Any, number: int) -> None:
-        """A pipe sets one of a flag's events; every earlier wait for it must be over."""
+        """A pipe sets one of a flag's events. Every earlier wait for it must be over."""
         self._clock += 1
         key, known = (flag, number), self.now.before(src)
         if self._waited[key] & ~known:
-            self.early(flag)
+            self.on_early(flag)
         self.now.sent[key] = known
 
     def checked_wait(self, dst: str, flag: Any, number: int) -> None:
@@ -225,53 +233,53 @@ class Walk:
         self._clock += 1
         key, bit = (flag, number), 1 << self._first_wait + self._clock
         self._waited[key] |= bit
-        self.now.learn(dst, self.now.sent.pop(key) | bit)
+        self.now.add(dst, self.now.sent.pop(key) | bit)
 
     @property
     def _first_wait(self) -> int:
-        """The bits of waits follow those of the works."""
-        return len(self.unrolled.works)
+        """The bits of waits follow those of the steps."""
+        return len(self.unrolled.steps)
 
-    # --- ways that part and meet ---
+    # --- paths that fork and join ---
 
-    def part(self) -> None:
-        """Ways part here."""
-        self._forks = (*self._forks, _Fork(self._mark()))
+    def fork(self) -> None:
+        """Paths fork here."""
+        self._forks = (*self._forks, _Fork(self._point()))
 
-    def leave(self) -> None:
-        """Some go on from here to where the ways meet."""
+    def end_path(self) -> None:
+        """A path ends here and continues at the join."""
         *others, fork = self._forks
-        self._forks = (*others, _Fork(fork.start, (*fork.ends, self._mark())))
+        self._forks = (*others, _Fork(fork.start, (*fork.ends, self._point())))
 
-    def go_back(self) -> None:
-        """Back to where the ways parted, to take another one."""
+    def next_path(self) -> None:
+        """Go back to the fork, to follow another path."""
         self.now = self._since(self._forks[-1].start)
 
-    def meet(self) -> None:
-        """The ways meet."""
+    def join(self) -> None:
+        """The paths join here."""
         *others, fork = self._forks
         self._forks = tuple(others)
-        self.now = agree([self._since(end) for end in fork.ends])
+        self.now = intersection([self._since(end) for end in fork.ends])
 
-    def _mark(self) -> _Mark:
-        return _Mark(self.now.copy(), self._works, self._clock)
+    def _point(self) -> _Point:
+        return _Point(self.now.copy(), self._steps, self._clock)
 
-    def _since(self, mark: _Mark) -> Moment:
-        """What is known at an earlier point by one who takes no part in what was done since."""
+    def _since(self, point: _Point) -> KnownOrder:
+        """What is known at an earlier point, on a path that does not execute what was checked since."""
         waits = self._first_wait + 1
-        skipped = _bits(mark.works, self._works) | _bits(waits + mark.clock, waits + self._clock)
-        return mark.moment.assuming(skipped)
+        skipped = _bits(point.steps, self._steps) | _bits(waits + point.clock, waits + self._clock)
+        return point.order.assuming(skipped)
 
 
-class Survey(Walk):
-    """A walk to the end that notes the faults, and when flags are set and waited for."""
+class FaultCollector(OrderCheck):
+    """A pass to the end that collects the faults, and when flags are set and waited for."""
 
     def __init__(self, unrolled: Unrolled, actions: Mapping[Slot, Sequence[Action]]) -> None:
         super().__init__(unrolled, actions)
         self.races: dict[tuple[int, int], None] = {}
-        """Works that nothing orders, by their numbers."""
-        self.repeated: dict[Any, None] = {}
-        """Flags that may be set too early."""
+        """Pairs of steps that nothing orders, by their numbers."""
+        self.early: dict[Any, None] = {}
+        """Flags that may be set before the wait for an earlier set is over."""
         self.sets: dict[Any, list[tuple[int, int]]] = defaultdict(list)
         """For each flag: when it is set, and what comes before."""
         self.waits: dict[Any, list[tuple[int, int]]] = defaultdict(list)
@@ -279,22 +287,22 @@ class Survey(Walk):
         self._after: list[int] = []
         self.advance()
 
-    def race(self, work: Work, missing: int) -> None:
-        """Note the latest of the works, go on as if that were fixed, see what is still missing."""
+    def on_race(self, step: PipeStep, missing: int) -> None:
+        """Note the latest missing step, continue as if a flag ordered it, and repeat for what is still missing."""
         while missing:
             latest = missing.bit_length() - 1
-            self.races[latest, self._works] = None
-            self.now.learn(work.pipe, self._after[latest])
-            missing &= ~self.now.before(work.pipe)
+            self.races[latest, self._steps] = None
+            self.now.add(step.pipe, self._after[latest])
+            missing &= ~self.now.before(step.pipe)
 
-    def early(self, flag: Any) -> None:
+    def on_early(self, flag: Any) -> None:
         """Note the flag."""
-        self.repeated[flag] = None
+        self.early[flag] = None
 
     def work(self, bit: int) -> None:
-        """A pipe does something."""
+        """A pipe does a step."""
         super().work(bit)
-        self._after.append(self.now.before(self.unrolled.works[bit].pipe))
+        self._after.append(self.now.before(self.unrolled.steps[bit].pipe))
 
     def checked_set(self, src: str, flag: Any, number: int) -> None:
         """A pipe sets one of a flag's events."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.finding import Finding, Where
+from ptokit.program.calls import all_operands
 from ptokit.program.expr import (
     ANYTHING,
     BLOCK_IDX,
@@ -214,14 +215,21 @@ def reaches(program: Program, grid: int | None, given: Mapping[Var, int] | None 
 
 
 def check_bounds(program: Program, grid: int | None) -> Iterator[Finding]:
-    """Slices that leave their argument, valid regions that leave their tile and events that are none."""
+    """Slices that leave their argument, valid regions that leave their tile and events that are none.
+
+    A run would stop there, so they block execution.
+    """
+    return (replace(finding, blocks=True) for finding in _bounds(program, grid))
+
+
+def _bounds(program: Program, grid: int | None) -> Iterator[Finding]:
     reported: set[Operand] = set()
     for stmt, reach in reaches(program, grid):
         if isinstance(stmt, LoadScalar):
             yield from _check_view(program, stmt.source, reach, stmt.where, index_finding)
         elif isinstance(stmt, Flag):
             yield from _check_event(stmt, reach)
-        for operand in stmt.operands if isinstance(stmt, Instr) else ():
+        for operand in all_operands(stmt).values() if isinstance(stmt, Instr) else ():
             found = [] if operand in reported else list(_check_operand(program, operand, reach, stmt.where))
             if found:
                 reported.add(operand)

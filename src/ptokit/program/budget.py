@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ptokit.finding import Finding
-from ptokit.isa.instruction import Call
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Call, Instruction
+from ptokit.isa.kernel import Kernel, Launch, LaunchShape, kernels_of
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
+from ptokit.isa.unknown import certain, is_unknown
 from ptokit.program.calls import call_of
 from ptokit.program.ir import Instr, Program, TileDecl, walk
-from ptokit.target import Budget, LaunchShape, Profile
-from ptokit.target.profile import Launch
+from ptokit.target import Budget, Profile
 
 MANY = 1 << 20
 """Stands for an extent that is not known yet: enough for any launch."""
@@ -48,33 +50,41 @@ def _static_spans(program: Program, loc: TileType) -> Iterator[tuple[int, int]]:
             yield from ((at, at + tile.spec.nbytes) for at in tile.addresses if isinstance(at, int))
 
 
-def _launch(call: Call, profile: Profile) -> tuple[Launch, TileSpec] | None:
+def _launching(instruction: Instruction, target: str) -> list[Kernel]:
+    """The kernels of an instruction that start threads."""
+    return [kernel for kernel in kernels_of(instruction, target).values() if kernel.launch]
+
+
+def _launch(call: Call) -> tuple[Launch, TileSpec] | None:
     """The formula of the SIMT launch that a call makes, and the tile whose valid extents it takes."""
-    tile = call.values.get("src") if call.instruction.name == "mscatter" else call.values.get("dst")
-    if not isinstance(tile, TileSpec) or not any(route.startswith(call.instruction.name) for route in profile.launches):
+    launched = {kernel.launched for kernel in _launching(call.instruction, call.target)}
+    if not launched or not all(isinstance(call.values.get(name), TileSpec) for name in launched):
         return None
     if "coalesce" in call.values and call.coalesce is None:  # refused: the call has no route
         return None
-    formula = profile.launches.get(call.route)
-    return (formula, tile) if formula else None
+    kernel = call.kernel
+    return (kernel.launch, call.values[kernel.launched]) if kernel.launch else None
 
 
-def simt_launch(call: Call, profile: Profile) -> LaunchShape | None:
-    """The threads that a call starts, or None where it starts none. An unknown valid extent counts as many."""
-    found = _launch(call, profile)
-    return found[0](*(extent if extent > 0 else MANY for extent in found[1].valid)) if found else None
+def simt_launch(call: Call) -> LaunchShape | None:
+    """The threads that a call starts, or None if it starts none. An unknown valid extent counts as many."""
+    found = _launch(call)
+    if found is None:
+        return None
+    return found[0](*(MANY if is_unknown(extent) or extent <= 0 else extent for extent in found[1].valid))
 
 
-def starts_threads(call: Call, profile: Profile) -> bool:
+def starts_threads(call: Call) -> bool:
     """Whether a call starts threads, without how many."""
-    found = _launch(call, profile)
-    return found is not None and all(extent != 0 for extent in found[1].valid)
+    found = _launch(call)
+    return found is not None and not any(certain(lambda n=extent: n == 0) for extent in found[1].valid)
 
 
 def has_simt(program: Program, profile: Profile) -> bool:
     """Whether an instruction of the program starts threads: only then the data cache takes its part of UB (H-20)."""
-    instrs = (stmt for stmt in walk(program.body) if isinstance(stmt, Instr)) if profile.launches else ()
-    return any(starts_threads(call_of(program, instr, profile), profile) for instr in instrs)
+    launching = {name for name, known in INSTRUCTIONS.items() if _launching(known, profile.name)}
+    instrs = (stmt for stmt in walk(program.body) if isinstance(stmt, Instr) and stmt.name in launching)
+    return any(starts_threads(call_of(program, instr, profile)) for instr in instrs)
 
 
 def memory_findings(
@@ -89,7 +99,8 @@ def memory_findings(
             yield from _ub_findings(subject, profile, dyn_ub, use, simt)
         elif use.end > memory.size:
             expected = f"within {memory.size} bytes of {memory.name}"
-            yield _finding(profile, "A-38", None, subject, expected, f"{use.end} bytes", "use smaller tiles", loc)
+            said = _finding(profile, "A-38", None, subject, expected, f"{use.end} bytes", "use smaller tiles", loc)
+            yield replace(said, blocks=True)
 
 
 def _ub_findings(subject: str, profile: Profile, dyn_ub: int | None, use: Use, simt: bool) -> Iterable[Finding]:

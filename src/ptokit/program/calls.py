@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from operator import or_
 
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Call, Effect
-from ptokit.isa.operand import UNKNOWN, OperandSpec, ScalarSpec, TensorSpec, TileSpec
-from ptokit.isa.policy import PtoEnum
+from ptokit.isa.instruction import Call, Modifiers
+from ptokit.isa.kernel import Effect
+from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec
+from ptokit.isa.spelling import TMP
+from ptokit.isa.unknown import certain, is_unknown, unknown
 from ptokit.program.expr import Expr, apply, subtract
 from ptokit.program.ir import (
     Argument,
@@ -30,12 +32,16 @@ from ptokit.target import Profile
 from ptokit.target.cpu import CPU
 
 Resolve = Callable[[Expr], int]
-"""What an expression is worth, or `UNKNOWN`."""
+"""The value of an expression, or an `Unknown`."""
+
+
+UNPLACED: Mapping[str, Expr] = {}
+"""No tile has an address."""
 
 
 def known(expr: Expr) -> int:
-    """The value of a constant; `UNKNOWN` for everything that the run decides."""
-    return expr if isinstance(expr, int) else UNKNOWN
+    """The value of a constant; unknown for everything that the run decides."""
+    return expr if isinstance(expr, int) else unknown()
 
 
 def tile_spec(spec: TileSpec, use: TileUse, resolve: Resolve = known, address: int | None = None) -> TileSpec:
@@ -67,26 +73,27 @@ def tensor_spec(argument: Argument, view: View, resolve: Resolve = known) -> Ten
     dynamic = tuple(map(or_, (*marks, *stride_marks), argument.dynamic))
     shape = (1,) * (5 - len(sizes)) + tuple(sizes)
     while len(steps) < 5:  # a missing leading dim steps over the whole of the next one
-        over = shape[5 - len(steps)]
-        steps = [UNKNOWN if UNKNOWN in (over, steps[0]) else over * steps[0], *steps]
+        steps = [shape[5 - len(steps)] * steps[0], *steps]
     return TensorSpec(argument.dtype, shape, tuple(steps), argument.layout, dynamic)  # type: ignore[arg-type]
 
 
 def overlaps_itself(argument: Argument) -> bool:
     """Whether two elements of an argument may lie in one place, as far as its strides are known."""
     whole = View(argument.name, (0,) * len(argument.shape), argument.shape)
-    spec = tensor_spec(argument, whole)
-    return UNKNOWN not in (*spec.shape, *spec.stride) and spec.overlaps_itself
+    return certain(lambda: tensor_spec(argument, whole).overlaps_itself)
 
 
 def _leading(dims: int) -> tuple[bool, ...]:
     return (False,) * (5 - dims)
 
 
-def operand_spec(program: Program, operand: Operand, resolve: Resolve = known) -> OperandSpec:
-    """What an operand is, as far as it is known."""
+def operand_spec(
+    program: Program, operand: Operand, resolve: Resolve = known, addresses: Mapping[str, Expr] = UNPLACED
+) -> OperandSpec:
+    """The description of an operand, as far as it is known; `addresses` are those of placed tiles."""
     if isinstance(operand, TileUse):
-        return tile_spec(program.tiles[operand.tile].spec, operand, resolve)
+        address = resolve(addresses[operand.tile]) if operand.tile in addresses else None
+        return tile_spec(program.tiles[operand.tile].spec, operand, resolve, address)
     if isinstance(operand, View):
         return tensor_spec(program.tensors[operand.argument], operand, resolve)
     if isinstance(operand, Constant | Given):
@@ -94,14 +101,19 @@ def operand_spec(program: Program, operand: Operand, resolve: Resolve = known) -
     return ScalarSpec(operand.dtype, resolve(operand.value) if operand.steers else None)
 
 
-def call_of(program: Program, instr: Instr, profile: Profile, resolve: Resolve = known) -> Call:
-    """The instruction as the rules see it."""
+def call_of(
+    program: Program,
+    instr: Instr,
+    profile: Profile,
+    resolve: Resolve = known,
+    addresses: Mapping[str, Expr] = UNPLACED,
+) -> Call:
+    """The call that the rules check; `addresses` are those of placed tiles."""
     definition = INSTRUCTIONS[instr.name]
     described: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in definition.operands)
-    for name, operand in named_operands(instr).items():
-        described[name] = operand_spec(program, operand, resolve)
-    modifiers = {modifier.name: value for modifier, value in zip(definition.modifiers, instr.modifiers, strict=True)}
-    return Call(definition, described, modifiers, profile.name, *sharing(instr, resolve).calls)
+    for name, operand in all_operands(instr).items():
+        described[name] = operand_spec(program, operand, resolve, addresses)
+    return Call(definition, described, instr.modifiers, profile.name, *sharing(instr, resolve).calls)
 
 
 def named_operands(instr: Instr) -> dict[str, Operand]:
@@ -111,9 +123,17 @@ def named_operands(instr: Instr) -> dict[str, Operand]:
     }
 
 
+def all_operands(instr: Instr) -> dict[str, Operand]:
+    """The same, with the workspace last."""
+    given = named_operands(instr)
+    return given if instr.workspace is None else {**given, TMP: instr.workspace}
+
+
 def access_of(instruction: str) -> dict[str, str]:
-    """What happens to each operand of an instruction: `read`, `write` or `update`."""
-    return {param.name: param.access for param in INSTRUCTIONS[instruction].operands}
+    """What happens to each operand of an instruction: `read`, `write` or `update`. A workspace is written."""
+    definition = INSTRUCTIONS[instruction]
+    given = {param.name: param.access for param in definition.operands}
+    return {**given, TMP: "write"} if definition.workspace else given
 
 
 def written_arguments(program: Program) -> frozenset[str]:
@@ -128,14 +148,12 @@ def written_arguments(program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
-def chosen_modifiers(program: Program, instr: Instr) -> tuple[PtoEnum | None, ...]:
-    """The modifiers that differ from what goes without saying; None in the place of the others."""
-    modifiers = INSTRUCTIONS[instr.name].modifiers
+def chosen_modifiers(program: Program, instr: Instr) -> Modifiers:
+    """The modifiers that differ from their defaults; None in the place of the others."""
     if not any(instr.modifiers):
         return instr.modifiers
-    usual = call_of(program, replace(instr, modifiers=(None,) * len(modifiers)), CPU).values
-    pairs = zip(modifiers, instr.modifiers, strict=True)
-    return tuple(None if value is usual[modifier.name] else value for modifier, value in pairs)
+    defaults = call_of(program, replace(instr, modifiers=(None,) * len(instr.modifiers)), CPU).modifiers
+    return tuple(None if value is default else value for value, default in zip(instr.modifiers, defaults, strict=True))
 
 
 def without_defaults(program: Program) -> Program:
@@ -169,7 +187,7 @@ def has_slices(instr: Instr) -> bool:
 
 def sharing(instr: Instr, resolve: Resolve = known) -> Sharing:
     """Which operands of an instruction share memory, as far as that is known."""
-    uses = [(name, operand) for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)]
+    uses = [(name, operand) for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)]
     found: dict[str, set[tuple[str, str]]] = {"same": set(), "overlap": set(), "apart": set()}
     for (name, use), (other, later) in combinations(uses, 2):
         if use.tile == later.tile:
@@ -185,7 +203,7 @@ def _relation(one: TileUse, other: TileUse, resolve: Resolve) -> str:
     for axis in (0, 1):
         ahead, extent, later = subtract(other.start[axis], one.start[axis]), one.valid[axis], other.valid[axis]
         needed = (extent, later, *(() if isinstance(ahead, int) else (one.start[axis], other.start[axis])))
-        if any(_is_unknown(resolve(number)) for number in needed):
+        if is_unknown(*map(resolve, needed)):
             return "apart"
         distance, reach, other_reach = resolve(ahead), resolve(extent), resolve(later)
         if distance >= reach or 0 - distance >= other_reach:
@@ -194,11 +212,12 @@ def _relation(one: TileUse, other: TileUse, resolve: Resolve) -> str:
     return "same" if is_same else "overlap"
 
 
-def _is_unknown(number: int) -> bool:
-    return isinstance(number, int) and number == UNKNOWN
-
-
 def effects(call: Call) -> tuple[Effect, ...]:
-    """Which pipe touches which operand; empty where the target has no pipes."""
-    usual = call.instruction.effects.get(call.family, {}).get(call.route, ())
-    return (*usual, *call.instruction.besides(call)) if usual else ()
+    """Which pipe touches which operand; empty if the target has no pipes."""
+    kernel = call.kernel
+    touched = (*kernel.effects, *kernel.besides(call)) if kernel.besides else kernel.effects
+    if call.operands.get(TMP) is None:
+        return touched
+    first = call.instruction.operands[0].name
+    writers = dict.fromkeys(effect.pipe for effect in touched if effect.operand == first and effect.access != "read")
+    return (*touched, *(Effect(TMP, "write", pipe) for pipe in writers))

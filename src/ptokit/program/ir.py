@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from ptokit.finding import Where
 from ptokit.isa.dtype import DType
+from ptokit.isa.instruction import Modifiers
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import GlobalLayout, PtoEnum
+from ptokit.isa.policy import GlobalLayout
 from ptokit.program.expr import Expr, Var, apply
 
 
@@ -160,7 +161,7 @@ class Instr:
 
     name: str
     operands: tuple[Operand, ...]
-    modifiers: tuple[PtoEnum | None, ...] = ()
+    modifiers: Modifiers = ()
     event: int | None = None
     """The event that its end signals, if anything waits for it."""
     waits: tuple[int, ...] = ()

@@ -45,11 +45,11 @@ Cell = tuple[str, int]
 """A copy of a tile."""
 
 EVERYWHERE: tuple[Path, ...] = ((),)
-"""Stands for the loops around what is defined in several places: no loop is like it, so nothing is ever known of it."""
+"""The loops around what is defined in several places. No loop equals it, so nothing is ever known of the value."""
 
 
 def statements(block: Block, at: Path = ()) -> Iterator[tuple[Path, Stmt]]:
-    """Every statement with its path, in the order of the text."""
+    """Every statement with its path, in program order."""
     for number, stmt in enumerate(block):
         yield (*at, number), stmt
         for arm, inner in enumerate(children(stmt)):
@@ -57,7 +57,7 @@ def statements(block: Block, at: Path = ()) -> Iterator[tuple[Path, Stmt]]:
 
 
 def meeting_block(a: Path, b: Path) -> tuple[Path, int, int]:
-    """The deepest block around two statements, and the numbers of the two in it."""
+    """The innermost block around two statements, and the numbers of the two in it."""
     depth = 0
     while depth + 2 < min(len(a), len(b)) and a[depth : depth + 2] == b[depth : depth + 2]:
         depth += 2
@@ -86,7 +86,7 @@ class Outline:
                 self.scalars[stmt.result] = EVERYWHERE if stmt.result in self.scalars else self.around(path)
 
     def around(self, path: Path) -> tuple[Path, ...]:
-        """The loops around a statement or a block, from the outside in."""
+        """The loops around a statement or a block, the outermost first."""
         return tuple(path[:depth] for depth in range(2, len(path) + 1, 2) if path[:depth] in self.loops)
 
 
@@ -106,7 +106,7 @@ class Tiles:
         self.program = program
         self.homes = outline.tiles
         self.spans = self._spans()
-        self.near = {cell: [other for other in self.spans if self._share(cell, other)] for cell in self.spans}
+        self.overlapping = {cell: [other for other in self.spans if self._share(cell, other)] for cell in self.spans}
 
     def _spans(self) -> dict[Cell, list[Span]]:
         moved: dict[str, list[Expr]] = defaultdict(list)
@@ -125,11 +125,11 @@ class Tiles:
             a[0] is b[0] and a[1] < b[2] and b[1] < a[2] for a in self.spans[cell] for b in self.spans[other]
         )
 
-    def cells(self, tile: str, loops: tuple[Path, ...], turns: tuple[int, ...]) -> list[Cell]:
-        """The copies that a tile's name may stand for, given the turn of each loop around."""
+    def cells(self, tile: str, loops: tuple[Path, ...], iterations: tuple[int, ...]) -> list[Cell]:
+        """The copies that a tile's name may stand for, given the iteration of each loop around."""
         home, copies = self.homes[tile], self.program.tiles[tile].buffers
         if home and loops[: len(home)] == home:
-            return [(tile, turns[len(home) - 1] % copies)]
+            return [(tile, iterations[len(home) - 1] % copies)]
         return [(tile, copy) for copy in range(copies)]
 
 
@@ -142,7 +142,7 @@ def _span(decl: TileDecl, address: Expr) -> Span:
 class Views:
     """The blocks of arguments that a program touches, and which of them may overlap.
 
-    A variable keeps its value as long as no loop around its definition goes on.
+    A variable keeps its value until a loop around its definition goes on to its next iteration.
     """
 
     def __init__(self, program: Program, outline: Outline) -> None:
@@ -150,30 +150,31 @@ class Views:
         self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf)}
         self.homes = dict(outline.scalars)
         self._varying = {*outline.scalars, *(loop.var for loop in outline.loops.values())}
-        self.turns: dict[Path, Var] = {}
-        """The variable that counts the turns of each loop."""
+        self.counters: dict[Path, Var] = {}
+        """The variable that counts the iterations of each loop."""
         self._answers: dict[tuple[Access, Access, int], bool] = {}
 
     def memory(self, view: View) -> str:
-        """The argument whose memory a view is of."""
+        """The memory of the argument that a view is of."""
         argument = self.program.tensors[view.argument]
         return argument.memory or argument.array
 
-    def meet(self, a: Access, b: Access, level: int) -> bool:
-        """Whether two views may overlap when `b` comes later, and since `a` only `level` of their loops stood still."""
+    def may_overlap(self, a: Access, b: Access, level: int) -> bool:
+        """Whether two views may overlap, where `b` comes later and only the outermost `level` of their loops are still
+        in the same iteration."""
         key = a, b, level
         if key not in self._answers:
-            self._answers[key] = self._meet(a, b, level)
+            self._answers[key] = self._compute(a, b, level)
         return self._answers[key]
 
-    def _meet(self, a: Access, b: Access, level: int) -> bool:
+    def _compute(self, a: Access, b: Access, level: int) -> bool:
         first, then = a.operand, b.operand
         assert isinstance(first, View) and isinstance(then, View)
         argument = self.program.tensors[first.argument]
         if first.argument != then.argument or overlaps_itself(argument) or not self._is_steady(argument):
             return True
         moving = a.loops[level : level + 1] == b.loops[level : level + 1] != ()
-        later = self._later(then, a.loops[:level], self.turns[a.loops[level]] if moving else None)
+        later = self._later(then, a.loops[:level], self.counters[a.loops[level]] if moving else None)
         dims = zip(first.starts, first.sizes, later.starts, later.sizes, strict=True)
         return not any(
             self._ends_before(start, size, other) or self._ends_before(other, other_size, start)
@@ -181,7 +182,7 @@ class Views:
         )
 
     def _is_steady(self, argument: Argument) -> bool:
-        """Whether an argument lies at one place for the whole run of a block."""
+        """Whether an argument has the same shape, strides and offset during the whole run of a block."""
         used = frozenset().union(*map(variables, (*argument.shape, *argument.stride, argument.offset)))
         return used.isdisjoint(self._varying)
 
@@ -189,19 +190,19 @@ class Views:
         """Whether a range certainly ends before another begins."""
         return interval(subtract(other, apply("add", start, size)), self.bounds)[0] >= 0
 
-    def _later(self, view: View, still: tuple[Path, ...], moving: Var | None) -> View:
-        """The view when only some loops stood still and the next one has gone on."""
+    def _later(self, view: View, same: tuple[Path, ...], moving: Var | None) -> View:
+        """The view when only the loops `same` are in the same iteration and the next one has gone on."""
         values: dict[Var, Expr] = {}
         for var in frozenset().union(*map(variables, (*view.starts, *view.sizes))):
             home = self.homes.get(var, ())
-            if home != still[: len(home)]:
+            if home != same[: len(home)]:
                 values[var] = self._ahead(var) if var == moving else self._other(var)
         return rewrite(view, values)
 
-    def _ahead(self, turn: Var) -> Expr:
-        distance = Var(f"{turn}+")
-        self.bounds[distance] = 1, max(1, self.bounds[turn][1])
-        return apply("add", turn, distance)
+    def _ahead(self, counter: Var) -> Expr:
+        distance = Var(f"{counter}+")
+        self.bounds[distance] = 1, max(1, self.bounds[counter][1])
+        return apply("add", counter, distance)
 
     def _other(self, var: Var) -> Var:
         other = Var(f"{var}'")
@@ -210,7 +211,7 @@ class Views:
 
 
 class History:
-    """The accesses so far, as sets of works; a set is a whole number, a work one of its bits."""
+    """The accesses so far, as sets of steps. A set is an integer, a step one of its bits."""
 
     def __init__(self, program: Program) -> None:
         self.outline = Outline(program)
@@ -220,38 +221,38 @@ class History:
         self._writers: dict[Cell, int] = defaultdict(int)
         self._blocks: dict[str, list[tuple[Access, tuple[int, ...], int]]] = defaultdict(list)
 
-    def conflicts(self, access: Access, turns: tuple[int, ...]) -> int:
-        """The works so far that touch the same memory, where they or the new access write."""
+    def conflicts(self, access: Access, iterations: tuple[int, ...]) -> int:
+        """The steps so far that touch the same memory, if they or the new access write."""
         operand = access.operand
         if isinstance(operand, View):
-            return self._view_conflicts(access, operand, turns)
+            return self._view_conflicts(access, operand, iterations)
         found = 0
-        for cell in self.tiles.cells(operand.tile, access.loops, turns):
-            for near in self.tiles.near[cell]:
-                found |= self._writers[near] | (self._readers[near] if access.writes else 0)
+        for cell in self.tiles.cells(operand.tile, access.loops, iterations):
+            for other in self.tiles.overlapping[cell]:
+                found |= self._writers[other] | (self._readers[other] if access.writes else 0)
         return found
 
-    def _view_conflicts(self, access: Access, view: View, turns: tuple[int, ...]) -> int:
+    def _view_conflicts(self, access: Access, view: View, iterations: tuple[int, ...]) -> int:
         found = 0
         for earlier, when, bit in self._blocks[self.views.memory(view)]:
             if (access.writes or earlier.writes) and not found & bit:
-                level = _standing(earlier.loops, access.loops, when, turns)
-                found |= bit if self.views.meet(earlier, access, level) else 0
+                level = _common_level(earlier.loops, access.loops, when, iterations)
+                found |= bit if self.views.may_overlap(earlier, access, level) else 0
         return found
 
-    def record(self, access: Access, turns: tuple[int, ...], bit: int) -> None:
-        """Take note of an access by the work of this bit."""
+    def record(self, access: Access, iterations: tuple[int, ...], bit: int) -> None:
+        """Note an access by the step of this bit."""
         operand = access.operand
         if isinstance(operand, View):
-            self._blocks[self.views.memory(operand)].append((access, turns, bit))
+            self._blocks[self.views.memory(operand)].append((access, iterations, bit))
             return
         table = self._writers if access.writes else self._readers
-        for cell in self.tiles.cells(operand.tile, access.loops, turns):
+        for cell in self.tiles.cells(operand.tile, access.loops, iterations):
             table[cell] |= bit
 
 
-def _standing(a: tuple[Path, ...], b: tuple[Path, ...], when: tuple[int, ...], then: tuple[int, ...]) -> int:
-    """How many of the outermost loops around two accesses are the same, in the same turn."""
+def _common_level(a: tuple[Path, ...], b: tuple[Path, ...], when: tuple[int, ...], then: tuple[int, ...]) -> int:
+    """How many of the outermost loops around two accesses are the same, in the same iteration."""
     level = 0
     while level < min(len(a), len(b)) and a[level] == b[level] and when[level] == then[level]:
         level += 1

@@ -1,4 +1,4 @@
-"""Flags, of auto mode and for events: what must be waited for, no more, with ids that are free."""
+"""Flags for auto mode and for events: every one that is needed and no more, with free event ids."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from functools import partial
 from itertools import pairwise
 
 from ptokit.finding import Where
-from ptokit.program.before import Action, Slot, Survey, Unrolled, Walk, Work
+from ptokit.isa.kernel import Pair
+from ptokit.program.before import Action, FaultCollector, OrderCheck, PipeStep, Slot, Unrolled
 from ptokit.program.calls import call_of
 from ptokit.program.expr import Expr, apply, interval
 from ptokit.program.ir import (
@@ -29,14 +30,13 @@ from ptokit.program.memory import Path, meeting_block
 from ptokit.program.steps import own_pairs
 from ptokit.program.unroll import unroll
 from ptokit.target import Profile
-from ptokit.target.profile import Pair
 
 
 @dataclass(frozen=True)
 class Link:
     """A flag from one pipe to another: set at one slot of a block, waited for at another.
 
-    Where the wait stands before the set, it waits for the set of an earlier turn; the flag is then set once before the
+    If the wait comes before the set, it waits for the set of an earlier iteration. The flag is then set once before the
     outermost loop around, and waited for once after it.
     """
 
@@ -45,15 +45,15 @@ class Link:
     block: Path
     set_at: int
     wait_at: int
-    turns: int = 1
-    """Events that the turns of the loop around take by turns; 0 for a barrier where the wait would be."""
+    events: int = 1
+    """Event ids that the iterations of the loop around alternate between; 0 for a barrier instead of the wait."""
     reply: bool = False
-    """Whether it says that another link's wait is over, so that that one may be set again."""
+    """Whether it signals that the wait of another link is over, so that that one may be set again."""
     where: Where | None = field(default=None, compare=False)
 
     @property
     def is_carried(self) -> bool:
-        """Whether a wait is for an earlier turn's set."""
+        """Whether a wait is for the set of an earlier iteration."""
         return self.wait_at < self.set_at + self.reply
 
     @property
@@ -61,49 +61,48 @@ class Link:
         """The two pipes."""
         return self.src, self.dst
 
-    def answer(self) -> Link:
-        """A link that makes every set come after the wait for the set before."""
-        return Link(self.dst, self.src, self.block, self.wait_at, self.set_at, self.turns, True, self.where)
+    def replied(self) -> Link:
+        """The link that makes every set of this one come after the wait for the set before."""
+        return Link(self.dst, self.src, self.block, self.wait_at, self.set_at, self.events, True, self.where)
 
 
 Links = list[Link]
 
 REPLY_WAIT, SET, DRAIN, PRIME, WAIT, REPLY_SET = range(6)
-"""What may stand in one slot, in this order: what follows the statement before, then what precedes the one after."""
+"""The ends that a slot can have, in this order: what follows the statement before, then what precedes the next."""
 
 
 @dataclass(frozen=True)
 class End(Action):
-    """A set or wait (or barrier) of a link, where it stands."""
+    """A set or a wait of a link, or its barrier, at a slot."""
 
     link: Link
     rank: int
     number: int | None = None
-    """Which of the link's events; None for the one of the turn."""
+    """Which of the link's events; None for that of the iteration."""
 
     @property
     def sets(self) -> bool:
         """Whether it is a set."""
         return self.rank in (SET, PRIME, REPLY_SET)
 
-    def __call__(self, run: Walk, turn: int) -> None:
+    def __call__(self, check: OrderCheck, iteration: int) -> None:
         link = self.link
-        if not link.turns:
-            run.barrier()
+        if not link.events:
+            check.barrier()
             return
-        number = turn % link.turns if self.number is None else self.number
+        number = iteration % link.events if self.number is None else self.number
         if self.sets:
-            run.checked_set(link.src, link, number)
+            check.checked_set(link.src, link, number)
         else:
-            run.checked_wait(link.dst, link, number)
+            check.checked_wait(link.dst, link, number)
 
 
 def order(program: Program, profile: Profile) -> Program:
     """The program with the flags that its data need, marked `auto`.
 
-    The result has no race, sets no flag twice, leaves none set, and every flag that was put in is needed for that.
-    Flags and barriers that were there already count. A manual program, or one for a target without pipes, comes back
-    as it is.
+    The result has no race, sets no flag twice and leaves none set, and every flag that was added is needed for that.
+    Flags and barriers of the program count. A manual program, or one for a target without pipes, is returned unchanged.
     """
     if not profile.pipes or program.mode != "auto":
         return program
@@ -111,10 +110,10 @@ def order(program: Program, profile: Profile) -> Program:
 
 
 def order_events(program: Program, profile: Profile) -> Program:
-    """The program without events: with the flags, marked `auto`, that they stand for.
+    """The program with flags, marked `auto`, in place of its events.
 
-    Targets have flags and no events. An instruction that waits for another gets a flag from the pipe of the one to the
-    pipe of the other, unless other flags order the two already.
+    Targets have flags and no events. An instruction that waits for another gets a flag from the pipe of that one to its
+    own pipe, unless other flags order the two already.
     """
     instructions = [stmt for stmt in walk(program.body) if isinstance(stmt, Instr)]
     if profile.pipes and any(instr.waits for instr in instructions):
@@ -147,66 +146,66 @@ class _Orderer:
     # --- which links ---
 
     def _settled(self, links: Links) -> Links:
-        """Links with which the program is complete, none of them without need."""
+        """Links with which the program is complete, and all of which are needed."""
         return self._pruned(self._repeatable(self._raceless(links)))
 
     def _raceless(self, links: Links) -> Links:
         """Add a link for every race."""
-        while races := self._survey(links).races:
+        while races := self._faults(links).races:
             found = dict.fromkeys(self._link(*race) for race in races)
             links = links + ([link for link in found if link not in links] or [_barrier(next(iter(found)))])
         return links
 
     def _link(self, first: int, second: int) -> Link:
-        producer, consumer = self.unrolled.works[first], self.unrolled.works[second]
+        producer, consumer = self.unrolled.steps[first], self.unrolled.steps[second]
         block, one, other = meeting_block(producer.path, consumer.path)
         link = Link(producer.pipe, consumer.gate, block, one + 1, other, where=consumer.where)
-        return replace(link, turns=self._distance(link, producer, consumer)) if link.is_carried else link
+        return replace(link, events=self._distance(link, producer, consumer)) if link.is_carried else link
 
-    def _distance(self, link: Link, producer: Work, consumer: Work) -> int:
-        """How many turns a carried link may reach back: as many as have tiles of their own, if the two use the same."""
+    def _distance(self, link: Link, producer: PipeStep, consumer: PipeStep) -> int:
+        """How many iterations a carried link reaches back: as many as have their own tiles, if both use the same."""
         copies, level = self._copies(link), len(self.outline.around(link.block)) - 1
-        return copies if producer.turns[level] % copies == consumer.turns[level] % copies else 1
+        return copies if producer.iterations[level] % copies == consumer.iterations[level] % copies else 1
 
     def _repeatable(self, links: Links) -> Links:
-        """Give a link that may be set too early more events, or else an answer; at the worst a barrier."""
-        while early := self._survey(links).repeated:
+        """Give a link that may be set too early more events, else a reply, else make it a barrier."""
+        while early := self._faults(links).early:
             for link in early:
-                copies, answer = self._copies(link), link.answer()
-                if not link.is_carried and link.turns < copies:
-                    links = _exchanged(links, link, replace(link, turns=copies))
-                elif answer not in links:
-                    links = [*links, answer]
+                copies, reply = self._copies(link), link.replied()
+                if not link.is_carried and link.events < copies:
+                    links = _replaced(links, link, replace(link, events=copies))
+                elif reply not in links:
+                    links = [*links, reply]
                 else:
-                    links = _exchanged(links, link, _barrier(link))
+                    links = _replaced(links, link, _barrier(link))
         return links
 
     def _copies(self, link: Link) -> int:
-        """How many turns of the loop around a link have tiles of their own."""
+        """How many iterations of the loop around a link have their own tiles."""
         loops = self.outline.around(link.block)
         return self.unrolled.copies[loops[-1]] if loops else 1
 
     def _pruned(self, links: Links) -> Links:
-        """Leave out what can be left out, one link after the other in the order in which they begin."""
+        """Remove the links that are not needed, one after the other in the order of their first ends."""
         slots, kept = self._slots(links), []
-        run = Walk(self.unrolled, slots)
+        check = OrderCheck(self.unrolled, slots)
         for link in sorted(links, key=self._begin):
-            run.advance(self._begin(link))
+            check.advance(self._begin(link))
             with_link = {slot: slots[slot] for slot, _ in self._ends(link)}
             slots |= {slot: [end for end in ends if end.link != link] for slot, ends in with_link.items()}
-            if not run.copy().is_complete():
+            if not check.copy().is_complete():
                 slots |= with_link
                 kept.append(link)
         return kept if len(kept) == len(links) else self._pruned(kept)
 
     def _begin(self, link: Link) -> int:
-        """The operation where a link first has an end."""
+        """The operation of the first end of a link."""
         return min(self.unrolled.slots[slot] for slot, _ in self._ends(link))
 
-    def _survey(self, links: Links) -> Survey:
-        return Survey(self.unrolled, self._slots(links))
+    def _faults(self, links: Links) -> FaultCollector:
+        return FaultCollector(self.unrolled, self._slots(links))
 
-    # --- where their ends stand ---
+    # --- where their ends are ---
 
     def _slots(self, links: Links) -> dict[Slot, list[End]]:
         slots: dict[Slot, list[End]] = defaultdict(list)
@@ -217,38 +216,38 @@ class _Orderer:
 
     def _ends(self, link: Link) -> Iterator[tuple[Slot, End]]:
         yield (link.block, link.wait_at), End(link, REPLY_WAIT if link.reply else WAIT)
-        if not link.turns:
+        if not link.events:
             return
         yield (link.block, link.set_at), End(link, REPLY_SET if link.reply else SET)
         if link.is_carried:
             *outer, at, _ = self.outline.around(link.block)[0]
-            for number in range(link.turns):
+            for number in range(link.events):
                 yield (tuple(outer), at), End(link, PRIME, number)
                 yield (tuple(outer), at + 1), End(link, DRAIN, number)
 
     # --- their events ---
 
     def _number(self, links: Links) -> tuple[dict[Link, int], Links]:
-        """The first event of each link, and the links for which none is left."""
-        survey = self._survey(links)
+        """The first event id of each link, and the links for which no id is left."""
+        faults = self._faults(links)
         users: dict[tuple[Pair, int], Links] = defaultdict(list)
         events: dict[Link, int] = {}
         without_id: Links = []
-        for link in sorted((link for link in links if link.turns), key=lambda link: survey.sets[link][0]):
-            first = self._first_event(link, survey, users)
+        for link in sorted((link for link in links if link.events), key=lambda link: faults.sets[link][0]):
+            first = self._first_event(link, faults, users)
             if first is None:
                 without_id.append(link)
                 continue
             events[link] = first
-            for event in range(first, first + link.turns):
+            for event in range(first, first + link.events):
                 users[link.pair, event].append(link)
         return events, without_id
 
-    def _first_event(self, link: Link, survey: Survey, users: dict[tuple[Pair, int], Links]) -> int | None:
+    def _first_event(self, link: Link, faults: FaultCollector, users: dict[tuple[Pair, int], Links]) -> int | None:
         free = self.free[link.pair]
         for first in free:
-            events = range(first, first + link.turns)
-            if all(event in free and _may_join(survey, link, users[link.pair, event]) for event in events):
+            events = range(first, first + link.events)
+            if all(event in free and _may_join(faults, link, users[link.pair, event]) for event in events):
                 return first
         return None
 
@@ -266,47 +265,47 @@ class _Orderer:
 
     def _statement(self, end: End, events: dict[Link, int]) -> Stmt:
         link = end.link
-        if not link.turns:
+        if not link.events:
             return Barrier("ALL", auto=True, where=link.where)
         action = "set" if end.sets else "wait"
         return Flag(action, link.src, link.dst, self._event(end, events[link]), auto=True, where=link.where)
 
     def _event(self, end: End, first: int) -> Expr:
         link = end.link
-        if end.number is not None or link.turns == 1:
+        if end.number is not None or link.events == 1:
             return first + (end.number or 0)
         loop = self.outline.loops[self.outline.around(link.block)[-1]]
-        return apply("add", first, apply("mod", iteration(loop), link.turns))
+        return apply("add", first, apply("mod", iteration(loop), link.events))
 
 
-def _may_join(survey: Survey, link: Link, users: Links) -> bool:
-    """Whether a link may use an event besides others."""
-    if users and any(user.turns > 1 for user in (link, *users)):
+def _may_join(faults: FaultCollector, link: Link, users: Links) -> bool:
+    """Whether a link may use an event that others use too."""
+    if users and any(user.events > 1 for user in (link, *users)):
         return False
-    return not any(_clash(survey, link, user) or _clash(survey, user, link) for user in users)
+    return not any(_clash(faults, link, user) or _clash(faults, user, link) for user in users)
 
 
-def _clash(survey: Survey, link: Link, later: Link) -> bool:
-    """Whether `later` may be set while `link` is still set, if the two were one flag."""
-    for time, known in survey.sets[later]:
-        waits = [bit for when, bit in survey.waits[link] if when < time]
-        pending = sum(when < time for when, _ in survey.sets[link]) - len(waits)
+def _clash(faults: FaultCollector, link: Link, later: Link) -> bool:
+    """Whether `later` might be set while `link` is still set, if the two were one flag."""
+    for time, known in faults.sets[later]:
+        waits = [bit for when, bit in faults.waits[link] if when < time]
+        pending = sum(when < time for when, _ in faults.sets[link]) - len(waits)
         if pending or any(bit & ~known for bit in waits):
             return True
     return False
 
 
-def _exchanged(links: Links, old: Link, new: Link) -> Links:
+def _replaced(links: Links, old: Link, new: Link) -> Links:
     return [new if link == old else link for link in links]
 
 
 def _barrier(link: Link) -> Link:
-    """A barrier that does what a link does, and needs no event."""
-    return replace(link, turns=0)
+    """A barrier that orders what a link orders, and needs no event."""
+    return replace(link, events=0)
 
 
 def _relieved(links: Links, without_id: Links) -> Links:
-    """Links that need fewer events, where these find none: two links as one, or else a barrier in place of one."""
+    """Links that need fewer events: two of them merged, else a barrier in place of one that has no id."""
     fewer = links
     for link in without_id:
         fewer = _merged(fewer, link.pair)
@@ -316,29 +315,29 @@ def _relieved(links: Links, without_id: Links) -> Links:
 
 
 def _merged(links: Links, pair: Pair) -> Links:
-    """The links with two neighbours of a pair of pipes as one, which is set later and waited for earlier."""
-    flags = [link for link in links if link.pair == pair and link.turns and not link.reply]
-    flags.sort(key=lambda link: (link.block, link.turns, link.is_carried, link.set_at, link.wait_at))
+    """The links with two neighbours of a pair of pipes merged into one, which is set later and waited for earlier."""
+    flags = [link for link in links if link.pair == pair and link.events and not link.reply]
+    flags.sort(key=lambda link: (link.block, link.events, link.is_carried, link.set_at, link.wait_at))
     choices = [(a, b) for a, b in pairwise(flags) if _may_merge(a, b)]
     if not choices:
         return links
     a, b = min(choices, key=lambda pair: pair[1].set_at - pair[0].set_at + abs(pair[1].wait_at - pair[0].wait_at))
     both = replace(a, set_at=b.set_at, wait_at=min(a.wait_at, b.wait_at))
-    return _exchanged([link for link in links if link != b], a, both)
+    return _replaced([link for link in links if link != b], a, both)
 
 
 def _may_merge(a: Link, b: Link) -> bool:
-    alike = (a.block, a.turns, a.is_carried) == (b.block, b.turns, b.is_carried)
+    alike = (a.block, a.events, a.is_carried) == (b.block, b.events, b.is_carried)
     return alike and (a.is_carried or b.set_at <= min(a.wait_at, b.wait_at))
 
 
 def _free_ids(program: Program, profile: Profile) -> dict[Pair, list[int]]:
-    """For each pair of pipes: the event ids that neither the user nor an instruction uses by itself (which is 0)."""
+    """For each pair of pipes: the event ids that neither the program nor an instruction itself (id 0) uses."""
     pairs = [(a, b) for a in profile.pipes for b in profile.pipes]
     free = {pair: list(range(profile.event_ids)) for pair in pairs}
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
-            for pair in own_pairs(call_of(program, stmt, profile), profile):
+            for pair in own_pairs(call_of(program, stmt, profile)):
                 free[pair] = [event for event in free.get(pair, ()) if event != 0]
         elif isinstance(stmt, Flag):
             low, high = interval(stmt.event, {})

@@ -19,13 +19,11 @@ from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad, TileType
 from ptokit.program.bounds import reaches
-from ptokit.program.calls import access_of, named_operands, offset_in
+from ptokit.program.calls import access_of, all_operands, offset_in
 from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, TileUse, fold, walk
 
 MOST_VISITED = 1 << 18
 """Statements that are followed; after that many, loops are followed once."""
-WRITES_ALL = frozenset(("mgather", "tscatter"))
-"""Instructions that may write padding of their destination, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +233,8 @@ def _is_same(one: Touch, other: Touch) -> bool:
 class Walk:
     """Follows a program and collects the conflicts of its tiles."""
 
-    def __init__(self, program: Program, family: str, grid: int | None) -> None:
-        self.program, self.family = program, family
+    def __init__(self, program: Program, target: str, grid: int | None) -> None:
+        self.program, self.target = program, target
         self.reached = {id(stmt) for stmt, _ in reaches(program, grid)}
         self.placed = stays(program, grid)
         self.order = {id(stay): number for number, stay in enumerate(self.placed)}
@@ -321,8 +319,7 @@ class Walk:
 
     def _touches(self, instr: Instr, state: State) -> tuple[list[Touch], list[Touch]]:
         access, reads, writes = access_of(instr.name), list[Touch](), list[Touch]()
-        used = [(use, access[name]) for name, use in named_operands(instr).items() if isinstance(use, TileUse)]
-        for use, how in (*used, *(((instr.workspace, "write"),) if instr.workspace else ())):
+        for use, how in ((use, access[n]) for n, use in all_operands(instr).items() if isinstance(use, TileUse)):
             stay = state.at.get(use.tile)
             if stay is not None:
                 buffer = self.buffer_of[id(stay)]
@@ -350,7 +347,7 @@ class Walk:
         """One instruction writes what it reads: as one buffer where it works in place, else not at all."""
         if written.stay.tile is read.stay.tile:  # one tile or slices of it, which the call itself is checked for
             return
-        in_place = self.family in INSTRUCTIONS[instr.name].in_place
+        in_place = INSTRUCTIONS[instr.name].in_place.get(self.target)
         if written.buffer is read.buffer:
             shared = written.bytes & read.bytes and not in_place
         else:
@@ -373,9 +370,9 @@ class Walk:
             self.found[key] = Conflict(first, second, how, is_fault)
 
 
-def conflicts(program: Program, family: str, grid: int | None) -> list[Conflict]:
+def conflicts(program: Program, target: str, grid: int | None) -> list[Conflict]:
     """Pairs of tiles that share bytes: faults, and those worth a note."""
-    return Walk(program, family, grid).run()
+    return Walk(program, target, grid).run()
 
 
 def sharing(program: Program, grid: int | None) -> dict[str, set[str]]:
@@ -419,7 +416,7 @@ def _span(program: Program, use: TileUse, *, is_whole: bool = False) -> range:
 
 
 def _writes_all(program: Program, instr: Instr, use: TileUse) -> bool:
-    return instr.name in WRITES_ALL or program.tiles[use.tile].spec.pad is not Pad.Null
+    return INSTRUCTIONS[instr.name].writes_padding or program.tiles[use.tile].spec.pad is not Pad.Null
 
 
 def _cuts(program: Program) -> dict[str, set[int]]:

@@ -13,7 +13,7 @@ from math import inf
 
 from ptokit.isa.policy import TileType
 from ptokit.program.budget import has_simt
-from ptokit.program.calls import access_of, named_operands
+from ptokit.program.calls import access_of, all_operands
 from ptokit.program.ir import Assign, Block, Instr, Program, Stmt, TileDecl, TileUse, transform
 from ptokit.program.memory import Outline, Path, statements
 from ptokit.target import Profile
@@ -202,12 +202,10 @@ def _accesses(instr: Instr) -> dict[str, bool]:
     """The tiles of an instruction, and whether it only writes them."""
     access = access_of(instr.name)
     only: dict[str, bool] = {}
-    for name, operand in named_operands(instr).items():
+    for name, operand in all_operands(instr).items():
         if isinstance(operand, TileUse):
             whole = operand.window is None  # what a slice does not write is kept
             only[operand.tile] = only.get(operand.tile, True) and access[name] == "write" and whole
-    if instr.workspace is not None:
-        only.setdefault(instr.workspace.tile, True)
     return only
 
 

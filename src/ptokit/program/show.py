@@ -9,7 +9,8 @@ import numpy as np
 
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.program.calls import chosen_modifiers
+from ptokit.isa.unknown import is_unknown
+from ptokit.program.calls import all_operands, chosen_modifiers
 from ptokit.program.expr import Expr, apply, parts, show_expr
 from ptokit.program.ir import (
     Argument,
@@ -117,7 +118,7 @@ class _Printer:
         given = [self._operand(operand) for operand in instr.operands]
         chosen = zip(INSTRUCTIONS[instr.name].modifiers, chosen_modifiers(self.program, instr), strict=True)
         given += [f'{modifier.name}="{value.text}"' for modifier, value in chosen if value is not None]
-        given += [f"workspace={self._tile(instr.workspace)}"] if instr.workspace is not None else []
+        given += [f"tmp={self._tile(instr.workspace)}"] if instr.workspace is not None else []
         given += [f"wait={', '.join(f'event {number}' for number in instr.waits)}"] if instr.waits else []
         event = f"event {instr.event} = " if instr.event is not None else ""
         return f"{event}{instr.name}({', '.join(given)})"
@@ -137,7 +138,7 @@ class _Printer:
         if use.window is not None:
             shown = [self._slice(*part) for part in zip(use.window.start, use.window.size, whole, strict=True)]
             name, whole = f"{name}[{', '.join(shown[:1] if shown[1] == ':' else shown)}]", use.window.size
-        if use.valid == whole or (use.window is None and use.valid == spec.valid):
+        if use.valid == whole or (use.window is None and not is_unknown(*spec.valid) and use.valid == spec.valid):
             return name
         return f"{name} valid [{', '.join(map(self._expr, use.valid))}]"
 
@@ -196,7 +197,7 @@ def _expressions(stmt: Stmt) -> Iterator[Expr]:
     elif isinstance(stmt, Flag):
         yield stmt.event
     elif isinstance(stmt, Instr):
-        for operand in stmt.operands:
+        for operand in all_operands(stmt).values():
             yield from _parts_of(operand)
     elif isinstance(stmt, LoadScalar):
         yield from stmt.source.starts

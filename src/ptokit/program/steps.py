@@ -1,22 +1,22 @@
-"""What an instruction does on its target, step by step: pipes that touch operands, and pipes that wait for pipes."""
+"""What an instruction does on its target, step by step: pipes touch operands, and pipes wait for pipes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from ptokit.isa.instruction import Call, Effect
+from ptokit.isa.instruction import Call
+from ptokit.isa.kernel import Effect, Pair
 from ptokit.program.calls import effects
 from ptokit.target import Profile
-from ptokit.target.profile import Handshake, Pair
 
 ISSUE = "S"
-"""The scalar pipe: it issues every instruction, so a wait on it holds up all that comes later, on every pipe."""
+"""The scalar pipe. It issues every instruction, so a wait on it delays everything issued later, on every pipe."""
 
 
 @dataclass(frozen=True)
 class Sync:
-    """The pipe `dst` waits until `src` has done all that it was given so far."""
+    """The pipe `dst` waits until `src` has done everything issued to it so far."""
 
     src: str
     dst: str
@@ -24,7 +24,7 @@ class Sync:
 
 @dataclass(frozen=True)
 class Touch:
-    """A pipe does its part of the work: the operands that it reads and those that it writes."""
+    """A pipe does its part of an instruction: the operands that it reads and those that it writes."""
 
     pipe: str
     reads: tuple[str, ...] = ()
@@ -35,13 +35,12 @@ Step = Sync | Touch
 
 
 def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
-    """The steps of an instruction in order; none where the target has no pipes.
+    """The steps of an instruction in order; none if the target has no pipes.
 
-    The flags inside an instruction (once a row, between its stages) order its own work only: they show here as each
+    The flags inside an instruction (for each row, between its stages) order its own work only. They appear here as each
     pipe of its body waiting for the one before.
     """
-    own = handshake(call, profile)
-    touched = effects(call)
+    own, touched = call.kernel.handshake, effects(call)
     pipes = tuple(dict.fromkeys((*own.body, *(effect.pipe for effect in touched)))) if profile.pipes else ()
     work: list[Step] = [_touch(pipe, touched) for pipe in pipes]
     for k, (first, then) in reversed(list(enumerate(pairwise(pipes), 1))):
@@ -49,14 +48,9 @@ def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
     return (*_syncs(own.before), *work, *_syncs(own.after))
 
 
-def handshake(call: Call, profile: Profile) -> Handshake:
-    """The flags that the instruction handles by itself."""
-    return profile.handshakes.get(call.route, Handshake())
-
-
-def own_pairs(call: Call, profile: Profile) -> set[Pair]:
+def own_pairs(call: Call) -> set[Pair]:
     """The pipe pairs whose flags the instruction uses by itself."""
-    own = handshake(call, profile)
+    own = call.kernel.handshake
     return {*own.before, *own.after, *own.each_row, *own.between, *own.after_fill}
 
 
@@ -74,15 +68,15 @@ def _syncs(pairs: tuple[Pair, ...]) -> tuple[Sync, ...]:
 def gate(of: tuple[Step, ...], pipe: str) -> str:
     """The pipe that should wait, ahead of an instruction, for what its work on `pipe` needs.
 
-    Where the instruction begins by waiting for another pipe itself, that one: a row gather of A2/A3 waits V to S, so
-    the documents ask for a flag from MTE2 to V after the load of its indices (MG-SYNC-01, MG-SYNC-04).
+    If the instruction itself first waits for another pipe, it is that pipe: a row gather of A2/A3 waits V to S, so the
+    documents ask for a flag from MTE2 to V after the load of its indices (MG-SYNC-01, MG-SYNC-04).
     """
     opening = [step for step in takewhile(lambda step: isinstance(step, Sync), of) if isinstance(step, Sync)]
     return next((sync.src for sync in opening if _carries(opening, sync.src, pipe)), pipe)
 
 
 def _carries(opening: list[Sync], src: str, pipe: str) -> bool:
-    """Whether the opening makes `pipe` wait for `src`, by way of other pipes perhaps."""
+    """Whether the opening makes `pipe` wait for `src`, perhaps through other pipes."""
     late = {src}
     for sync in opening:
         if sync.src in late:

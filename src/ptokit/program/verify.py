@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from ptokit.finding import Finding
-from ptokit.isa.policy import TileType
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import check_bounds, reaches
-from ptokit.program.calls import access_of, call_of, effects, named_operands, overlaps_itself
+from ptokit.program.calls import access_of, all_operands, call_of, effects, named_operands, overlaps_itself
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
 from ptokit.target import Profile
-
-CORES = {TileType.Vec: "AIV"}
-"""The core that has a memory; all others belong to the cube core."""
 
 
 def verify(
@@ -60,30 +57,28 @@ def check_cells(program: Program, profile: Profile, options: Options, grid: int 
             if isinstance(operand, View) and written and overlaps_itself(program.tensors[operand.argument]):
                 said = f"{instr.name}: {operand.argument} is written, and some of its elements lie in one place"
                 wanted, fix = "a tensor whose elements lie apart", "copy the array first"
-                yield Finding("error", "CO-SEM-01", said, None, name, wanted, fix=fix, where=instr.where)
+                yield Finding("error", "CO-SEM-01", said, None, name, wanted, fix=fix, where=instr.where, blocks=True)
 
 
 def check_cores(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """A kernel keeps to the tiles of one core, unless an instruction hands data over between the two."""
     level = "hazard" if options.header and profile.mixed_cores else profile.mixed_cores
+    if level is None:
+        return
     first: dict[str, str] = {}
     found: list[Finding] = []
     for instr in _all_instructions(program):
-        here = {_core(program, use): use.tile for use in instr.tiles}
+        here = {profile.core_of([program.tiles[use.tile].spec.loc]).name: use.tile for use in instr.tiles}
         if len(here) > 1:
             return
         first = {**first, **{core: tile for core, tile in here.items() if core not in first}}
-        if len(first) > 1 and level and not found:
+        if len(first) > 1 and not found:
             (core, tile), (other, against) = first.items()
             said = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
             fix = "split the kernel in two, and pass data through memory"
-            wanted, where, target = "tiles of one core", instr.where, profile.name
-            found = [Finding(level, "KN-16", said, None, against, wanted, fix=fix, where=where, target=target)]
+            said_of = Finding(level, "KN-16", said, None, against, "tiles of one core", fix=fix, target=profile.name)
+            found = [replace(said_of, where=instr.where, blocks=True)]
     yield from found
-
-
-def _core(program: Program, use: TileUse) -> str:
-    return CORES.get(program.tiles[use.tile].spec.loc, "AIC")
 
 
 def check_written(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
@@ -117,7 +112,7 @@ def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Find
 
 def _writes(instr: Instr) -> set[str]:
     access = access_of(instr.name)
-    tiles = {name: operand.tile for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)}
+    tiles = {name: operand.tile for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)}
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 
@@ -138,19 +133,13 @@ CHECKS: tuple[Check, ...] = (check_memory, check_addresses, check_overlaps, chec
 """What only the whole program can show."""
 
 
-MISPLACED = "H-09"
-"""The hazard of an operand that is not where it must be: such a call takes no route."""
-
-
 def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
     """The pipes that the program's instructions work on, in the target's order."""
     used: set[str] = set()
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
             call = call_of(program, stmt, profile)
-            if not any(
-                finding.kind == MISPLACED for finding in check_rules(call.instruction.rules, call, header=False)
-            ):
+            if not any(finding.blocks for finding in check_rules(call.instruction.rules, call, header=False)):
                 used.update(effect.pipe for effect in effects(call))
         elif isinstance(stmt, LoadScalar):
             used.add("S")

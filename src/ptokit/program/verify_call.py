@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, takewhile
 
 from ptokit.finding import Finding, Level
-from ptokit.isa.instruction import Call, Rule
-from ptokit.isa.operand import BLOCK, UNKNOWN, OperandSpec, TensorSpec, TileSpec, meet
+from ptokit.isa.instruction import Call, Rule, is_tile
+from ptokit.isa.operand import BLOCK, OperandSpec, TensorSpec, TileSpec, meet
 from ptokit.isa.policy import BLayout, TileType
+from ptokit.isa.spelling import TMP
 from ptokit.isa.tassign import TASSIGN
+from ptokit.isa.unknown import certain
 from ptokit.program.budget import Use, memory_findings, starts_threads
 from ptokit.target import Profile
 
@@ -36,7 +39,8 @@ def tiles(call: Call) -> dict[str, TileSpec]:
 
 def written(call: Call) -> set[str]:
     """Names of the operands that the call writes."""
-    return {param.name for param in call.instruction.operands if param.access != "read"}
+    found = {param.name for param in call.instruction.operands if param.access != "read"}
+    return found | ({TMP} if call.operands.get(TMP) is not None else set())
 
 
 def _range(tile: TileSpec) -> range:
@@ -62,7 +66,7 @@ def _finding(
 def valid_extents(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
     """A valid region lies inside its tile."""
     for name, tile in tiles(call).items():
-        if tile.valid_rows > tile.rows or tile.valid_cols > tile.cols:
+        if certain(lambda tile=tile: tile.valid_rows > tile.rows or tile.valid_cols > tile.cols):
             expected = f"valid within {tile.rows}x{tile.cols}"
             fix = "shrink valid= or enlarge the tile"
             yield _finding("CO-SHAPE-02", None, name, _subject(call), expected, str(tile), fix, call.target)
@@ -72,7 +76,7 @@ def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[F
     """A tensor that is written has no two elements in one place."""
     for name in written(call):
         tensor = call.operands[name]
-        if isinstance(tensor, TensorSpec) and tensor.overlaps_itself:
+        if isinstance(tensor, TensorSpec) and certain(lambda tensor=tensor: tensor.overlaps_itself):
             found = f"{tensor} with Stride<{', '.join(map(str, tensor.stride))}>"
             yield _finding(
                 "CO-SEM-01",
@@ -92,18 +96,17 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
     Tiles of one type that are only read may share bytes: this call destroys none of them. Of two types, one of them
     cannot hold what it should.
     """
-    in_place, targets = call.family in call.instruction.in_place, written(call)
+    in_place, targets = call.is_in_place, written(call)
     placed = [(name, tile) for name, tile in tiles(call).items() if tile.addr is not None]
     for (name, tile), (other, against) in combinations(placed, 2):
         is_written, first, second = bool({name, other} & targets), _range(tile), _range(against)
-        if (tile.loc, tile.space) != (against.loc, against.space) or (
-            _buffer(tile) == _buffer(against) and (in_place or not is_written)
-        ):
+        may_be_one = (in_place and other != TMP) or not is_written
+        if (tile.loc, tile.space) != (against.loc, against.space) or (_buffer(tile) == _buffer(against) and may_be_one):
             continue
         of_one_tile = not call.clashes.isdisjoint(((name, other), (other, name)))  # SL-05 reports these
         if of_one_tile or (not is_written and (tile.is_slice or against.is_slice)):
             continue
-        if meet(tile, first.start, against, second.start):
+        if certain(partial(meet, tile, first.start, against, second.start)):
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
             expected, fix = f"apart from {other}", "move one of the tiles"
             said = _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
@@ -122,12 +125,13 @@ def _repeated(call: Call) -> Iterable[Finding]:
 
     Moves that take effect lane by lane, in an order that is known, say so themselves when they run (`shared`).
     """
-    if call.family in call.instruction.in_place or "shared" in call.instruction.faults:
-        return
+    is_allowed = call.is_in_place or "shared" in call.instruction.faults
     given = tiles(call)
     for name in (name for name in given if name in call.repeats and given[name].addr is None):
+        if is_allowed and name != TMP:
+            continue
         earlier = [other for other in takewhile(name.__ne__, given) if _storage(given[other]) == _storage(given[name])]
-        if set(earlier) <= written(call):
+        if name == TMP or set(earlier) <= written(call):
             shown = ", ".join(earlier) or "another operand"
             expected, fix = f"another tile than {shown}", "give the result a tile of its own"
             yield _finding("A-38", "H-38", name, _subject(call), expected, f"{shown} once more", fix, call.target)
@@ -151,23 +155,19 @@ def aligned_slices(call: Call, profile: Profile, options: Options) -> Iterable[F
         if length % BLOCK and name in written(call):
             expected = f"a slice of a multiple of {BLOCK} bytes along its {along}, as it is written in blocks"
             yield _finding("SL-02", None, name, _subject(call), expected, f"{length} bytes", fix, call.target)
-        if not (isinstance(tile.skew, int) and tile.skew == UNKNOWN) and tile.skew != 0:
+        if certain(lambda tile=tile: tile.skew != 0):
             expected = f"a slice that begins at a multiple of {BLOCK} bytes"
             found = f"a start {tile.skew} bytes after one"
             yield _finding("SL-02", None, name, _subject(call), expected, found, fix, call.target)
 
 
-SIDE_BY_SIDE = {("tgather", "src"), ("tscatter", "dst")}
-"""Operands whose elements are counted through the storage."""
-INDEXED = ("mgather", "mscatter")
-
-
 def gapless_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
     """A slice with gaps between its rows is no operand that is taken as one run of elements."""
+    contiguous = {param.name: param.contiguous for param in call.instruction.operands}
     for name, tile in tiles(call).items():
-        counted = (call.instruction.name, name) in SIDE_BY_SIDE
-        column = call.instruction.name in INDEXED and name == "idx" and tile.valid_cols == 1
-        if tile.pitch and (counted or column):
+        kind = contiguous.get(name)
+        column = kind == "column" and certain(lambda tile=tile: tile.valid_cols == 1)
+        if tile.pitch and (kind == "always" or column):
             expected, fix = "a tile, or a slice of whole rows", "copy the slice into a tile of its own first: pto.tmov"
             yield _finding("SL-04", None, name, _subject(call), expected, str(tile), fix, call.target)
 
@@ -181,6 +181,31 @@ def apart_slices(call: Call, profile: Profile, options: Options) -> Iterable[Fin
             yield _finding("SL-05", "H-38", name, _subject(call), expected, found, fix, call.target)
 
 
+def workspaces(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+    """A workspace lies where the vector unit computes, and holds what the instruction needs."""
+    tmp = call.operands.get(TMP)
+    if tmp is None:
+        return
+    rule, subject, target = "CP-TMP-01", _subject(call), call.target
+    if not is_tile(tmp, TileType.Vec):
+        fix = "compute in a Vec tile, or leave tmp= out"
+        yield _finding(rule, None, TMP, subject, "a Vec tile", str(tmp), fix, target)
+    elif isinstance(tmp, TileSpec) and (needed := _needed(call)) > tmp.nbytes:
+        said = f"{subject}: headers compute in up to {needed} bytes of tmp; found {tmp.nbytes}"
+        yield Finding("note", rule, said, None, TMP, f"at least {needed} bytes", str(tmp), target=target)
+
+
+def _needed(call: Call) -> int:
+    """Bytes of the workspace that the kernel of a call computes in; 0 if it ignores the workspace."""
+    workspace, given = call.instruction.workspace, call.instruction.operands
+    if not workspace or not call.here(workspace.used):
+        return 0
+    if not all(is_tile(call.operands[param.name]) for param in given if param.kind == "tile"):
+        return 0
+    needed = workspace.needed(call)
+    return needed.nbytes if needed is not None else 0
+
+
 def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
     """The tiles of one memory fit it, by their sum and by their highest address."""
     used: dict[TileType, Use] = {}
@@ -190,7 +215,7 @@ def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
         static = sum(tile.nbytes for tile in here if tile.addr is None)
         total = static + sum(tile.nbytes for tile in placed)
         used[loc] = Use(max([total, *(_range(tile).stop for tile in placed)]), static)
-    simt = starts_threads(call, profile)
+    simt = starts_threads(call)
     yield from memory_findings(_subject(call), used, profile, options.dyn_ub, simt=simt)
 
 
@@ -202,7 +227,7 @@ class Check:
     names: tuple[str, ...]
     """The clauses, decisions and hazards that its findings carry."""
     firm: bool
-    """Memory is at stake: `header=True` cannot drop it."""
+    """Memory is at stake: a violation blocks execution, and `header=True` cannot drop it."""
 
 
 CHECKS = (
@@ -212,18 +237,19 @@ CHECKS = (
     Check(aligned_slices, ("SL-02",), firm=False),
     Check(gapless_slices, ("SL-04",), firm=True),
     Check(apart_slices, ("SL-05", "H-38"), firm=False),
+    Check(workspaces, ("CP-TMP-01",), firm=False),
     Check(budget, ("A-38", "MG-BUDG-02", "MG-BUDG-07", "MG-BUDG-09", "MG-BUDG-13", "H-20", "H-21", "H-22"), firm=False),
 )
 
 
 def check_rules(rules: Iterable[Rule], call: Call, *, header: bool) -> list[Finding]:
-    """Every rule that does not hold, up to the first gate that is shut."""
+    """Every rule that does not hold, up to the first that later rules presume."""
     findings: list[Finding] = []
     for rule in rules:
         finding = rule.check(call, header=header)
         if finding:
             findings.append(finding)
-            if rule.gate and finding.level == "error":
+            if (rule.blocks or rule.gate) and finding.level == "error":
                 break
     return findings
 
@@ -238,7 +264,10 @@ def verify_call(call: Call, profile: Profile, options: Options | None = None, *,
     for check in CHECKS if alone else [check for check in CHECKS if check.run is not budget]:
         level: Level = "hazard" if options.header and not check.firm else "error"
         found = check.run(call, profile, options)
-        findings += [replace(finding, level=level) if finding.level == "error" else finding for finding in found]
+        findings += [
+            replace(finding, level=level, blocks=check.firm) if finding.level == "error" else finding
+            for finding in found
+        ]
     return judged(findings, options)
 
 
@@ -249,4 +278,4 @@ def judged(findings: Iterable[Finding], options: Options) -> list[Finding]:
 
 def verify_address(spec: OperandSpec, target: str) -> list[Finding]:
     """What is wrong with an operand's address, by the rules of `tassign`."""
-    return check_rules(TASSIGN.rules, Call(TASSIGN, {"tile": spec}, {}, target), header=False)
+    return check_rules(TASSIGN.rules, Call(TASSIGN, {"tile": spec}, (), target), header=False)

@@ -13,10 +13,13 @@ from rich.text import Text
 
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.common import GATHER_TYPES, SCATTER_TYPES
 from ptokit.isa.dtype import FLOAT8
-from ptokit.isa.instruction import DYNAMIC, Either, Instruction, Rule
+from ptokit.isa.instruction import Instruction, Rule, hazard_text
+from ptokit.isa.kernel import Kernel, kernels_of
 from ptokit.isa.policy import PtoEnum
+from ptokit.isa.table import Table as Rows
+from ptokit.isa.table import lookup
+from ptokit.program.budget import MANY
 from ptokit.program.verify_call import CHECKS, Check
 from ptokit.render.sketch import sketch
 from ptokit.target import PROFILES, Profile
@@ -125,7 +128,7 @@ def _rule_line(name: str, instruction: Instruction, rule: Rule) -> str:
     is_clause = name in (rule.id, *rule.elsewhere)
     on = {target: level for target, level in rule.on.items() if not is_clause or rule.clause(target) == name}
     levels = ", ".join(f"{level} on {target}" for target, level in on.items())
-    kind = f" ({_kind(rule)})" if rule.kind and rule.kind != name else ""
+    kind = f" ({hazard_text(rule.kind)})" if rule.kind and rule.kind != name else ""
     case = f" [{rule.when.text}]" if rule.when.text else ""
     named = () if is_clause else dict.fromkeys(rule.clause(target) for target in on)
     clause = f" {', '.join(named)}" if named else ""
@@ -179,15 +182,16 @@ def instruction_page(name: str, target: str | None = None) -> Group:
 def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:
     """How it is written: in Python, in C++ and as text, with the events that it waits for."""
     yield "Python", _python(instruction)
-    for form, texts in instruction.spellings.items():
-        yield form, "\n".join((*texts, *(_suffixed(instruction) if form == "PTO-AS" else ())))
+    texts, suffixed = dict(instruction.spellings), tuple(_suffixed(instruction))
+    texts |= {"PTO-AS": (*texts.get("PTO-AS", ()), *suffixed)} if suffixed else {}
+    yield from ((form, "\n".join(lines)) for form, lines in texts.items())
     if _has_events(instruction):
         yield "Events", "{event = 0, waits = [0]} in text: the event that it signals, and those that it waits for"
 
 
 def _has_events(instruction: Instruction) -> bool:
-    """`tassign` only says where a tile lies."""
-    return bool(instruction.effects)
+    """Whether it does work on a pipe, and does not only state where a tile lies."""
+    return bool(instruction.kernels)
 
 
 def _python(instruction: Instruction) -> str:
@@ -206,12 +210,12 @@ def _default_of(value: object) -> object:
 
 def _suffixed(instruction: Instruction) -> Iterator[str]:
     """The opcode with its suffixes, the destination first."""
-    from ptokit.text.ptoas.shapes import SUFFIXES, opcode_pattern  # pages of clauses and hazards do without
+    from ptokit.text.ptoas.shapes import opcode_pattern, suffixes  # pages of clauses and hazards do without
 
-    if instruction.name in SUFFIXES:
+    if instruction.op in suffixes():
         given = ", ".join(f"%{param.name}" for param in instruction.operands if not param.optional)
         more = "".join(f"[, %{param.name}]" for param in instruction.operands if param.optional)
-        yield f"{opcode_pattern(instruction.name)} {given}{more} : (...)"
+        yield f"{opcode_pattern(instruction)} {given}{more} : (...)"
 
 
 TOPICS = {
@@ -223,16 +227,10 @@ TOPICS = {
 }  # fmt: skip
 """Parts of the documents, by the middle of a clause id."""
 OTHER_TOPIC = "Rules and values"
-DOCUMENTS = {
-    "mgather": ("CO", "MG"), "mscatter": ("CO", "MS"), "tscatter": ("CO", "TS"),
-    "tload": ("TL",), "tstore": ("TT",), "tmov": ("TV",),
-}  # fmt: skip
-"""The parts of the clause table that are about an instruction, by the beginning of a clause id."""
 
 
 def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
     """Every clause that is about an instruction on a target: of its documents, and what its rules and faults name."""
-    documents = DOCUMENTS.get(instruction.name, ())
     named = {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
     named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
     groups = {name.rpartition("-")[0] for name in named if name.startswith("CP-")}
@@ -241,7 +239,11 @@ def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
         clause
         for clause in spec.clauses().values()
         if set(families) <= set(clause.targets)
-        and (clause.id.partition("-")[0] in documents or clause.id in named or clause.id.rpartition("-")[0] in groups)
+        and (
+            clause.id.partition("-")[0] in instruction.documents
+            or clause.id in named
+            or clause.id.rpartition("-")[0] in groups
+        )
     ]
 
 
@@ -284,29 +286,22 @@ def _default(modifier: Any) -> str:
 def _contract(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
     yield Text()
     yield _title(f"On {profile.name}", profile.title)
-    for fact in instruction.facts.get(profile.family, ()):
+    for fact in lookup(instruction.facts, profile.name, ()):
         yield Text(f"  {fact}")
     for level, title in TITLES.items():
-        rules = [rule for rule in instruction.rules if rule.on.get(profile.name, rule.on.get(profile.family)) == level]
+        rules = [rule for rule in instruction.rules if rule.level_on(profile.name) == level]
         yield from _section(title, (_rule_row(rule, profile) for rule in rules))
     yield from _section("Refused in every instruction, unless", _common(profile))
     faults = instruction.faults.items()
     yield from _section(
         "Stopped by values", ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
     )
-    emitted = (_rule_row(rule, profile) for rule in _emitted(instruction) if profile.family in rule.on)
+    emitted = (_rule_row(rule, profile) for rule in instruction.cpp.headers if rule.level_on(profile.name))
     yield from _section("Refused when C++ is emitted, unless", emitted)
     duties = (clause for clause in clauses_of(instruction, profile.name) if clause.kind == "hazard")
     yield from _section("What the caller sees to", ((clause.id, _statement(clause)) for clause in duties))
     yield from _section("Hazards", _hazards(instruction, profile))
     yield from _machine(instruction, profile)
-
-
-def _emitted(instruction: Instruction) -> tuple[Rule, ...]:
-    """Rules of the headers that C++ is emitted for."""
-    from ptokit.text.cpp.headers import RULES  # pages of clauses and hazards do without
-
-    return RULES.get(instruction.name, ())
 
 
 TITLES = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Remarked"}
@@ -320,7 +315,7 @@ def _section(title: str, rows: Iterable[tuple[str, ...]]) -> Iterator[Renderable
 
 
 def _rule_row(rule: Rule, profile: Profile) -> tuple[str, ...]:
-    return rule.clause(profile.name), rule.operand, rule.when.text, sketch(rule, profile), _kind(rule)
+    return rule.clause(profile.name), rule.operand, rule.when.text, sketch(rule, profile), hazard_text(rule.kind)
 
 
 def _common(profile: Profile) -> Iterator[tuple[str, ...]]:
@@ -351,38 +346,27 @@ def _hazards(instruction: Instruction, profile: Profile) -> Iterator[tuple[str, 
 
 
 def _machine(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
-    effects = instruction.effects.get(profile.family, {})
-    if effects:
-        yield Text("\nPipes", style="bold")
-        yield _grid(_pipe_row(route, touched, profile) for route, touched in effects.items())
-    launches = {route: launch for route, launch in profile.launches.items() if route.startswith(instruction.name)}
-    if launches:
-        yield Text("\nSIMT launch", style="bold")
-        yield _grid((route, str(launch.__doc__)) for route, launch in launches.items())
+    kernels = kernels_of(instruction, profile.name)
+    yield from _section("Pipes", (_pipe_row(route, kernel) for route, kernel in kernels.items() if kernel.effects))
+    launches = ((route, str(kernel.launch.__doc__)) for route, kernel in kernels.items() if kernel.launch)
+    yield from _section("SIMT launch", launches)
     budget = profile.budget(dyn_ub=0)
     if budget:
         yield Text(f"\nUB for tiles: {_kb(budget.limit)}; {_kb(budget.available)} without dyn_ub", style="bold")
-    costs = [name for name in profile.statements if name.startswith(PREFIXES.get(instruction.name, "-"))]
-    if costs:
-        yield Text("\nCost", style="bold")
-        yield _grid((name, spec.clauses()[name].statement) for name in costs)
+    own = set(instruction.documents) - {COMMON}
+    costs = [name for name in profile.statements if name.partition("-")[0] in own]
+    yield from _section("Cost", ((name, spec.clauses()[name].statement) for name in costs))
 
 
-PREFIXES = {"mgather": "MG-", "mscatter": "MS-", "tscatter": "TS-"}
+COMMON = "CO"
+"""The part of the clause table that is about several instructions."""
 
 
-def _pipe_row(route: str, effects: Iterable[Any], profile: Profile) -> tuple[str, ...]:
-    shake = profile.handshakes.get(route)
-    flags = {name: getattr(shake, name, ()) for name in ("before", "after_fill", "each_row", "between", "after")}
+def _pipe_row(route: str, kernel: Kernel) -> tuple[str, ...]:
+    names = ("before", "after_fill", "each_row", "between", "after")
+    flags = {name: getattr(kernel.handshake, name) for name in names}
     chains = "; ".join(f"{name} {' '.join(f'{a}>{b}' for a, b in pairs)}" for name, pairs in flags.items() if pairs)
-    return route, ", ".join(f"{e.operand} {e.access} {e.pipe}" for e in effects), chains
-
-
-def _kind(rule: Rule) -> str:
-    """Every hazard that the rule stands for, with the case where it depends on the call."""
-    kind = rule.kind.text if isinstance(rule.kind, Either) else rule.kind or ""
-    dynamic = f"{DYNAMIC} (run-time extents)" if DYNAMIC in rule.kinds else ""
-    return ", ".join(filter(None, (kind, dynamic)))
+    return route, ", ".join(f"{e.operand} {e.access} {e.pipe}" for e in kernel.effects), chains
 
 
 def targets_table() -> Table:
@@ -400,8 +384,8 @@ def _kb(size: int | None) -> str:
     return "host memory" if size is None else f"{size // KB} KB"
 
 
-def _types(table: dict[str, Any], profile: Profile) -> str:
-    types = table.get(profile.name, table.get(profile.family))
+def _types(table: Rows[Any], profile: Profile) -> str:
+    types = table.get(profile.name)
     return "every type" if types is None else f"{len(types)}: 8-bit floats {'yes' if FLOAT8[0] in types else 'no'}"
 
 
@@ -411,24 +395,30 @@ def _budget(profile: Profile, fact: str) -> str:
 
 
 def _largest_launch(profile: Profile) -> str:
-    shape = profile.launch_shape("mscatter.row", 1, 1)
-    return f"{shape.lanes} x up to {shape.warps}" if shape else "none"
+    launches = (kernel.launch(MANY, MANY) for kernel in profile.kernels.values() if kernel.launch)
+    largest = max((shape for shape in launches if shape), key=lambda shape: shape.threads, default=None)
+    return f"{largest.lanes} x up to {largest.warps}" if largest else "none"
 
 
 FACTS = {
     "machine": lambda p: p.title,
     **{
-        str(memory.name): lambda p, loc=loc: _kb(p.memories[loc].size)
-        for loc, memory in PROFILES["a5"].memories.items()
+        memory.name: lambda p, loc=loc: _kb(p.memories[loc].size)
+        for profile in PROFILES.values()
+        for loc, memory in profile.memories.items()
+        if memory.size is not None
     },
     "UB for tiles": lambda p: _budget(p, "limit"),
     "UB without dyn_ub": lambda p: _budget(p, "available"),
-    "cores": lambda p: " ".join(p.cores) or "none",
+    "cores": lambda p: " ".join(core.name for core in p.cores) or "none",
     "pipes": lambda p: " ".join(p.pipes) or "none",
     "event ids": lambda p: str(p.event_ids or "none"),
     "SIMT launch": lambda p: _largest_launch(p),
-    "mgather types": lambda p: _types(GATHER_TYPES, p),
-    "mscatter types": lambda p: _types(SCATTER_TYPES, p),
+    **{
+        f"{instruction.name} types": lambda p, types=instruction.types: _types(types, p)
+        for instruction in INSTRUCTIONS.values()
+        if instruction.types is not None
+    },
     "Left tile": lambda p: p.left_form,
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ptokit.isa.instruction import Rule
+from ptokit.isa.table import Table, lookup
 from ptokit.target import Profile
 
 
@@ -41,9 +42,9 @@ class Sketch(Name):
         self._profile = profile
         self.values = Values()
 
-    def here(self, table: Mapping[str, Any], default: Any = None) -> Any:
-        """Tables keyed by profile are known without a call."""
-        return table.get(self._profile.name, table.get(self._profile.family, default))
+    def here(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
+        """What a table says of the target is known without a call."""
+        return lookup(table, self._profile.name, default)
 
 
 class Values(dict[str, Name]):

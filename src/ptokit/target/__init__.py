@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ptokit.target.a2a3 import A2A3
-from ptokit.target.a5 import A5
-from ptokit.target.cpu import CPU, CPU_AICORE
-from ptokit.target.host import HOST
+from ptokit.isa.kernel import LaunchShape as LaunchShape
 from ptokit.target.profile import Budget as Budget
-from ptokit.target.profile import LaunchShape as LaunchShape
+from ptokit.target.profile import Core as Core
 from ptokit.target.profile import Profile as Profile
-
-PROFILES = {profile.name: profile for profile in (CPU, CPU_AICORE, A2A3, A5, HOST)}
+from ptokit.target.registry import DEFAULT_ARCH as DEFAULT_ARCH
+from ptokit.target.registry import PROFILES as PROFILES
+from ptokit.target.registry import left_layouts as left_layouts
+from ptokit.target.registry import register as register
+from ptokit.target.registry import unregister as unregister
 
 
 def profile(name: str) -> Profile:

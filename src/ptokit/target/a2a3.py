@@ -1,31 +1,18 @@
 """A2/A3: one scalar thread issues everything; row gathers go by DMA, element gathers by scalar copies."""
 
-from dataclasses import replace
-
 from ptokit.isa.policy import TileType
 from ptokit.target.profile import (
+    CUBE_CORE,
     EVENT_IDS,
     KB,
-    PIPES,
-    Handshake,
+    VECTOR_CORE,
+    Headers,
     Memory,
     Profile,
     Stated,
     UnifiedBuffer,
-    Work,
     numbers,
     sources,
-)
-
-ROW_GATHER = Handshake(  # MG-SYNC-04, MG-SYNC-10
-    before=(("V", "S"), ("MTE3", "S")),
-    body=("S", "MTE2"),
-    after=(("S", "MTE2"), ("MTE2", "V"), ("MTE2", "MTE3"), ("S", "V"), ("S", "MTE3")),
-)
-ELEM_GATHER = Handshake(  # MG-SYNC-05, MG-SYNC-11
-    before=(("V", "S"), ("MTE3", "S"), ("MTE2", "S")),
-    body=("S",),
-    after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
 )
 
 PUBLIC = "public figure of the family"
@@ -70,37 +57,9 @@ A2A3 = Profile(
         TileType.Bias: Memory("bias table", 1 * KB),
         TileType.Scaling: Memory("fixpipe buffer", 2 * KB),
     },
-    cores=("AIV", "AIC"),
-    pipes=PIPES,
+    cores=(VECTOR_CORE, CUBE_CORE),
     event_ids=EVENT_IDS,
     ub=UnifiedBuffer(size=192 * KB),  # no dynUBufSize: MG-BUDG-05
-    handshakes={
-        "mgather.row": ROW_GATHER,
-        "mgather.row.nz": replace(ROW_GATHER, after_fill=(("S", "MTE2"),)),
-        "mgather.elem": ELEM_GATHER,
-        "mgather.elem.nz": ELEM_GATHER,
-        "mgather.l1.row": Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
-        "mgather.l1.elem": Handshake(body=("S", "MTE2"), between=(("S", "MTE2"),)),  # MG-L1-14
-        "mscatter.row": Handshake(
-            before=(("V", "S"), ("MTE2", "S"), ("S", "MTE3")),
-            body=("S", "MTE3"),
-            each_row=(("MTE3", "S"),),
-            after=(("MTE3", "V"), ("MTE3", "MTE2")),
-        ),
-        "mscatter.elem": Handshake(
-            before=(("V", "S"), ("MTE2", "S"), ("MTE3", "S")),
-            body=("S",),
-            after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
-        ),
-    },
-    work={
-        "mgather.row": lambda rows, cols, batches: Work(dma=rows),  # MG-SYNC-07
-        "mgather.row.nz": lambda rows, cols, batches: Work(dma=rows * batches),  # MG-SYNC-08
-        "mgather.elem": lambda rows, cols, batches: Work(scalar=rows * cols),  # MG-SYNC-09
-        "mgather.elem.nz": lambda rows, cols, batches: Work(scalar=rows * cols),
-        "mgather.l1.row": lambda rows, cols, batches: Work(dma=rows),
-        "mgather.l1.elem": lambda rows, cols, batches: Work(dma=1, scalar=rows * cols),
-    },
     costs=numbers(COSTS),
     sources=sources(COSTS),
     statements=(
@@ -114,6 +73,7 @@ A2A3 = Profile(
         "MG-PERF-02",
     ),
     burst=32,  # MG-ALIGN-06
-    left_form="zz",
     mixed_cores="hazard",
+    arch="a3",
+    headers=Headers(hidden=184 * KB, overlapping="V"),
 )

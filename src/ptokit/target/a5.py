@@ -4,25 +4,18 @@ from ptokit.isa.policy import TileType
 from ptokit.target.a2a3 import COSTS as A2A3_COSTS
 from ptokit.target.a2a3 import PUBLIC
 from ptokit.target.profile import (
+    CUBE_CORE,
     EVENT_IDS,
     KB,
-    PIPES,
-    Handshake,
+    VECTOR_CORE,
+    Headers,
     Memory,
     Profile,
     Stated,
     UnifiedBuffer,
-    Work,
-    elem_launch,
-    full_launch,
     numbers,
-    padded_launch,
-    row_launch,
     sources,
 )
-
-SIMT = Handshake(body=("V",))
-"""The launch hides its accesses and counts as a vector-pipe producer (MG-SYNC-13, MG-SYNC-15)."""
 
 ALIKE = {
     name: (number, f"assumption: as A2/A3 ({source.removeprefix('assumption: ')})")
@@ -53,40 +46,19 @@ A5 = Profile(
         TileType.Bias: Memory("bias table", 4 * KB),
         TileType.Scaling: Memory("fixpipe buffer", 4 * KB),
     },
-    cores=("AIV", "AIC"),
-    pipes=PIPES,
+    cores=(VECTOR_CORE, CUBE_CORE),
     event_ids=EVENT_IDS,
     ub=UnifiedBuffer(
         size=256 * KB, reserved=8 * KB, min_cache=32 * KB, safe=128 * KB, has_dynamic=True,
         over_rule="MG-BUDG-13", over_kind="H-21",
     ),
-    launches={
-        "mgather.row": row_launch,
-        "mgather.elem": elem_launch,
-        "mgather.l1.elem.simt": padded_launch,
-        "mscatter.row": full_launch,
-        "mscatter.elem": full_launch,
-    },
-    handshakes={
-        "mgather.row": SIMT,
-        "mgather.elem": SIMT,
-        "mgather.elem.scalar": Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),)),  # MG-SYNC-14
-        "mgather.l1.row": Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
-        "mgather.l1.elem": Handshake(body=("S", "MTE2"), between=(("S", "MTE2"),)),
-        "mgather.l1.elem.simt": Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),)),  # MG-SYNC-17
-        "mscatter.row": SIMT,
-        "mscatter.elem": SIMT,
-    },
-    work={
-        "mgather.l1.row": lambda rows, cols, batches: Work(dma=rows),
-        "mgather.l1.elem": lambda rows, cols, batches: Work(dma=1, scalar=rows * cols),
-    },
     costs=numbers(COSTS),
     sources=sources(COSTS),
     statements=(
         "MG-COST-06", "MG-COST-07", "MG-COST-08", "MG-COST-09", "MG-COST-10", "MG-PERF-01",
         "MS-PERF-01", "MS-PERF-02", "MS-PERF-03",
     ),
-    left_form="nz",
     mixed_cores="error",
+    arch="a5",
+    headers=Headers(),
 )  # fmt: skip

@@ -1,21 +1,25 @@
-"""A target is data: what is true of a machine, and the formulas the documents give for it."""
+"""A target is data: the facts of a machine, and the formulas that the documents give for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 
 from ptokit.finding import Level
+from ptokit.isa.catalog import INSTRUCTIONS, derived
+from ptokit.isa.instruction import Instruction
+from ptokit.isa.kernel import Handshake, Kernel, LaunchShape, Work, kernel_of, kernels_of
 from ptokit.isa.policy import TileType
+from ptokit.isa.table import Revision
+from ptokit.isa.tmatmul import LEFT_FORMS
+from ptokit.spec import family_of
 
 KB = 1024
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
-"""The pipes of a core: scalar, vector, cube, and those that move data."""
+"""The pipes of all cores: scalar, vector, cube, and those that move data."""
 EVENT_IDS = 8
 """Events of each pair of pipes."""
-Pair = tuple[str, str]
-"""A producer pipe and the consumer pipe that waits for it."""
 
 
 @dataclass(frozen=True)
@@ -28,59 +32,27 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class LaunchShape:
-    """A SIMT launch: `dim3{lanes, warps}`."""
+class Core:
+    """One kind of core: its memories, its pipes, and the macro that its compiler defines."""
 
-    lanes: int
-    warps: int
-    row_warps: int = 0
-    warps_per_row: int = 0
-
-    @property
-    def threads(self) -> int:
-        """Threads started."""
-        return self.lanes * self.warps
+    name: str
+    memories: frozenset[TileType]
+    pipes: tuple[str, ...]
+    macro: str
 
 
-def row_launch(rows: int, cols: int) -> LaunchShape | None:
-    """Warps own rows; the spare ones share a row's columns (MG-SIMT-03, -04, -05)."""
-    row_warps = min(rows, 32)
-    warps_per_row = min(32 // row_warps, -(-cols // 32))
-    return LaunchShape(32, row_warps * warps_per_row, row_warps, warps_per_row)
-
-
-def elem_launch(rows: int, cols: int) -> LaunchShape | None:
-    """One lane an element; a single element runs on the scalar pipe instead (MG-SIMT-06, MG-SIMT-08)."""
-    return None if rows * cols == 1 else LaunchShape(32, min(-(-rows * cols // 32), 32))
-
-
-def padded_launch(rows: int, cols: int) -> LaunchShape | None:
-    """One lane an element of the whole padded tile (MG-SIMT-22)."""
-    return LaunchShape(32, min(-(-rows * cols // 32), 32))
-
-
-def full_launch(rows: int, cols: int) -> LaunchShape | None:
-    """Always 1024 threads (MS-SIMT-01)."""
-    return LaunchShape(32, 32)
-
-
-Launch = Callable[[int, int], LaunchShape | None]
+VECTOR_CORE = Core("AIV", frozenset({TileType.Vec}), ("S", "V", "MTE2", "MTE3"), "__DAV_VEC__")
+CUBE_CORE = Core("AIC", frozenset(TileType) - VECTOR_CORE.memories, ("S", "M", "MTE1", "MTE2", "FIX"), "__DAV_CUBE__")
 
 
 @dataclass(frozen=True)
-class Handshake:
-    """Flags an instruction sets and waits for by itself: before its work and after it (MG-SYNC)."""
+class Headers:
+    """What is known of the C++ headers of a target. What they say of one instruction is in its definition."""
 
-    before: tuple[Pair, ...] = ()
-    body: tuple[str, ...] = ()
-    """The pipes that do the work."""
-    after: tuple[Pair, ...] = ()
-    each_row: tuple[Pair, ...] = ()
-    """Inside the loop of a plain store, once a row."""
-    between: tuple[Pair, ...] = ()
-    """Between filling a stage and copying it on (MG-L1-14); a core before the pipe means a flag across cores."""
-    after_fill: tuple[Pair, ...] = ()
-    """Between zeroing the tile and the transfers into it, where the policy asks for zeroes (A-37)."""
+    hidden: int | None = None
+    """Where the headers' own workspace in UB begins, if they have one."""
+    overlapping: str = ""
+    """The pipe whose instructions may overlap, so that dependent ones need a barrier between them."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +84,6 @@ class Budget:
     """Bytes that this launch makes available to tiles."""
 
 
-@dataclass(frozen=True)
-class Work:
-    """How many operations an instruction issues."""
-
-    dma: int = 0
-    scalar: int = 0
-
-
-WorkOf = Callable[[int, int, int], Work]
-
 Stated = Mapping[str, tuple[float, str]]
 """Numbers of the cost model, each with where it comes from. A name ends in its unit; cycles are those of the clock."""
 
@@ -136,18 +98,20 @@ def sources(stated: Stated) -> dict[str, str]:
     return {name: source for name, (_, source) in stated.items()}
 
 
-@cache
+@derived
 def routes() -> frozenset[str]:
-    """Every kernel that some target has."""
-    from ptokit.isa.catalog import INSTRUCTIONS
-
-    tables = (table for instruction in INSTRUCTIONS.values() for table in instruction.effects.values())
+    """Every route that some target has."""
+    tables = (table for instruction in INSTRUCTIONS.values() for table in instruction.kernels.values())
     return frozenset(route for table in tables for route in table)
 
 
-def _require_route(route: str) -> None:
-    if route not in routes():
-        raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(routes()))}")
+@derived
+def _owner(route: str) -> Instruction:
+    """The instruction that has a route."""
+    for instruction in INSTRUCTIONS.values():
+        if any(route in table for table in instruction.kernels.values()):
+            return instruction
+    raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(routes()))}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,16 +121,10 @@ class Profile:
     name: str
     title: str
     memories: Mapping[TileType, Memory]
-    cores: tuple[str, ...] = ()
-    pipes: tuple[str, ...] = ()
+    cores: tuple[Core, ...] = ()
+    """The vector core first."""
     event_ids: int = 0
     ub: UnifiedBuffer | None = None
-    launches: Mapping[str, Launch] = field(default_factory=dict)
-    """By route: the shape of its SIMT launch."""
-    handshakes: Mapping[str, Handshake] = field(default_factory=dict)
-    """By route: the flags its kernel handles itself."""
-    work: Mapping[str, WorkOf] = field(default_factory=dict)
-    """By route: operations issued for (rows, cols, batches)."""
     costs: Mapping[str, float] = field(default_factory=dict)
     """Numbers of the cost model, by names that end in their unit. Cycles are those of the clock."""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -176,22 +134,60 @@ class Profile:
     """The clauses that speak of cost and performance here."""
     burst: int = 0
     """What the UB address of a burst must be a multiple of, in bytes; 0 where the documents ask for nothing."""
-    left_form: str = "nz"
-    """The layout of a Left tile."""
     mixed_cores: Level | None = None
-    """How bad it is when one kernel uses tiles of both cores without a hand-over."""
+    """The level of a finding on a kernel that uses tiles of both cores without a hand-over."""
+    arch: str = ""
+    """The architecture in text (`pto.target_arch`), if text has one for it."""
+    headers: Headers | None = None
+    """The C++ headers, if there are any."""
+    revision: Revision = field(default_factory=Revision)
+    """How this target differs from its family in what instructions say."""
 
     @property
     def family(self) -> str:
         """The name without a revision: `a5` of `a5@2026.08`."""
-        return self.name.partition("@")[0]
+        return family_of(self.name)
+
+    @cached_property
+    def pipes(self) -> tuple[str, ...]:
+        """The pipes that some core has."""
+        return tuple(pipe for pipe in PIPES if any(pipe in core.pipes for core in self.cores))
+
+    @property
+    def left_form(self) -> str:
+        """The layout of a Left tile."""
+        return LEFT_FORMS[self.name][0]
+
+    def core_of(self, memories: Iterable[TileType]) -> Core:
+        """The core that has all of these memories; the last core if none has."""
+        wanted = set(memories)
+        return next((core for core in self.cores if wanted <= core.memories), self.cores[-1])
+
+    def owner(self, pipe: str) -> Core | None:
+        """The only core that has a pipe, or None if several have it."""
+        having = [core for core in self.cores if pipe in core.pipes]
+        return having[0] if len(having) == 1 else None
+
+    def kernel(self, route: str) -> Kernel:
+        """How this target carries out a route; an empty kernel if it does not have it."""
+        return kernel_of(_owner(route), self.name, route)
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """Every kernel of this target by route."""
+        tables = (kernels_of(instruction, self.name) for instruction in INSTRUCTIONS.values())
+        return {route: kernel for table in tables for route, kernel in table.items()}
+
+    @property
+    def handshakes(self) -> dict[str, Handshake]:
+        """By route: the flags that its kernel handles itself, if there are any."""
+        return {route: kernel.handshake for route, kernel in self.kernels.items() if kernel.handshake.body}
 
     def launch_shape(self, route: str, rows: int, cols: int) -> LaunchShape | None:
-        """The SIMT launch of a kernel over `rows` x `cols`, or None where it starts no threads."""
+        """The SIMT launch of a kernel over `rows` x `cols`, or None if it starts no threads."""
         if rows < 1 or cols < 1:
             raise ValueError(f"a launch needs at least one row and one column, got {rows} x {cols}")
-        _require_route(route)
-        launch = self.launches.get(route)
+        launch = self.kernel(route).launch
         return launch(rows, cols) if launch else None
 
     def budget(self, static: int = 0, dyn_ub: int | None = None, *, simt: bool = True) -> Budget | None:
@@ -217,7 +213,6 @@ class Profile:
         )
 
     def operations(self, route: str, rows: int, cols: int, batches: int = 1) -> Work | None:
-        """DMA calls and scalar copies that a kernel issues, or None where the documents do not count them."""
-        _require_route(route)
-        count = self.work.get(route)
+        """DMA calls and scalar copies that a kernel issues, or None if the documents do not count them."""
+        count = self.kernel(route).work
         return count(rows, cols, batches) if count else None

@@ -6,7 +6,8 @@ from collections import ChainMap
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.unknown import is_unknown, unknown
 from ptokit.program.expr import Expr, apply, subtract
 from ptokit.program.ir import Window
 
@@ -24,24 +25,24 @@ def merge_extents(valid: Extents, inner: Sequence[Extents], *, is_certain: bool)
 def part_type(spec: TileSpec, window: Window) -> TileSpec:
     """The type of a slice, as readers of text work it out: an extent of which only the run knows is open."""
     rows, cols = (_part(*each) for each in zip(window.size, spec.valid, spec.dynamic, window.start, strict=True))
-    part = spec.cut(*window.size, UNKNOWN)
-    return replace(part, pad=spec.pad, valid_rows=rows, valid_cols=cols, dynamic=(rows == UNKNOWN, cols == UNKNOWN))
+    part, dynamic = spec.cut(*window.size, unknown()), (is_unknown(rows), is_unknown(cols))
+    return replace(part, pad=spec.pad, valid_rows=rows, valid_cols=cols, dynamic=dynamic)
 
 
 def _part(size: int, extent: int, is_open: bool, start: Expr) -> int:
-    if is_open or extent == UNKNOWN or not isinstance(start, int):
-        return UNKNOWN
+    if is_open or is_unknown(extent) or not isinstance(start, int):
+        return unknown()
     return min(size, extent - start % extent) if extent else 0
 
 
 def part_extents(spec: TileSpec, valid: tuple[Expr, Expr] | None, window: Window) -> tuple[Expr, Expr] | None:
     """The valid extents of a slice where its type leaves them open: what of it is valid in the tile."""
     known = part_type(spec, window).valid
-    if valid is None and UNKNOWN in known:
+    if valid is None and is_unknown(*known):
         return None
     whole = valid or spec.valid
     rows, cols = (
-        own if own != UNKNOWN else size if extent == most else apply("min", size, subtract(extent, start))
+        own if not is_unknown(own) else size if extent == most else apply("min", size, subtract(extent, start))
         for own, size, extent, most, start in zip(
             known, window.size, whole, (spec.rows, spec.cols), window.start, strict=True
         )

@@ -13,7 +13,7 @@ from ptokit.text.errors import TextError
 from ptokit.text.lift import Form, lift
 from ptokit.text.lower import lower
 from ptokit.text.ptoas import format_ptoas, print_ptoas, read_ptoas
-from ptokit.text.spelling import INSTRUCTION_OF
+from ptokit.text.spelling import instructions
 from ptokit.text.tree import Unit
 
 Version = Literal["new", "0.27"]
@@ -23,9 +23,7 @@ FORMS: tuple[Form, ...] = ("l1", "l2", "as")
 
 _MLIR = re.compile(r'^[ \t]*(?:"?(?:builtin\.)?module\b|"?func\.func\b|[#!][\w$.]+\s*=)', re.MULTILINE)
 _PLAIN = re.compile(r"^[ \t]*\.(?:arg|const|kernel|arch)\b", re.MULTILINE)
-_LISTING = re.compile(
-    rf"^[ \t]*(?:%[\w.$-]+[ \t]*=[ \t]*)?(?:pto\.)?(?:{'|'.join(map(re.escape, INSTRUCTION_OF))})\b", re.MULTILINE
-)
+_LISTING = re.compile(r"^[ \t]*(?:%[\w.$-]+[ \t]*=[ \t]*)?(?:pto\.)?([a-z]\w*)", re.MULTILINE)
 """A line as pages list them, without a function around it."""
 
 
@@ -36,7 +34,11 @@ def form_of(text: str | bytes, file: str = "") -> Literal["mlir", "as"]:
         return "as"
     if _MLIR.search(sample):
         return "mlir"
-    return "mlir" if PurePath(file).suffix in (".pto", ".mlir") and not _LISTING.search(sample) else "as"
+    return "mlir" if PurePath(file).suffix in (".pto", ".mlir") and not _is_listing(sample) else "as"
+
+
+def _is_listing(text: str) -> bool:
+    return not instructions().keys().isdisjoint(_LISTING.findall(text))
 
 
 def read_unit(text: str | bytes, file: str = "<text>", arch: str | None = None) -> Unit:

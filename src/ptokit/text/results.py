@@ -1,37 +1,50 @@
-"""The type of a result that a text does not say (A-26), from the types of the sources."""
+"""The type of a result that a text does not state (A-26), from the types of the sources."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from ptokit.isa.elementwise import ELEMENTWISE
-from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import TileType
+from ptokit.isa.instruction import Call, Instruction, Modifier
+from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
+from ptokit.isa.policy import GlobalLayout, PtoEnum
+from ptokit.isa.spelling import Attribute
+from ptokit.isa.unknown import unknown
+from ptokit.target.cpu import CPU
+from ptokit.text.spelling import instruction_of
 from ptokit.text.tree import Tensor
-
-SAME_TYPE = frozenset(instruction.name for instruction in ELEMENTWISE)
-"""Instructions whose destination has the type of their first source."""
 
 
 def result_type(name: str, sources: Sequence[object], attributes: Mapping[str, Any]) -> TileSpec | None:
-    """The tile that an instruction gives, where its sources tell: `sources` are their types, in the order of text."""
-    tiles = [kind for kind in sources if isinstance(kind, TileSpec)]
-    if name in SAME_TYPE and tiles:
-        return tiles[0]
-    if name == "mgather" and len(sources) >= 2 and isinstance(sources[0], Tensor) and tiles:
-        return _gathered(sources[0], tiles[0], attributes)
-    return None
+    """The tile that an instruction makes, if its sources determine it: `sources` are types in the order of text."""
+    instruction = instruction_of(name)
+    return instruction.result(_call(instruction, sources, attributes)) if instruction is not None else None
 
 
-def _gathered(table: Tensor, index: TileSpec, attributes: Mapping[str, Any]) -> TileSpec | None:
-    """The tile that a gather fills: a row for each index, or an element."""
-    rows, cols = index.rows, index.cols
-    if attributes.get("coalesce", "row") == "row":
-        width = table.dims[-1] if table.dims else None
-        if width is None or 1 not in (rows, cols) or any(index.dynamic):
-            return None
-        rows, cols = max(rows, cols), width
-        valid = max(index.valid), width
-        return TileSpec(table.dtype, TileType.Vec, rows, cols, *valid)
-    return TileSpec(table.dtype, TileType.Vec, rows, cols, *index.valid, dynamic=index.dynamic)
+def default_of(instruction: Instruction, modifier: Modifier, sources: Sequence[object]) -> PtoEnum | None:
+    """The default of a modifier for sources of these types."""
+    return _call(instruction, sources, {}).values[modifier.name]
+
+
+def _call(instruction: Instruction, sources: Sequence[object], attributes: Mapping[str, Any]) -> Call:
+    """A call without its destination."""
+    operands: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in instruction.operands)
+    operands |= zip(instruction.sources(), map(_spec, sources), strict=False)
+    given = {m.name: member_of(m, text, attributes.get(text.key)) for m, text in instruction.attributes}
+    return Call(instruction, operands, tuple(given.get(m.name) for m in instruction.modifiers), CPU.name)
+
+
+def _spec(kind: object) -> OperandSpec:
+    if isinstance(kind, Tensor) and len(kind.dims) <= 5:
+        dims = (*(1,) * (5 - len(kind.dims)), *(unknown() if dim is None else dim for dim in kind.dims))
+        return TensorSpec(kind.dtype, dims, tuple(unknown() for _ in range(5)), GlobalLayout.ND)  # type: ignore[arg-type]
+    return cast("OperandSpec", kind)
+
+
+def member_of(modifier: Modifier, text: Attribute, word: object) -> PtoEnum | None:
+    """The member that an attribute's value names, in any spelling; None if it names none."""
+    word = dict(text.synonyms).get(word, word) if isinstance(word, str) else word
+    words = {text.written(member): member for member in modifier.enum}
+    if word not in words and isinstance(word, str):
+        word = next((each for each in words if isinstance(each, str) and each.lower() == word.lower()), word)
+    return words.get(word)

@@ -18,21 +18,21 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ptokit.engine.interpreter import Executable
 from ptokit.engine.native import jit
 from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.instruction import is_supported
 from ptokit.engine.native.program.ledger import Page, candidates, page, settle
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
-from ptokit.engine.native.program.thread import Steps, Thread
-from ptokit.engine.native.program.variant import Tracer
+from ptokit.engine.native.program.thread import Fallback, Thread
+from ptokit.engine.native.program.variant import trace
 from ptokit.engine.native.whole.strategies import Crew
 from ptokit.engine.native.workers import Stop
-from ptokit.engine.prepared import Instead, Prepared, Tell, parse_modifiers
+from ptokit.engine.prepared import Prepared, Write
+from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, Storage
 from ptokit.finding import Finding
-from ptokit.isa.instruction import Instruction
+from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.lang import dispatch
 from ptokit.program.expr import BLOCK_NUM, Expr, Var
@@ -165,7 +165,7 @@ class NativeCall:
         profile: Profile,
         options: Options,
         specs: Sequence[OperandSpec],
-        modifiers: Sequence[object],
+        modifiers: Modifiers,
         shared: Sequence[int | None],
         *,
         written_down: bool = False,
@@ -178,14 +178,13 @@ class NativeCall:
         placed = {name: decl.addresses[0] for name, decl in self.program.tiles.items() if decl.addresses}
         _check_placed(self.program, placed)
         self.placed = placed
-        variant = Tracer(self.program, profile, options).trace(self.instr, self.values, placed)
+        variant = trace(self.program, self.instr, profile, options, self.values, placed)
         self.variants = [variant] if variant and is_supported(variant) else []
         self.pages = self._pages() if written_down else []
         text = Emitter(self.program, self.slots, {0: self.variants}, self.pages).text()
         self.library = jit.library(text, lambda: jit.Source(text))
         self.function = Function(self.library.address(ENTRY))
-        steps = Steps(self.slots, lambda: Executable(self.program, profile, options))
-        self.thread = CountingThread(self.slots, steps, self.pages)
+        self.thread = CountingThread(self.slots, Fallback(self.slots, profile, options), self.pages)
 
     def _pages(self) -> list[Page]:
         found = [
@@ -193,7 +192,7 @@ class NativeCall:
         ]
         return [each for each in found if each is not None]
 
-    def run(self, storages: Sequence[Storage], report: Tell, turns: int = 1) -> bool:
+    def run(self, storages: Sequence[Storage], listener: Listener, turns: int = 1) -> bool:
         """Run it over the operands' memories, `turns` times from the same bytes; whether the last turn was quick."""
         thread, given = self.thread, dict(zip(self.names, storages, strict=True))
         arrays = [(slot, given[name].span.start, given[name].bits.size) for name, slot in self.slots.arrays.items()]
@@ -202,7 +201,7 @@ class NativeCall:
         numbers += [(self.slots.addresses[name], address) for name, address in self.placed.items()]
         before = [storage.bits.copy() for storage in storages]
         try:
-            thread.begin(arrays, numbers, lambda: given, report)
+            thread.begin(arrays, numbers, lambda: given, listener)
             for _ in range(turns - 1):
                 self._turn(given)
                 put_back(storages, before)
@@ -236,20 +235,19 @@ class NativeCall:
 def _program(
     instruction: Instruction,
     specs: Sequence[OperandSpec],
-    modifiers: Sequence[object],
+    modifiers: Modifiers,
     names: Sequence[str],
     shared: Sequence[int | None],
 ) -> tuple[CallProgram, dict[Var, int]]:
-    chosen, refused = parse_modifiers(instruction, modifiers)
     tiles = [spec for spec in specs if isinstance(spec, TileSpec)]
-    if refused or any(tile.valid_rows > tile.rows or tile.valid_cols > tile.cols for tile in tiles):
+    if any(tile.valid_rows > tile.rows or tile.valid_cols > tile.cols for tile in tiles):
         raise Inexpressible
     writer = Writer()
     operands: list[Operand] = []
     for name, spec, earlier in zip(names, specs, shared, strict=True):
         is_same = earlier is not None and (isinstance(spec, TensorSpec) or spec.addr is None)
         operands.append(writer.operand(name, spec, names[earlier] if is_same else ""))
-    instr = Instr(instruction.name, tuple(operands), tuple(chosen.values()))
+    instr = Instr(instruction.name, tuple(operands), modifiers)
     program = CallProgram(instruction.name, tuple(writer.arguments), (instr,), held=tuple(writer.tiles.values()))
     return program, writer.values
 
@@ -296,18 +294,17 @@ def plain(finding: Finding) -> Finding:
     return replace(finding, message=finding.message.removesuffix(AT), where=None)
 
 
-def outcome(storages: Sequence[Storage], work: Callable[[Tell], object]) -> Outcome:
+def outcome(storages: Sequence[Storage], work: Callable[[Listener], object]) -> Outcome:
     """What work does from the bytes that are there; they are put back afterwards."""
     before = [storage.bits.copy() for storage in storages]
     told: list[Finding] = []
 
-    def tell(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    def listen(findings: Sequence[Finding]) -> None:
         told.extend(map(plain, findings))
-        return tuple(findings)
 
     problem: BaseException | None = None
     try:
-        work(tell)
+        work(listen)
     except Exception as found:
         if isinstance(found, AssertionError):
             raise
@@ -315,6 +312,12 @@ def outcome(storages: Sequence[Storage], work: Callable[[Tell], object]) -> Outc
     memories = [storage.bits.tobytes() for storage in storages]
     put_back(storages, before)
     return Outcome(memories, told, problem)
+
+
+def run(prepared: Prepared, storages: Sequence[Storage], listener: Listener) -> None:
+    """Run a call on the reference engine, whatever looks at it."""
+    for findings in Prepared.run(prepared, storages):
+        listener(findings)
 
 
 @dataclass
@@ -376,14 +379,14 @@ class Both:
         ways = self.native(key, storages)
         if not ways:
             return
-        expected = outcome(storages, lambda tell: Prepared.run(prepared, storages, tell))
+        expected = outcome(storages, lambda listener: run(prepared, storages, listener))
         self.ways.failed += expected.problem is not None
         for way in ways:
             quick: list[bool] = []
-            found = outcome(storages, lambda tell: quick.append(way.run(storages, tell)))  # noqa: B023
+            found = outcome(storages, lambda listener: quick.append(way.run(storages, listener)))  # noqa: B023
             agree(prepared, storages, found, expected)
             if expected.problem is None and not quick[0]:
-                found = outcome(storages, lambda tell: quick.append(way.run(storages, tell, TURNS)))  # noqa: B023
+                found = outcome(storages, lambda listener: quick.append(way.run(storages, listener, TURNS)))  # noqa: B023
                 found.told, expected.told = once(found.told), once(expected.told)
                 agree(prepared, storages, found, expected)
             if expected.problem is None and way is ways[0]:
@@ -441,12 +444,13 @@ class Watched(Prepared):
         profile: Profile,
         options: Options,
         specs: Sequence[OperandSpec],
-        modifiers: Sequence[object],
+        modifiers: Modifiers,
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
+        workspace: OperandSpec | None = None,
     ) -> None:
-        super().__init__(instruction, profile, options, specs, modifiers, repeats, clashes)
-        self.key = instruction, profile, options, tuple(specs), tuple(modifiers)
+        super().__init__(instruction, profile, options, specs, modifiers, repeats, clashes, workspace)
+        self.key = instruction, profile, options, tuple(specs), modifiers
         self.known: dict[Any, Any] = {}
 
 
@@ -455,10 +459,12 @@ def every_call(look: Callable[[Watched, Sequence[Storage]], None]) -> Iterator[N
     """Within, every eager call is looked at before it runs."""
 
     class Shown(Watched):
-        def run(self, storages: Sequence[Storage], tell: Tell, instead: Instead | None = None) -> tuple[Finding, ...]:
+        def run(
+            self, storages: Sequence[Storage], write: Write | None = None, *, tolerant: bool = False
+        ) -> Iterator[tuple[Finding, ...]]:
             if not any(getattr(spec, "is_slice", False) for spec in self.key[3]):  # of these, tests/lang/test_slices.py
                 look(self, storages)
-            return super().run(storages, tell, instead)
+            return super().run(storages, write, tolerant=tolerant)
 
     usual, dispatch.Prepared = dispatch.Prepared, Shown  # type: ignore[misc]
     dispatch.PREPARED.clear()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.compute import OPS, ZeroDivisor
-from ptokit.engine.native.address import Place
+from ptokit.engine.native.address import MemoryView
 from ptokit.engine.native.compute import operations as compute
 from ptokit.engine.native.emit import Module
 from ptokit.engine.native.jit import Source, library
@@ -152,9 +152,9 @@ class Compiled:
             code,
             work,
             case.types,
-            Place(places[0], work.dst.layout, case.dst.dtype.size),
+            MemoryView(places[0], work.dst.layout, case.dst.dtype.size),
             [
-                Place(base, each.layout, region.dtype.size)
+                MemoryView(base, each.layout, region.dtype.size)
                 for base, each, region in zip(places[1:], inputs, case.inputs, strict=True)
             ],
             lambda n: values[n.expr] if isinstance(n, Number) else code.i64(n),

@@ -16,7 +16,7 @@ pytest.importorskip("llvmlite")
 import ptokit as pto
 from ptokit.engine.native.program import executable, launching, thread_count
 from ptokit.engine.native.program.launching import Wave
-from ptokit.engine.native.program.thread_count import Work, gain, nanoseconds, profitable_threads, work_of
+from ptokit.engine.native.program.thread_count import LaunchWork, gain, nanoseconds, profitable_threads, work_of
 from ptokit.engine.native.whole import strategies
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Program, walk
@@ -144,7 +144,7 @@ def test_what_does_not_scatter_runs_on_all_threads(counted: list[int], threads: 
 
 
 WORKS = st.builds(
-    Work,
+    LaunchWork,
     besides=st.floats(0, 1e12),
     written=st.dictionaries(st.integers(0, 3), st.floats(0, 1e9), max_size=3),
     grid=st.integers(1, 1 << 20),
@@ -153,7 +153,7 @@ WORKS = st.builds(
 
 
 @given(WORKS, st.integers(1, 1024))
-def test_no_more_threads_than_pay(work: Work, most: int) -> None:
+def test_no_more_threads_than_pay(work: LaunchWork, most: int) -> None:
     count = profitable_threads(work, most)
     assert 1 <= count <= most
     assert count == 1 or gain(work, count) > 0
@@ -191,7 +191,7 @@ def test_bytes_that_are_written_down_are_those_of_the_tiles(count: int, grid: in
 def test_loops_count_as_often_as_they_run() -> None:
     program = program_of(scatter_logs, floats(64, 16), lanes(64, 9), floats(9, 16), 5)
     once, more = (work_of(program, {Var("turns"): turns}, 2, scatters_of(program)) for turns in (1, 11))
-    logs = 2 * ROWS * 16 * 4 * thread_count.SLOW["tlog"] * 2
+    logs = 2 * ROWS * 16 * 4 * thread_count.SLOW["log"] * 2
     assert more.besides - once.besides == pytest.approx(10 * logs)
     assert more.written == once.written
 

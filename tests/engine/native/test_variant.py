@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from ptokit.engine.native.program.symbolic import Conditions, Number
-from ptokit.engine.native.program.variant import Tracer
+from ptokit.engine.native.program.symbolic import Conditions, SymbolicNumber
+from ptokit.engine.native.program.variant import trace
 from ptokit.lang.launch import mode_of
 from ptokit.program.calls import call_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, evaluate
@@ -54,7 +54,7 @@ def traced(target: str) -> tuple[Any, list[Instr], Any]:
 
 def concrete(value: Any, values: dict[Var, int]) -> Any:
     """Plain data, with numbers of the run for what they are worth."""
-    if isinstance(value, Number):
+    if isinstance(value, SymbolicNumber):
         return evaluate(value.expr, values)
     if is_dataclass(value) and not isinstance(value, type):
         return (type(value).__name__, *(concrete(getattr(value, f.name), values) for f in fields(value)))
@@ -72,9 +72,8 @@ def test_a_variant_is_what_the_numbers_themselves_would_give(
 ) -> None:
     program, instructions, mode = traced(target)
     here = {BLOCK_IDX: 0, BLOCK_NUM: 1}
-    tracer = Tracer(program, mode.profile, mode.options)
     for instr in instructions:
-        variant = tracer.trace(instr, {**first, **here}, {})
+        variant = trace(program, instr, mode.profile, mode.options, {**first, **here}, {})
         for values in ({**first, **here}, {**second, **here}):
             if variant is None or not variant.holds(values):
                 continue
@@ -88,8 +87,8 @@ def test_a_variant_is_what_the_numbers_themselves_would_give(
 def test_most_extents_share_one_variant() -> None:
     program, instructions, mode = traced("a5")
     here = {BLOCK_IDX: 0, BLOCK_NUM: 1, M: COLS, K: 3}
-    tracer = Tracer(program, mode.profile, mode.options)
-    variants = {instr.name: tracer.trace(instr, {**here, N: 20}, {}) for instr in instructions}
+    judged = mode.profile, mode.options
+    variants = {instr.name: trace(program, instr, *judged, {**here, N: 20}, {}) for instr in instructions}
     known = {name: variant for name, variant in variants.items() if variant is not None}
     assert known.keys() >= {"tload", "mgather", "tadd", "trowsum", "mscatter", "tstore"}
     for name, variant in known.items():
@@ -107,7 +106,7 @@ def test_conditions_say_exactly_what_was_asked(
     """The gathered ranges hold for other numbers just where every single answer would have been the same."""
 
     def answers(a: int, b: int, conditions: Conditions) -> list[bool]:
-        first, second = Number(Var("a"), a, conditions), Number(Var("b"), b, conditions)
+        first, second = SymbolicNumber(Var("a"), a, conditions), SymbolicNumber(Var("b"), b, conditions)
         return [bool(getattr(first * p - second, f"__{how}__")(q)) for how, p, q in asked]
 
     conditions, unused = Conditions(), Conditions()
@@ -122,6 +121,6 @@ def test_conditions_say_exactly_what_was_asked(
 def test_whatever_needs_a_real_number_settles_it(value: int, other: int) -> None:
     for use in (hash, int, lambda n: list(range(n)), lambda n: {n: 1}, lambda n: [0][:n]):
         conditions = Conditions()
-        use(Number(Var("a"), value, conditions))
+        use(SymbolicNumber(Var("a"), value, conditions))
         found: tuple[Expr, ...] = conditions.found
         assert all(evaluate(condition, {Var("a"): other}) for condition in found) == (value == other)

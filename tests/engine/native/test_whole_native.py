@@ -14,7 +14,7 @@ import ptokit as pto
 pytest.importorskip("llvmlite")
 
 from ptokit.engine import whole as reference
-from ptokit.engine.lanes import IndexFault
+from ptokit.engine.faults import IndexFault
 from ptokit.engine.native.numbers import computes
 from ptokit.engine.native.whole import calls as native
 from ptokit.engine.native.whole import strategies

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from ptokit.engine.native.emit import Code, Value
+from ptokit.engine.native.emit import IrBuilder, IrValue
 from ptokit.isa.layout import Layout, Term
 
-Worth = Callable[[Any], Value]
+Worth = Callable[[Any], IrValue]
 """Takes a whole number of a layout or a shape, known or of the run, to a 64-bit value."""
 
 WHOLE = 1 << 62
 """A run without end."""
 
 
-def coordinate(code: Code, terms: tuple[Term, ...], at: Value, worth: Worth) -> Value:
+def coordinate(code: IrBuilder, terms: tuple[Term, ...], at: IrValue, worth: Worth) -> IrValue:
     """What a coordinate (never negative) contributes to an element's offset."""
     total = code.i64(0)
     for term in terms:
@@ -48,17 +48,17 @@ def run_length(terms: tuple[Term, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class Place:
+class MemoryView:
     """A region of elements in memory: where it begins, how it is laid out, how wide an element is."""
 
-    base: Value
+    base: IrValue
     layout: Layout
     size: int
 
-    def row(self, code: Code, i: Value, worth: Worth) -> Value:
+    def row(self, code: IrBuilder, i: IrValue, worth: Worth) -> IrValue:
         """Where row `i` begins."""
         return code.at(self.base, coordinate(code, self.layout.rows, i, worth) * self.size)
 
-    def col(self, code: Code, row: Value, j: Value, worth: Worth) -> Value:
+    def col(self, code: IrBuilder, row: IrValue, j: IrValue, worth: Worth) -> IrValue:
         """Where column `j` of a row lies."""
         return code.at(row, coordinate(code, self.layout.cols, j, worth) * self.size)

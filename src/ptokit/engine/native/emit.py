@@ -40,12 +40,12 @@ def like(kind: str, element: str) -> str:
     return vector(element, lanes_of(kind))
 
 
-class Value:
+class IrValue:
     """A typed value; operators on it write instructions. Whole numbers join in as constants of its type."""
 
     __slots__ = ("code", "name", "number", "type")
 
-    def __init__(self, code: Code, kind: str, name: str, number: int | None = None) -> None:
+    def __init__(self, code: IrBuilder, kind: str, name: str, number: int | None = None) -> None:
         """`number` is the value of a scalar whole-number constant."""
         self.code, self.type, self.name, self.number = code, kind, name, number
 
@@ -57,62 +57,62 @@ class Value:
         """Whether it holds floating-point numbers."""
         return self.type[0] != "i" and element_of(self.type) in FLOATS
 
-    def _join(self, name: str, other: Operand, *, swapped: bool = False) -> Value:
+    def _join(self, name: str, other: Operand, *, swapped: bool = False) -> IrValue:
         right = self.code.same(self, other)
         return self.code.binary(name, *((right, self) if swapped else (self, right)))
 
-    def __add__(self, other: Operand) -> Value:
+    def __add__(self, other: Operand) -> IrValue:
         return self._join("fadd" if self.is_float else "add", other)
 
-    def __radd__(self, other: Operand) -> Value:
+    def __radd__(self, other: Operand) -> IrValue:
         return self + other
 
-    def __sub__(self, other: Operand) -> Value:
+    def __sub__(self, other: Operand) -> IrValue:
         return self._join("fsub" if self.is_float else "sub", other)
 
-    def __rsub__(self, other: Operand) -> Value:
+    def __rsub__(self, other: Operand) -> IrValue:
         return self._join("fsub" if self.is_float else "sub", other, swapped=True)
 
-    def __mul__(self, other: Operand) -> Value:
+    def __mul__(self, other: Operand) -> IrValue:
         return self._join("fmul" if self.is_float else "mul", other)
 
-    def __rmul__(self, other: Operand) -> Value:
+    def __rmul__(self, other: Operand) -> IrValue:
         return self * other
 
-    def __and__(self, other: Operand) -> Value:
+    def __and__(self, other: Operand) -> IrValue:
         return self._join("and", other)
 
-    def __or__(self, other: Operand) -> Value:
+    def __or__(self, other: Operand) -> IrValue:
         return self._join("or", other)
 
-    def __xor__(self, other: Operand) -> Value:
+    def __xor__(self, other: Operand) -> IrValue:
         return self._join("xor", other)
 
-    def __lshift__(self, other: Operand) -> Value:
+    def __lshift__(self, other: Operand) -> IrValue:
         return self._join("shl", other)
 
-    def __rshift__(self, other: Operand) -> Value:
+    def __rshift__(self, other: Operand) -> IrValue:
         """A logical shift: no sign is kept."""
         return self._join("lshr", other)
 
-    def op(self, name: str, other: Operand) -> Value:
+    def op(self, name: str, other: Operand) -> IrValue:
         """Any other instruction of two operands: `sdiv`, `ashr`, `frem`, …"""
         return self._join(name, other)
 
-    def compare(self, how: str, other: Operand) -> Value:
+    def compare(self, how: str, other: Operand) -> IrValue:
         """`eq`, `ne`, `slt`, `ult`, … for whole numbers and pointers; `olt`, `uno`, … for floats."""
         return self.code.compare(how, self, self.code.same(self, other))
 
-    def bits(self, kind: str) -> Value:
+    def bits(self, kind: str) -> IrValue:
         """The same bits as another type of the same size."""
         return self.code.convert("bitcast", self, kind) if kind != self.type else self
 
-    def to(self, name: str, kind: str) -> Value:
+    def to(self, name: str, kind: str) -> IrValue:
         """A conversion: `zext`, `sext`, `trunc`, `fpext`, `sitofp`, …; nothing where the type is the same."""
         return self.code.convert(name, self, kind) if kind != self.type else self
 
 
-Operand = Value | int
+Operand = IrValue | int
 
 FOLDS: dict[str, Callable[[int, int], int]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 """Computed at once where both operands are constants."""
@@ -120,14 +120,14 @@ NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "or": 0, "xor": 0, "shl": 0, "lshr": 0,
 """A second operand that changes nothing."""
 
 
-class Code:
-    """The body of one function, written from top to bottom."""
+class IrBuilder:
+    """Builds the body of one function, from top to bottom."""
 
     def __init__(self, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = "") -> None:
         """`parameters` are types (with attributes, if any) and names."""
         self.name, self.result, self.attributes = name, result, attributes
         self.parameters = parameters
-        self.arguments = [Value(self, kind.split()[0], f"%{name}") for kind, name in parameters]
+        self.arguments = [IrValue(self, kind.split()[0], f"%{name}") for kind, name in parameters]
         self._lines: list[str] = []
         self._slots: list[str] = []
         self._count = 0
@@ -164,12 +164,12 @@ class Code:
             self.line(f"  br label %{label}")
         self.is_open = False
 
-    def split(self, condition: Value, then: str, otherwise: str, weights: str = "") -> None:
+    def split(self, condition: IrValue, then: str, otherwise: str, weights: str = "") -> None:
         """End the block: go on at one of two others."""
         self.line(f"  br i1 {condition.name}, label %{then}, label %{otherwise}{weights}")
         self.is_open = False
 
-    def give(self, value: Value | None = None) -> None:
+    def give(self, value: IrValue | None = None) -> None:
         """Return from the function."""
         self.line(f"  ret {value!r}" if value is not None else "  ret void")
         self.is_open = False
@@ -183,28 +183,28 @@ class Code:
 
     # --- values
 
-    def constant(self, kind: str, number: int | str) -> Value:
+    def constant(self, kind: str, number: int | str) -> IrValue:
         """A constant, the same in every lane."""
         if kind[0] != "<":
-            return Value(self, kind, str(number), number if isinstance(number, int) and kind[0] == "i" else None)
+            return IrValue(self, kind, str(number), number if isinstance(number, int) and kind[0] == "i" else None)
         count, element = lanes_of(kind), element_of(kind)
-        return Value(self, kind, f"<{', '.join([f'{element} {number}'] * count)}>")
+        return IrValue(self, kind, f"<{', '.join([f'{element} {number}'] * count)}>")
 
-    def i64(self, number: int) -> Value:
+    def i64(self, number: int) -> IrValue:
         """A 64-bit whole number."""
-        return Value(self, I64, str(number), number)
+        return IrValue(self, I64, str(number), number)
 
-    def same(self, value: Value, other: Operand) -> Value:
+    def same(self, value: IrValue, other: Operand) -> IrValue:
         """Another operand in the type of `value`."""
-        return other if isinstance(other, Value) else self.constant(value.type, other)
+        return other if isinstance(other, IrValue) else self.constant(value.type, other)
 
-    def write(self, kind: str, text: str) -> Value:
+    def write(self, kind: str, text: str) -> IrValue:
         """An instruction that has a value."""
         name = self._name()
         self._lines.append(f"  {name} = {text}")
-        return Value(self, kind, name)
+        return IrValue(self, kind, name)
 
-    def binary(self, name: str, a: Value, b: Value) -> Value:
+    def binary(self, name: str, a: IrValue, b: IrValue) -> IrValue:
         """An instruction of two operands of one type; computed at once where they are known."""
         x, y = a.number, b.number
         if y is not None and y == NEUTRAL.get(name):
@@ -215,28 +215,28 @@ class Code:
             return self.constant(a.type, FOLDS[name](x, y))
         return self.write(a.type, f"{name} {a!r}, {b.name}")
 
-    def compare(self, how: str, a: Value, b: Value) -> Value:
+    def compare(self, how: str, a: IrValue, b: IrValue) -> IrValue:
         """A comparison, lane by lane."""
         word = "fcmp" if a.is_float else "icmp"
         return self.write(like(a.type, I1), f"{word} {how} {a!r}, {b.name}")
 
-    def convert(self, name: str, value: Value, kind: str) -> Value:
+    def convert(self, name: str, value: IrValue, kind: str) -> IrValue:
         """A conversion to another type."""
         return self.write(kind, f"{name} {value!r} to {kind}")
 
-    def select(self, condition: Value, a: Value, b: Operand) -> Value:
+    def select(self, condition: IrValue, a: IrValue, b: Operand) -> IrValue:
         """One value or the other, lane by lane."""
         return self.write(a.type, f"select {condition!r}, {a!r}, {self.same(a, b)!r}")
 
-    def call(self, kind: str, name: str, *values: Value | str) -> Value:
+    def call(self, kind: str, name: str, *values: IrValue | str) -> IrValue:
         """Call a function; immediate operands are given as text."""
         listed = ", ".join(value if isinstance(value, str) else repr(value) for value in values)
         if kind == "void":
             self.line(f"  call void @{name}({listed})")
-            return Value(self, kind, "")
+            return IrValue(self, kind, "")
         return self.write(kind, f"call {kind} @{name}({listed})")
 
-    def splat(self, value: Value, count: int) -> Value:
+    def splat(self, value: IrValue, count: int) -> IrValue:
         """The same scalar in every lane."""
         if count == 1:
             return value
@@ -246,31 +246,31 @@ class Code:
 
     # --- memory
 
-    def at(self, pointer: Value, nbytes: Operand) -> Value:
+    def at(self, pointer: IrValue, nbytes: Operand) -> IrValue:
         """The address so many bytes further."""
-        step = nbytes if isinstance(nbytes, Value) else self.i64(nbytes)
+        step = nbytes if isinstance(nbytes, IrValue) else self.i64(nbytes)
         return pointer if step.number == 0 else self.write(PTR, f"getelementptr i8, {pointer!r}, {step!r}")
 
-    def load(self, kind: str, pointer: Value, align: int = 0) -> Value:
+    def load(self, kind: str, pointer: IrValue, align: int = 0) -> IrValue:
         """Read memory, aligned to one element unless told."""
         return self.write(kind, f"load {kind}, {pointer!r}, align {align or size_of(element_of(kind))}")
 
-    def store(self, value: Value, pointer: Value, align: int = 0, flags: str = "") -> None:
+    def store(self, value: IrValue, pointer: IrValue, align: int = 0, flags: str = "") -> None:
         """Write memory, aligned to one element unless told."""
         self.line(f"  store {value!r}, {pointer!r}, align {align or size_of(element_of(value.type))}{flags}")
 
-    def variable(self, kind: str, start: Value) -> Variable:
+    def variable(self, kind: str, start: IrValue) -> Variable:
         """A variable of the function's own; registers in the end."""
         name = self._name()
         self._slots.append(f"  {name} = alloca {kind}")
-        made = Variable(Value(self, PTR, name), kind)
+        made = Variable(IrValue(self, PTR, name), kind)
         made.set(start)
         return made
 
     # --- control
 
     @contextmanager
-    def loop(self, start: Operand, stop: Operand, step: Operand = 1) -> Iterator[Value]:
+    def loop(self, start: Operand, stop: Operand, step: Operand = 1) -> Iterator[IrValue]:
         """`for i in range(start, stop, step)` over 64-bit numbers; gives `i`."""
         first, last = (self.i64(each) if isinstance(each, int) else each for each in (start, stop))
         head, body, latch, done = (self.new_label(hint) for hint in ("head", "body", "latch", "done"))
@@ -279,17 +279,17 @@ class Code:
         self.begin(head)
         i = self._name()
         self.line(f"  {i} = phi i64 [ {first.name}, %{before} ], [ {i}.next, %{latch} ]")
-        index = Value(self, I64, i)
+        index = IrValue(self, I64, i)
         self.split(index.compare("slt", last), body, done)
         self.begin(body)
         yield index
         self.begin(latch)
-        self.line(f"  {i}.next = add i64 {i}, {step.name if isinstance(step, Value) else step}")
+        self.line(f"  {i}.next = add i64 {i}, {step.name if isinstance(step, IrValue) else step}")
         self.jump(head)
         self.begin(done)
 
     @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
+    def when(self, condition: IrValue) -> Iterator[None]:
         """Only where a condition holds."""
         then, done = self.new_label("then"), self.new_label("done")
         self.split(condition, then, done)
@@ -297,7 +297,7 @@ class Code:
         yield
         self.begin(done)
 
-    def choose(self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+    def choose(self, condition: IrValue, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """One piece of code or the other."""
         first, second, done = (self.new_label(hint) for hint in ("then", "else", "done"))
         self.split(condition, first, second)
@@ -313,14 +313,14 @@ class Variable:
 
     __slots__ = ("kind", "pointer")
 
-    def __init__(self, pointer: Value, kind: str) -> None:
+    def __init__(self, pointer: IrValue, kind: str) -> None:
         self.pointer, self.kind = pointer, kind
 
-    def get(self) -> Value:
+    def get(self) -> IrValue:
         """The value now."""
         return self.pointer.code.load(self.kind, self.pointer)
 
-    def set(self, value: Value) -> None:
+    def set(self, value: IrValue) -> None:
         """Give it another value."""
         self.pointer.code.store(value, self.pointer)
 
@@ -329,20 +329,22 @@ class Module:
     """Functions, the globals they use and the declarations they need."""
 
     def __init__(self) -> None:
-        self.functions: list[Code] = []
+        self.functions: list[IrBuilder] = []
         self._outlined: dict[str, str] = {}
         self._parts: dict[str, str] = {}
 
-    def function(self, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = "") -> Code:
+    def function(
+        self, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = ""
+    ) -> IrBuilder:
         """Begin a function."""
-        code = Code(name, result, parameters, attributes)
+        code = IrBuilder(name, result, parameters, attributes)
         self.functions.append(code)
         return code
 
-    def outlined(self, kind: str, given: Sequence[Value], write: Callable[[Code, list[Value]], None]) -> str:
+    def outlined(self, kind: str, given: Sequence[IrValue], write: Callable[[IrBuilder, list[IrValue]], None]) -> str:
         """A function of its own that takes values of these types; one that was written before is not written again."""
         parameters = [(value.type, f"p{place}") for place, value in enumerate(given)]
-        code = Code(f"outlined{len(self._outlined)}", kind, parameters, "noinline nounwind")
+        code = IrBuilder(f"outlined{len(self._outlined)}", kind, parameters, "noinline nounwind")
         write(code, code.arguments)
         name = self._outlined.setdefault(code.text.partition("(")[2], code.name)
         if name == code.name:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from ptokit.engine.native.address import WHOLE, Place, Worth, coordinate, run_length
-from ptokit.engine.native.emit import I8, I32, I64, Code, Module, Value, size_of, vector
+from ptokit.engine.native.address import WHOLE, MemoryView, Worth, coordinate, run_length
+from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrValue, Module, size_of, vector
 from ptokit.engine.native.numbers import bits_of, combined, lanes_at_once
 from ptokit.engine.native.resolve import SENTINEL
 from ptokit.isa.dtype import DType
@@ -35,18 +35,18 @@ class Writer:
     """Where code is written, and how numbers of the run are computed in it."""
 
     module: Module
-    code: Code
+    code: IrBuilder
     worth: Worth
 
     def length(self, count: Any, size: int) -> Any:
         """Bytes of so many elements: known, or a value."""
         return count * size if isinstance(count, int) else self.worth(count) * size
 
-    def stream(self, dst: Value, src: Value, nbytes: int) -> None:
+    def stream(self, dst: IrValue, src: IrValue, nbytes: int) -> None:
         """Copy bytes past the caches; `dst` and `nbytes` are multiples of 16."""
         code = self.code
 
-        def go(dst: Value, src: Value, length: int) -> None:
+        def go(dst: IrValue, src: IrValue, length: int) -> None:
             for at in range(0, length, 16):
                 piece = code.load(vector(I8, 16), code.at(src, at), 1)
                 code.store(piece, code.at(dst, at), 16, ", !nontemporal !1")
@@ -57,10 +57,10 @@ class Writer:
                 go(code.at(dst, at), code.at(src, at), STREAMED)
         go(code.at(dst, looped), code.at(src, looped), nbytes - looped)
 
-    def copy(self, dst: Value, src: Value, nbytes: int | Value, coming: Sequence[Coming] = ()) -> None:
+    def copy(self, dst: IrValue, src: IrValue, nbytes: int | IrValue, coming: Sequence[Coming] = ()) -> None:
         """Copy bytes from one place to another, and fetch what is coming between them."""
         code = self.code
-        if isinstance(nbytes, Value):
+        if isinstance(nbytes, IrValue):
             name = self.module.declare("llvm.memmove.p0.p0.i64", "void (ptr, ptr, i64, i1)")
             code.call("void", name, dst, src, nbytes, "i1 false")
             return
@@ -70,7 +70,7 @@ class Writer:
             with code.loop(first, nbytes, MOST_UNROLLED) as at:
                 self._copy_pieces(code.at(dst, at), code.at(src, at), MOST_UNROLLED)
 
-    def _copy_pieces(self, dst: Value, src: Value, nbytes: int, coming: Sequence[Coming] = ()) -> None:
+    def _copy_pieces(self, dst: IrValue, src: IrValue, nbytes: int, coming: Sequence[Coming] = ()) -> None:
         code = self.code
         for at, size in pieces(nbytes):
             for row in coming:
@@ -79,7 +79,7 @@ class Writer:
         for row in coming:
             row.fetch_rest()
 
-    def fill(self, dst: Value, bits: Value, count: Any) -> None:
+    def fill(self, dst: IrValue, bits: IrValue, count: Any) -> None:
         """The same element again and again."""
         code, size = self.code, int(bits.type[1:]) // 8
         if bits.number == 0 or size == 1:
@@ -90,7 +90,7 @@ class Writer:
         with code.loop(0, self.worth(count)) as k:
             code.store(bits, code.at(dst, k * size))
 
-    def prefetch(self, address: Value, *, to_write: bool = False) -> None:
+    def prefetch(self, address: IrValue, *, to_write: bool = False) -> None:
         """Fetch a line that will be needed soon."""
         name = self.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
         self.code.call("void", name, address, f"i32 {int(to_write)}", "i32 2", "i32 1")
@@ -100,7 +100,7 @@ class Coming:
     """A row that is needed soon. Its lines are fetched one by one between the steps of what is done until then: all at
     once they would hold up what waits for memory already."""
 
-    def __init__(self, writer: Writer, address: Value, lines: int, *, to_write: bool = False) -> None:
+    def __init__(self, writer: Writer, address: IrValue, lines: int, *, to_write: bool = False) -> None:
         self.writer, self.address, self.to_write = writer, address, to_write
         self._left = list(range(0, lines * LINE, LINE))
 
@@ -114,7 +114,7 @@ class Coming:
         while self._left:
             self.fetch_next()
 
-    def fetch(self, at: int | Value) -> None:
+    def fetch(self, at: int | IrValue) -> None:
         """Fetch the line so many bytes into the row."""
         self.writer.prefetch(self.writer.code.at(self.address, at), to_write=self.to_write)
 
@@ -131,9 +131,9 @@ def pieces(nbytes: int) -> list[tuple[int, int]]:
     return found
 
 
-def ahead(nbytes: int | Value) -> tuple[int, int]:
+def ahead(nbytes: int | IrValue) -> tuple[int, int]:
     """How many rows ahead to fetch rows of this size, and how many lines of each."""
-    if isinstance(nbytes, Value) or not nbytes:
+    if isinstance(nbytes, IrValue) or not nbytes:
         return UNKNOWN
     return next(((rows, lines) for most, rows, lines in AHEAD if nbytes <= most), FURTHEST)
 
@@ -142,9 +142,9 @@ def ahead(nbytes: int | Value) -> tuple[int, int]:
 class Ends:
     """The two regions of a move, and the lanes of its index if it has one."""
 
-    dst: Place
-    src: Place | None
-    lanes: Value | None = None
+    dst: MemoryView
+    src: MemoryView | None
+    lanes: IrValue | None = None
     lane: str = I32
     """The type of a lane."""
     far: bool = False
@@ -157,18 +157,13 @@ def emit_move(writer: Writer, move: Move, dtype: DType, ends: Ends) -> None:
         _fill(writer, move, dtype, ends.dst, move.src)
     elif move.index is None:
         _copy(writer, move, dtype, ends)
-    elif is_by_row(move.index):
+    elif move.index.by_row:
         _steered_rows(writer, move, move.index, dtype, ends)
     else:
         _steered_elements(writer, move, move.index, dtype, ends)
 
 
-def is_by_row(index: Index) -> bool:
-    """Whether there is one index a row."""
-    return index.unit is Unit.ROW and not index.access.layout.cols
-
-
-def _fill(writer: Writer, move: Move, dtype: DType, dst: Place, fill: Fill) -> None:
+def _fill(writer: Writer, move: Move, dtype: DType, dst: MemoryView, fill: Fill) -> None:
     bits = writer.code.constant(bits_of(dtype), fill.bits)
     if run_length(dst.layout.cols) == WHOLE:
         with each(writer.code, writer.worth(move.rows)) as i:
@@ -177,17 +172,17 @@ def _fill(writer: Writer, move: Move, dtype: DType, dst: Place, fill: Fill) -> N
         _each(writer, move.shape, lambda i, j: writer.code.store(bits, _cell(writer, dst, i, j)))
 
 
-def _cell(writer: Writer, place: Place, i: Value, j: Value) -> Value:
+def _cell(writer: Writer, place: MemoryView, i: IrValue, j: IrValue) -> IrValue:
     return place.col(writer.code, place.row(writer.code, i, writer.worth), j, writer.worth)
 
 
-def _each(writer: Writer, shape: tuple[Any, Any], write: Callable[[Value, Value], None]) -> None:
+def _each(writer: Writer, shape: tuple[Any, Any], write: Callable[[IrValue, IrValue], None]) -> None:
     with each(writer.code, writer.worth(shape[0])) as i, each(writer.code, writer.worth(shape[1])) as j:
         write(i, j)
 
 
 @contextmanager
-def each(code: Code, count: Value) -> Iterator[Value]:
+def each(code: IrBuilder, count: IrValue) -> Iterator[IrValue]:
     """A loop from zero, or no loop for a count of one."""
     if count.number == 1:
         yield code.i64(0)
@@ -196,9 +191,9 @@ def each(code: Code, count: Value) -> Iterator[Value]:
             yield i
 
 
-def _transposed(place: Place) -> Place:
+def _transposed(place: MemoryView) -> MemoryView:
     layout = place.layout
-    return Place(place.base, type(layout)(layout.cols, layout.rows), place.size)
+    return MemoryView(place.base, type(layout)(layout.cols, layout.rows), place.size)
 
 
 def _copy(writer: Writer, move: Move, dtype: DType, ends: Ends) -> None:
@@ -215,7 +210,7 @@ def _copy(writer: Writer, move: Move, dtype: DType, ends: Ends) -> None:
         _move_row(writer, move.combine, dtype, dst, src, heads, shape[1])
 
 
-def _is_one_run(dst: Place, src: Place, cols: Any) -> bool:
+def _is_one_run(dst: MemoryView, src: MemoryView, cols: Any) -> bool:
     """Whether row after row lies side by side at both ends, so that the whole region is one row."""
     return isinstance(cols, int) and all(place.layout.strides == (cols, 1) for place in (dst, src))
 
@@ -227,7 +222,13 @@ def common_run(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
 
 
 def _move_row(
-    writer: Writer, combine: Combine, dtype: DType, dst: Place, src: Place, heads: tuple[Value, Value], cols: Any
+    writer: Writer,
+    combine: Combine,
+    dtype: DType,
+    dst: MemoryView,
+    src: MemoryView,
+    heads: tuple[IrValue, IrValue],
+    cols: Any,
 ) -> None:
     """Columns of one row, in runs as long as both layouts allow."""
     run = common_run(dst.layout.cols, src.layout.cols)
@@ -245,7 +246,7 @@ def _move_row(
         _combine_elements(writer, combine, dtype, into, out, 1)
 
 
-def _run(writer: Writer, combine: Combine, dtype: DType, dst: Value, src: Value, count: Any) -> None:
+def _run(writer: Writer, combine: Combine, dtype: DType, dst: IrValue, src: IrValue, count: Any) -> None:
     """Elements that lie side by side at both ends."""
     if combine is Combine.STORE:
         writer.copy(dst, src, writer.length(count, dtype.size))
@@ -260,7 +261,7 @@ def _run(writer: Writer, combine: Combine, dtype: DType, dst: Value, src: Value,
             _combine_elements(writer, combine, dtype, code.at(dst, k * dtype.size), code.at(src, k * dtype.size), step)
 
 
-def _combine_elements(writer: Writer, combine: Combine, dtype: DType, dst: Value, src: Value, count: int) -> None:
+def _combine_elements(writer: Writer, combine: Combine, dtype: DType, dst: IrValue, src: IrValue, count: int) -> None:
     code, kind = writer.code, bits_of(dtype, count)
     new = code.load(kind, src, dtype.size)
     if combine is not Combine.STORE:
@@ -268,7 +269,7 @@ def _combine_elements(writer: Writer, combine: Combine, dtype: DType, dst: Value
     code.store(new, dst, dtype.size)
 
 
-def _lane(writer: Writer, ends: Ends, at: Value) -> Value:
+def _lane(writer: Writer, ends: Ends, at: IrValue) -> IrValue:
     """A resolved lane, as a 64-bit number; the sentinel stays recognisable."""
     assert ends.lanes is not None
     return writer.code.load(ends.lane, writer.code.at(ends.lanes, at * size_of(ends.lane)))
@@ -286,13 +287,13 @@ def _steered_rows(writer: Writer, move: Move, index: Index, dtype: DType, ends: 
             _fetch_row(writer, ends, steered, i + ahead(nbytes)[0], nbytes, to_write=index.side is Side.DST)
         lane = _lane(writer, ends, i)
 
-        def go(lane: Value = lane, i: Value = i) -> None:
+        def go(lane: IrValue = lane, i: IrValue = i) -> None:
             there = steered.row(code, lane.to("zext", I64), worth)
             here = fixed.row(code, i, worth)
             heads = (here, there) if index.side is Side.SRC else (there, here)
             _move_row(writer, move.combine, dtype, dst, src, heads, move.cols)
 
-        def blank(i: Value = i) -> None:
+        def blank(i: IrValue = i) -> None:
             if index.remap is Remap.ZERO:
                 _zero_row(writer, dst, i, move.cols)
 
@@ -302,7 +303,7 @@ def _steered_rows(writer: Writer, move: Move, index: Index, dtype: DType, ends: 
             go()
 
 
-def _zero_row(writer: Writer, dst: Place, i: Value, cols: Any) -> None:
+def _zero_row(writer: Writer, dst: MemoryView, i: IrValue, cols: Any) -> None:
     code = writer.code
     zero = code.constant(f"i{8 * dst.size}", 0)
     head = dst.row(code, i, writer.worth)
@@ -313,7 +314,9 @@ def _zero_row(writer: Writer, dst: Place, i: Value, cols: Any) -> None:
         code.store(zero, dst.col(code, head, j, writer.worth))
 
 
-def _fetch_row(writer: Writer, ends: Ends, steered: Place, i: Value, nbytes: int | Value, *, to_write: bool) -> None:
+def _fetch_row(
+    writer: Writer, ends: Ends, steered: MemoryView, i: IrValue, nbytes: int | IrValue, *, to_write: bool
+) -> None:
     lane = _lane(writer, ends, i).to("zext", I64)
     head = steered.row(writer.code, lane, writer.worth)
     for line in range(ahead(nbytes)[1]):
@@ -337,9 +340,9 @@ def _steer_element(
     index: Index,
     dtype: DType,
     ends: Ends,
-    heads: Mapping[Side, Value],
-    at: Value,
-    j: Value,
+    heads: Mapping[Side, IrValue],
+    at: IrValue,
+    j: IrValue,
 ) -> None:
     code, worth = writer.code, writer.worth
     dst, src = ends.dst, ends.src
@@ -370,7 +373,7 @@ def _steer_element(
         go()
 
 
-def _aim(writer: Writer, index: Index, steered: Place, lane: Value, j: Value) -> Value:
+def _aim(writer: Writer, index: Index, steered: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
     """The address that an index names."""
     code, worth, value = writer.code, writer.worth, lane.to("zext", I64)
     if index.unit is Unit.ROW:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ptokit.engine.combine import accumulate
-from ptokit.engine.native.emit import Code, Module, Value, element_of, lanes_of, like
+from ptokit.engine.native.emit import IrBuilder, IrValue, Module, element_of, lanes_of, like
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
@@ -43,14 +43,14 @@ def lanes_at_once(dtype: DType) -> int:
     return 1 if is_byte_float(dtype) else 64 // dtype.size
 
 
-def real(code: Code, kind: str, number: float) -> Value:
+def real(code: IrBuilder, kind: str, number: float) -> IrValue:
     """A floating-point constant that the type holds exactly, the same in every lane."""
     if element_of(kind) == "half":
         return code.constant(kind, f"0xH{int(np.float16(number).view(np.uint16)):04X}")
     return code.constant(kind, f"0x{int(np.float64(number).view(np.uint64)):016X}")
 
 
-def intrinsic(code: Code, name: str, *values: Value, into: str = "") -> Value:
+def intrinsic(code: IrBuilder, name: str, *values: IrValue, into: str = "") -> IrValue:
     """Call an intrinsic of LLVM that works lane by lane; `into` is the type it gives, where that is another one."""
     kinds = [*([into] if into else []), values[0].type]
     return code.call(kinds[0], ".".join(["llvm", name, *map(_short, kinds)]), *values)
@@ -62,7 +62,7 @@ def _short(kind: str) -> str:
     return f"{f'v{lanes}' if lanes > 1 else ''}{SHORT.get(element, element)}"
 
 
-def widen(code: Code, dtype: DType, bits: Value) -> Value:
+def widen(code: IrBuilder, dtype: DType, bits: IrValue) -> IrValue:
     """Elements as floats to compute with: bfloat16 and floats of one byte as float, the others as they are."""
     if dtype.name in BYTE_FORMATS:
         return _widen_byte(code, dtype, bits)
@@ -71,13 +71,13 @@ def widen(code: Code, dtype: DType, bits: Value) -> Value:
     return bits.bits(like(bits.type, NATIVE[dtype.name]))
 
 
-def canonical(code: Code, value: Value) -> Value:
+def canonical(code: IrBuilder, value: IrValue) -> IrValue:
     """The value, or the one quiet NaN for every NaN."""
     quiet = code.constant(value.type, NAN[element_of(value.type)])
     return code.select(value.compare("uno", value), quiet, value)
 
 
-def narrow(code: Code, dtype: DType, value: Value) -> Value:
+def narrow(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
     """What `widen` gave, back as elements: rounded to the nearest, ties to even, NaNs canonical."""
     if dtype.name in BYTE_FORMATS:
         return _narrow_byte(code, BYTE_FORMATS[dtype.name], value)
@@ -87,7 +87,7 @@ def narrow(code: Code, dtype: DType, value: Value) -> Value:
     return code.select(value.compare("uno", value), code.constant(short.type, 0x7FC0), short)
 
 
-def rounded(code: Code, dtype: DType, value: Value) -> Value:
+def rounded(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
     """The same without a look at NaNs, which need not be canonical then; those of sums of two elements stay NaNs."""
     if dtype.name != "bfloat16":
         return value.bits(like(value.type, f"i{8 * dtype.size}"))
@@ -96,13 +96,13 @@ def rounded(code: Code, dtype: DType, value: Value) -> Value:
     return ((raw + odd + 0x7FFF) >> 16).to("trunc", like(value.type, "i16"))
 
 
-def any_of(module: Module, code: Code, truths: Value) -> Value:
+def any_of(module: Module, code: IrBuilder, truths: IrValue) -> IrValue:
     """Whether one of many holds."""
     name = module.declare(f"llvm.vector.reduce.or.v{lanes_of(truths.type)}i1", f"i1 ({truths.type})")
     return code.call("i1", name, truths)
 
 
-def from_integer(code: Code, dtype: DType, value: Value) -> Value:
+def from_integer(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
     """A small whole number (64 bits wide) as one element."""
     kind = NATIVE.get(dtype.name, "float")
     return narrow(code, dtype, value.to("sitofp", kind))
@@ -123,7 +123,7 @@ class ByteFormat:
 BYTE_FORMATS = {"float8_e4m3": ByteFormat(3, 7, 0x7F, 0x7F), "float8_e5m2": ByteFormat(2, 15, 0x7C, 0x7E)}
 
 
-def _widen_byte(code: Code, dtype: DType, bits: Value) -> Value:
+def _widen_byte(code: IrBuilder, dtype: DType, bits: IrValue) -> IrValue:
     """Through half, which e5m2 is the first byte of, and which holds every e4m3 divided by 256."""
     wide, single = bits.to("zext", like(bits.type, "i16")), like(bits.type, "float")
     if dtype.name == "float8_e5m2":
@@ -133,7 +133,7 @@ def _widen_byte(code: Code, dtype: DType, bits: Value) -> Value:
     return code.select(is_nan, code.constant(single, NAN["float"]), scaled * real(code, single, 256.0))
 
 
-def _narrow_byte(code: Code, form: ByteFormat, value: Value) -> Value:
+def _narrow_byte(code: IrBuilder, form: ByteFormat, value: IrValue) -> IrValue:
     """Normal numbers by rounding their bits, smaller ones by adding a float whose last bit is the format's."""
     raw, drop = value.bits(like(value.type, "i32")), 23 - form.fraction
     size = raw & 0x7FFFFFFF
@@ -147,7 +147,7 @@ def _narrow_byte(code: Code, form: ByteFormat, value: Value) -> Value:
     return code.select(is_nan, code.constant(raw.type, form.nan), signed).to("trunc", like(value.type, "i8"))
 
 
-def combined(module: Module, code: Code, combine: Combine, dtype: DType, old: Value, new: Value) -> Value:
+def combined(module: Module, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
     """What a cell holds after a value has met it."""
     if combine is Combine.STORE:
         return new
@@ -158,14 +158,14 @@ def combined(module: Module, code: Code, combine: Combine, dtype: DType, old: Va
     return _whole(code, combine, dtype, old, new)
 
 
-def _add(code: Code, dtype: DType, old: Value, new: Value) -> Value:
+def _add(code: IrBuilder, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
     return narrow(code, dtype, widen(code, dtype, old) + widen(code, dtype, new))
 
 
-def _picker(better: str, tie: str) -> Callable[[Code, DType, Value, Value], Value]:
+def _picker(better: str, tie: str) -> Callable[[IrBuilder, DType, IrValue, IrValue], IrValue]:
     """The greatest or least number: a NaN never counts, and of zeroes the sign decides, which `tie` settles."""
 
-    def pick(code: Code, dtype: DType, old: Value, new: Value) -> Value:
+    def pick(code: IrBuilder, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
         a, b = widen(code, dtype, old), widen(code, dtype, new)
         first_number = a.compare("uno", a) & b.compare("ord", b)
         moved = code.select(b.compare(better, a) | first_number, new, old)
@@ -174,7 +174,7 @@ def _picker(better: str, tie: str) -> Callable[[Code, DType, Value, Value], Valu
     return pick
 
 
-FLOATS: dict[Combine, Callable[[Code, DType, Value, Value], Value]] = {
+FLOATS: dict[Combine, Callable[[IrBuilder, DType, IrValue, IrValue], IrValue]] = {
     Combine.ADD: _add,
     Combine.MAX: _picker("ogt", "and"),
     Combine.MIN: _picker("olt", "or"),
@@ -183,7 +183,7 @@ WHOLE = {Combine.MAX: ("sgt", "ugt"), Combine.MIN: ("slt", "ult")}
 TRUTHS = {Combine.ADD: "or", Combine.MAX: "or", Combine.MIN: "and"}
 
 
-def _whole(code: Code, combine: Combine, dtype: DType, old: Value, new: Value) -> Value:
+def _whole(code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
     if dtype.name == "bool":
         return old.op(TRUTHS[combine], new)
     if combine is Combine.ADD:
@@ -201,8 +201,8 @@ def pairs(combine: Combine, dtype: DType) -> bytes:
     return cells.tobytes()
 
 
-def _looked_up(module: Module, code: Code, combine: Combine, dtype: DType, old: Value, new: Value) -> Value:
+def _looked_up(module: Module, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
     assert lanes_of(old.type) == 1
     table = module.table(f"{dtype.name}_{combine.name.lower()}", pairs(combine, dtype))
     at = (old.to("zext", "i64") << 8) + new.to("zext", "i64")
-    return code.load("i8", code.at(Value(code, "ptr", f"@{table}"), at))
+    return code.load("i8", code.at(IrValue(code, "ptr", f"@{table}"), at))

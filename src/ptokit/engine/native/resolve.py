@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.address import WHOLE, Place, Worth, coordinate, run_length
-from ptokit.engine.native.emit import I32, I64, Code, Module, Value, lanes_of, size_of, vector
+from ptokit.engine.native.address import WHOLE, MemoryView, Worth, coordinate, run_length
+from ptokit.engine.native.emit import I32, I64, IrBuilder, IrValue, Module, lanes_of, size_of, vector
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Term
 from ptokit.isa.move import Index, Remap
@@ -29,16 +29,16 @@ def lane_of(dtype: DType) -> str:
 
 def emit_resolve(
     module: Module,
-    code: Code,
+    code: IrBuilder,
     index: Index,
     dtype: DType,
-    place: Place,
-    rows: Value,
-    cols: Value,
-    lanes: Value,
+    place: MemoryView,
+    rows: IrValue,
+    cols: IrValue,
+    lanes: IrValue,
     worth: Worth,
     kept: str | None = None,
-) -> Value:
+) -> IrValue:
     """Read `rows` x `cols` index values into `lanes`; gives the greatest of them, unsigned, as it was read.
 
     Where that is outside and the policy moves lanes, they are remapped in a second pass. `REFUSE` is left to the
@@ -60,14 +60,14 @@ def emit_resolve(
 class _Reader:
     """Reads index values of one type and keeps the greatest."""
 
-    def __init__(self, module: Module, code: Code, index: Index, dtype: DType, worth: Worth) -> None:
+    def __init__(self, module: Module, code: IrBuilder, index: Index, dtype: DType, worth: Worth) -> None:
         self.module, self.code, self.index, self.dtype, self.worth = module, code, index, dtype, worth
         self.lane = self.kept = lane_of(dtype)
         zero = code.constant(vector(self.lane, AT_ONCE[self.lane]), 0)
         self.many = code.variable(zero.type, zero)
         self.one = code.variable(self.lane, code.constant(self.lane, 0))
 
-    def read(self, place: Place, rows: Value, cols: Value, lanes: Value) -> Value:
+    def read(self, place: MemoryView, rows: IrValue, cols: IrValue, lanes: IrValue) -> IrValue:
         """Walk a region in row-major order."""
         code, layout = self.code, place.layout
         if cols.number == 1:
@@ -80,7 +80,7 @@ class _Reader:
                 self._along(place.row(code, i, self.worth), layout.cols, cols, first)
         return self._greatest()
 
-    def _along(self, base: Value, terms: tuple[Term, ...], count: Value, lanes: Value) -> None:
+    def _along(self, base: IrValue, terms: tuple[Term, ...], count: IrValue, lanes: IrValue) -> None:
         """Values along one coordinate: many at a time where they lie side by side, then the rest."""
         code, wide = self.code, AT_ONCE[self.lane]
         run = run_length(terms)
@@ -95,16 +95,16 @@ class _Reader:
                     code.store(short, code.at(lanes, k * size_of(self.kept)))
                     top.set(self._larger(top.get(), value))
 
-    def _taken(self, at: Value, count: int) -> Value:
+    def _taken(self, at: IrValue, count: int) -> IrValue:
         """Index values in the type of lanes, cast where the index says so."""
         bits = self.code.load(vector(f"i{8 * self.dtype.size}", count), at, 1)
         wide = bits.to("sext" if self.dtype.family == "int" else "zext", vector(self.lane, count))
         return wide & 0xFFFFFFFF if self.index.cast and self.lane == I64 else wide
 
-    def _larger(self, a: Value, b: Value) -> Value:
+    def _larger(self, a: IrValue, b: IrValue) -> IrValue:
         return self.code.select(b.compare("ugt", a), b, a)
 
-    def _greatest(self) -> Value:
+    def _greatest(self) -> IrValue:
         code, many = self.code, self.many.get()
         count = lanes_of(many.type)
         name = self.module.declare(f"llvm.vector.reduce.umax.v{count}{self.lane}", f"{self.lane} ({many.type})")
@@ -112,7 +112,7 @@ class _Reader:
 
 
 def _walk(
-    code: Code, lane: str, count: Value, lanes: Value, change: Callable[[Value], Value], at_once: int = 0
+    code: IrBuilder, lane: str, count: IrValue, lanes: IrValue, change: Callable[[IrValue], IrValue], at_once: int = 0
 ) -> None:
     """Change every lane in its place, and a few behind the last one, where there is room for that."""
     wide = at_once or AT_ONCE[lane]
@@ -121,19 +121,19 @@ def _walk(
         code.store(change(code.load(vector(lane, wide), at)), at)
 
 
-def _in_lanes(code: Code, lane: str, capacity: Value) -> Value:
+def _in_lanes(code: IrBuilder, lane: str, capacity: IrValue) -> IrValue:
     """The capacity in the type of a lane. Where it would not fit, no lane is outside."""
     return capacity.to("trunc", lane)
 
 
-def _spread(code: Code, scalar: Value, like_this: Value) -> Value:
+def _spread(code: IrBuilder, scalar: IrValue, like_this: IrValue) -> IrValue:
     return code.splat(scalar, lanes_of(like_this.type))
 
 
-def _clamp(code: Code, lane: str, capacity: Value) -> Callable[[Value], Value]:
+def _clamp(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], IrValue]:
     last = _in_lanes(code, lane, capacity - 1)
 
-    def change(value: Value) -> Value:
+    def change(value: IrValue) -> IrValue:
         top = _spread(code, last, value)
         if lane == I64:  # these have a sign: below 0 is the first row, not the last
             value = code.select(value.compare("slt", 0), code.constant(value.type, 0), value)
@@ -142,11 +142,11 @@ def _clamp(code: Code, lane: str, capacity: Value) -> Callable[[Value], Value]:
     return change
 
 
-def _wrap(code: Code, lane: str, capacity: Value) -> Callable[[Value], Value]:
+def _wrap(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], IrValue]:
     there = code.select(capacity.compare("eq", 0), code.i64(1), capacity)
     by = _in_lanes(code, lane, there)
 
-    def change(value: Value) -> Value:
+    def change(value: IrValue) -> IrValue:
         if lane == I32:
             return value.op("urem", by)
         left = value.op("srem", by)
@@ -155,16 +155,16 @@ def _wrap(code: Code, lane: str, capacity: Value) -> Callable[[Value], Value]:
     return change
 
 
-def _mark(code: Code, lane: str, capacity: Value) -> Callable[[Value], Value]:
+def _mark(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], IrValue]:
     bound = _in_lanes(code, lane, capacity)
 
-    def change(value: Value) -> Value:
+    def change(value: IrValue) -> IrValue:
         return code.select(value.compare("ult", _spread(code, bound, value)), value, SENTINEL)
 
     return change
 
 
-REMAPS: dict[Remap, Callable[[Code, str, Value], Callable[[Value], Value]]] = {
+REMAPS: dict[Remap, Callable[[IrBuilder, str, IrValue], Callable[[IrValue], IrValue]]] = {
     Remap.CLAMP: _clamp,
     Remap.WRAP: _wrap,
     Remap.ZERO: _mark,

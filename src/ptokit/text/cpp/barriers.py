@@ -15,10 +15,6 @@ from ptokit.program.calls import call_of, effects, named_operands
 from ptokit.program.ir import Assign, Barrier, Block, Branch, Instr, Loop, Program, Stmt, TileUse, walk
 from ptokit.target import Profile
 from ptokit.text.cpp.types import header_call
-from ptokit.text.workspaces import scratch_of
-
-OVERLAPPING = {"a2a3": "V"}
-"""By family: the pipe whose instructions may overlap."""
 
 Touch = tuple[int, float, bool]
 """Bytes of UB from one address to another, and whether they are written."""
@@ -29,8 +25,8 @@ EVERYWHERE = 0, float("inf")
 
 def with_barriers(program: Program, profile: Profile, workspace: int) -> Program:
     """The program with a barrier before each instruction that needs the end of an earlier one of its own pipe."""
-    pipe = OVERLAPPING.get(profile.family)
-    if pipe is None:
+    pipe = profile.headers.overlapping if profile.headers else ""
+    if not pipe:
         return program
     return replace(program, body=_Barriers(program, profile, pipe, workspace).block(program.body, frozenset())[0])
 
@@ -56,7 +52,7 @@ class _Barriers:
             elif isinstance(stmt, Barrier) and stmt.pipe in (self.pipe, "ALL"):
                 open_ = frozenset()
             elif isinstance(stmt, Loop):
-                open_ |= frozenset().union(*map(self._touches, _instructions(stmt.body)))  # of the turn before
+                open_ |= frozenset().union(*map(self._touches, _instructions(stmt.body)))  # of the iteration before
                 stmt = replace(stmt, body=self.block(stmt.body, open_)[0])
             elif isinstance(stmt, Branch):
                 then, after = self.block(stmt.then, open_)
@@ -76,8 +72,8 @@ class _Barriers:
     def _workspace(self, instr: Instr, call: Call) -> set[Touch]:
         if instr.workspace is not None:
             return {(*self._range(instr.workspace), True)}
-        scratch = scratch_of(header_call(self.program, instr, self.profile))
-        return {(self.workspace, self.workspace + scratch.spec.nbytes, True)} if scratch else set()
+        scratch = header_call(self.program, instr, self.profile).workspace
+        return {(self.workspace, self.workspace + scratch.nbytes, True)} if scratch else set()
 
     def _range(self, use: TileUse) -> tuple[int, float]:
         """Where a tile lies: all its copies, or anywhere if only the run knows."""

@@ -12,6 +12,7 @@ from typing import Any, cast
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
 from ptokit.program.calls import named_operands, offset_in, tile_spec
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
 from ptokit.program.ir import (
@@ -46,7 +47,6 @@ from ptokit.text.cpp.headers import is_simt
 from ptokit.text.cpp.names import Identifiers, pipe, place_text
 from ptokit.text.cpp.ready import Ready, instructions
 from ptokit.text.cpp.types import (
-    TRANSFERS,
     Tensor,
     header_call,
     lies_down,
@@ -57,11 +57,8 @@ from ptokit.text.cpp.types import (
     transfer,
     whole_view,
 )
-from ptokit.text.workspaces import scratch_of
 
 INDENT = "    "
-CORE_MACROS = {"AIV": "__DAV_VEC__", "AIC": "__DAV_CUBE__"}
-"""What the compiler defines when it compiles for a core."""
 ARGUMENT = "argument"
 """The kind of names that arguments have, but for whole numbers, which are variables."""
 FLAGS = {"set": "set_flag", "wait": "wait_flag"}
@@ -131,7 +128,9 @@ class Body:
         result: list[str] = []
         for cube_only, lines in groupby(self.written, key=itemgetter(1)):
             texts = [text for text, _ in lines]
-            result += (f"#if defined({CORE_MACROS['AIC']})", *texts, "#endif") if cube_only else texts
+            result += (
+                (f"#if defined({self.profile.core_of([TileType.Mat]).macro})", *texts, "#endif") if cube_only else texts
+            )
         return result
 
     def open_variables(self) -> list[Var]:
@@ -368,14 +367,14 @@ class Body:
         call = header_call(self.program, instr, self.profile)
         operands = named_operands(instr)
         given = {name: self._operand(call, instr, name) for name in operands}
-        scratch = scratch_of(call)
+        scratch = call.workspace
         if scratch and instr.workspace is not None:
             given["tmp"] = self._tile(_TileKey.of(instr.workspace))
         elif scratch:
-            like = operands.get(scratch.like)
-            valid: tuple[Expr, Expr] = like.valid if isinstance(like, TileUse) else scratch.spec.valid
+            like = operands.get(call.instruction.workspace.like) if call.instruction.workspace else None
+            valid: tuple[Expr, Expr] = like.valid if isinstance(like, TileUse) else scratch.valid
             given["tmp"] = self.identifiers.fresh("tmp")
-            self._object(given["tmp"], scratch.spec, valid, self.ready.workspace)
+            self._object(given["tmp"], scratch, valid, self.ready.workspace)
         self._write(f"{call_text(call, given)};", instr.where, cube_only=not is_simt(instr))
 
     def _operand(self, call: Call, instr: Instr, name: str) -> str:
@@ -383,7 +382,7 @@ class Body:
         if isinstance(operand, TileUse):
             return self._tile(_TileKey.of(operand, lies_down(call, name)))
         if isinstance(operand, View):
-            if instr.name in TRANSFERS:
+            if call.instruction.cpp.block:
                 return self._tensor(transfer(self.program, instr, call)[0])
             return self._tensor(whole_view(self.program, operand))
         if isinstance(operand, Constant):

@@ -1,33 +1,14 @@
-"""How each instruction is written in C++: its call, its template arguments, its numbers."""
+"""Calls of instructions in C++: template arguments, enumerators, numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Call
-from ptokit.isa.policy import (
-    Dividend,
-    GatherExec,
-    GatherOOB,
-    GlobalLayout,
-    IotaOrder,
-    Pad,
-    PtoEnum,
-    RoundMode,
-    Saturation,
-    ScatterAtomicOp,
-    ScatterConflict,
-    ScatterOOB,
-    StoreAtomic,
-)
-from ptokit.text.workspaces import scratch_of
-
-Texts = Mapping[str, str]
-"""What stands for each operand."""
+from ptokit.isa.policy import GlobalLayout, Pad, PtoEnum, RoundMode, Saturation
 
 # --- Enumerators and numbers ---------------------------------------------------------------------------------
 
@@ -37,7 +18,7 @@ ENUMS: dict[type[PtoEnum], tuple[str, str]] = {
     GlobalLayout: ("Layout", "{name}"),
     Pad: ("PadValue", "{name}"),
 }
-"""Enums that C++ calls or spells otherwise."""
+"""Enums with another name or other enumerators in C++."""
 
 
 def enumerator(member: PtoEnum) -> str:
@@ -48,7 +29,7 @@ def enumerator(member: PtoEnum) -> str:
 
 
 PLAIN = ("int32", "float32")
-"""Types that literals have by themselves."""
+"""Types of plain literals."""
 
 
 def constant(kind: DType, bits: int) -> str:
@@ -78,65 +59,21 @@ def _float(value: float, single: np.float32) -> str:
 
 # --- Calls ---------------------------------------------------------------------------------------------------
 
-CALLS: dict[str, str | Callable[[Call], str]] = {
-    "mgather": lambda c: "MGATHER(dst, table, idx)" if c.scratch is None else "MGATHER(dst, table, idx, scratch)",
-    "mscatter": "MSCATTER(table, src, idx)",
-    "tload": "TLOAD(dst, src)",
-    "tstore": "TSTORE(dst, src)",
-    "tci": "TCI(dst, start)",
-    "tdivs": lambda c: "TDIVS(dst, src, scalar)" if c.dividend is Dividend.Tile else "TDIVS(dst, scalar, src)",
-    "tcvt": lambda c: f"TCVT(dst, src{', tmp' if scratch_of(c) else ''}, round, saturation)",
-}
-"""Calls that are not written as the instruction's own spelling: by names of operands and modifiers, and `tmp`."""
 
-CONFLICT = {"cpu": ScatterConflict.Default, "a5": ScatterConflict.Last}
-"""What the headers do where no conflict policy is given; A2/A3 has no such parameter."""
+def template_arguments(call: Call, given: Mapping[str, str]) -> list[str]:
+    """The template arguments, without trailing ones that are equal to their defaults."""
+    pairs = call.instruction.cpp.template(call)
+    count = max((k + 1 for k, (argument, default) in enumerate(pairs) if argument is not default), default=0)
+    return [a.format(**given) if isinstance(a, str) else enumerator(a) for a, _ in pairs[:count]]
 
 
-def _gather_choices(call: Call, given: Texts) -> list[str]:
-    usual = (None, GatherOOB.Undefined, GatherExec.Scalar)
-    return _chosen((call.coalesce, call.oob, call.executor or GatherExec.Scalar), usual)
-
-
-def _scatter_choices(call: Call, given: Texts) -> list[str]:
-    plain = call.atomic is ScatterAtomicOp.NONE
-    unsaid = call.here(CONFLICT, call.conflict)
-    choices = (call.coalesce, call.atomic, call.oob, call.conflict if plain else unsaid)
-    return _chosen(choices, (None, ScatterAtomicOp.NONE, ScatterOOB.Undefined, unsaid))
-
-
-def _chosen(choices: tuple[PtoEnum, ...], usual: tuple[PtoEnum | None, ...]) -> list[str]:
-    """The template arguments without the last ones that say what goes without saying."""
-    count = max(k + 1 for k, (choice, default) in enumerate(zip(choices, usual, strict=True)) if choice is not default)
-    return [enumerator(choice) for choice in choices[:count]]
-
-
-def _store_types(call: Call, given: Texts) -> list[str]:
-    if call.atomic is StoreAtomic.NONE:
-        return []
-    return [f"decltype({given['src']})", f"decltype({given['dst']})", "AtomicType::AtomicAdd"]
-
-
-def _iota_types(call: Call, given: Texts) -> list[str]:
-    return [f"decltype({given['dst']})", call.dst.dtype.cpp, str(int(call.order is IotaOrder.Descending))]
-
-
-TEMPLATES: dict[str, Callable[[Call, Texts], list[str]]] = {
-    "mgather": _gather_choices,
-    "mscatter": _scatter_choices,
-    "tstore": _store_types,
-    "tci": _iota_types,
-}
-"""Template arguments, where a call has any."""
-
-
-def call_text(call: Call, given: Texts) -> str:
-    """The call of an instruction, with a text for each operand."""
-    name = call.instruction.name
-    form = CALLS.get(name, INSTRUCTIONS[name].spellings["C++"][0])
+def call_text(call: Call, given: Mapping[str, str]) -> str:
+    """The call of an instruction, with a text for each operand that it has."""
+    definition = call.instruction
+    form = definition.cpp.call or definition.spellings["C++"][0]
     function, words = (form(call) if callable(form) else form).removesuffix(")").split("(")
-    chosen = {modifier.name: call.values[modifier.name] for modifier in call.instruction.modifiers}
+    chosen = {modifier.name: call.values[modifier.name] for modifier in definition.modifiers}
     texts = {**{name: enumerator(member) for name, member in chosen.items() if member is not None}, **given}
-    types = TEMPLATES[name](call, given) if name in TEMPLATES else []
+    types = template_arguments(call, given)
     arguments = f"<{', '.join(types)}>" if types else ""
-    return f"{function}{arguments}({', '.join(texts[word] for word in words.split(', '))})"
+    return f"{function}{arguments}({', '.join(texts[word] for word in words.split(', ') if word in texts)})"

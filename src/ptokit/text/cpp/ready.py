@@ -10,7 +10,7 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.policy import TileType
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use, has_simt, memory_findings
-from ptokit.program.calls import named_operands
+from ptokit.program.calls import call_of, has_slices, named_operands
 from ptokit.program.expr import difference
 from ptokit.program.ir import Instr, Program, TileUse, walk
 from ptokit.program.order import order, order_events
@@ -19,12 +19,10 @@ from ptokit.program.verify import verify
 from ptokit.program.verify_call import Options, check_rules
 from ptokit.target import Profile
 from ptokit.text.cpp.barriers import with_barriers
-from ptokit.text.cpp.headers import RULES, hand_over_findings, program_findings, tile_findings
+from ptokit.text.cpp.headers import hand_over_findings, program_findings, tile_findings
 from ptokit.text.cpp.scatter import flatten
-from ptokit.text.cpp.simulator import simulator_findings
-from ptokit.text.cpp.slices import slice_findings
-from ptokit.text.cpp.types import TRANSFERS, header_call, lies_down, logical_extents, lying, transfer
-from ptokit.text.workspaces import scratch_of
+from ptokit.text.cpp.types import header_call, lies_down, logical_extents, lying, transfer
+from ptokit.text.cpp.values import value_findings
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
     tiles, simt = _used(program, profile, dyn_ub), has_simt(program, profile)
     asked = _dynamic(profile, tiles) if dyn_ub is None else dyn_ub
     _refuse(verify(program, profile, replace(options, dyn_ub=asked, bound=True)))
-    _refuse([*_header_findings(program, profile), *simulator_findings(program, profile)])
+    _refuse([*_header_findings(program, profile), *value_findings(program, profile)])
     placed = flatten(place(program, profile, dyn_ub, bound=True).program, profile, tiles)
     workspace = _used(placed, profile, dyn_ub)
     used = workspace + _workspace_size(placed, profile)
@@ -78,8 +76,8 @@ def instructions(program: Program) -> Iterator[Instr]:
 def _workspace_size(program: Program, profile: Profile) -> int:
     """Bytes of the largest workspace; vector instructions come one after the other, so one place serves them all."""
     asking = (instr for instr in instructions(program) if instr.workspace is None)
-    found = (scratch_of(header_call(program, instr, profile)) for instr in asking)
-    return max((scratch.spec.nbytes for scratch in found if scratch), default=0)
+    found = (header_call(program, instr, profile).workspace for instr in asking)
+    return max((scratch.nbytes for scratch in found if scratch), default=0)
 
 
 def _dynamic(profile: Profile, used: int) -> int:
@@ -91,16 +89,18 @@ def _dynamic(profile: Profile, used: int) -> int:
 def _header_findings(program: Program, profile: Profile) -> Iterator[Finding]:
     for instr in instructions(program):
         call = header_call(program, instr, profile)
-        for finding in check_rules(RULES.get(instr.name, ()), call, header=False):
-            yield finding.at(instr.where)
-        yield from slice_findings(program, instr, profile)
+        cpp = call.instruction.cpp
+        found = check_rules(cpp.headers, call, header=False)
+        if has_slices(instr):
+            found = [*found, *check_rules(cpp.slices, call_of(program, instr, profile), header=False)]
+        yield from (finding.at(instr.where) for finding in found)
         for name, operand in named_operands(instr).items():
             if isinstance(operand, TileUse):
                 spec = call.values[name]
                 shown = lying(spec) if lies_down(call, name) else spec
                 for finding in tile_findings(operand.tile, shown, profile.name):
                     yield finding.at(instr.where)
-        if instr.name in TRANSFERS:
+        if cpp.block:
             yield from _transfer_findings(program, instr, call)
 
 
@@ -111,5 +111,5 @@ def _transfer_findings(program: Program, instr: Instr, call: Call) -> Iterator[F
     for found, wanted in zip(logical_extents(tensor), valid, strict=True):
         if set(difference(found, wanted)) == {1}:
             said = f"{instr.name}: the block of {name} must be as large as the tile's valid region"
-            fix, rule = "slice the block to the tile's valid extents", TRANSFERS[instr.name]
+            fix, rule = "slice the block to the tile's valid extents", call.instruction.cpp.block
             yield Finding("error", rule, said, None, name, str(wanted), str(found), fix, instr.where)

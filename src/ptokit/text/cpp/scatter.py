@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.instruction import Call, Case, Rule
+from ptokit.isa.instruction import Call
+from ptokit.isa.kernel import kernels_of
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, IotaOrder, PtoEnum, ScatterIndex, TileType
 from ptokit.isa.tscatter import ZEROES_FIRST
@@ -31,34 +33,11 @@ from ptokit.program.ir import (
     TileUse,
 )
 from ptokit.program.place import BLOCK
+from ptokit.program.steps import ISSUE
 from ptokit.target import Profile
 
 UNIT = dtype("int16")
 """Bits are combined in units of this type, which every vector instruction takes."""
-SCALAR = ("tci", "tscatter")
-SCALAR_SCATTERS = ("a2a3",)
-"""What the scalar pipe does, on these targets; all other work here is the vector pipe's."""
-MOST = 2**15
-"""Offsets that an index of 16 bits holds."""
-
-BY_ROW = Case("row index", lambda c: c.index is ScatterIndex.Row)
-
-
-def _few(operand: str) -> Rule:
-    return Rule(
-        "TS-SEM-01", operand, f"at most {MOST} elements for 16-bit row indices: the headers take flat offsets",
-        lambda c: c.idx.dtype.size > 2 or c.values[operand].elements <= MOST, when=BY_ROW,
-        found=lambda c: f"{c.values[operand].elements} elements", fix="scatter into smaller tiles",
-    )  # fmt: skip
-
-
-RULES = (
-    _few("dst"),
-    _few("idx"),
-    Rule("TS-SEM-01", "dst", "another tile than src and idx: the headers take flat offsets, made in a workspace",
-         lambda c: not c.repeats, when=BY_ROW, fix="scatter into another tile"),
-)  # fmt: skip
-"""What a scatter by row must be so that it can be written."""
 
 
 def flatten(program: Program, profile: Profile, free: int) -> Program:
@@ -81,7 +60,7 @@ class _Flattener:
     def __init__(self, program: Program, profile: Profile, free: int) -> None:
         self.program, self.profile = program, profile
         self.free = free
-        self.needs_barriers = program.mode != "auto" and profile.family in SCALAR_SCATTERS
+        self.needs_barriers = False
         self.names = set(program.tiles)
         self.begin: list[Stmt] = []
         """What stands before the program: workspaces, and what is computed once."""
@@ -100,13 +79,15 @@ class _Flattener:
         return replace(self.program, body=(*self._ordered(self.begin), *body))
 
     def _statement(self, stmt: Stmt) -> Iterable[Stmt]:
-        if not isinstance(stmt, Instr) or stmt.name != "tscatter":
+        flat = INSTRUCTIONS[stmt.name].cpp.flat if isinstance(stmt, Instr) else None
+        if flat is None or not isinstance(stmt, Instr):
             return (stmt,)
         call = call_of(self.program, stmt, self.profile)
-        return self._scatter(stmt, call) if BY_ROW(call) else (stmt,)
+        return self._scatter(stmt, call) if flat(call) else (stmt,)
 
     def _scatter(self, instr: Instr, call: Call) -> Iterable[Stmt]:
         known = len(self.begin)
+        self.needs_barriers = self.program.mode != "auto" and self._is_scalar(instr)
         steps = list(self._kept(instr) if call.here(ZEROES_FIRST) else self._plain(instr))
         self.begin[known:] = (replace(stmt, where=instr.where) for stmt in self.begin[known:])
         steps = [replace(step, where=instr.where) for step in steps]
@@ -222,15 +203,20 @@ class _Flattener:
             yield from (replace(stmt, tile=view.name) for view in self.views.get(stmt.tile, {}).values())
 
     def _ordered(self, steps: Iterable[Stmt]) -> Iterator[Stmt]:
-        """In manual mode nobody adds flags: barriers stand between the pipes, and where the author's pipe goes on."""
+        """In manual mode no flags are added: barriers order the pipes, also with what the author wrote behind."""
         scalar = True
         for step in steps:
-            if self.needs_barriers and isinstance(step, Instr) and (step.name in SCALAR) != scalar:
+            if self.needs_barriers and isinstance(step, Instr) and self._is_scalar(step) != scalar:
                 scalar = not scalar
                 yield Barrier("ALL", auto=True)
             yield step
         if not scalar:
             yield Barrier("ALL", auto=True)
+
+    def _is_scalar(self, instr: Instr) -> bool:
+        """Whether the scalar pipe does all the work of an instruction; the rest here is the vector pipe's."""
+        kernels = kernels_of(INSTRUCTIONS[instr.name], self.profile.name).values()
+        return {effect.pipe for kernel in kernels for effect in kernel.effects} == {ISSUE}
 
 
 def _replaced(block: Block, change: Callable[[Stmt], Iterable[Stmt]]) -> Block:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ptokit.isa.instruction import DEVICES
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
 from ptokit.program.ir import Argument, Float, Integer, Program
 from ptokit.program.verify_call import Options
-from ptokit.target import Profile
-from ptokit.text.cpp.body import CORE_MACROS, INDENT, Body, kind_of
+from ptokit.target import PROFILES, Profile
+from ptokit.text.cpp.body import INDENT, Body, kind_of
 from ptokit.text.cpp.expr import HELPERS
 from ptokit.text.cpp.headers import cores
 from ptokit.text.cpp.names import comment, place_text
@@ -25,8 +24,9 @@ def emit(program: Program, profile: Profile, options: Options | None = None, *, 
     Refuses with a `VerifyError` what the target refuses, and what its headers do not take or compute otherwise.
     `dyn_ub` is what the launch asks for, in bytes; without it the launch asks for what the tiles need.
     """
-    if profile.family not in DEVICES:
-        raise ValueError(f"there is no C++ for {profile.name}; choose one of {', '.join(DEVICES)}")
+    if profile.headers is None:
+        known = ", ".join(name for name, other in PROFILES.items() if other.headers)
+        raise ValueError(f"there is no C++ for {profile.name}; choose one of {known}")
     options = options or Options()
     asked = options.dyn_ub if dyn_ub is None else dyn_ub
     if asked and not (profile.ub and profile.ub.has_dynamic):
@@ -83,8 +83,8 @@ class _File:
     def _guarded(self, lines: list[str]) -> Iterator[str]:
         """The body, for the one core that has the tiles; for both where the vector core gathers for the cube core."""
         here = cores(self.program, self.profile)
-        guards = CORE_MACROS.values() if self.body.has_both_cores else (CORE_MACROS[core] for core in here)
-        tests = " || ".join(f"defined({guard})" for guard in guards)
+        guarded = self.profile.cores if self.body.has_both_cores else here
+        tests = " || ".join(f"defined({core.macro})" for core in guarded)
         yield from (f"#if {tests}" for _ in here)
         used = self.body.expressions.used
         yield from (

@@ -20,12 +20,7 @@ def header_call(program: Program, instr: Instr, profile: Profile) -> Call:
     if not has_slices(instr):
         return call
     operands = {name: spec.unsliced if isinstance(spec, TileSpec) else spec for name, spec in call.operands.items()}
-    modifiers = {modifier.name: call.values[modifier.name] for modifier in call.instruction.modifiers}
-    return Call(call.instruction, operands, modifiers, call.target, call.repeats)
-
-
-TRANSFERS = {"tload": "TL-02", "tstore": "TT-01"}
-"""Instructions that move exactly a tile's valid region, and the clause that says how large the block is."""
+    return Call(call.instruction, operands, call.modifiers, call.target, call.repeats)
 
 
 @dataclass(frozen=True)
@@ -40,11 +35,11 @@ class Tensor:
 
 
 def lies_down(call: Call, name: str) -> bool:
-    """Whether a column is written as a row of the same bytes: headers want row numbers so, and no row of 4 bytes."""
+    """Whether a column is written as a row of the same bytes: headers take row numbers so, and no row of 4 bytes."""
     tile = call.values[name]
     if not isinstance(tile, TileSpec) or tile.cols != 1:
         return False
-    if call.instruction.name in TRANSFERS:
+    if call.instruction.cpp.block:
         tensor = call.src if name == "dst" else call.dst
         return tile.form == "nd" and tile.rows > 1 and 1 in (tensor.shape[3], tensor.stride[3])
     return name == "idx" and call.values.get("coalesce") is Coalesce.Row
@@ -122,7 +117,7 @@ def _five(argument: Argument, view: View) -> tuple[tuple[Expr, ...], tuple[Expr,
 
 
 def tile_type(spec: TileSpec, valid: tuple[Expr, Expr]) -> str:
-    """`Tile<TileType::Vec, float, 16, 64>`, without the last arguments that go without saying."""
+    """`Tile<TileType::Vec, float, 16, 64>`, without trailing arguments that are equal to their defaults."""
     extents = ("-1" if mark else str(extent) for extent, mark in zip(valid, spec.dynamic, strict=True))
     choices = (enumerator(spec.blayout), *extents, enumerator(spec.slayout), str(spec.fractal), enumerator(spec.pad))
     plain = enumerator(BLayout.RowMajor), str(spec.rows), str(spec.cols)

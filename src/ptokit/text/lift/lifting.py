@@ -17,8 +17,9 @@ from typing import Any, Literal
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
-from ptokit.isa.operand import UNKNOWN, TileSpec
-from ptokit.isa.policy import BLayout, Dividend, PtoEnum, TileType
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import PtoEnum, TileType
+from ptokit.isa.unknown import is_unknown
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use
 from ptokit.program.calls import call_of, chosen_modifiers
@@ -49,20 +50,16 @@ from ptokit.program.ir import (
     walk,
 )
 from ptokit.program.place import BLOCK
+from ptokit.target import left_layouts
 from ptokit.target.cpu import CPU
 from ptokit.text.extents import merge_extents, part_extents, part_type
 from ptokit.text.lift.writing import NAME, Parts, Scope, Writing
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, ways_to
-from ptokit.text.spelling import ATTRIBUTES, SPOKEN, op_name, sources
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
-from ptokit.text.workspaces import WORKSPACE, scratch_of
 
 Form = Literal["l1", "l2", "as"]
 """Level 1 (values), Level 2 (destinations), and plain PTO-AS."""
-
-DESTINED = ("mgather",)
-"""Instructions that the plain form always writes with a destination (A-24, MG-ASM-02)."""
 
 
 def lift(program: Program, form: Form, arch: str = "") -> Unit:
@@ -76,7 +73,7 @@ def _arch(program: Program) -> str:
     if len(found) > 1:
         said = "tiles in left of both layouts: text takes their layout from the architecture"
         raise VerifyError([Finding("error", "CO-ASM-02", said, fix="use one layout for all tiles in left")])
-    return {BLayout.RowMajor: "a3", BLayout.ColMajor: "a5"}[found.pop()] if found else ""
+    return next((arch for arch, layout in left_layouts().items() if layout in found), "")
 
 
 class _Lift(Writing):
@@ -147,14 +144,14 @@ class _Lift(Writing):
 
     def _first_extents(self, decl: TileDecl) -> tuple[Expr, Expr] | None:
         """The valid extents that a tile starts with: computed ones are those of its first use, if known already."""
-        if UNKNOWN not in decl.spec.valid:
+        if not is_unknown(*decl.spec.valid):
             return decl.spec.valid
         use = self._first_uses.get(decl.name)
         if use is None or not all(map(self.is_known, use)):
             return None
-        if any(k == UNKNOWN and isinstance(u, int) for k, u in zip(decl.spec.valid, use, strict=True)):
+        if any(is_unknown(k) and isinstance(u, int) for k, u in zip(decl.spec.valid, use, strict=True)):
             return None  # a number here would be read as the tile's own
-        rows, cols = (u if k == UNKNOWN else k for k, u in zip(decl.spec.valid, use, strict=True))
+        rows, cols = (u if is_unknown(k) else k for k, u in zip(decl.spec.valid, use, strict=True))
         return rows, cols
 
     @cached_property
@@ -248,7 +245,7 @@ class _Lift(Writing):
                 decl = waiting.pop(name, None)
                 if decl is not None and isinstance(stmt, Instr) and _begins(stmt, decl):
                     born.add(name)
-            if self.has_destinations and isinstance(stmt, Instr) and stmt.name in DESTINED:
+            if self.has_destinations and isinstance(stmt, Instr) and _has_mode(INSTRUCTIONS[stmt.name]):
                 born.discard(getattr(stmt.operands[0], "tile", ""))
         return born
 
@@ -259,7 +256,7 @@ class _Lift(Writing):
         definition = INSTRUCTIONS[instr.name]
         call = call_of(self.program, instr, CPU)
         chosen = dict(zip((m.name for m in definition.modifiers), chosen_modifiers(self.program, instr), strict=True))
-        dividend = call.values.get("dividend") if "dividend" in chosen else None
+        order = call.values[definition.order.name] if definition.order else None
         names = [param.name for param in definition.operands]
         operands = dict(zip(names, instr.operands, strict=False))
         attributes = _attributes(definition, chosen, call.values)
@@ -267,12 +264,12 @@ class _Lift(Writing):
             attributes["event"] = instr.event
         if instr.waits:
             attributes["waits"] = instr.waits
-        ins = [self.operand(operands[name]) for name in sources(definition, dividend) if name in operands]
+        ins = [self.operand(operands[name]) for name in definition.sources(order) if name in operands]
         self._add_workspace(instr, ins)
         self._finish(instr, tuple(ins), attributes)
 
     def _finish(self, instr: Instr, ins: tuple[Value, ...], attributes: dict[str, Any]) -> None:
-        destination, op = instr.operands[0], op_name(instr.name)
+        destination, op = instr.operands[0], INSTRUCTIONS[instr.name].op
         known = not isinstance(destination, TileUse) or destination.tile in self.scopes[-1].tiles
         if self.has_destinations and (known or not self.has_results):
             self.add(op, {"ins": ins, "outs": (self.operand(destination),)}, attributes=attributes)
@@ -346,20 +343,21 @@ class _Lift(Writing):
         return self.converted("arith.sitofp", self.number(number.value, "i64"), element.mlir)
 
     def _add_workspace(self, instr: Instr, ins: list[Value]) -> None:
-        """The room to compute in that text gives some instructions: the author's, or one made up for the text."""
-        place = WORKSPACE.get(instr.name)
-        if instr.workspace is not None and place is not None:
-            ins.insert(place, self.operand(instr.workspace))
+        """The workspace that text gives some instructions: the author's, or one that is made for the text."""
+        workspace = INSTRUCTIONS[instr.name].workspace
+        if workspace is None:
             return
-        scratch = scratch_of(call_of(self.program, instr, CPU)) if place is not None else None
-        if scratch is None or place is None:
+        if instr.workspace is not None:
+            ins.insert(workspace.position, self.operand(instr.workspace))
             return
-        spec = scratch.spec
+        spec = call_of(self.program, instr, CPU).workspace
+        if spec is None:
+            return
         whole = replace(spec, valid_rows=spec.rows, valid_cols=spec.cols, dynamic=(False, False), addr=None)
         parts: Parts = {} if self._free is None else {"addr": (self.constant(self._free, "i64"),)}
         result = Value(self.name("tmp"), whole)
         self.add("alloc_tile", parts, result, attributes={"ptokit.workspace": True})
-        ins.insert(place, result)
+        ins.insert(workspace.position, result)
 
     @cached_property
     def _free(self) -> int | None:
@@ -414,11 +412,13 @@ def _attributes(
 ) -> dict[str, Any]:
     """Modifiers that say something, and those that are always written, as attributes."""
     attributes: dict[str, Any] = {}
-    for modifier in instruction.modifiers:
-        member = chosen[modifier.name]
-        if member is None and (instruction.name, modifier.name) in SPOKEN:
-            member = resolved[modifier.name]
-        if member is not None and modifier.enum is not Dividend:
-            attribute = ATTRIBUTES[instruction.name, modifier.name]
-            attributes[attribute.key] = attribute.written(member)
+    for modifier, text in instruction.attributes:
+        member = resolved[modifier.name] if text.always else chosen[modifier.name]
+        if member is not None:
+            attributes[text.key] = text.written(member)
     return attributes
+
+
+def _has_mode(instruction: Instruction) -> bool:
+    """Whether the plain opcode always has a suffix; such instructions are written with a destination (A-24)."""
+    return any(text.suffix and modifier.usual is None for modifier, text in instruction.attributes)

@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptokit.isa.dtype import DType
-from ptokit.isa.instruction import Instruction
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.instruction import Instruction, Param
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.unknown import is_unknown
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Instr, Operand, TileUse, View
 from ptokit.text.lower.lowering import Lowering
 from ptokit.text.lower.operands import (
     Refusal,
     TileName,
-    dividend_of,
     is_kind,
     kind_of,
     modifiers_of,
     named_sources,
     number_operand,
+    order_of,
     tile_use,
     workspace_of,
 )
@@ -34,13 +35,13 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
     assert instruction is not None
     for part in operation.parts.keys() - {"ins", "outs"}:
         raise Refusal(f"{operation.name}: `{part}` has no lowering")
-    dividend = dividend_of(operation, instruction)
-    modifiers = modifiers_of(operation, instruction, dividend)
-    named = named_sources(operation, instruction, dividend)
+    order = order_of(operation, instruction)
+    modifiers = modifiers_of(operation, instruction, order)
+    named = named_sources(operation, instruction, order)
     destination = _destination(low, instruction, operation, named)
     element = _element_type(low, destination, named)
-    names = [param.name for param in instruction.operands if param.name in named]
-    operands = tuple(_operand(low, instruction, name, named[name], element) for name in names)
+    given = [param for param in instruction.operands if param.name in named]
+    operands = tuple(_operand(low, instruction, param, named[param.name], element) for param in given)
     event, waits = operation.attributes.get("event"), operation.attributes.get("waits", ())
     numbers = waits if isinstance(waits, tuple) else (None,)
     if any(type(number) is not int or number < 0 for number in (*numbers, 0 if event is None else event)):
@@ -68,7 +69,7 @@ def _destination(low: Lowering, instruction: Instruction, operation: Operation, 
     written = outs or operation.results
     if not written:
         raise Refusal(f"{operation.name} has no destination")
-    return _operand(low, instruction, instruction.operands[0].name, written[0], None)
+    return _operand(low, instruction, instruction.operands[0], written[0], None)
 
 
 def _result(low: Lowering, result: Value, operation: Operation, named: dict[str, Value]) -> TileName:
@@ -105,14 +106,14 @@ def _is_like(tile: TileSpec, other: TileSpec) -> bool:
 
 def _open_extents(low: Lowering, spec: TileSpec, named: dict[str, Value]) -> tuple[Expr, Expr] | None:
     """Valid extents that a type leaves open are those of the first source of the same shape."""
-    if UNKNOWN not in spec.valid:
+    if not is_unknown(*spec.valid):
         return None
     for value in named.values():
         meaning = low.meaning(value)
         if isinstance(meaning, TileName):
             other, extents = low.tiles[meaning.name], low.scopes[-1].valid[meaning.name]
             if (other.rows, other.cols) == (spec.rows, spec.cols) and extents is not None:
-                return tuple(e if own == UNKNOWN else own for e, own in zip(extents, spec.valid, strict=True))  # type: ignore[return-value]
+                return tuple(e if is_unknown(own) else own for e, own in zip(extents, spec.valid, strict=True))  # type: ignore[return-value]
     return None
 
 
@@ -127,13 +128,13 @@ def _element_type(low: Lowering, destination: Operand, named: dict[str, Value]) 
     return low.tiles[destination.tile].dtype if isinstance(destination, TileUse) else None
 
 
-def _operand(low: Lowering, instruction: Instruction, name: str, value: Value, element: DType | None) -> Operand:
-    meaning, wanted = low.meaning(value), kind_of(instruction, name)
+def _operand(low: Lowering, instruction: Instruction, param: Param, value: Value, element: DType | None) -> Operand:
+    meaning, wanted = low.meaning(value), kind_of(instruction, param)
     if not is_kind(meaning, wanted):
         hint = "; make a view of the pointer" if isinstance(meaning, Place) else ""
-        raise Refusal(f"{instruction.name}: {name} must be {wanted}{hint}")
+        raise Refusal(f"{instruction.name}: {param.name} must be {wanted}{hint}")
     if wanted == "a number":
-        return number_operand(instruction, name, meaning, element)
+        return number_operand(instruction, param, meaning, element)
     return meaning if isinstance(meaning, View) else tile_use(meaning, low.scopes[-1].valid, instruction.name)
 
 

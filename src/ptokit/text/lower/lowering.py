@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from ptokit.finding import Where
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.unknown import is_unknown
+from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import guess
@@ -17,7 +19,7 @@ from ptokit.text.extents import Extents, merge_extents, part_extents, part_type
 from ptokit.text.lower.operands import Meaning, Refusal, TileName
 from ptokit.text.memories import Memories, Place
 from ptokit.text.numbers import Limits, TooLong
-from ptokit.text.spelling import INSTRUCTION_OF, instruction_of
+from ptokit.text.spelling import instruction_of, instructions
 from ptokit.text.tree import Body, Operation, Unit, Value
 
 MOST_STATEMENTS = 250_000
@@ -26,7 +28,7 @@ MOST_BODIES = 64
 """Loops and branches inside one another."""
 
 YIELDING = ("scf.yield", "func.return", "return", "yield")
-OWN = ("sync", "section", "tmatmul", "tgemv")
+OWN = ("sync", "section", "tgemv")
 """First words of names with dots that are operations of `pto` all the same."""
 
 Handler = Callable[["Lowering", Operation], None]
@@ -114,8 +116,9 @@ class Lowering:
 
     def unknown(self, operation: Operation) -> NoReturn:
         """Refuse an operation that nothing executes."""
-        own = "." not in operation.name or operation.name.partition(".")[0] in OWN
-        known = [f"pto.{name}" for name in INSTRUCTION_OF] + [_shown(name) for name in self.handlers if "*" not in name]
+        head, dot, _ = operation.name.partition(".")
+        own = not dot or head in OWN or head in instructions()
+        known = [f"pto.{name}" for name in instructions()] + [_shown(name) for name in self.handlers if "*" not in name]
         said = f"`{'pto.' if own else ''}{operation.name}` is read and kept, but has no lowering: it cannot be executed"
         meant = guess(f"pto.{operation.name}", known).removeprefix("; ") if own else ""
         supported = f"supported: {', '.join(sorted(known))}, arith on whole numbers"
@@ -159,12 +162,12 @@ class Lowering:
         """A tile comes to be. Extents that nothing says yet must be set before it is used."""
         name, scope = self.unique(value.name), self.scopes[-1]
         extents: tuple[Expr, Expr] = valid or spec.valid
-        known = [extent if isinstance(extent, int) else UNKNOWN for extent in extents]
-        dynamic = spec.dynamic[0] or known[0] == UNKNOWN, spec.dynamic[1] or known[1] == UNKNOWN
-        spec = replace(spec, valid_rows=known[0], valid_cols=known[1], dynamic=dynamic)
+        rows, cols = map(known, extents)
+        dynamic = spec.dynamic[0] or is_unknown(rows), spec.dynamic[1] or is_unknown(cols)
+        spec = replace(spec, valid_rows=rows, valid_cols=cols, dynamic=dynamic)
         self.tiles[name] = spec
         self.tile_names[-1][value.name] = name
-        scope.valid[name] = None if UNKNOWN in extents else extents
+        scope.valid[name] = None if is_unknown(*extents) else extents
         self.emit(TileDecl(name, spec, at, 1 if at else scope.buffers, not at, where=self.where))
         return TileName(name)
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptokit.isa.dtype import INT32, DType
-from ptokit.isa.instruction import Instruction, Modifier
+from ptokit.isa.instruction import Instruction, Modifier, Param
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import Dividend, PtoEnum
+from ptokit.isa.policy import PtoEnum
+from ptokit.isa.spelling import Attribute
 from ptokit.program.expr import Expr, Op, Var
 from ptokit.program.ir import Constant, Given, Number, Operand, TileUse, View, Window
 from ptokit.text.errors import guess
 from ptokit.text.memories import Place
-from ptokit.text.spelling import ATTRIBUTES, SYNONYMS, sources
+from ptokit.text.results import member_of
 from ptokit.text.tree import Operation, Value
-from ptokit.text.workspaces import WORKSPACE
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,6 @@ class Rounded:
 Meaning = Expr | Place | View | TileName | Constant | Given | Rounded
 """What a value of the text stands for."""
 
-NUMERIC = ("scalar", "start", "row", "col")
-"""Operands that are numbers."""
-MEMORY = {("tload", "src"), ("tstore", "dst")}
-"""Operands that are blocks of memory."""
-INDEXED = ("mgather", "mscatter")
-"""Instructions whose rules say themselves which operand is a tile and which is memory."""
-STEERING = {("textract", "row"), ("textract", "col")}
-"""Numbers that say where to read."""
-
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "stPhase": ("unspecified",), "reluPreMode": ("no_relu",), "padMode": ("PadNull",), "initOutBuffer": (False,),
     "operandSegmentSizes": (), "isBinary": (),
@@ -61,19 +52,20 @@ class Refusal(ValueError):
     """What a text says and a program cannot."""
 
 
-def dividend_of(operation: Operation, instruction: Instruction) -> PtoEnum | None:
-    """Which operand of a division by or of a scalar is divided, as their order tells."""
-    if not any(modifier.enum is Dividend for modifier in instruction.modifiers):
+def order_of(operation: Operation, instruction: Instruction) -> PtoEnum | None:
+    """The member of the modifier that the order of the sources states: reversed ones do not begin with the tile."""
+    modifier = instruction.order
+    if modifier is None or modifier.text is None:
         return None
-    return Dividend.Tile if operation.ins and isinstance(operation.ins[0].type, TileSpec) else Dividend.Scalar
+    is_usual = operation.ins and isinstance(operation.ins[0].type, TileSpec)
+    return modifier.usual if is_usual else modifier.text.reverses
 
 
-def named_sources(operation: Operation, instruction: Instruction, dividend: PtoEnum | None) -> dict[str, Value]:
-    """The operands that an instruction reads, by its own names for them; a workspace is left out."""
-    given, names = list(operation.ins), sources(instruction, dividend)
-    place = WORKSPACE.get(instruction.name)
-    if place is not None and len(given) == len(names) + 1:
-        del given[place]
+def named_sources(operation: Operation, instruction: Instruction, order: PtoEnum | None) -> dict[str, Value]:
+    """The operands that an instruction reads, by its own names for them, without the workspace."""
+    given, names = list(operation.ins), instruction.sources(order)
+    if workspace_of(operation, instruction) is not None and instruction.workspace:
+        del given[instruction.workspace.position]
     least = sum(not param.optional for param in instruction.operands[1:])
     if not least <= len(given) <= len(names):
         most = f" to {len(names)}" if len(names) > least else ""
@@ -84,22 +76,21 @@ def named_sources(operation: Operation, instruction: Instruction, dividend: PtoE
 
 
 def workspace_of(operation: Operation, instruction: Instruction) -> Value | None:
-    """The operand that is only room to compute in, if there is one."""
-    place, needed = WORKSPACE.get(instruction.name), len(instruction.operands) - 1
-    return operation.ins[place] if place is not None and len(operation.ins) == needed + 1 else None
+    """The operand that is the workspace, if there is one."""
+    is_given = instruction.workspace and len(operation.ins) == len(instruction.operands)
+    return operation.ins[instruction.workspace.position] if instruction.workspace and is_given else None
 
 
-def modifiers_of(
-    operation: Operation, instruction: Instruction, dividend: PtoEnum | None
-) -> tuple[PtoEnum | None, ...]:
-    """The modifiers that an operation's attributes choose."""
-    known = {ATTRIBUTES[instruction.name, m.name].key for m in instruction.modifiers if m.enum is not Dividend}
+def modifiers_of(operation: Operation, instruction: Instruction, order: PtoEnum | None) -> tuple[PtoEnum | None, ...]:
+    """The modifiers that an operation's attributes, or the order of its sources, choose."""
+    texts = {modifier.name: text for modifier, text in instruction.attributes}
+    known = {text.key for text in texts.values()}
     for key, value in operation.attributes.items():
         if key not in known and not _is_idle(key, value):
             hint = guess(key, known) if known else ""
             raise Refusal(f"{operation.name}: `{key} = {value}` has no lowering{hint}")
     return tuple(
-        dividend if modifier.enum is Dividend else _modifier(operation, instruction, modifier)
+        order if modifier is instruction.order else _modifier(operation, modifier, texts[modifier.name])
         for modifier in instruction.modifiers
     )
 
@@ -113,30 +104,22 @@ IDLE = ("tile", "event", "waits")
 """Attributes that are read elsewhere."""
 
 
-def _modifier(operation: Operation, instruction: Instruction, modifier: Modifier) -> PtoEnum | None:
-    attribute = ATTRIBUTES[instruction.name, modifier.name]
-    if attribute.key not in operation.attributes:
+def _modifier(operation: Operation, modifier: Modifier, text: Attribute) -> PtoEnum | None:
+    if text.key not in operation.attributes:
         return None
-    found = operation.attributes[attribute.key]
-    found = SYNONYMS.get(attribute.kind, {}).get(found, found) if isinstance(found, str) else found
-    words = {attribute.written(member): member for member in modifier.enum}
-    if found not in words and isinstance(found, str):
-        found = next((word for word in words if isinstance(word, str) and word.lower() == found.lower()), found)
-    if found not in words:
-        known = ", ".join(map(str, words))
-        raise Refusal(
-            f"{operation.name}: `{attribute.key}` is one of {known}; found {found}{guess(str(found), map(str, words))}"
-        )
-    return words[found]
+    found = operation.attributes[text.key]
+    member = member_of(modifier, text, found)
+    if member is None:
+        words = [str(text.written(each)) for each in modifier.enum]
+        said = f"`{text.key}` is one of {', '.join(words)}; found {found}{guess(str(found), words)}"
+        raise Refusal(f"{operation.name}: {said}")
+    return member
 
 
-def kind_of(instruction: Instruction, name: str) -> str:
-    """What an operand must be."""
-    if name in NUMERIC:
-        return "a number"
-    if (instruction.name, name) in MEMORY:
-        return "a block of memory"
-    return "a tile or memory" if instruction.name in INDEXED else "a tile"
+def kind_of(instruction: Instruction, param: Param) -> str:
+    """What an operand must be. An instruction that takes a table has rules that tell tiles and memory apart."""
+    is_number = param.kind in ("number", "position")
+    return SHOWN["tile or memory" if instruction.takes_table and not is_number else param.kind]
 
 
 def is_kind(meaning: Meaning, kind: str) -> bool:
@@ -144,6 +127,11 @@ def is_kind(meaning: Meaning, kind: str) -> bool:
     return isinstance(meaning, KINDS[kind])
 
 
+SHOWN = {
+    "number": "a number", "position": "a number", "memory": "a block of memory", "tile": "a tile",
+    "tile or memory": "a tile or memory",
+}  # fmt: skip
+"""Kinds of operands in words."""
 KINDS: dict[str, tuple[type, ...]] = {
     "a number": (int, Var, Op, Constant, Given, Rounded),
     "a block of memory": (View,),
@@ -152,10 +140,10 @@ KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def number_operand(instruction: Instruction, name: str, meaning: Meaning, dtype: DType | None) -> Operand:
+def number_operand(instruction: Instruction, param: Param, meaning: Meaning, dtype: DType | None) -> Operand:
     """A number as an operand of an instruction that works in an element type."""
-    what = f"{instruction.name}: {name}"
-    if (instruction.name, name) in STEERING:
+    what = f"{instruction.name}: {param.name}"
+    if param.kind == "position":
         if not isinstance(meaning, int | Var | Op):
             raise Refusal(f"{what} must be a whole number")
         return Number(INT32, meaning, steers=True)

@@ -15,7 +15,7 @@ from xdsl.printer import Printer
 
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, SLayout, TileType
 from ptokit.text.errors import guess
-from ptokit.text.spelling import EVENTS, KEYWORDS, PIPES
+from ptokit.text.spelling import EVENTS, PIPES, keywords
 
 
 def _words(enum: type[PtoEnum]) -> str:
@@ -44,7 +44,7 @@ ANGLE = {
 """Names and keywords of the family `#pto.NAME<KW>`."""
 
 SPACED = {
-    **{kind: " ".join(words) for kind, words in KEYWORDS.items()},
+    **{kind: " ".join(words) for kind, words in keywords().items()},
     "st_phase": "unspecified partial final",
     "relu_pre_mode": "no_relu normal_relu scalar_relu vector_relu pwl",
     "quant_type": "INT8_SYM INT8_ASYM",

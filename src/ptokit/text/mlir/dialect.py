@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
 
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import ArrayAttr, IndexType, IntegerAttr, i64
@@ -14,7 +13,7 @@ from xdsl.parser import Parser
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import ParseError
 
-from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.text.mlir.attributes import ATTRIBUTES
 from ptokit.text.mlir.destinations import Destinations
@@ -22,7 +21,7 @@ from ptokit.text.mlir.loose import ends_op, loose_class
 from ptokit.text.mlir.ops import SEGMENTS, Draft, PtoOp, SegmentsAttr
 from ptokit.text.mlir.shapes import Row, shape
 from ptokit.text.mlir.types import TYPES, UNKNOWN, Extent, PtrType, TileBuf, TileBufType, TileType, element_of
-from ptokit.text.spelling import INSTRUCTION_OF, attributes
+from ptokit.text.spelling import instruction_of, instructions
 
 SHAPES = {
     "addptr": "%ptr , %offset {} : ~ptr -> ~R",
@@ -59,18 +58,8 @@ SHAPES = {
 }
 """Ops with a shape of their own; see `shapes.py` for the language."""
 
-LOAD_CLAUSES = (
-    "pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition"
-)  # fmt: skip
-VARIANTS = {
-    "tload": Destinations(clauses=LOAD_CLAUSES),
-    "tstore tmov": Destinations(each=True),
-    "tgather tscatter": Destinations(inside=("maskPattern",), listed=True, one_type=True),
-    "tgatherb": Destinations(one_type=True),
-    "tcolsum": Destinations(inside=("isBinary",)),
-    "tmrgsort": Destinations(inside=("exhausted",)),
-}
-"""Ops of the general shape that differ from it in something that no definition says."""
+VARIANTS = {"tgatherb": Destinations(one_type=True), "tmrgsort": Destinations(inside=("exhausted",))}
+"""Ops of the general shape that differ from it in something, and are no instructions."""
 
 PLAIN = """
     tprefetch tstore_fp tinsert textract_fp tinsert_fp ttri trandom
@@ -89,8 +78,8 @@ PLAIN = """
 """
 """Ops of the general shape, `ins(...) outs(...)`, besides those that are instructions."""
 
-REORDERED = {"tgather", "tscatter", "tcvt", "trsqrt", "tstore", "tmov", "tsort32", "tmrgsort"}
-"""Ops whose generic form may list operands in another order than sources, destination."""
+REORDERED = {"trsqrt", "tsort32", "tmrgsort"}
+"""Ops besides instructions whose generic form may list operands in another order than sources, destination."""
 
 
 def subset_type(parts: dict[str, list[SSAValue]], attributes: dict[str, Attribute]) -> Attribute:
@@ -141,28 +130,23 @@ def _implied(name: str, draft: Draft) -> Attribute | None:
     return i64 if name in ("addr", "addrs") else None if name in ("args", "ins", "outs") else IndexType()
 
 
-def _rows() -> dict[str, Row]:
+@derived
+def rows() -> dict[str, Row]:
+    """The text of every op that is known, by its name without `pto.`."""
     shapes = {name: shape(text) for names, text in SHAPES.items() for name in names.split()}
     shapes |= {name: (Destinations(),) for name in PLAIN.split()}
-    shapes |= {name: (piece,) for names, piece in VARIANTS.items() for name in names.split()}
-    rows = {name: Row(pieces, _implied, RESULTS.get(name)) for name, pieces in shapes.items()}
-    general = Row((Destinations(),), _implied)
-    return rows | {op: _instruction(rows.get(op, general), INSTRUCTIONS[name]) for op, name in INSTRUCTION_OF.items()}
+    shapes |= {name: (piece,) for name, piece in VARIANTS.items()}
+    others = {name: Row(pieces, _implied, RESULTS.get(name)) for name, pieces in shapes.items()}
+    return others | {op: _instruction(instruction) for op, instruction in instructions().items()}
 
 
-def _instruction(row: Row, instruction: Instruction) -> Row:
+def _instruction(instruction: Instruction) -> Row:
     """The row of an instruction: where its attributes stand, in the order of its modifiers."""
-    (piece,) = row.pieces
-    assert isinstance(piece, Destinations)
-    known = [attribute for _, attribute in attributes(instruction)]
-    inside = tuple(attribute.key for attribute in known if attribute.inside)
-    behind = tuple(attribute.key for attribute in known if not attribute.inside)
-    piece = replace(piece, inside=(*piece.inside, *inside))
-    return replace(row, pieces=(piece,), order=behind if len(behind) > 1 else ())
-
-
-ROWS = _rows()
-"""The text of every op that is known, by its name without `pto.`."""
+    form, known = instruction.form, [text for _, text in instruction.attributes]
+    inside = (*form.inside, *(text.key for text in known if text.inside))
+    behind = tuple(text.key for text in known if not text.inside)
+    piece = Destinations(form.clauses, form.typed_each, inside, form.listed, one_type=form.one_type)
+    return Row((piece,), _implied, order=behind if len(behind) > 1 else ())
 
 
 class UnknownOp(PtoOp):
@@ -198,16 +182,16 @@ def usage(name: str) -> str:
     text = next((text for names, text in SHAPES.items() if name in names.split()), "")
     for pattern, meaning in _USAGE.items():
         text = re.sub(pattern, meaning, text)
-    if name not in ROWS:
+    if name not in rows():
         return ""
     return f"pto.{name} is written: pto.{name} {text or 'ins(%a, ... : TYPE, ...) outs(%b : TYPE) {...}'}"
 
 
-@cache
+@derived
 def op_class(name: str) -> type[PtoOp]:
     """The class of an op: of the table, or an unknown one of the general shape."""
-    row = ROWS.get(name, Row((Destinations(bare=True),), _implied))
-    base = PtoOp if name in ROWS else UnknownOp
+    row = rows().get(name, Row((Destinations(bare=True),), _implied))
+    base = PtoOp if name in rows() else UnknownOp
     traits = traits_def(NoTerminator()) if name.startswith("section.") else traits_def()
     body = {"name": f"pto.{name}", "row": row, "traits": traits, "__doc__": f"The op `pto.{name}`."}
     return type(f"pto.{name}", (base,), body)  # type: ignore[return-value]
@@ -216,17 +200,13 @@ def op_class(name: str) -> type[PtoOp]:
 def settle_generic(op: PtoOp) -> None:
     """Give an op in generic form the parts of the general shape, where these are certain."""
     name = op.name.removeprefix("pto.")
-    piece = ROWS[name].pieces[0] if name in ROWS else None
+    piece = rows()[name].pieces[0] if name in rows() else None
     sized = "operandSegmentSizes" in op.properties or "operandSegmentSizes" in op.attributes
     if not isinstance(piece, Destinations) or sized or op.results or op.regions or op.successors:
         return
-    count = len(op.operands)
-    if (
-        count < 2
-        or (name in REORDERED and count != 2)
-        or (name == "mgather" and count != 3)
-        or name in ("tprint", "print")
-    ):
+    count, instruction = len(op.operands), instruction_of(name)
+    is_reordered = name in REORDERED or (instruction is not None and instruction.form.reordered)
+    if count < 2 or (is_reordered and count != 2) or name in ("tprint", "print") or _has_optional(instruction, count):
         return
     draft = Draft(attributes={**op.properties, **op.attributes})
     piece.settle(draft)
@@ -234,4 +214,10 @@ def settle_generic(op: PtoOp) -> None:
     op.properties[SEGMENTS] = SegmentsAttr((("ins", count - 1), ("outs", 1)))
 
 
-PTO = Dialect("pto", [op_class(name) for name in ROWS], [*ATTRIBUTES, *TYPES])
+def _has_optional(instruction: Instruction | None, count: int) -> bool:
+    """Whether an optional operand follows the destination."""
+    needed = [param for param in instruction.operands if not param.optional] if instruction else []
+    return instruction is not None and len(needed) < len(instruction.operands) and count != len(needed)
+
+
+PTO = Dialect("pto", [op_class(name) for name in rows()], [*ATTRIBUTES, *TYPES])

@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Pad
+from ptokit.isa.unknown import is_unknown
 from ptokit.program.ir import Constant
-from ptokit.text.spelling import ATTRIBUTES, op_name
+from ptokit.text.spelling import instruction_of
 from ptokit.text.tree import Body, Function, Operation, Pointer, Tensor, Type, Unit, Value
-
-KINDS = {(op_name(name), row.key): row.kind for (name, _), row in ATTRIBUTES.items()}
-"""The kind of keyword that an attribute of an operation is."""
-INSIDE = {row.key for row in ATTRIBUTES.values() if row.inside}
-"""Attributes that stand within `ins(...)`."""
 
 
 def draft(unit: Unit, *, has_values: bool = False) -> str:
@@ -64,14 +60,15 @@ class _Draft:
 
     def _general(self, operation: Operation) -> Iterator[str]:
         """`pto.op ins(...) outs(...) {...}`, or values and results."""
-        attributes = {
-            key: _value(KINDS.get((operation.name, key), ""), value) for key, value in operation.attributes.items()
-        }
+        instruction = instruction_of(operation.name)
+        texts = {text.key: text for _, text in instruction.attributes} if instruction else {}
+        kinds = {key: text.kind for key, text in texts.items()}
+        attributes = {key: _value(kinds.get(key, ""), value) for key, value in operation.attributes.items()}
         if not operation.outs:
             kinds = f" : ({self._types(operation.ins)}) -> {self._result_types(operation)}"
             yield f"{_results(operation)}pto.{operation.name} {_names(operation.ins)}{_braced(attributes)}{kinds}"
             return
-        inside = {key: attributes.pop(key) for key in list(attributes) if key in INSIDE}
+        inside = {key: attributes.pop(key) for key, text in texts.items() if text.inside and key in attributes}
         ins = f"{_names(operation.ins)}{_braced(inside)} : {self._types(operation.ins)}"
         outs = f"{_names(operation.outs)} : {self._types(operation.outs)}"
         yield f"pto.{operation.name} ins({ins}) outs({outs}){_braced(attributes)}"
@@ -280,6 +277,6 @@ def value_text(spec: TileSpec) -> str:
 
 def _extents(spec: TileSpec) -> str:
     return "x".join(
-        "?" if dynamic or extent == UNKNOWN else str(extent)
+        "?" if dynamic or is_unknown(extent) else str(extent)
         for extent, dynamic in zip(spec.valid, spec.dynamic, strict=True)
     )

@@ -19,10 +19,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import MultipleSpansParseError, ParseError
 
 from ptokit.finding import Where
+from ptokit.target import DEFAULT_ARCH, left_layouts
 from ptokit.text.errors import TextError, error_at, guess, place
 from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
 from ptokit.text.mlir.comments import Comments
-from ptokit.text.mlir.dialect import ROWS
+from ptokit.text.mlir.dialect import rows
 from ptokit.text.mlir.reader import Reader, type_guess
 from ptokit.text.mlir.versions import restate
 from ptokit.text.mlir.writer import Writer
@@ -106,9 +107,9 @@ def _print(module: Module) -> str:
 
 
 def arch_of(text: str) -> str:
-    """The architecture that a text is for: `a5` if it says so, else `a3`."""
+    """The architecture that a text names, if it is a known one, else the default."""
     found = _ARCH.search(text)
-    return "a5" if found and found[1] == "a5" else "a3"
+    return found[1] if found and found[1] in left_layouts() else DEFAULT_ARCH
 
 
 def _facts(module: Operation) -> list[object]:
@@ -157,7 +158,7 @@ def _explained(error: ParseError, reader: Reader | None, text: str, file: str) -
         return error_at(message, text, offset, file)
     message += type_guess(text, offset) if message.startswith("expected a type") else ""
     if reader.unknown and "did you mean" not in message:
-        known = guess(f"pto.{reader.unknown}", (f"pto.{name}" for name in ROWS))
+        known = guess(f"pto.{reader.unknown}", (f"pto.{name}" for name in rows()))
         message += f" (`pto.{reader.unknown}` is not a known op){known}"
     elif message.startswith("values used but not defined"):
         name = next(iter(reader.forward_ssa_references))

@@ -47,7 +47,7 @@ from xdsl.utils.mlir_lexer import MLIRToken, MLIRTokenKind
 from ptokit.text.errors import guess
 from ptokit.text.mlir.attributes import KEYWORD_CLASSES
 from ptokit.text.mlir.comments import Collector, find_remarks
-from ptokit.text.mlir.dialect import PTO, ROWS, op_class, settle_generic, usage
+from ptokit.text.mlir.dialect import PTO, op_class, rows, settle_generic, usage
 from ptokit.text.mlir.floats import Constant, Element, FloatLiteral, float_attribute, with_bits
 from ptokit.text.mlir.func import Func, If, While
 from ptokit.text.mlir.lexer import Lexer
@@ -235,7 +235,7 @@ class Reader(Parser):
         short = name.removeprefix("pto.")
         self.reading = short if short != name else ""
         if short != name:
-            self.unknown = "" if short in ROWS else short
+            self.unknown = "" if short in rows() else short
             return op_class(short)
         dialects = reversed(self._parser_state.dialect_stack)
         for known in (name, *(f"{dialect}.{name}" for dialect in dialects)):
@@ -538,4 +538,4 @@ def _unregistered(name: str) -> type[Operation]:
 def _op_names() -> tuple[str, ...]:
     known = get_all_dialects()
     others = (op.name for name in ("func", "arith", "scf", "memref") for op in known[name]().operations)
-    return (*others, "module", "return", "call", "ins", "outs", *(f"pto.{name}" for name in ROWS))
+    return (*others, "module", "return", "call", "ins", "outs", *(f"pto.{name}" for name in rows()))

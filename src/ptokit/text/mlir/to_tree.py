@@ -21,8 +21,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
+from ptokit.isa.unknown import unknown
 from ptokit.program.ir import Constant
 from ptokit.text import tree
 from ptokit.text.errors import error_at
@@ -33,6 +34,7 @@ from ptokit.text.mlir.ops import PtoOp
 from ptokit.text.mlir.shapes import operand_names
 from ptokit.text.mlir.types import PtrType, ShapedType, TensorViewType, TileBuf, TileBufType
 from ptokit.text.mlir.types import TileType as TileAttr
+from ptokit.text.spelling import instruction_of
 
 PADS = tuple(Pad)
 """Pad values by their numbers in text."""
@@ -132,21 +134,13 @@ class _Translation:
 
 def _generic_parts(op: PtoOp) -> tuple[tuple[str, int], ...]:
     """The parts of an op in the generic form, as its operands are stored."""
-    stored = STORED.get(op.name) or tuple(operand_names(op.row.pieces))
+    instruction = instruction_of(op.name.removeprefix("pto."))
+    stored = (instruction.form.stored if instruction else ()) or tuple(operand_names(op.row.pieces))
     sizes = _attributes(op).get("operandSegmentSizes") or (1,) * len(op.operands)
     if not stored and len(op.operands) == 2:
         return ("ins", 1), ("outs", 1)
     counted = isinstance(sizes, tuple) and all(type(size) is int and size >= 0 for size in sizes)
     return tuple(zip(stored, sizes, strict=False)) if counted else ()
-
-
-STORED = {
-    "pto.mgather": ("ins", "ins", "outs", "ins"),
-    "pto.tgather": ("ins", "outs", "outs", "ins", "ins", "ins"),
-    "pto.tcvt": ("ins", "outs", "ins"),
-    "pto.tmov": ("ins", "fp", "quant", "outs"),
-}
-"""What the stored operands are of ops whose text has them in another order."""
 
 
 WORDS = {"args": "ins"}
@@ -238,7 +232,7 @@ def _tile(buf: TileBuf) -> TileSpec:
     dynamic = buf.v_row is None, buf.v_col is None
     return TileSpec(
         _element(buf.dtype), TileType.parse(buf.loc), buf.rows, buf.cols,
-        UNKNOWN if buf.v_row is None else buf.v_row, UNKNOWN if buf.v_col is None else buf.v_col,
+        unknown() if buf.v_row is None else buf.v_row, unknown() if buf.v_col is None else buf.v_col,
         BLayout.parse(buf.blayout), SLayout.parse(buf.slayout), buf.fractal, PADS[buf.pad], dynamic=dynamic,
     )  # fmt: skip
 

@@ -13,13 +13,14 @@ from xdsl.printer import Printer
 
 from ptokit.isa import policy
 from ptokit.isa.policy import BLayout, Pad, SLayout
+from ptokit.target import left_layouts
 from ptokit.text.errors import guess
 from ptokit.text.mlir.attributes import KEYWORD_CLASSES, KeywordAttr
 
 Extent = int | None
 """An extent; None where only the run tells it."""
 
-LEFT_LAYOUT = {"a3": "row_major", "a5": "col_major"}
+LEFT_LAYOUT = {arch: layout.text for arch, layout in left_layouts().items()}
 """The layout that a tile in `left` has on an architecture, whatever its text says."""
 
 

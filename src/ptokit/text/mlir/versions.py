@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
+from ptokit.isa.instruction import Instruction, Modifier
 from ptokit.text.mlir.attributes import KEYWORD_CLASSES, KeywordAttr
 from ptokit.text.mlir.comments import Comments
 from ptokit.text.mlir.dialect import op_class
 from ptokit.text.mlir.ops import INSIDE, PtoOp
 from ptokit.text.mlir.types import TileBufType
+from ptokit.text.results import default_of
+from ptokit.text.spelling import instruction_of
 
 RENAMED = {"pto.load_scalar": "pto.load", "pto.store_scalar": "pto.store"}
 """Ops by their name in 0.27, with their name in the newer grammar."""
@@ -23,11 +26,15 @@ def restate(op: Operation, version: str, names: dict[SSAValue, str], comments: C
     renamed = RENAMED if version == "new" else {new: old for old, new in RENAMED.items()}
     if op.name in renamed:
         _rename(op, renamed[op.name], names, comments)
-    elif op.name in ("pto.mgather", "pto.mscatter"):
-        return _to_new(op) if version == "new" else _to_old(op)
-    elif op.name == "pto.tscatter" and version != "new" and INSIDE in op.properties:
-        return "version 0.27 has no mask form of tscatter"
-    return None
+        return None
+    instruction = instruction_of(op.name.removeprefix("pto."))
+    if instruction is None:
+        return None
+    if version == "new":
+        return _to_new(op, instruction)
+    if instruction.form.newer_inside and INSIDE in op.properties:
+        return f"version 0.27 has no mask form of {instruction.op}"
+    return _to_old(op, instruction)
 
 
 def _rename(op: PtoOp, name: str, names: dict[SSAValue, str], comments: Comments) -> None:
@@ -48,27 +55,41 @@ def _rename(op: PtoOp, name: str, names: dict[SSAValue, str], comments: Comments
     op.erase()
 
 
-def _to_new(op: PtoOp) -> None:
-    """The newer grammar always says the mode of mgather: rows, or elements where there is a scratch (A-25, A-69)."""
-    if op.name == "pto.mgather" and "coalesce" not in op.attributes:
-        mode = "elem" if len(_sources(op)) > 2 else "row"
-        op.attributes["coalesce"] = KEYWORD_CLASSES["coalesce"](mode)
+def _to_new(op: PtoOp, instruction: Instruction) -> None:
+    """The newer grammar always writes some attributes: their default follows from the operands (A-25, A-69)."""
+    for modifier, text in instruction.attributes:
+        if text.always and text.key not in op.attributes:
+            member = default_of(instruction, modifier, [value.type for value in _sources(op)])
+            if member is not None:
+                op.attributes[text.key] = KEYWORD_CLASSES[text.kind](str(text.written(member)))
 
 
-def _to_old(op: PtoOp) -> str | None:
-    """0.27 has no attributes for mode and conflict: what goes without saying is left away, all else is refused."""
-    short = op.name.removeprefix("pto.")
-    if op.name == "pto.mgather" and len(_sources(op)) > 2:
-        return f"version 0.27 has no scratch operand of {short}"
-    conflict = op.attributes.get("scatterConflict")
-    if isinstance(conflict, KeywordAttr) and conflict.data != "default":
-        return f"version 0.27 has no scatterConflict, here `{conflict.data}`"
-    mode, unsaid = op.attributes.get("coalesce"), "row" if op.name == "pto.mgather" else _shape_mode(op)
-    if isinstance(mode, KeywordAttr) and mode.data != unsaid:
-        return f"version 0.27 has no coalesce, and {short} without it does not mean `{mode.data}` here"
-    for name in ("scatterConflict", "coalesce"):
-        op.attributes.pop(name, None)
+def _to_old(op: PtoOp, instruction: Instruction) -> str | None:
+    """0.27 does not have some attributes and operands: a default is left out, all else is refused."""
+    newer = [(modifier, text) for modifier, text in instruction.attributes if text.newer]
+    optional = [param for param in instruction.operands if param.optional]
+    if newer and optional and len(_sources(op)) >= len(instruction.operands) - 1:
+        return f"version 0.27 has no {optional[0].name} operand of {instruction.op}"
+    for modifier, text in reversed(newer):
+        written, usual = op.attributes.get(text.key), modifier.usual
+        if not isinstance(written, KeywordAttr):
+            continue
+        if usual is not None and written.data != usual.text:
+            return f"version 0.27 has no {text.key}, here `{written.data}`"
+        if usual is None and written.data != _unsaid(op, instruction, modifier):
+            said = f"version 0.27 has no {text.key}, and {instruction.op} without it does not mean"
+            return f"{said} `{written.data}` here"
+    for _, text in newer:
+        op.attributes.pop(text.key, None)
     return None
+
+
+def _unsaid(op: PtoOp, instruction: Instruction, modifier: Modifier) -> str | None:
+    """The default of a modifier for the operands of an op."""
+    if modifier.text is None or not modifier.text.always:
+        return _shape_mode(op)
+    member = default_of(instruction, modifier, [value.type for value in _sources(op)])
+    return member.text if member is not None else None
 
 
 def _sources(op: PtoOp) -> Sequence[SSAValue]:
@@ -77,7 +98,7 @@ def _sources(op: PtoOp) -> Sequence[SSAValue]:
 
 
 def _shape_mode(op: PtoOp) -> str | None:
-    """The mode that the shapes of mscatter say: an index of one column is for rows, one like the data for elements."""
+    """The mode that the shapes of a scatter state: one column of indices is for rows, a whole tile for elements."""
     kinds = [value.type.data for value in _sources(op)[:2] if isinstance(value.type, TileBufType)]
     if len(kinds) < 2:
         return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, NoReturn
 
+from ptokit.isa.catalog import derived
+from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import guess
 from ptokit.text.numbers import PREDICATES, READ, UNSIGNED
@@ -15,27 +16,24 @@ from ptokit.text.ptoas.shapes import (
     DEFAULT_TYPES,
     DYNAMIC,
     EVENTS,
-    KEYS,
     KEYWORDS,
     LONG,
     PIPES,
     SHAPES,
     STATIC,
-    SUFFIXES,
-    WORDS,
     Shape,
+    keys,
+    modes,
+    moves_memory,
+    suffixes,
+    words,
 )
 from ptokit.text.ptoas.statement import Draft, Item, Written, unknown_word
 from ptokit.text.ptoas.tokens import MAX_DEPTH
 from ptokit.text.ptoas.types import Unsaid
 from ptokit.text.results import result_type
-from ptokit.text.spelling import INSTRUCTION_OF, instruction_of
+from ptokit.text.spelling import instruction_of, instructions
 from ptokit.text.tree import Body, Opaque, Operation, Pointer, Tensor, Type, Value
-
-MEMORY_FIRST = {"mscatter", "tstore"}
-"""Instructions that write memory."""
-MOVES = {"mscatter", "tstore", "tload"}
-"""Instructions whose operands are told apart by their types, in whatever order they stand."""
 
 ARITY = {
     **{f"arith.{name}": 1 for name in ("index_cast", "index_castui", "extsi", "extui", "trunci", "sitofp", "uitofp")},
@@ -69,9 +67,10 @@ class Builder:
             return self._shaped(draft, STATIC.get(name, name), attributes)
         if name.startswith("arith."):
             return self._arithmetic(draft, name, attributes)
-        if instruction_of(name) is not None and not self._is_communication(draft):
-            return self._instruction(draft, name, attributes)
-        return self._other(draft, f"comm.{name}" if instruction_of(name) is not None else name, attributes)
+        instruction = instruction_of(name)
+        if instruction is not None and not self._is_communication(draft):
+            return self._instruction(draft, name, instruction, attributes)
+        return self._other(draft, f"comm.{name}" if instruction is not None else name, attributes)
 
     def _opcode(self, draft: Draft) -> tuple[str, dict[str, Any]]:
         """The name of an operation, and its attributes: those of suffixes, and those that are written."""
@@ -83,10 +82,10 @@ class Builder:
         attributes: dict[str, Any] = dict(said)
         clauses = {} if name in SHAPES else _words(draft)
         for key, value in (*draft.attributes.items(), *clauses.items()):
-            key = KEYS.get((name, key), key)
+            key = keys().get((name, key), key)
             if key in attributes:
                 self.scope.fail(f"`{key}` is said twice, by a suffix or by an attribute", draft.start)
-            attributes[key] = WORDS.get((key, value), value) if isinstance(value, str) else value
+            attributes[key] = words().get((key, value), value) if isinstance(value, str) else value
         return name, attributes
 
     # --- Operations of a shape of their own -----------------------------------------------------------------------
@@ -243,15 +242,16 @@ class Builder:
         kind = first.type if first is not None else draft.types[0].type if draft.types else None
         return isinstance(kind, Opaque) and kind.text.startswith("!pto.group")
 
-    def _instruction(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
+    def _instruction(self, draft: Draft, name: str, instruction: Instruction, attributes: dict[str, Any]) -> Operation:
         items, types = self._flat(draft)
         if draft.groups:
             ins = self.scope.values(items, types, spread=True)
             outs = self.scope.values(draft.outs or [], draft.out_types, spread=True, declare=1)
         elif draft.results:
             ins, outs = self.scope.values(items, types, spread=True), []
-        elif name in MOVES:
-            outs, ins = self._moved(name, items, types, suffixed="coalesce" in attributes)
+        elif moves_memory(instruction):
+            is_bare = not attributes.keys() >= set(modes(instruction))
+            outs, ins = self._moved(instruction, items, types, is_bare=is_bare)
         else:
             outs, ins = self._destination_first(draft, items, types)
         results: tuple[Value, ...] = ()
@@ -293,33 +293,40 @@ class Builder:
         values = self.scope.values(items, types, spread=True, declare=1)
         return values[:1], values[1:]
 
-    def _moved(self, name: str, items: list[Item], types: list[Written], *, suffixed: bool) -> Destination:
+    def _moved(
+        self, instruction: Instruction, items: list[Item], types: list[Written], *, is_bare: bool
+    ) -> Destination:
         """Destination and sources of an instruction whose operands stand in several orders (A-24)."""
-        if len(items) != (3 if name == "mscatter" else 2):
-            wanted = "table, src and idx" if name == "mscatter" else "a tile and memory"
+        *names, last = (param.name for param in instruction.operands)
+        if len(items) != len(instruction.operands):
             start = items[0].start if items else self.scope.tokens.start
-            self.scope.fail(f"{name} takes {wanted}, found {len(items)} operands", start)
-        memory = self._memory_of(name, items, types, suffixed=suffixed)
+            wanted = f"{', '.join(names)} and {last}"
+            self.scope.fail(f"{instruction.op} takes {wanted}, found {len(items)} operands", start)
+        memory = self._memory_of(items, types, is_bare=is_bare, is_first=bool(modes(instruction)) and not is_bare)
         said = next((written for written in types if _is_memory(written.type)), None)
         others = [item for at, item in enumerate(items) if at != memory]
         kinds = [written for written in types if written is not said]
         if len(kinds) not in (0, 1, len(others)):
             self.scope.fail(f"{len(types)} types for {len(items)} operands", types[-1].start)
-        tiles = self.scope.values(others, kinds, spread=True, declare=name == "tload")
+        writes_memory = instruction.operands[0].kind == "memory"
+        tiles = self.scope.values(others, kinds, spread=True, declare=not writes_memory)
         place = self.scope.typed([(items[memory], said)])
-        return (place, tiles) if name in MEMORY_FIRST else (tiles, place)
+        return (place, tiles) if writes_memory else (tiles, place)
 
-    def _memory_of(self, name: str, items: list[Item], types: list[Written], *, suffixed: bool) -> int:
-        """Which operand is memory: the one that is known to be, else the one whose type says so, else by custom."""
+    def _memory_of(self, items: list[Item], types: list[Written], *, is_bare: bool, is_first: bool) -> int:
+        """Which operand is memory: the one that is known to be, else the one whose type says so, else by custom.
+
+        An opcode with its mode has memory first. One without it, as the pages write it, has memory second, and its type
+        first.
+        """
         for at, item in enumerate(items):
             value = self.scope.lookup(item.name) if item.kind == "value" else None
             if value is not None and _is_memory(value.type):
                 return at
-        bare = name == "mscatter" and not suffixed
         for at, written in enumerate(types if len(types) == len(items) else ()):
             if _is_memory(written.type):
-                return 1 if bare and at == 0 else at
-        return 1 if name != "mscatter" or bare else 0
+                return 1 if is_bare and at == 0 else at
+        return 0 if is_first else 1
 
     def _instruction_results(
         self, draft: Draft, name: str, ins: list[Value], attributes: dict[str, Any]
@@ -397,7 +404,8 @@ class Builder:
         if not isinstance(view.type, Tensor):
             said = f"nothing tells what memory {item.text} is"
             self.scope.fail(f"{said}; declare it: `.arg {item.text} : !pto.memref<RxCxf32>`", item.start)
-        if name in ("mgather", "mscatter"):
+        instruction = instruction_of(name)
+        if instruction is not None and instruction.takes_table:
             self.scope.fail(f"{name} takes a whole table, not a block; make a block with partition_view", item.start)
         indices = self.scope.indices(item)
         rank = len(view.type.dims)
@@ -462,7 +470,7 @@ def _advice(tile: Value | None) -> str:
     return "make it with partition_view"
 
 
-@lru_cache(maxsize=1024)
+@derived
 def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
     """The operation that an opcode names, the attributes that its suffixes say, and what is wrong with it."""
     name = text.removeprefix("pto.")
@@ -470,9 +478,9 @@ def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
         return name, (), "expected an opcode after `pto.`"
     for spelling in (name, name.lower()):
         for known in (spelling, spelling.replace("_", "."), spelling.replace(".", "_")):
-            if known in LONG or known in SHAPES or known in STATIC or known in BLOCKS or known in INSTRUCTION_OF:
+            if known in LONG or known in SHAPES or known in STATIC or known in BLOCKS or known in instructions():
                 return LONG.get(known, known), (), ""
-        for head in SUFFIXES:
+        for head in suffixes():
             if spelling.startswith((f"{head}.", f"{head}_")):
                 return head, *_suffixes(head, spelling[len(head) :])
     return name, (), ""
@@ -480,10 +488,10 @@ def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
 
 def _suffixes(head: str, rest: str) -> tuple[tuple[tuple[str, str], ...], str]:
     """What the suffixes of an opcode say, in any order, and what is wrong with them."""
-    known, said = SUFFIXES[head], dict[str, str]()
-    words = sorted(known, key=len, reverse=True)
+    known, said = suffixes()[head], dict[str, str]()
+    longest_first = sorted(known, key=len, reverse=True)
     while rest:
-        word = next((word for word in words if re.match(rf"[._]{word}(?![a-z])", rest)), None)
+        word = next((word for word in longest_first if re.match(rf"[._]{word}(?![a-z])", rest)), None)
         if word is None:
             wrong = rest[1:].partition(".")[0]
             return (), f"{head} has no suffix `.{wrong}`, expected: {' '.join(known)}{guess(wrong, known)}"

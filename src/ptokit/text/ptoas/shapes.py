@@ -2,58 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.operand import UNKNOWN, TileSpec
-from ptokit.text.spelling import ATTRIBUTES, EVENTS, PIPES, attributes, usual
+from ptokit.isa.catalog import derived
+from ptokit.isa.instruction import Instruction
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.unknown import is_unknown
+from ptokit.text.spelling import EVENTS, PIPES, instructions
 from ptokit.text.tree import Operation, Tensor, Value
 
-SUFFIXED = ("mgather", "mscatter", "tscatter")
-"""Instructions whose opcodes have suffixes."""
-MARKS = {"scatterAtomicOp": "atomic_"}
-"""What stands before the words of an attribute where they are suffixes."""
 
-SUFFIXES: dict[str, dict[str, tuple[str, str]]] = {
-    name: {
-        MARKS.get(row.key, "") + member.text: (row.key, member.text)
-        for modifier, row in attributes(INSTRUCTIONS[name])
-        for member in modifier.enum
+@derived
+def suffixes() -> Mapping[str, Mapping[str, tuple[str, str]]]:
+    """By opcode: its suffixes and the attributes that they state, in the order in which they are written."""
+    found = {
+        op: {
+            text.prefix + member.text: (text.key, str(text.written(member)))
+            for modifier, text in instruction.attributes
+            if text.suffix
+            for member in modifier.enum
+        }
+        for op, instruction in instructions().items()
     }
-    for name in SUFFIXED
-}
-"""Suffixes of an opcode and the attributes that they say, in the order in which they are written."""
-
-UNSPOKEN = {
-    row.key: member.text
-    for name in SUFFIXED
-    for modifier, row in attributes(INSTRUCTIONS[name])
-    if (member := usual(modifier)) is not None
-}
-"""What goes without a suffix."""
+    return {op: words for op, words in found.items() if words}
 
 
-def opcode_pattern(instruction: str) -> str:
-    """The opcode with its suffixes: `mgather.{row,elem}[.{clamp,wrap,zero}][.simt]`. What goes unsaid is left out."""
+def defaults(instruction: Instruction) -> dict[str, object]:
+    """The values of attributes that need no suffix, by their keys."""
+    usual = ((text, modifier.usual) for modifier, text in instruction.attributes if text.suffix)
+    return {text.key: text.written(member) for text, member in usual if member is not None}
+
+
+def modes(instruction: Instruction) -> list[str]:
+    """The keys of attributes that always have a suffix, because their default depends on the operands."""
+    return [text.key for modifier, text in instruction.attributes if text.suffix and modifier.usual is None]
+
+
+def opcode_pattern(instruction: Instruction) -> str:
+    """The opcode with its suffixes: `op.{row,elem}[.{clamp,wrap,zero}]`. Defaults are left out."""
     words: dict[str, list[str]] = {}
-    for word, (key, value) in SUFFIXES.get(instruction, {}).items():
-        if UNSPOKEN.get(key) != value:
+    unspoken = defaults(instruction)
+    for word, (key, value) in suffixes().get(instruction.op, {}).items():
+        if unspoken.get(key) != value:
             words.setdefault(key, []).append(word)
     given = {key: f".{{{','.join(found)}}}" if len(found) > 1 else f".{found[0]}" for key, found in words.items()}
-    return instruction + "".join(text if key not in UNSPOKEN else f"[{text}]" for key, text in given.items())
+    return instruction.op + "".join(text if key not in unspoken else f"[{text}]" for key, text in given.items())
 
 
-BRIEF = {"executor": "exec", "mode": "cmp", "round": "rnd", "saturation": "sat"}
-"""Modifiers with short keys of other names."""
-KEYS = {(name, BRIEF.get(modifier, modifier)): row.key for (name, modifier), row in ATTRIBUTES.items()}
-"""Short keys of attributes, as in `#atomic=add`, and their names elsewhere."""
+@derived
+def keys() -> Mapping[tuple[str, str], str]:
+    """By opcode: short keys of attributes, as in `#atomic=add`, and their names elsewhere."""
+    return {
+        (op, text.brief or modifier.name): text.key
+        for op, instruction in instructions().items()
+        for modifier, text in instruction.attributes
+    }
 
-WORDS: dict[tuple[str, str], object] = {
-    **{(row.key, member.text): word for row in ATTRIBUTES.values() for member, word in row.words},
-    ("rmode", "rne"): "RINT", ("rmode", "rna"): "ROUND", ("rmode", "rtz"): "TRUNC", ("rmode", "rtn"): "FLOOR",
-    ("rmode", "rtp"): "CEIL",
-}  # fmt: skip
-"""Short words of attributes."""
+
+@derived
+def words() -> Mapping[tuple[str, str], object]:
+    """Short words of attributes, by the attribute's name."""
+    texts = [text for instruction in instructions().values() for _, text in instruction.attributes]
+    return {
+        **{(text.key, member.text): word for text in texts for member, word in text.words},
+        **{(text.key, short): word for text in texts for short, word in text.short},
+    }
+
+
+def moves_memory(instruction: Instruction) -> bool:
+    """Whether one operand is memory and all others are tiles, so that types tell them apart in any order."""
+    kinds = [param.kind for param in instruction.operands]
+    return kinds.count("memory") == 1 and set(kinds) == {"memory", "tile"}
+
 
 KEYWORDS = {"src_pipe": PIPES, "dst_pipe": PIPES, "pipe": PIPES, "event_id": EVENTS}
 """Words that operations know."""
@@ -159,7 +180,7 @@ class Extents:
         if not isinstance(tile.type, TileSpec):
             return None
         rows, cols = self._tiles.get(tile, tile.type.valid)
-        if UNKNOWN in (rows, cols):
+        if is_unknown(rows, cols):
             return None
         if len(view.dims) == 1:
             return (cols if rows == 1 else rows,) if 1 in (rows, cols) else None

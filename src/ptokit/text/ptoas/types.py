@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType
-from ptokit.isa.operand import UNKNOWN, TileSpec
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Pad, PtoEnum, SLayout, TileType
+from ptokit.isa.unknown import is_unknown, unknown
 from ptokit.text.errors import guess
 from ptokit.text.tree import Opaque, Pointer, Tensor, Type
 
@@ -258,8 +259,8 @@ def _spec(tile: _Tile, last: _Item) -> TileSpec:
         loc=found.get("loc", TileType.Vec),  # type: ignore[arg-type]
         rows=rows,  # type: ignore[arg-type]
         cols=cols,  # type: ignore[arg-type]
-        valid_rows=UNKNOWN if valid[0] is None else valid[0],  # type: ignore[arg-type]
-        valid_cols=UNKNOWN if valid[1] is None else valid[1],  # type: ignore[arg-type]
+        valid_rows=unknown() if valid[0] is None else valid[0],  # type: ignore[arg-type]
+        valid_cols=unknown() if valid[1] is None else valid[1],  # type: ignore[arg-type]
         blayout=blayout,  # type: ignore[arg-type]
         slayout=slayout,  # type: ignore[arg-type]
         fractal=fractal,  # type: ignore[arg-type]
@@ -428,14 +429,14 @@ def _tile_fields(spec: TileSpec) -> list[str]:
     else:
         words = (spec.blayout.text, spec.slayout.text, str(spec.fractal), spec.pad.text)
         fields = [spec.loc.text, spec.dtype.mlir, str(spec.rows), str(spec.cols), *words]
-    if spec.valid != (spec.rows, spec.cols) or any(spec.dynamic):
+    if any(spec.dynamic) or spec.valid != (spec.rows, spec.cols):
         open_ = zip(spec.valid, spec.dynamic, strict=True)
         fields.append(f"valid={'x'.join(_shown(None if dynamic else extent) for extent, dynamic in open_)}")
     return fields
 
 
 def _shown(extent: int | None) -> str:
-    return "?" if extent is None or extent == UNKNOWN else str(extent)
+    return "?" if extent is None or is_unknown(extent) else str(extent)
 
 
 def agree(known: Type, written: Type) -> bool:

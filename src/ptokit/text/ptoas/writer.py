@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ptokit.finding import Where
+from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import TextError
 from ptokit.text.numbers import PREDICATES
@@ -17,12 +18,15 @@ from ptokit.text.ptoas.shapes import (
     SHAPES,
     SHORT,
     STATIC,
-    SUFFIXES,
-    UNSPOKEN,
     Extents,
     Shape,
+    defaults,
+    modes,
+    moves_memory,
+    suffixes,
 )
 from ptokit.text.ptoas.types import type_text
+from ptokit.text.results import default_of
 from ptokit.text.spelling import instruction_of
 from ptokit.text.tree import Body, Function, Operation, Tensor, Unit, Value, walk
 
@@ -191,8 +195,9 @@ class _FunctionWriter:
             return self._shaped(operation, STATIC.get(name, name), shape)
         if name.startswith("arith."):
             return self._arithmetic(operation)
-        if instruction_of(name) is not None and _has_one_destination(operation):
-            return self._instruction(operation)
+        instruction = instruction_of(name)
+        if instruction is not None and _has_one_destination(operation, instruction):
+            return self._instruction(operation, instruction)
         return self._general(operation)
 
     def _results(self, operation: Operation) -> str:
@@ -242,12 +247,12 @@ class _FunctionWriter:
             kinds += f" to {type_text(result)}"
         return f"{self._results(operation)}{operation.name} {', '.join(items)}{_dictionary(attributes)}{kinds}"
 
-    def _instruction(self, operation: Operation) -> str:
-        """`%dst = op %a, %b : (T, T) -> T`, or the destination first; memory that `tstore` writes stands last."""
+    def _instruction(self, operation: Operation, instruction: Instruction) -> str:
+        """`%dst = op %a, %b : (T, T) -> T`, or the destination first; a block of memory stands last."""
         values = [*operation.outs, *operation.ins]
-        if operation.name == "tstore":
+        if instruction.operands[0].is_block:
             values = [*operation.ins, *operation.outs]
-        opcode, attributes = _with_suffixes(operation)
+        opcode, attributes = _with_suffixes(operation, instruction)
         text = f"{opcode} {self._listed(values)}{_dictionary(attributes)}{self._signature(values, operation.results)}"
         return self._results(operation) + text
 
@@ -338,7 +343,9 @@ def _typed_parts(operation: Operation) -> tuple[str, ...]:
 def _is_block(made: Operation, user: Operation, extents: Extents) -> bool:
     """Whether a block is what its view with indices would be read as, at this use."""
     view, result = made.part("view")[0].type, made.results[0].type
-    if user.name in ("mgather", "mscatter") or not isinstance(view, Tensor) or not isinstance(result, Tensor):
+    instruction = instruction_of(user.name)
+    takes_table = instruction is not None and instruction.takes_table
+    if takes_table or not isinstance(view, Tensor) or not isinstance(result, Tensor):
         return False
     values = (*user.results, *user.outs, *user.ins)
     tile = next((value for value in values if isinstance(value.type, TileSpec)), None)
@@ -378,46 +385,35 @@ def _predicate(predicate: object) -> str:
     return PREDICATES[predicate] if isinstance(predicate, int) else str(predicate)
 
 
-def _has_one_destination(operation: Operation) -> bool:
+def _has_one_destination(operation: Operation, instruction: Instruction) -> bool:
     """Whether an instruction has the operands of its plain spelling."""
     if set(operation.parts) - {"ins", "outs"} or len(operation.outs) + len(operation.results) != 1:
         return False
-    if operation.name == "mscatter":
-        return len(operation.ins) == 2 and _is_one_memory(operation)
-    return operation.name not in ("tload", "tstore") or (len(operation.ins) == 1 and _is_one_memory(operation))
+    return not moves_memory(instruction) or _is_one_memory(operation, instruction)
 
 
-def _is_one_memory(operation: Operation) -> bool:
+def _is_one_memory(operation: Operation, instruction: Instruction) -> bool:
     """Whether one operand is memory and all others are tiles, so that types tell them apart."""
     memory, tiles = operation.outs, operation.ins
-    if operation.name == "tload":
+    if instruction.operands[0].kind == "tile":
         memory, tiles = tiles, (*operation.outs, *operation.results)
     elif operation.results:
         return False
     is_tile = [isinstance(value.type, TileSpec) for value in tiles]
-    return len(memory) == 1 and isinstance(memory[0].type, Tensor) and all(is_tile)
+    counted = len(memory) == 1 and len(tiles) == len(instruction.operands) - 1
+    return counted and isinstance(memory[0].type, Tensor) and all(is_tile)
 
 
-def _with_suffixes(operation: Operation) -> tuple[str, dict[str, Any]]:
-    """The opcode with what its suffixes say, and the attributes that no suffix says."""
-    attributes, suffixes = dict(operation.attributes), SUFFIXES.get(operation.name, {})
-    mode = _mode(operation)
-    if mode and "coalesce" not in attributes:
-        attributes["coalesce"] = mode
-    words = [word for word, (key, value) in suffixes.items() if attributes.get(key) == value]
+def _with_suffixes(operation: Operation, instruction: Instruction) -> tuple[str, dict[str, Any]]:
+    """The opcode with its suffixes, and the attributes that no suffix states."""
+    attributes, known = dict(operation.attributes), suffixes().get(operation.name, {})
+    unspoken, missing = defaults(instruction), set(modes(instruction)) - attributes.keys()
+    for modifier, text in instruction.attributes:
+        if text.key in missing:  # the shapes of the operands may state it (A-25)
+            member = default_of(instruction, modifier, [value.type for value in operation.ins])
+            attributes |= {} if member is None else {text.key: text.written(member)}
+    words = [word for word, (key, value) in known.items() if attributes.get(key) == value]
     for word in words:
-        del attributes[suffixes[word][0]]
-    spoken = [word for word in words if UNSPOKEN.get(suffixes[word][0]) != suffixes[word][1]]
+        del attributes[known[word][0]]
+    spoken = [word for word in words if unspoken.get(known[word][0]) != known[word][1]]
     return ".".join((operation.name, *spoken)), attributes
-
-
-def _mode(operation: Operation) -> str:
-    """The mode of a gather or scatter that does not say one (A-25); nothing where shapes do not tell."""
-    if operation.name == "mgather":
-        return "row" if len(operation.ins) < 3 else "elem"
-    if operation.name != "mscatter":
-        return ""
-    src, idx = (value.type for value in operation.ins)
-    if not isinstance(src, TileSpec) or not isinstance(idx, TileSpec):
-        return ""
-    return "row" if idx.cols == 1 else "elem" if idx.cols == src.cols else ""

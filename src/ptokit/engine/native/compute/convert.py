@@ -15,7 +15,7 @@ from ptokit.engine.native.compute.elements import (
     lanes_for,
     single,
 )
-from ptokit.engine.native.emit import Code, Value, like
+from ptokit.engine.native.emit import IrBuilder, IrValue, like
 from ptokit.engine.native.numbers import bits_of, intrinsic, real
 from ptokit.isa.dtype import DType
 from ptokit.isa.policy import RoundMode, Saturation
@@ -23,7 +23,7 @@ from ptokit.isa.policy import RoundMode, Saturation
 LARGEST_WHOLE = 2.0**63
 
 
-def _away(code: Code, x: Value) -> Value:
+def _away(code: IrBuilder, x: IrValue) -> IrValue:
     """To the nearest, ties away from zero; a zero that comes of it is positive."""
     whole = intrinsic(code, "trunc", x)
     far = intrinsic(code, "fabs", x - whole).compare("oge", real(code, x.type, 0.5))
@@ -31,7 +31,7 @@ def _away(code: Code, x: Value) -> Value:
     return whole + code.select(far, step, real(code, x.type, 0.0))
 
 
-def _odd(code: Code, x: Value) -> Value:
+def _odd(code: IrBuilder, x: IrValue) -> IrValue:
     """The odd one of the two neighbours, unless exact."""
     low = intrinsic(code, "floor", x)
     half = low * real(code, x.type, 0.5)
@@ -39,11 +39,11 @@ def _odd(code: Code, x: Value) -> Value:
     return code.select(low.compare("oeq", x) | is_odd, low, low + real(code, x.type, 1.0))
 
 
-def _rounding(name: str) -> Callable[[Code, Value], Value]:
+def _rounding(name: str) -> Callable[[IrBuilder, IrValue], IrValue]:
     return lambda code, x: intrinsic(code, name, x)
 
 
-ROUNDINGS: Mapping[RoundMode, Callable[[Code, Value], Value]] = {
+ROUNDINGS: Mapping[RoundMode, Callable[[IrBuilder, IrValue], IrValue]] = {
     RoundMode.NONE: _rounding("trunc"),
     RoundMode.Rint: _rounding("rint"),
     RoundMode.Round: _away,
@@ -59,7 +59,7 @@ def lanes_of_conversion(src: DType, dst: DType) -> int:
     return 8 if is_float(src) and not is_float(dst) else lanes_for(src, dst)
 
 
-def convert(code: Code, src: DType, dst: DType, bits: Value, mode: RoundMode, saturation: Saturation) -> Value:
+def convert(code: IrBuilder, src: DType, dst: DType, bits: IrValue, mode: RoundMode, saturation: Saturation) -> IrValue:
     """Elements of one type as elements of another."""
     saturate = saturation is Saturation.On
     if not is_float(src):
@@ -69,13 +69,13 @@ def convert(code: Code, src: DType, dst: DType, bits: Value, mode: RoundMode, sa
     return _float_to_whole(code, dst, ROUNDINGS[mode](code, double(code, src, bits)), saturate)
 
 
-def _clamped(code: Code, value: Value, low: Value, high: Value, signs: str) -> Value:
+def _clamped(code: IrBuilder, value: IrValue, low: IrValue, high: IrValue, signs: str) -> IrValue:
     """Not less than `low`, not more than `high`; what is no number stays."""
     kept = code.select(value.compare(f"{signs}lt", low), low, value)
     return code.select(kept.compare(f"{signs}gt", high), high, kept)
 
 
-def _within(code: Code, value: Value, limit: float) -> Value:
+def _within(code: IrBuilder, value: IrValue, limit: float) -> IrValue:
     return _clamped(code, value, real(code, value.type, -limit), real(code, value.type, limit), "o")
 
 
@@ -83,7 +83,7 @@ def _limit(dtype: DType) -> float:
     return float(ml_dtypes.finfo(dtype.numpy).max)
 
 
-def _whole_to_whole(code: Code, src: DType, dst: DType, bits: Value, saturate: bool) -> Value:
+def _whole_to_whole(code: IrBuilder, src: DType, dst: DType, bits: IrValue, saturate: bool) -> IrValue:
     if saturate:
         wanted, given = np.iinfo(dst.numpy), np.iinfo(src.numpy)
         low, high = max(int(wanted.min), int(given.min)), min(int(wanted.max), int(given.max))
@@ -93,7 +93,7 @@ def _whole_to_whole(code: Code, src: DType, dst: DType, bits: Value, saturate: b
     return bits.to("trunc" if dst.size < src.size else "zext" if src.family == "uint" else "sext", into)
 
 
-def _whole_to_float(code: Code, src: DType, dst: DType, bits: Value, saturate: bool) -> Value:
+def _whole_to_float(code: IrBuilder, src: DType, dst: DType, bits: IrValue, saturate: bool) -> IrValue:
     wide = like(bits.type, "double" if dst.name == "float64" else "float")
     value = bits.to("uitofp" if src.family == "uint" else "sitofp", wide)
     if saturate and _limit(dst) < LARGEST_WHOLE:
@@ -101,7 +101,7 @@ def _whole_to_float(code: Code, src: DType, dst: DType, bits: Value, saturate: b
     return from_single(code, dst, value)
 
 
-def _float_to_float(code: Code, src: DType, dst: DType, bits: Value, mode: RoundMode, saturate: bool) -> Value:
+def _float_to_float(code: IrBuilder, src: DType, dst: DType, bits: IrValue, mode: RoundMode, saturate: bool) -> IrValue:
     """To the nearest, ties to even; a conversion to the type itself rounds to whole numbers instead."""
     value = single(code, src, bits)
     if src is dst:
@@ -113,7 +113,7 @@ def _float_to_float(code: Code, src: DType, dst: DType, bits: Value, mode: Round
     return from_single(code, dst, value.to("fpext", like(value.type, "double")) if dst.name == "float64" else value)
 
 
-def _float_to_whole(code: Code, dst: DType, whole: Value, saturate: bool) -> Value:
+def _float_to_whole(code: IrBuilder, dst: DType, whole: IrValue, saturate: bool) -> IrValue:
     """Whole numbers in float64, clamped or wrapped; what is no number is zero."""
     into, kind = like(whole.type, bits_of(dst)), like(whole.type, "i64")
     if not saturate:
@@ -125,7 +125,7 @@ def _float_to_whole(code: Code, dst: DType, whole: Value, saturate: bool) -> Val
     return _clamped(code, found, low, high, "s").to("trunc", into)
 
 
-def _wrapped(code: Code, whole: Value) -> Value:
+def _wrapped(code: IrBuilder, whole: IrValue) -> IrValue:
     """The last 64 bits: beyond 63 of them, the fraction shifted to its place, of which nothing may be left."""
     found = intrinsic(code, "fptosi.sat", whole, into=like(whole.type, "i64"))
     raw = whole.bits(found.type)

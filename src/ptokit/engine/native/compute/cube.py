@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ptokit.engine.native.compute.elements import Site, from_single, is_float, single
+from ptokit.engine.native.compute.elements import ElementSite, from_single, is_float, single
 from ptokit.engine.native.compute.walk import Row, Side, lanes_at_once, whole_part
-from ptokit.engine.native.emit import Code, Value, element_of, lanes_of, like, vector
+from ptokit.engine.native.emit import IrBuilder, IrValue, element_of, lanes_of, like, vector
 from ptokit.engine.native.numbers import intrinsic
 
 ROWS, COLS, DEEP = 4, 2, 8
 """Rows and columns of a block, and how many products of each sum are taken at once: as registers allow."""
 
 
-def multiply(site: Site, given: Site, dst: Side, inputs: Sequence[Side], extents: Sequence[Any]) -> None:
+def multiply(site: ElementSite, given: ElementSite, dst: Side, inputs: Sequence[Side], extents: Sequence[Any]) -> None:
     """Write the product of the first two inputs, of `given`'s type, with the others added; `extents` are m, n and k.
 
     At the edges a block takes the last row or column again; all of a block is read before any of it is written.
@@ -40,7 +40,7 @@ def multiply(site: Site, given: Site, dst: Side, inputs: Sequence[Side], extents
                 into[r].store(value, j)
 
 
-def _block(code: Code, first: Value, count: int, extent: Value) -> list[Value]:
+def _block(code: IrBuilder, first: IrValue, count: int, extent: IrValue) -> list[IrValue]:
     """The lines of a block, none beyond the last."""
     lines = [first + k for k in range(count)]
     if extent.number is not None and extent.number % count == 0:
@@ -49,8 +49,12 @@ def _block(code: Code, first: Value, count: int, extent: Value) -> list[Value]:
 
 
 def _sums(
-    given: Site, left: Sequence[Row], right: Sequence[Row], span: tuple[Any, Value, int], start: Sequence[Value] = ()
-) -> list[Value]:
+    given: ElementSite,
+    left: Sequence[Row],
+    right: Sequence[Row],
+    span: tuple[Any, IrValue, int],
+    start: Sequence[IrValue] = (),
+) -> list[IrValue]:
     """The dot products of every row with every column, over a span of k."""
     code, deep = given.code, span[2]
     kind = vector("float" if is_float(given.dtype) else "i32", deep)
@@ -64,15 +68,15 @@ def _sums(
     return [_total(code, total.get()) for total in sums]
 
 
-def _wide(given: Site, bits: Value) -> Value:
+def _wide(given: ElementSite, bits: IrValue) -> IrValue:
     return single(given.code, given.dtype, bits) if is_float(given.dtype) else bits.to("sext", like(bits.type, "i32"))
 
 
-def _product(code: Code, a: Value, b: Value, total: Value) -> Value:
+def _product(code: IrBuilder, a: IrValue, b: IrValue, total: IrValue) -> IrValue:
     return intrinsic(code, "fmuladd", a, b, total) if a.is_float else a * b + total
 
 
-def _total(code: Code, value: Value) -> Value:
+def _total(code: IrBuilder, value: IrValue) -> IrValue:
     """All lanes of a vector added, half with half."""
     while (lanes := lanes_of(value.type)) > 1:
         halves = [_lanes(code, value, range(at, at + lanes // 2)) for at in (0, lanes // 2)]
@@ -80,7 +84,7 @@ def _total(code: Code, value: Value) -> Value:
     return value
 
 
-def _lanes(code: Code, value: Value, which: range) -> Value:
+def _lanes(code: IrBuilder, value: IrValue, which: range) -> IrValue:
     """Some lanes of a vector."""
     if len(which) == 1:
         return code.write(element_of(value.type), f"extractelement {value!r}, i64 {which[0]}")
@@ -89,7 +93,7 @@ def _lanes(code: Code, value: Value, which: range) -> Value:
     return code.write(kind, f"shufflevector {value!r}, {value.type} poison, <{len(which)} x i32> <{chosen}>")
 
 
-def _sum(site: Site, total: Value, addends: Sequence[Row], j: Value) -> Value:
+def _sum(site: ElementSite, total: IrValue, addends: Sequence[Row], j: IrValue) -> IrValue:
     """What is written: the sum, rounded after each addend."""
     code, dtype = site.code, site.dtype
     for row in addends:

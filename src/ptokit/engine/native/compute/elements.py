@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ptokit.engine.native.compute.transcendental import exponential, logarithm
-from ptokit.engine.native.emit import Code, Module, Value, like
+from ptokit.engine.native.emit import IrBuilder, IrValue, Module, like
 from ptokit.engine.native.numbers import NATIVE, intrinsic, narrow, real, widen
 from ptokit.isa.dtype import DType
 
@@ -31,26 +31,26 @@ def lanes_for(*dtypes: DType) -> int:
     return LINE // max(4 if is_float(each) and each.name not in NATIVE else each.size for each in dtypes)
 
 
-def single(code: Code, dtype: DType, bits: Value) -> Value:
+def single(code: IrBuilder, dtype: DType, bits: IrValue) -> IrValue:
     """Elements as float32, or as float64 where they are that."""
     value = widen(code, dtype, bits)
     return value.to("fpext", like(value.type, "float")) if dtype.name == "float16" else value
 
 
-def from_single(code: Code, dtype: DType, value: Value) -> Value:
+def from_single(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
     """float32 (or float64 for itself) rounded to a type, NaNs canonical."""
     if dtype.name == "float16":
         value = value.to("fptrunc", like(value.type, "half"))
     return narrow(code, dtype, value)
 
 
-def double(code: Code, dtype: DType, bits: Value) -> Value:
+def double(code: IrBuilder, dtype: DType, bits: IrValue) -> IrValue:
     """Elements as float64."""
     value = widen(code, dtype, bits)
     return value.to("fpext", like(value.type, "double"))
 
 
-def from_double(code: Code, dtype: DType, value: Value) -> Value:
+def from_double(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
     """float64 rounded to a type. The small ones are rounded to float32 first, but for half, which is rounded once."""
     if dtype.name == "float64":
         return narrow(code, dtype, value)
@@ -58,7 +58,7 @@ def from_double(code: Code, dtype: DType, value: Value) -> Value:
     return from_single(code, dtype, _odd(code, value, nearest) if dtype.name == "float16" else nearest)
 
 
-def _odd(code: Code, value: Value, nearest: Value) -> Value:
+def _odd(code: IrBuilder, value: IrValue, nearest: IrValue) -> IrValue:
     """The float32 next to a float64 whose last bit is set, unless it is exact: rounding that again is right."""
     back = nearest.to("fpext", value.type)
     bits = nearest.bits(like(value.type, "i32"))
@@ -68,31 +68,31 @@ def _odd(code: Code, value: Value, nearest: Value) -> Value:
 
 
 @dataclass(frozen=True)
-class Site:
+class ElementSite:
     """Where elements of one type are computed with."""
 
     module: Module
-    code: Code
+    code: IrBuilder
     dtype: DType
 
 
-Element = Callable[..., Value]
-"""Takes a `Site` and bits of elements, gives bits of elements."""
+Element = Callable[..., IrValue]
+"""Takes an `ElementSite` and bits of elements, gives bits of elements."""
 
 
-def _float(function: Callable[..., Value]) -> Element:
+def _float(function: Callable[..., IrValue]) -> Element:
     """An operation on floats, rounded once."""
 
-    def apply(site: Site, *bits: Value) -> Value:
+    def apply(site: ElementSite, *bits: IrValue) -> IrValue:
         return narrow(site.code, site.dtype, function(*(widen(site.code, site.dtype, each) for each in bits)))
 
     return apply
 
 
-def _library(name: str, close: Callable[[Code, Value], Value]) -> Element:
+def _library(name: str, close: Callable[[IrBuilder, IrValue], IrValue]) -> Element:
     """Through float64: of the mathematical library for its own elements, one by one; `close` to it for others."""
 
-    def apply(site: Site, bits: Value) -> Value:
+    def apply(site: ElementSite, bits: IrValue) -> IrValue:
         code, value = site.code, double(site.code, site.dtype, bits)
         if site.dtype.name != "float64":
             return from_double(code, site.dtype, close(code, value))
@@ -101,7 +101,7 @@ def _library(name: str, close: Callable[[Code, Value], Value]) -> Element:
     return apply
 
 
-def holds(site: Site, how: str, a: Value, b: Value) -> Value:
+def holds(site: ElementSite, how: str, a: IrValue, b: IrValue) -> IrValue:
     """A comparison of elements: `gt`, `lt`, `eq`, …"""
     if is_float(site.dtype):
         ordered = "une" if how == "ne" else f"o{how}"
@@ -115,7 +115,7 @@ def _picker(how: str) -> Element:
     return lambda site, a, b: site.code.select(holds(site, how, b, a), b, a)
 
 
-def _divide(site: Site, a: Value, b: Value) -> Value:
+def _divide(site: ElementSite, a: IrValue, b: IrValue) -> IrValue:
     """Towards zero; the lowest number divided by -1 is itself."""
     if site.dtype.family == "uint":
         return a.op("udiv", b)
@@ -123,13 +123,13 @@ def _divide(site: Site, a: Value, b: Value) -> Value:
     return site.code.select(flips, 0 - a, a.op("sdiv", site.code.select(flips, site.code.constant(b.type, 1), b)))
 
 
-def _left(site: Site, a: Value, count: Value) -> Value:
+def _left(site: ElementSite, a: IrValue, count: IrValue) -> IrValue:
     """Counts are unsigned; the width and more leave nothing."""
     inside = count.compare("ult", 8 * site.dtype.size)
     return site.code.select(inside, a << site.code.select(inside, count, 0), 0)
 
 
-def _right(site: Site, a: Value, count: Value) -> Value:
+def _right(site: ElementSite, a: IrValue, count: IrValue) -> IrValue:
     """Counts are unsigned; the width and more leave nothing but the sign."""
     inside = count.compare("ult", 8 * site.dtype.size)
     if site.dtype.family == "uint":
@@ -137,11 +137,11 @@ def _right(site: Site, a: Value, count: Value) -> Value:
     return a.op("ashr", site.code.select(inside, count, 8 * site.dtype.size - 1))
 
 
-def _absolute(site: Site, a: Value) -> Value:
+def _absolute(site: ElementSite, a: IrValue) -> IrValue:
     return a if site.dtype.family == "uint" else site.code.select(a.compare("slt", 0), 0 - a, a)
 
 
-def _reciprocal(value: Value) -> Value:
+def _reciprocal(value: IrValue) -> IrValue:
     return real(value.code, value.type, 1.0).op("fdiv", value)
 
 

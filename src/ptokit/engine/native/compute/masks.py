@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ptokit.engine.native.compute.elements import Site, holds
+from ptokit.engine.native.compute.elements import ElementSite, holds
 from ptokit.engine.native.compute.walk import Extents, Row, Side, lanes_at_once
-from ptokit.engine.native.emit import I1, I8, Code, Value, vector
+from ptokit.engine.native.emit import I1, I8, IrBuilder, IrValue, vector
 from ptokit.engine.native.move import each
 from ptokit.isa.policy import CmpMode
 
@@ -17,13 +17,13 @@ BITS = 8
 EIGHT = vector(I1, BITS)
 
 
-def _byte(row: Row, k: Value) -> Value:
+def _byte(row: Row, k: IrValue) -> IrValue:
     """Where byte `k` of a mask's row lies."""
     size = row.side.place.size
     return row.side.writer.code.at(row.at(k.op("udiv", size)), k.op("urem", size) if size > 1 else 0)
 
 
-def _full_bytes(sides: Sequence[Side], cols: Any, code: Code) -> Value:
+def _full_bytes(sides: Sequence[Side], cols: Any, code: IrBuilder) -> IrValue:
     """How many bytes stand for eight columns that can be taken at once."""
     if lanes_at_once(sides, cols, BITS) < BITS:
         return code.i64(0)
@@ -31,13 +31,13 @@ def _full_bytes(sides: Sequence[Side], cols: Any, code: Code) -> Value:
     return code.i64(total.number // BITS) if total.number is not None else total.op("udiv", BITS)
 
 
-def compare(site: Site, mode: CmpMode, mask: Side, inputs: Sequence[Side], shape: Extents, cols: Any) -> None:
+def compare(site: ElementSite, mode: CmpMode, mask: Side, inputs: Sequence[Side], shape: Extents, cols: Any) -> None:
     """Fill a mask of `shape`: one bit for each of `cols` columns, zeroes in the rest of a row."""
     code, worth = site.code, mask.writer.worth
     rows, last = worth(shape[0]), worth(cols)
     nbytes, full = worth(shape[1]) * mask.place.size, _full_bytes(inputs, cols, code)
 
-    def ask(given: Sequence[Row], j: Value, lanes: int) -> Value:
+    def ask(given: Sequence[Row], j: IrValue, lanes: int) -> IrValue:
         return holds(site, COMPARISONS[mode], *(row.load(j, lanes) for row in given))
 
     with each(code, rows) as i:
@@ -53,7 +53,7 @@ def compare(site: Site, mode: CmpMode, mask: Side, inputs: Sequence[Side], shape
             code.store(byte.get(), _byte(bits, k))
 
 
-def select(site: Site, dst: Side, mask: Side, inputs: Sequence[Side], shape: Extents) -> None:
+def select(site: ElementSite, dst: Side, mask: Side, inputs: Sequence[Side], shape: Extents) -> None:
     """The first input where a bit is set, else the second.
 
     From the last columns to the first: a mask that is overwritten as it is used has its bytes before their columns.
@@ -77,5 +77,5 @@ def select(site: Site, dst: Side, mask: Side, inputs: Sequence[Side], shape: Ext
                 into.store(code.select(chosen, *(row.load(j, BITS) for row in given)), j)
 
 
-def _least(code: Code, a: Value, b: Value) -> Value:
+def _least(code: IrBuilder, a: IrValue, b: IrValue) -> IrValue:
     return code.select(a.compare("slt", b), a, b)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.address import Place, Worth
+from ptokit.engine.native.address import MemoryView, Worth
 from ptokit.engine.native.compute import convert, cube, masks
 from ptokit.engine.native.compute.elements import (
     FLOAT_OPS,
     WHOLE_OPS,
-    Site,
+    ElementSite,
     from_single,
     is_float,
     is_number,
@@ -22,7 +22,7 @@ from ptokit.engine.native.compute.elements import (
 )
 from ptokit.engine.native.compute.rows import FOLDS, reduce_columns, reduce_rows
 from ptokit.engine.native.compute.walk import Side, Walk, side
-from ptokit.engine.native.emit import Code, Module, Value
+from ptokit.engine.native.emit import IrBuilder, IrValue, Module
 from ptokit.engine.native.move import Writer
 from ptokit.engine.native.numbers import BYTE_FORMATS
 from ptokit.isa.dtype import DType
@@ -50,9 +50,9 @@ class Task:
     options: Mapping[str, Any]
     refused: str
 
-    def site(self, dtype: DType) -> Site:
+    def site(self, dtype: DType) -> ElementSite:
         """Where elements of a type are computed with."""
-        return Site(self.writer.module, self.writer.code, dtype)
+        return ElementSite(self.writer.module, self.writer.code, dtype)
 
     def walk(self, *inputs: Side) -> Walk:
         """The lanes of the result, and what they read."""
@@ -75,7 +75,7 @@ def _refuse_zeroes(task: Task) -> None:
     """Leave before anything is written if a divisor is zero."""
     code, divisor, most = task.writer.code, task.inputs[1], lanes_for(task.into)
 
-    def check(given: Sequence[Value], j: Value, lanes: int) -> None:
+    def check(given: Sequence[IrValue], j: IrValue, lanes: int) -> None:
         zeroes = given[0].compare("eq", 0)
         found = zeroes if lanes == 1 else zeroes.bits(f"i{lanes}").compare("ne", 0)
         fine = code.new_label("fine")
@@ -105,7 +105,7 @@ def _count(task: Task) -> None:
     code, dtype = task.writer.code, task.into
     down = task.options["order"] is IotaOrder.Descending
 
-    def step(given: Sequence[Value], j: Value, lanes: int) -> Value:
+    def step(given: Sequence[IrValue], j: IrValue, lanes: int) -> IrValue:
         signed = code.i64(0) - j if down else j
         if not is_float(dtype):
             return given[0] + signed.to("trunc", given[0].type)
@@ -234,11 +234,11 @@ def is_lanewise(work: Compute) -> bool:
 
 def emit(
     module: Module,
-    code: Code,
+    code: IrBuilder,
     work: Compute,
     types: Mapping[str, DType],
-    dst: Place,
-    inputs: Sequence[Place],
+    dst: MemoryView,
+    inputs: Sequence[MemoryView],
     worth: Worth,
     refused: str,
 ) -> None:

@@ -6,9 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.compute.elements import PICKS, Site, from_single, is_float, lanes_for, operations, single
+from ptokit.engine.native.compute.elements import (
+    PICKS,
+    ElementSite,
+    from_single,
+    is_float,
+    lanes_for,
+    operations,
+    single,
+)
 from ptokit.engine.native.compute.walk import Side, lanes_at_once, whole_part
-from ptokit.engine.native.emit import Value
+from ptokit.engine.native.emit import IrValue
 from ptokit.engine.native.move import each
 
 TOGETHER = 4
@@ -19,22 +27,22 @@ TOGETHER = 4
 class Fold:
     """How a row is reduced: what its first element is taken as, what comes of the next, and what is written."""
 
-    first: Callable[[Site, Value], Value]
-    next: Callable[[Site, Value, Value], Value]
-    last: Callable[[Site, Value], Value]
+    first: Callable[[ElementSite, IrValue], IrValue]
+    next: Callable[[ElementSite, IrValue, IrValue], IrValue]
+    last: Callable[[ElementSite, IrValue], IrValue]
 
 
-def _sum(site: Site, total: Value, bits: Value) -> Value:
+def _sum(site: ElementSite, total: IrValue, bits: IrValue) -> IrValue:
     if is_float(site.dtype):
         return total + single(site.code, site.dtype, bits)
     return operations(site.dtype)["add"](site, total, bits)
 
 
-def _begin(site: Site, bits: Value) -> Value:
+def _begin(site: ElementSite, bits: IrValue) -> IrValue:
     return single(site.code, site.dtype, bits) if is_float(site.dtype) else bits
 
 
-def _end(site: Site, total: Value) -> Value:
+def _end(site: ElementSite, total: IrValue) -> IrValue:
     return from_single(site.code, site.dtype, total) if is_float(site.dtype) else total
 
 
@@ -45,7 +53,7 @@ def _best(name: str) -> Fold:
 FOLDS: Mapping[str, Fold] = {"sum": Fold(_begin, _sum, _end), "max": _best("max"), "min": _best("min")}
 
 
-def reduce_rows(site: Site, fold: Fold, dst: Side, src: Side, rows: Any, cols: Any) -> None:
+def reduce_rows(site: ElementSite, fold: Fold, dst: Side, src: Side, rows: Any, cols: Any) -> None:
     """Write the reductions of `rows` rows into column 0."""
     code, total = site.code, src.writer.worth(rows)
     whole = total - (total.op("urem", TOGETHER) if total.number is None else total.number % TOGETHER)
@@ -57,7 +65,7 @@ def reduce_rows(site: Site, fold: Fold, dst: Side, src: Side, rows: Any, cols: A
             _reduce(site, fold, dst, src, [whole + i], cols)
 
 
-def _reduce(site: Site, fold: Fold, dst: Side, src: Side, rows: list[Value], cols: Any) -> None:
+def _reduce(site: ElementSite, fold: Fold, dst: Side, src: Side, rows: list[IrValue], cols: Any) -> None:
     code, zero = site.code, site.code.i64(0)
     sources = [src.row(i) for i in rows]
     starts = [fold.first(site, row.load(zero)) for row in sources]
@@ -69,7 +77,7 @@ def _reduce(site: Site, fold: Fold, dst: Side, src: Side, rows: list[Value], col
         dst.row(i).store(fold.last(site, total.get()), zero)
 
 
-def reduce_columns(site: Site, fold: Fold, dst: Side, src: Side, rows: Any, cols: Any) -> None:
+def reduce_columns(site: ElementSite, fold: Fold, dst: Side, src: Side, rows: Any, cols: Any) -> None:
     """Write the reductions of `cols` columns into row 0, a vector of neighbouring columns at a time."""
     code, total = site.code, src.writer.worth(cols)
     lanes = lanes_at_once((src, dst), cols, lanes_for(site.dtype))
@@ -79,7 +87,9 @@ def reduce_columns(site: Site, fold: Fold, dst: Side, src: Side, rows: Any, cols
         _reduce_columns(site, fold, dst, src, rows, (whole, total, 1))
 
 
-def _reduce_columns(site: Site, fold: Fold, dst: Side, src: Side, rows: Any, span: tuple[Any, Value, int]) -> None:
+def _reduce_columns(
+    site: ElementSite, fold: Fold, dst: Side, src: Side, rows: Any, span: tuple[Any, IrValue, int]
+) -> None:
     code, zero, lanes = site.code, site.code.i64(0), span[2]
     with code.loop(*span) as j:
         start = fold.first(site, src.row(zero, lanes).load(j, lanes))

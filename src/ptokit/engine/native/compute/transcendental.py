@@ -7,7 +7,7 @@ from math import factorial, inf, log, nan, sqrt
 
 import numpy as np
 
-from ptokit.engine.native.emit import Code, Value, like
+from ptokit.engine.native.emit import IrBuilder, IrValue, like
 from ptokit.engine.native.numbers import intrinsic, real
 
 LN2 = round(log(2) * 2**32) / 2**32, log(2) - round(log(2) * 2**32) / 2**32
@@ -24,7 +24,7 @@ ROOT = int(np.float64(sqrt(0.5)).view(np.int64))
 """The bits of the least number whose logarithm is summed as it is."""
 
 
-def _series(code: Code, x: Value, coefficients: Sequence[float]) -> Value:
+def _series(code: IrBuilder, x: IrValue, coefficients: Sequence[float]) -> IrValue:
     """A polynomial, by Horner's rule."""
     total = real(code, x.type, coefficients[-1])
     for each in reversed(coefficients[:-1]):
@@ -32,7 +32,7 @@ def _series(code: Code, x: Value, coefficients: Sequence[float]) -> Value:
     return total
 
 
-def exponential(code: Code, given: Value) -> Value:
+def exponential(code: IrBuilder, given: IrValue) -> IrValue:
     """e^x = 2^n e^r, where n is whole and r at most half of ln 2."""
     low, high = (real(code, given.type, end) for end in (-FARTHEST, FARTHEST))
     x = code.select(given.compare("olt", low), low, given)
@@ -47,7 +47,7 @@ def exponential(code: Code, given: Value) -> Value:
     return code.select(given.compare("uno", given), given, scaled)
 
 
-def logarithm(code: Code, x: Value) -> Value:
+def logarithm(code: IrBuilder, x: IrValue) -> IrValue:
     """ln(2^n m) = n ln 2 + ln m, where m lies between the roots of 1/2 and 2. None of `x` is denormal."""
     bits = x.bits(like(x.type, "i64"))
     n = (bits - ROOT).op("ashr", 52)

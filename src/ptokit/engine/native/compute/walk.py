@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-from ptokit.engine.native.address import WHOLE, Place, run_length
-from ptokit.engine.native.emit import Code, Value, vector
+from ptokit.engine.native.address import WHOLE, MemoryView, run_length
+from ptokit.engine.native.emit import IrBuilder, IrValue, vector
 from ptokit.engine.native.move import Writer, each
 from ptokit.isa.layout import Layout
 
@@ -21,20 +21,20 @@ class Row:
     """One row of an input or of the result."""
 
     side: Side
-    start: Value
-    held: dict[int, Value]
+    start: IrValue
+    held: dict[int, IrValue]
     """What is the same in the whole row, by the number of lanes."""
 
-    def at(self, j: Value) -> Value:
+    def at(self, j: IrValue) -> IrValue:
         """Where element `j` lies."""
         writer, first = self.side.writer, self.side.shift[1]
         return self.side.place.col(writer.code, self.start, j + writer.worth(first), writer.worth)
 
-    def load(self, j: Value, lanes: int = 1) -> Value:
+    def load(self, j: IrValue, lanes: int = 1) -> IrValue:
         """Elements `j` and on."""
         return self.held[lanes] if self.held else self.side.writer.code.load(vector(self.side.kind, lanes), self.at(j))
 
-    def store(self, value: Value, j: Value) -> None:
+    def store(self, value: IrValue, j: IrValue) -> None:
         """Write elements `j` and on."""
         self.side.writer.code.store(value, self.at(j))
 
@@ -44,7 +44,7 @@ class Side:
     """A region as lane (i, j) of the result sees it: all of it, one row or column again and again, or one element."""
 
     writer: Writer
-    place: Place
+    place: MemoryView
     one_row: bool = False
     one_col: bool = False
     shift: Extents = (0, 0)
@@ -66,7 +66,7 @@ class Side:
         place = replace(self.place, layout=Layout(self.place.layout.cols, self.place.layout.rows))
         return Side(self.writer, place, self.one_col, self.one_row, self.shift[::-1])
 
-    def row(self, i: Value, lanes: int = 1) -> Row:
+    def row(self, i: IrValue, lanes: int = 1) -> Row:
         """Row `i`, to be taken one element or so many lanes at a time."""
         code, worth = self.writer.code, self.writer.worth
         start = self.place.base if self.one_row else self.place.row(code, i + worth(self.shift[0]), worth)
@@ -76,7 +76,7 @@ class Side:
         return Row(self, start, {1: one, lanes: code.splat(one, lanes)})
 
 
-def side(writer: Writer, place: Place, shape: Extents) -> Side:
+def side(writer: Writer, place: MemoryView, shape: Extents) -> Side:
     """An input of this shape, where extents of 1 are repeated."""
     one_row, one_col = (isinstance(extent, int) and extent == 1 for extent in shape)
     return Side(writer, place, one_row or not place.layout.rows, one_col or not place.layout.cols)
@@ -90,7 +90,7 @@ def lanes_at_once(sides: Sequence[Side], extent: Any, most: int) -> int:
     return lanes
 
 
-def whole_part(code: Code, sides: Sequence[Side], extent: Value, lanes: int) -> Value:
+def whole_part(code: IrBuilder, sides: Sequence[Side], extent: IrValue, lanes: int) -> IrValue:
     """How much of a row can be taken in vectors: nothing where the first element turns out to lie inside a run."""
     if extent.number is not None:
         whole = code.i64(extent.number // lanes * lanes)
@@ -104,7 +104,7 @@ def whole_part(code: Code, sides: Sequence[Side], extent: Value, lanes: int) -> 
     return whole
 
 
-Body = Callable[[Sequence[Value], Value, int], Value | None]
+Body = Callable[[Sequence[IrValue], IrValue, int], IrValue | None]
 """Takes elements of the inputs, the column of the first one and how many there are; gives the result's."""
 
 
@@ -149,7 +149,9 @@ class Walk:
                 _columns(code, dst, inputs, (whole, cols, 1), body)
 
 
-def _columns(code: Code, dst: Row | None, inputs: Sequence[Row], span: tuple[Any, Value, int], body: Body) -> None:
+def _columns(
+    code: IrBuilder, dst: Row | None, inputs: Sequence[Row], span: tuple[Any, IrValue, int], body: Body
+) -> None:
     with code.loop(*span) as j:
         made = body([row.load(j, span[2]) for row in inputs], j, span[2])
         if dst is not None and made is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.native.emit import I8, I32, I64, PTR, Value
+from ptokit.engine.native.emit import I8, I32, I64, PTR, IrValue
 from ptokit.engine.native.move import Writer
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.forward import Forwarded, forwarded
@@ -98,12 +98,12 @@ class Emitter:
         with self.code.when(found.compare("ne", 0)):
             self.code.give(self.block)
 
-    def _slow(self, stmt: Stmt, reason: Value | int = MISSED) -> None:
+    def _slow(self, stmt: Stmt, reason: IrValue | int = MISSED) -> None:
         """Let Python run a statement."""
-        why = reason if isinstance(reason, Value) else self.code.i64(reason)
+        why = reason if isinstance(reason, IrValue) else self.code.i64(reason)
         self._call_python(self.slots.numbers[id(stmt)], why)
 
-    def _call_python(self, statement: int, why: Value) -> None:
+    def _call_python(self, statement: int, why: IrValue) -> None:
         """Go to Python; leave the function where it fails there."""
         code, asked = self.code, why + statement * REASONS
         target = self.stage.slot(SLOW).to("inttoptr", PTR)
@@ -141,7 +141,7 @@ class Emitter:
             self._statements(loop.body)
         self.stage.put(TURN, outer)
 
-    def _trips(self, start: Value, stop: Value, step: int) -> Value:
+    def _trips(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
         """How often the body runs: the distance as an unsigned number, so that it always fits."""
         code = self.code
         some = start.compare("slt" if step > 0 else "sgt", stop)
@@ -157,7 +157,7 @@ class Emitter:
             lambda: self._statements(branch.otherwise),
         )
 
-    def _numbers(self, stmt: Stmt, exprs: Sequence[Expr]) -> list[Value]:
+    def _numbers(self, stmt: Stmt, exprs: Sequence[Expr]) -> list[IrValue]:
         """Numbers that steer the program; Python computes those that do not fit here."""
         code = self.code
         if all(isinstance(expr, int) for expr in exprs):
@@ -240,7 +240,7 @@ class Emitter:
 
         self._guarded(stmt, (), quick)
 
-    def _turned(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> Value:
+    def _turned(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> IrValue:
         """The address of the copy whose turn it is."""
         turn = self.stage.slot(TURN).op("urem", len(addresses))
         found = evaluator.value(addresses[0])
@@ -248,7 +248,7 @@ class Emitter:
             found = self.code.select(turn.compare("eq", k), evaluator.value(address), found)
         return found
 
-    def _spread_poison(self, tile: TileDecl, end: Value) -> None:
+    def _spread_poison(self, tile: TileDecl, end: IrValue) -> None:
         code, loc = self.code, tile.spec.loc
         slot = self.slots.poisoned[loc]
         reached = self.stage.slot(slot)

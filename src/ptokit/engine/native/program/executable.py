@@ -1,4 +1,4 @@
-"""A program made ready for the native engine: compiled on its first launch, launched as often as you like."""
+"""A program made ready for the native engine: compiled on its first launch, launched any number of times."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ptokit.engine.native import jit, workers
 from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.independent import are_independent
 from ptokit.engine.native.program.instruction import is_supported
-from ptokit.engine.native.program.launching import Code, Parts, Told
+from ptokit.engine.native.program.launching import Gathered, Parts, ProgramCode
 from ptokit.engine.native.program.ledger import candidates, page, to_json
 from ptokit.engine.native.program.sample import cost, sample
 from ptokit.engine.native.program.slots import Slots, address_of
 from ptokit.engine.native.program.stage import MOST_GIVEN
-from ptokit.engine.native.program.thread import NEVER, Steps, Tensors
-from ptokit.engine.native.program.thread_count import Work, profitable_threads, work_of
-from ptokit.engine.native.program.variant import Tracer, Variant
-from ptokit.engine.prepared import Tell
-from ptokit.engine.runnable import Unsupported
+from ptokit.engine.native.program.thread import NEVER, Fallback, Tensors
+from ptokit.engine.native.program.thread_count import LaunchWork, profitable_threads, work_of
+from ptokit.engine.native.program.variant import Variant, trace
+from ptokit.engine.registry import NATIVE
+from ptokit.engine.runnable import Listener, Unsupported
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_NUM, Op, Var
 from ptokit.program.ir import Instr, LoadScalar, Program
@@ -32,9 +32,9 @@ from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
 MOST_VARIANTS = 4
-"""Ways of one instruction that are compiled."""
+"""Variants of one instruction that are compiled."""
 MOST_TRIES = 3
-"""How often code is looked for in vain."""
+"""Attempts to find code for an instruction."""
 MOST_KEPT = 256
 Values = dict[Var, int]
 Items = tuple[tuple[Var, int], ...]
@@ -44,29 +44,29 @@ SMALL = 1 << 20
 
 
 class NativeExecutable:
-    """A program made ready for a target; launched as often as you like."""
+    """A program made ready for a target; it can be launched any number of times."""
 
-    engine = "native"
+    engine = NATIVE
 
     def __init__(self, program: Program, profile: Profile, options: Options) -> None:
         """Raises `Unsupported` for programs that only the reference engine runs."""
         self.program, self.profile, self.options = program, profile, options
         self.slots = Slots(program)
         _check(program, self.slots)
-        self.code: Code | None = None
+        self.code: ProgramCode | None = None
         """The machine code, from the first launch on."""
-        self._writing_down: Code | None = None
+        self._deferring_code: ProgramCode | None = None
         self._samples: dict[int, list[Values]] = {}
         self._missed: dict[int, Values] = {}
         self._fruitless: Counter[int] = Counter()
-        """How often an instruction had no code, and looking closer gave none."""
+        """How often an instruction had no code and tracing it gave none."""
         self._are_independent = lru_cache(MOST_KEPT)(self._find_independent)
         self._cost = lru_cache(MOST_KEPT)(self._find_cost)
         self._work = lru_cache(MOST_KEPT)(self._find_work)
 
     @cached_property
     def reference(self) -> Executable:
-        """The program on the reference engine, for what has no code."""
+        """The program on the reference engine, for launches that have no code."""
         return Executable(self.program, self.profile, self.options)
 
     @cached_property
@@ -76,7 +76,7 @@ class NativeExecutable:
     # --- compiling
 
     def _make_ready(self, tensors: Tensors, integers: Mapping[Var, int], grid: int) -> None:
-        """Compile, and compile again when a launch has met numbers that there was no code for."""
+        """Compile, and compile again after a launch with numbers that had no code."""
         if self.code is not None and not self._missed:
             return
         with jit.BUILDING:
@@ -86,10 +86,10 @@ class NativeExecutable:
             missed, self._missed = self._missed, {}
             learnt = [self._learn(number, values) for number, values in missed.items()]
             if any(learnt) or self.code is None:
-                self.code, self._writing_down = self._compiled(()), None
+                self.code, self._deferring_code = self._compiled(()), None
 
     def _learn(self, number: int, values: Values) -> bool:
-        """Take numbers among the samples that had no code; whether there will be code for them."""
+        """Add numbers that had no code to the samples; whether there will be code for them."""
         samples, known = self._samples.setdefault(number, []), self._variants(number)
         covered = len(known) == MOST_VARIANTS or any(variant.holds(values) for variant in known)
         if not covered and self._trace(number, values) is not None:
@@ -99,32 +99,32 @@ class NativeExecutable:
         return False
 
     def miss(self, missed: Mapping[int, Values]) -> None:
-        """Remember numbers that had no code, for the next launch; not where that has led to nothing before."""
+        """Keep numbers that had no code for the next launch, unless that has failed before."""
         fresh = {number: values for number, values in missed.items() if self._fruitless[number] < MOST_TRIES}
         if fresh:
             self._missed = {**fresh, **self._missed}
 
-    def _deferring(self) -> Code:
-        """Code that writes scatters down."""
+    def _deferring(self) -> ProgramCode:
+        """Code that defers scatters."""
         with jit.BUILDING:
-            if self._writing_down is None:
-                self._writing_down = self._compiled(tuple(self._candidates))
-            return self._writing_down
+            if self._deferring_code is None:
+                self._deferring_code = self._compiled(tuple(self._candidates))
+            return self._deferring_code
 
-    def _compiled(self, written_down: tuple[int, ...]) -> Code:
+    def _compiled(self, deferred: tuple[int, ...]) -> ProgramCode:
         made_from = describe(self.program), self.profile.name, describe(self.options), sorted(self._samples.items())
-        library = jit.library(repr((made_from, written_down)), lambda: self.source(written_down))
-        return Code(library, self.slots, Steps(self.slots, lambda: self.reference))
+        library = jit.library(repr((made_from, deferred)), lambda: self.source(deferred))
+        return ProgramCode(library, self.slots, Fallback(self.slots, self.profile, self.options))
 
-    def source(self, written_down: Iterable[int] = ()) -> jit.Source:
-        """The LLVM text, for the numbers that were met; scatters `written_down` take effect later, where they can."""
+    def source(self, deferred: Iterable[int] = ()) -> jit.Source:
+        """The LLVM text for the numbers that were met; the scatters `deferred` take effect later, where they can."""
         variants = {number: self._variants(number) for number in self._samples}
-        pages = [page(self.program, self.slots, number, variants.get(number, ())) for number in written_down]
+        pages = [page(self.program, self.slots, number, variants.get(number, ())) for number in deferred]
         known = [each for each in pages if each is not None]
         return jit.Source(Emitter(self.program, self.slots, variants, known).text(), {"pages": to_json(known)})
 
     def _variants(self, number: int) -> list[Variant]:
-        """What an instruction does at the numbers that were met."""
+        """The variants of an instruction for the numbers that were met."""
         known: list[Variant] = []
         for values in self._samples.get(number, ()):
             if len(known) < MOST_VARIANTS and not any(variant.holds(values) for variant in known):
@@ -135,41 +135,41 @@ class NativeExecutable:
     def _trace(self, number: int, values: Values) -> Variant | None:
         instr = self.slots.statements[number]
         assert isinstance(instr, Instr)
-        placed = {name: address_of(name) for name in self.slots.placed}
-        variant = Tracer(self.program, self.profile, self.options).trace(instr, values, placed)
+        addresses = {name: address_of(name) for name in self.slots.placed}
+        variant = trace(self.program, instr, self.profile, self.options, values, addresses)
         return variant if variant is not None and is_supported(variant) else None
 
     # --- launching
 
     def launch(
-        self, tensors: Tensors, integers: Mapping[Var, int], grid: int, report: Tell, threads: int | None = None
+        self, tensors: Tensors, integers: Mapping[Var, int], grid: int, listener: Listener, threads: int | None = None
     ) -> str:
         """Run every block of the grid; the same bits as in ascending order, whatever the number of threads."""
         if not grid:
             return self.engine
         if grid > MOST_GIVEN or any(abs(value) > MOST_GIVEN for value in integers.values()):
-            return self.reference.launch(tensors, integers, grid, report)
+            return self.reference.launch(tensors, integers, grid, listener)
         self._make_ready(tensors, integers, grid)
         count, code = self._shared_out(threads, integers, grid)
         crew = [code.take() for _ in range(count)]
-        told = Told(report) if count > 1 else None
+        gathered = Gathered(listener) if count > 1 else None
         stop = workers.Stop()
         arrays = [(slot, tensors[name].span.start, tensors[name].bits.size) for name, slot in self.slots.arrays.items()]
         numbers = self.numbers(integers, grid)
         try:
             small = self._is_small(integers, grid)
             for thread in crew:
-                tell = report if told is None else told.of(thread)
-                thread.begin(arrays, numbers, lambda: tensors, tell, NEVER if small else stop)
+                own = listener if gathered is None else gathered.of(thread)
+                thread.begin(arrays, numbers, lambda: tensors, own, NEVER if small else stop)
             if small:
                 code.work(crew[0], Parts(grid, 1))
             elif code.pages:
-                code.run_writing_down(crew, tensors, self._work(grid, tuple(integers.items())), stop)
+                code.run_deferring(crew, tensors, self._work(grid, tuple(integers.items())), stop)
             else:
                 code.run(crew, grid, stop)
             failed = min((thread for thread in crew if thread.failure), key=lambda each: each.failed_at, default=None)
-            if told is not None:
-                told.flush(grid if failed is None else failed.failed_at)
+            if gathered is not None:
+                gathered.flush(grid if failed is None else failed.failed_at)
             if failed is not None and failed.failure is not None:
                 raise failed.failure
             return self.engine
@@ -179,7 +179,7 @@ class NativeExecutable:
                 code.give_back(thread)
 
     def numbers(self, integers: Mapping[Var, int], grid: int) -> list[tuple[int, int]]:
-        """Slots of the launch's own numbers, and what they are."""
+        """Slots and values of the launch's own numbers."""
         variables = self.slots.variables
         given = [(variables[var], integers[var]) for var in self.slots.given]
         return [(variables[BLOCK_NUM], grid), *given]
@@ -190,11 +190,11 @@ class NativeExecutable:
     def _find_cost(self, grid: int, integers: Items) -> int:
         return cost(self.program, dict(integers), grid)
 
-    def _shared_out(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, Code]:
-        """How many threads run the blocks, and what code.
+    def _shared_out(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, ProgramCode]:
+        """The number of threads that run the blocks, and their code.
 
-        Several do where no block writes what another one touches. Scatters that can be written down do not count, if
-        the rest takes long enough to be worth that.
+        There are several if no block writes what another one touches. Scatters that can be deferred do not count if
+        the rest takes long enough.
         """
         assert self.code is not None
         count = min(workers.thread_count(asked), grid)
@@ -212,7 +212,7 @@ class NativeExecutable:
         deferring = self._deferring()
         return (count, deferring) if len(deferring.pages) == len(self._candidates) else (1, self.code)
 
-    def _find_work(self, grid: int, integers: Items) -> Work:
+    def _find_work(self, grid: int, integers: Items) -> LaunchWork:
         scatters = {id(self.slots.statements[number]): number for number in self._candidates}
         return work_of(self.program, dict(integers), grid, scatters)
 
@@ -220,7 +220,7 @@ class NativeExecutable:
         return are_independent(self.program, grid, dict(integers), besides)
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> SmallLaunch | None:
-        """The same launch again, on the calling thread, where it is small and all of its numbers have code."""
+        """The same launch on the calling thread, if it is small and all of its numbers have code."""
         is_known = self.code is not None and not self._missed
         return (
             SmallLaunch(self, arrays, integers, grid) if grid and is_known and self._is_small(integers, grid) else None
@@ -228,30 +228,32 @@ class NativeExecutable:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no launch waits for code for the numbers of the last one."""
+        """Whether all numbers of the last launch have code, or never will."""
         return not self._missed
 
 
 class SmallLaunch:
     """A launch that differs from an earlier one only in the addresses of its arrays."""
 
+    engine = NativeExecutable.engine
+
     def __init__(
         self, executable: NativeExecutable, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int
     ) -> None:
-        """`arrays` are the names and sizes of the arrays, in the order in which addresses will be given."""
+        """`arrays` are the names and sizes of the arrays, in the order of the addresses."""
         self._executable, self._grid = executable, grid
         self._slots = [executable.slots.arrays[name] for name in arrays]
         self._sizes = [*arrays.values()]
         self._numbers = executable.numbers(integers, grid)
 
-    def run(self, addresses: Sequence[int], tensors: Callable[[], Tensors], report: Tell) -> float:
-        """Run it; the seconds it took."""
+    def run(self, addresses: Sequence[int], tensors: Callable[[], Tensors], listener: Listener) -> float:
+        """Run it; returns the seconds it took."""
         code = self._executable.code
         assert code is not None
         thread = code.take()
         try:
             began = perf_counter()
-            thread.begin(zip(self._slots, addresses, self._sizes, strict=True), self._numbers, tensors, report)
+            thread.begin(zip(self._slots, addresses, self._sizes, strict=True), self._numbers, tensors, listener)
             code.function(thread.address, 0, self._grid)
             if thread.failure is not None:
                 raise thread.failure
@@ -288,5 +290,5 @@ def describe(value: Any) -> Any:
 
 @cache
 def _meaningful(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass that tell two of them apart; an operation is its name and its operands."""
+    """The fields that a dataclass is compared by; of an operation, its name and its operands."""
     return ("name", "args") if kind is Op else tuple(f.name for f in fields(kind) if f.compare)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ptokit.engine.native.emit import I1, I64, Code, Module, Value
-from ptokit.engine.native.program.symbolic import Number
+from ptokit.engine.native.emit import I1, I64, IrBuilder, IrValue, Module
+from ptokit.engine.native.program.symbolic import SymbolicNumber
 from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval
 
 CHECKED = {"add": "sadd", "sub": "ssub", "mul": "smul"}
@@ -18,18 +18,18 @@ class Evaluator:
     """Computes expressions in one place of the code; `trouble` grows by all that has no value there."""
 
     def __init__(
-        self, module: Module, code: Code, variable: Callable[[Var], Value], bounds: Mapping[Var, Bounds]
+        self, module: Module, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]
     ) -> None:
         """`bounds` of variables are certain: where they show that a result fits, it is not checked."""
         self.module, self.code, self.variable, self.bounds = module, code, variable, bounds
-        self._known: dict[Expr, Value] = {}
-        self._trouble: list[Value] = []
+        self._known: dict[Expr, IrValue] = {}
+        self._trouble: list[IrValue] = []
 
-    def worth(self, number: int | Number) -> Value:
+    def worth(self, number: int | SymbolicNumber) -> IrValue:
         """The value of a number that a lowering has made."""
-        return self.value(number.expr if isinstance(number, Number) else number)
+        return self.value(number.expr if isinstance(number, SymbolicNumber) else number)
 
-    def value(self, expr: Expr) -> Value:
+    def value(self, expr: Expr) -> IrValue:
         """The value of an expression, computed once."""
         if isinstance(expr, int):
             if not SMALLEST <= expr < -SMALLEST:
@@ -40,24 +40,24 @@ class Evaluator:
             self._known[expr] = self.variable(expr) if isinstance(expr, Var) else self._operation(expr)
         return self._known[expr]
 
-    def holds(self, condition: Expr) -> Value:
+    def holds(self, condition: Expr) -> IrValue:
         """Whether a condition holds, as one bit."""
         if isinstance(condition, Op) and condition.name in COMPARISONS:
             a, b = map(self.value, condition.args)
             return a.compare(ORDERS[condition.name], b)
         return self.value(condition).compare("ne", 0)
 
-    def require(self, conditions: Sequence[Expr | Value], otherwise: str) -> None:
+    def require(self, conditions: Sequence[Expr | IrValue], otherwise: str) -> None:
         """Go on only where all conditions hold and everything so far had a value."""
-        held = [c if isinstance(c, Value) else self.holds(c) for c in conditions if not isinstance(c, int) or not c]
+        held = [c if isinstance(c, IrValue) else self.holds(c) for c in conditions if not isinstance(c, int) or not c]
         self.settle(otherwise, *held)
 
-    def settle(self, otherwise: str, *held: Value) -> None:
+    def settle(self, otherwise: str, *held: IrValue) -> None:
         """Leave for `otherwise` if something had no value, or does not hold."""
         troubles, self._trouble = self._trouble, []
         if not held and not troubles:
             return
-        total: Value | None = None
+        total: IrValue | None = None
         for each in (*held, *(trouble ^ self.code.constant(I1, "true") for trouble in troubles)):
             total = each if total is None else total & each
         assert total is not None
@@ -65,7 +65,7 @@ class Evaluator:
         self.code.split(total, go_on, otherwise, ", !prof !0")
         self.code.begin(go_on)
 
-    def _operation(self, op: Op) -> Value:
+    def _operation(self, op: Op) -> IrValue:
         a, b = map(self.value, op.args)
         if op.name in PLAIN and self._fits(op):
             return PLAIN[op.name](a, b)
@@ -83,13 +83,13 @@ class Evaluator:
             return least >= 0 and divisor > 0
         return low > -SAFE and high < SAFE
 
-    def _checked(self, name: str, a: Value, b: Value) -> Value:
+    def _checked(self, name: str, a: IrValue, b: IrValue) -> IrValue:
         intrinsic = self.module.declare(f"llvm.{name}.with.overflow.i64", "{i64,i1} (i64, i64)")
         pair = self.code.write("{i64, i1}", f"call {{i64, i1}} @{intrinsic}({a!r}, {b!r})")
         self._trouble.append(self.code.write(I1, f"extractvalue {pair!r}, 1"))
         return self.code.write(I64, f"extractvalue {pair!r}, 0")
 
-    def _divide(self, a: Value, b: Value) -> tuple[Value, Value]:
+    def _divide(self, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
         """Quotient and remainder, rounded towards minus infinity."""
         bad = b.compare("eq", 0) | (a.compare("eq", SMALLEST) & b.compare("eq", -1))
         if b.number is None or b.number in (0, -1):
@@ -99,7 +99,7 @@ class Evaluator:
         below = rest.compare("ne", 0) & (rest ^ b).compare("slt", 0)
         return quotient - below.to("zext", I64), rest + self.code.select(below, b, 0)
 
-    def _shift(self, a: Value, b: Value, name: str) -> Value:
+    def _shift(self, a: IrValue, b: IrValue, name: str) -> IrValue:
         bad = b.compare("ugt", 63)
         self._trouble.append(bad)
         count = self.code.select(bad, self.code.i64(0), b)
@@ -108,11 +108,11 @@ class Evaluator:
             self._trouble.append(shifted.op("ashr", count).compare("ne", a))
         return shifted
 
-    def _least(self, a: Value, b: Value, how: str) -> Value:
+    def _least(self, a: IrValue, b: IrValue, how: str) -> IrValue:
         return self.code.select(a.compare(how, b), a, b)
 
 
-PLAIN: dict[str, Callable[[Value, Value], Value]] = {
+PLAIN: dict[str, Callable[[IrValue, IrValue], IrValue]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -121,7 +121,7 @@ PLAIN: dict[str, Callable[[Value, Value], Value]] = {
 }
 """Operations without any check, for numbers that are known to be small enough."""
 
-OPERATIONS: dict[str, Callable[[Evaluator, Value, Value], Value]] = {
+OPERATIONS: dict[str, Callable[[Evaluator, IrValue, IrValue], IrValue]] = {
     "floordiv": lambda self, a, b: self._divide(a, b)[0],
     "mod": lambda self, a, b: self._divide(a, b)[1],
     "shl": lambda self, a, b: self._shift(a, b, "shl"),

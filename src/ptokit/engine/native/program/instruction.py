@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ptokit.engine.native.address import Place
+from ptokit.engine.native.address import MemoryView
 from ptokit.engine.native.compute import operations as compute
-from ptokit.engine.native.emit import I32, I64, PTR, Code, Value, Variable, size_of
-from ptokit.engine.native.move import Ends, Writer, emit_move, is_by_row
+from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
+from ptokit.engine.native.move import Ends, Writer, emit_move
 from ptokit.engine.native.numbers import computes
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.ledger import COUNT, LANES, ROOM, ROWS, Page
 from ptokit.engine.native.program.slots import FULL, NEGATIVE, PADDED, REMARK
 from ptokit.engine.native.program.stage import Stage
-from ptokit.engine.native.program.symbolic import Number, expr_of
+from ptokit.engine.native.program.symbolic import SymbolicNumber, expr_of
 from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.native.resolve import emit_resolve, lane_of
 from ptokit.isa.dtype import DType
@@ -50,7 +50,7 @@ class Execution:
         """What the instruction writes down instead of moving it, if it does."""
         self.writer = Writer(stage.module, stage.code, evaluator.worth)
         self.operands = named_operands(instr)
-        self.bases: dict[str, Value] = {}
+        self.bases: dict[str, IrValue] = {}
 
     def emit(self) -> None:
         """The whole instruction: everything is checked before anything is written."""
@@ -86,14 +86,14 @@ class Execution:
         self.stage.put(slot, told | bit)
         self._leave_unless((told & bit).compare("ne", 0), REMARK)
 
-    def _leave_unless_told(self, reason: int, *held: Value) -> None:
+    def _leave_unless_told(self, reason: int, *held: IrValue) -> None:
         """Go to Python for something that is to be told, unless it was."""
         fine = self.stage.slot(self.stage.slots.told_slot(self.number, reason)).compare("ne", 0)
         for each in held:
             fine = fine | each
         self._leave_unless(fine, reason)
 
-    def _leave_unless(self, fine: Value, reason: int) -> None:
+    def _leave_unless(self, fine: IrValue, reason: int) -> None:
         """Go to Python for a reason, unless all is well."""
         code = self.code
         go_on, leave = code.new_label("go"), code.new_label("leave")
@@ -103,9 +103,9 @@ class Execution:
         code.jump(self.slow)
         code.begin(go_on)
 
-    def place(self, access: Access) -> Place:
+    def place(self, access: Access) -> MemoryView:
         """A region of an operand."""
-        return Place(self.bases[access.operand], access.layout, self.variant.types[access.operand].size)
+        return MemoryView(self.bases[access.operand], access.layout, self.variant.types[access.operand].size)
 
     # --- operands that may share memory
 
@@ -155,7 +155,7 @@ class Execution:
         ends = [start + self._nbytes(name) for start, name in zip(starts, (written, read), strict=True)]
         self.evaluator.settle(self.slow, starts[0].compare("uge", ends[1]) | starts[1].compare("uge", ends[0]))
 
-    def _nbytes(self, name: str) -> Value:
+    def _nbytes(self, name: str) -> IrValue:
         operand, size = self.operands[name], self.variant.types[name].size
         if isinstance(operand, TileUse):
             return self.code.i64(tile_spec(self.stage.program.tiles[operand.tile].spec, operand).nbytes)
@@ -163,19 +163,19 @@ class Execution:
 
     # --- steps
 
-    def _lanes(self) -> Value:
+    def _lanes(self) -> IrValue:
         return self.code.at(self.stage.arena, self.stage.slots.scratch)
 
     def _resolve(self, move: Move, index: Index) -> None:
         """Read the indices into lanes; leave where one must not be what it is, or is worth a word."""
         dtype, worth = self.variant.types[index.access.operand], self.evaluator.worth
 
-        def resolve(writer: Writer, base: Value, lanes: Value, rows: Value, across: Value) -> Value:
-            place = Place(base, index.access.layout, dtype.size)
+        def resolve(writer: Writer, base: IrValue, lanes: IrValue, rows: IrValue, across: IrValue) -> IrValue:
+            place = MemoryView(base, index.access.layout, dtype.size)
             return emit_resolve(writer.module, writer.code, index, dtype, place, rows, across, lanes, writer.worth)
 
         rows, cols = map(worth, move.shape)
-        across = self.code.i64(1) if is_by_row(index) else cols
+        across = self.code.i64(1) if index.by_row else cols
         top = self._outline(I64, move, [self.place(index.access).base, self._lanes(), rows, across], resolve)
         if index.remap is Remap.REFUSE:
             self.evaluator.settle(self.slow, top.compare("ult", worth(index.capacity)))
@@ -184,7 +184,7 @@ class Execution:
         if index.valid is not None:
             self._leave_unless_told(PADDED, self._names_no_padding(move, index, *map(worth, index.valid)))
 
-    def _names_no_padding(self, move: Move, index: Index, rows: Value, cols: Value) -> Value:
+    def _names_no_padding(self, move: Move, index: Index, rows: IrValue, cols: IrValue) -> IrValue:
         """Whether every lane names a defined element of the tile."""
         code, fine = self.code, self.code.variable("i1", self.code.constant("i1", "true"))
         kind = lane_of(self.variant.types[index.access.operand])
@@ -198,9 +198,9 @@ class Execution:
             fine.set(fine.get() & inside)
         return fine.get()
 
-    def _lane_count(self, move: Move) -> Value:
+    def _lane_count(self, move: Move) -> IrValue:
         rows, cols = map(self.evaluator.worth, move.shape)
-        return rows if move.index is not None and is_by_row(move.index) else rows * cols
+        return rows if move.index is not None and move.index.by_row else rows * cols
 
     def _find_room(self, move: Move) -> None:
         """Leave where the ledger is full: Python makes room."""
@@ -208,31 +208,31 @@ class Execution:
         end = stage.slot(slot + COUNT) + self._lane_count(move)
         self._leave_unless(end.compare("sle", stage.slot(slot + ROOM)), FULL)
 
-    def _write_down(self, page: Page, move: Move, source: Place) -> None:
+    def _write_down(self, page: Page, move: Move, source: MemoryView) -> None:
         """Add the lanes and their elements to the ledger."""
         stage, code, slot = self.stage, self.code, self.stage.slots.ledgers[self.number]
         count, lanes = stage.slot(slot + COUNT), self._lane_count(move)
         there = code.at(stage.slot(slot + LANES).to("inttoptr", PTR), count * size_of(page.lane))
         self.writer.copy(there, self._lanes(), lanes * size_of(page.lane))
         rows = code.at(stage.slot(slot + ROWS).to("inttoptr", PTR), count * page.nbytes)
-        packed = Place(rows, Layout.plain(move.cols, 1), source.size)
+        packed = MemoryView(rows, Layout.plain(move.cols, 1), source.size)
         copied = Move(move.shape, Access("", packed.layout), Access("", source.layout))
         self._move(copied, source, packed)
         stage.put(slot + COUNT, count + lanes)
 
-    def moved(self, move: Move, source: Place | None, target: Place) -> None:
+    def moved(self, move: Move, source: MemoryView | None, target: MemoryView) -> None:
         """Write a move between two regions, or write it down."""
         if self.page is not None and source is not None:
             self._write_down(self.page, move, source)
             return
         self._move(move, source, target)
 
-    def _move(self, move: Move, source: Place | None, target: Place) -> None:
+    def _move(self, move: Move, source: MemoryView | None, target: MemoryView) -> None:
         index, dtype = move.index, self._moved_type
         lane = lane_of(self.variant.types[index.access.operand]) if index else I32
 
-        def go(writer: Writer, into: Value, out: Value, lanes: Value) -> None:
-            start = Place(out, source.layout, source.size) if source else None
+        def go(writer: Writer, into: IrValue, out: IrValue, lanes: IrValue) -> None:
+            start = MemoryView(out, source.layout, source.size) if source else None
             emit_move(writer, move, dtype, Ends(replace(target, base=into), start, lanes, lane, self._is_far(move)))
 
         self._outline("void", move, [target.base, source.base if source else target.base, self._lanes()], go)
@@ -245,13 +245,13 @@ class Execution:
         return isinstance(self.operands.get(steered), View)
 
     def _outline(
-        self, kind: str, step: Move | Compute, values: Sequence[Value], write: Callable[..., Value | None]
-    ) -> Value:
+        self, kind: str, step: Move | Compute, values: Sequence[IrValue], write: Callable[..., IrValue | None]
+    ) -> IrValue:
         """Write a step into a function of its own, which compiles quicker than one long function, and call it."""
         numbers = list({expr_of(number): number for number in numbers_of(step)}.items())
         known = {expr: self.evaluator.worth(number) for expr, number in numbers}
 
-        def body(code: Code, given: list[Value]) -> None:
+        def body(code: IrBuilder, given: list[IrValue]) -> None:
             worth = dict(zip(known, given[len(values) :], strict=True))
             writer = Writer(self.stage.module, code, lambda n: code.i64(n) if isinstance(n, int) else worth[expr_of(n)])
             code.give(write(writer, *given[: len(values)]))
@@ -266,11 +266,11 @@ class Execution:
     def _computed(self, work: Compute) -> None:
         """Write a computation; a result that may not replace its inputs at once waits in the spare room."""
         types, target = self.variant.types, self.place(work.dst)
-        inputs = [Place(self.bases[each.operand], each.layout, types[each.operand].size) for each in work.inputs]
-        spare = Place(self.code.at(self.stage.arena, self.stage.slots.spare), work.dst.layout, target.size)
+        inputs = [MemoryView(self.bases[each.operand], each.layout, types[each.operand].size) for each in work.inputs]
+        spare = MemoryView(self.code.at(self.stage.arena, self.stage.slots.spare), work.dst.layout, target.size)
         into = target if self._may_replace(work) else spare
 
-        def go(writer: Writer, start: Value, *bases: Value) -> Value:
+        def go(writer: Writer, start: IrValue, *bases: IrValue) -> IrValue:
             code, refused = writer.code, writer.code.new_label("refused")
             places = [replace(place, base=base) for place, base in zip(inputs, bases, strict=True)]
             compute.emit(writer.module, code, work, types, replace(into, base=start), places, writer.worth, refused)
@@ -326,4 +326,4 @@ def numbers_of(step: Move | Compute) -> list[Any]:
     for layout in layouts:
         for term in (*layout.rows, *layout.cols):
             found += [term.stride, term.div, term.mod]
-    return [number for number in found if isinstance(number, Number)]
+    return [number for number in found if isinstance(number, SymbolicNumber)]

@@ -1,4 +1,4 @@
-"""How the blocks of a launch are shared out among threads, and what they say is put in order."""
+"""The threads of a launch: how blocks are divided among them, and how their findings are put in order."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ptokit.engine.native import jit, workers
 from ptokit.engine.native.program.ledger import from_json, settle
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
-from ptokit.engine.native.program.thread import Steps, Tensors, Thread
-from ptokit.engine.native.program.thread_count import Work
+from ptokit.engine.native.program.thread import Fallback, Tensors, Thread
+from ptokit.engine.native.program.thread_count import LaunchWork
 from ptokit.engine.native.whole.strategies import Crew
-from ptokit.engine.prepared import Tell
+from ptokit.engine.runnable import Listener
 from ptokit.finding import Finding
 
 LEDGER = 32 << 20
@@ -23,25 +23,25 @@ LEDGER = 32 << 20
 Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
-class Code:
-    """Machine code of a program, and what threads need to run it."""
+class ProgramCode:
+    """The machine code of a program, with the state of the threads that run it."""
 
-    def __init__(self, library: jit.Library, slots: Slots, steps: Steps) -> None:
-        self._library, self._slots, self._steps = library, slots, steps
+    def __init__(self, library: jit.Library, slots: Slots, fallback: Fallback) -> None:
+        self._library, self._slots, self._fallback = library, slots, fallback
         self.function = Function(library.address(ENTRY))
         self.pages = from_json(library.facts["pages"])
-        """Scatters that it writes down."""
+        """Scatters that it defers."""
         self._idle: list[Thread] = []
 
     def take(self) -> Thread:
-        """A thread's belongings, for one launch."""
+        """The state of a thread, for one launch."""
         try:
             return self._idle.pop()
         except IndexError:
-            return Thread(self._slots, self._steps, self.pages)
+            return Thread(self._slots, self._fallback, self.pages)
 
     def give_back(self, thread: Thread) -> None:
-        """Keep a thread's belongings for the next launch."""
+        """Keep the state of a thread for the next launch."""
         thread.end()
         self._idle.append(thread)
 
@@ -50,8 +50,8 @@ class Code:
         parts = Parts(grid, len(crew))
         workers.run(lambda k: self.work(crew[k], parts), len(crew), stop)
 
-    def run_writing_down(self, crew: Sequence[Thread], tensors: Tensors, work: Work, stop: workers.Stop) -> None:
-        """The same for code that writes scatters down: wave after wave of blocks, each followed by its scatters."""
+    def run_deferring(self, crew: Sequence[Thread], tensors: Tensors, work: LaunchWork, stop: workers.Stop) -> None:
+        """Run code that defers scatters: wave after wave of blocks, each followed by its scatters."""
         wave = Wave(work.grid, len(crew), work.nbytes if work.certain else None)
         while wave.parts and all(thread.failure is None for thread in crew):
             self._make_room(crew, work, wave)
@@ -59,8 +59,8 @@ class Code:
             wave.go_on(sum(ledger.nbytes for thread in crew for ledger in thread.ledgers))
             self._settle(crew, tensors, stop)
 
-    def _make_room(self, crew: Sequence[Thread], work: Work, wave: Wave) -> None:
-        """Room for what the blocks of a wave will probably write down."""
+    def _make_room(self, crew: Sequence[Thread], work: LaunchWork, wave: Wave) -> None:
+        """Reserve memory for what the blocks of a wave will probably defer."""
         for thread, part in zip(crew, wave.parts, strict=True):
             for ledger in thread.ledgers:
                 ledger.reserve(min(LEDGER, len(part) * work.written[ledger.page.number]))
@@ -69,7 +69,7 @@ class Code:
         workers.run(lambda k: self.work(crew[k], iter([parts[k]])), len(crew), stop)
 
     def _settle(self, crew: Sequence[Thread], tensors: Tensors, stop: workers.Stop) -> None:
-        """What was written down takes effect, in the order of the blocks."""
+        """Execute the deferred scatters, in the order of the blocks."""
         for nth, page in enumerate(self.pages):
             settle([thread.ledgers[nth] for thread in crew], tensors[page.array], Crew(len(crew), stop))
 
@@ -86,10 +86,10 @@ class Code:
 
 
 class Wave:
-    """Shares a grid out in waves: a run of blocks for each thread, as long as ledgers stay of a good size."""
+    """Divides a grid into waves: a run of blocks for each thread, as long as ledgers keep a good size."""
 
     def __init__(self, grid: int, threads: int, nbytes: float | None) -> None:
-        """`nbytes` is what a block writes down; None where that is not known before the first wave."""
+        """`nbytes` is what a block defers; None if it is not known before the first wave."""
         self._grid, self._threads, self._at = grid, threads, 0
         self._blocks = threads if nbytes is None else max(threads, int(LEDGER / max(1.0, nbytes)))
         """Blocks of a wave."""
@@ -103,7 +103,7 @@ class Wave:
         self.parts = [range(a, b) for a, b in pairwise(cuts)] if taken else []
 
     def go_on(self, nbytes: int) -> None:
-        """Take the next wave; the blocks of this one have written so many bytes down, all together."""
+        """Go to the next wave; the blocks of this one have deferred `nbytes`, all together."""
         done = self.parts[-1].stop - self._at
         self._at += done
         self._blocks = max(self._threads, min(2 * self._blocks, done * LEDGER // max(1, nbytes)))
@@ -111,7 +111,7 @@ class Wave:
 
 
 class Parts(Iterator[range]):
-    """Shares a grid out in ascending runs of blocks; after a failure, only blocks before it are of interest."""
+    """Divides a grid into ascending runs of blocks; after a failure, only blocks before it matter."""
 
     def __init__(self, grid: int, threads: int) -> None:
         self._stop, self._at = grid, 0
@@ -127,29 +127,24 @@ class Parts(Iterator[range]):
             return range(first, self._at)
 
     def end_at(self, block: int) -> None:
-        """Share out nothing from a block on."""
+        """Hand out no block from this one on."""
         with self._lock:
             self._stop = min(self._stop, block)
 
 
-class Told:
-    """Findings of several threads, told at the end in the order of their blocks."""
+class Gathered:
+    """Findings of several threads, reported at the end in the order of their blocks."""
 
-    def __init__(self, report: Tell) -> None:
-        self._report = report
-        self._waiting: list[tuple[int, tuple[Finding, ...]]] = []
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._waiting: list[tuple[int, Sequence[Finding]]] = []
 
-    def of(self, thread: Thread) -> Tell:
-        """What a thread tells its findings."""
-
-        def tell(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-            self._waiting.append((thread.block, tuple(findings)))
-            return tuple(findings)
-
-        return tell
+    def of(self, thread: Thread) -> Listener:
+        """The listener of a thread."""
+        return lambda findings: self._waiting.append((thread.block, findings))
 
     def flush(self, last: int) -> None:
-        """Tell those of the blocks up to one."""
+        """Report the findings of the blocks up to `last`."""
         for block, findings in sorted(self._waiting, key=lambda each: each[0]):
             if block <= last:
-                self._report(findings)
+                self._listener(findings)

@@ -1,8 +1,8 @@
-"""Scatters that are written down while blocks run side by side, and take effect afterwards in the order of the blocks.
+"""Deferred scatters: recorded while blocks run in parallel, executed afterwards in the order of the blocks.
 
-Where a table is touched by one scatter alone, nobody can tell when exactly its rows arrive, only in which order. So
-each thread runs neighbouring blocks and writes lanes and rows down; then the ledgers are emptied in the order of the
-blocks, by all threads together, in one of the ways of `strategies`.
+If one scatter alone touches a table, only the order in which its rows arrive is observable, not the time. So each
+thread runs neighbouring blocks and records lanes and rows in a ledger; then all threads together execute the ledgers
+in the order of the blocks, by one of the `strategies`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.frame import Frame
-from ptokit.engine.interpreter import InstructionStep
-from ptokit.engine.lanes import Lanes
 from ptokit.engine.native.emit import I32
-from ptokit.engine.native.move import is_by_row
 from ptokit.engine.native.program.independent import memory_of, views_of
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.variant import Variant
@@ -25,7 +21,7 @@ from ptokit.engine.native.resolve import PADDING, SENTINEL, lane_of
 from ptokit.engine.native.whole.block import Block
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.whole.strategies import NEAR, Crew, pool, scatter_all, scratch_bytes
-from ptokit.engine.reference import Plan
+from ptokit.engine.reference import Lanes, Plan
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Fill, Move, Side, Unit
@@ -41,7 +37,7 @@ MOST_KEPT = 4 << 20
 
 @dataclass(frozen=True)
 class Page:
-    """What is written down for one scatter: the number of its statement, its table, and what a lane moves."""
+    """What is recorded for one scatter: the number of its statement, its table, and what a lane moves."""
 
     number: int
     array: str
@@ -63,7 +59,7 @@ class Page:
 
 
 def candidates(program: Program, slots: Slots) -> dict[int, str]:
-    """Statements that alone touch the memory which they write, at a place known beforehand; and that memory."""
+    """Statements that alone touch the memory that they write, at an offset known before the run; and that memory."""
     touched: dict[str, list[int]] = {}
     for number, stmt in enumerate(slots.statements):
         for view, _ in views_of(stmt):
@@ -79,7 +75,7 @@ def candidates(program: Program, slots: Slots) -> dict[int, str]:
 
 
 def page(program: Program, slots: Slots, number: int, variants: Sequence[Variant]) -> Page | None:
-    """What is written down for a statement; None where it is no scatter of one kind."""
+    """What is recorded for a statement; None if it is not a scatter of one kind."""
     instr = slots.statements[number]
     assert isinstance(instr, Instr)
     pages = {_page(program, number, instr, variant) for variant in variants}
@@ -95,7 +91,7 @@ def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page
     if index.side is not Side.DST or layout.strides is None or not all(isinstance(n, int) for n in numbers):
         return None
     row, col = layout.strides
-    by_row = is_by_row(index)
+    by_row = index.by_row
     if col != 1 or (not by_row and (index.unit is Unit.ROW or index.width)):
         return None
     view = next(view for view, writes in views_of(instr) if writes)
@@ -142,31 +138,31 @@ class Ledger:
 
     @property
     def count(self) -> int:
-        """Lanes that are written down."""
+        """Lanes that are recorded."""
         return self._state[self._slot + COUNT]
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are written down."""
+        """Bytes that are recorded."""
         return self.count * (self.page.nbytes + self._lane.itemsize)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Drop them."""
         self._set(COUNT, 0)
 
     def end(self) -> None:
-        """Forget them, and give back much room."""
+        """Drop them, and release much memory."""
         self.clear()
         if self.rows.size > MOST_KEPT:
             pool.give(self.rows)
             self._room(self._first_room)
 
     def reserve(self, nbytes: float) -> None:
-        """Make room for rows of so many bytes, where there is less."""
+        """Have memory for rows of `nbytes`."""
         self._grow(int(nbytes) // max(1, self.page.nbytes))
 
     def append(self, lanes: Lanes, rows: Any) -> None:
-        """Write lanes and their rows down, making room where there is none."""
+        """Record lanes and their rows."""
         values = lanes.values.ravel().astype(self._lane)
         if lanes.outside is not None:
             values[lanes.outside.ravel()] = np.array(SENTINEL).astype(self._lane)
@@ -176,6 +172,12 @@ class Ledger:
         self.lanes[done : done + values.size] = values
         self.rows[done * each : (done + values.size) * each] = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
         self._set(COUNT, done + values.size)
+
+    def write(self, plan: Plan, storages: Sequence[Storage], lanes: Sequence[Lanes | None]) -> None:
+        """Append what a plan of one scatter would write."""
+        move, found = plan.steps[0], lanes[0]
+        assert found is not None
+        self.append(found, move.values(storages))
 
     def _grow(self, lanes: int) -> None:
         if lanes <= self._state[self._slot + ROOM]:
@@ -188,7 +190,7 @@ class Ledger:
             pool.give(old_rows)
 
     def block(self, table: Storage, crew: Crew) -> Block:
-        """What is written down, as a scatter into its table."""
+        """What is recorded, as a scatter into its table."""
         page, size = self.page, dtype(self.page.element).size
         memory = np.empty(scratch_bytes(crew.threads), np.uint8)
         made = Block(
@@ -202,7 +204,7 @@ class Ledger:
 
 
 def settle(ledgers: Sequence[Ledger], table: Storage, crew: Crew) -> None:
-    """Let everything that is written down for one scatter take effect, ledger after ledger."""
+    """Execute everything that is recorded for one scatter, ledger after ledger."""
     page = ledgers[0].page
     kind, combine = dtype(page.element), Combine[page.combine]
     far = page.capacity * page.row * kind.size > NEAR
@@ -213,20 +215,3 @@ def settle(ledgers: Sequence[Ledger], table: Storage, crew: Crew) -> None:
         scatter_all(blocks, rows, crew)
     for ledger in ledgers:
         ledger.clear()
-
-
-class WrittenDown:
-    """How Python writes a scatter down: judged and reported as always, but nothing moves."""
-
-    def __init__(self, step: InstructionStep, ledger: Ledger) -> None:
-        self.step, self.ledger = step, ledger
-
-    def __call__(self, frame: Frame) -> None:
-        prepared, storages = self.step.prepare(frame)
-
-        def write_down(plan: Plan, lanes: Sequence[Lanes | None]) -> None:
-            move, found = plan.steps[0], lanes[0]
-            assert found is not None
-            self.ledger.append(found, move.values(storages))
-
-        prepared.run(storages, frame.tell, write_down)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ptokit.engine.native.emit import I64, PTR, Module, Value
+from ptokit.engine.native.emit import I64, PTR, IrValue, Module
 from ptokit.engine.native.numbers import from_integer, is_byte_float
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.slots import ARENA, Slots
-from ptokit.engine.native.program.symbolic import Number
+from ptokit.engine.native.program.symbolic import SymbolicNumber
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
 from ptokit.program.bounds import edges, room
@@ -40,11 +40,11 @@ class Stage:
         }
         """What is certain of the variables."""
 
-    def slot(self, slot: int) -> Value:
+    def slot(self, slot: int) -> IrValue:
         """What a slot of the state holds."""
         return self.code.load(I64, self.code.at(self.state, 8 * slot))
 
-    def put(self, slot: int, value: Value) -> None:
+    def put(self, slot: int, value: IrValue) -> None:
         """Give a slot of the state a value."""
         self.code.store(value, self.code.at(self.state, 8 * slot))
 
@@ -52,18 +52,18 @@ class Stage:
         """Computes expressions from here on."""
         return Evaluator(self.module, self.code, self._variable, self.bounds)
 
-    def _variable(self, var: Var) -> Value:
+    def _variable(self, var: Var) -> IrValue:
         known = self.slots.variables
         return self.slot(known[var] if var in known else self.slots.addressed[var])
 
-    def tile(self, name: str) -> Value:
+    def tile(self, name: str) -> IrValue:
         """Where a tile begins."""
         if name in self.slots.tiles:
             return self.code.at(self.arena, self.slots.tiles[name])
         memory = self.slots.memory[self.program.tiles[name].spec.loc]
         return self.code.at(self.arena, self.slot(self.slots.addresses[name]) + memory)
 
-    def view(self, evaluator: Evaluator, view: View, span: int | Number, slow: str) -> Value:
+    def view(self, evaluator: Evaluator, view: View, span: int | SymbolicNumber, slow: str) -> IrValue:
         """The address of a block of an argument; elsewhere it is refused."""
         argument = self.program.tensors[view.argument]
         offset: Expr = argument.offset
@@ -80,7 +80,7 @@ class Stage:
         )
         return self.code.at(self.slot(slot).to("inttoptr", PTR), at * argument.dtype.size)
 
-    def _tile_operand(self, evaluator: Evaluator, use: TileUse, slow: str) -> Value:
+    def _tile_operand(self, evaluator: Evaluator, use: TileUse, slow: str) -> IrValue:
         decl = self.program.tiles[use.tile]
         limits = [*zip(use.valid, room(decl, use), strict=True)]
         limits += [(start, most - size) for start, size, most in edges(decl, use)]
@@ -91,7 +91,7 @@ class Stage:
             return base
         return self.code.at(base, evaluator.value(offset_in(decl.spec, use.window)) * decl.spec.dtype.size)
 
-    def operand(self, evaluator: Evaluator, operand: Operand, span: int | Number, slow: str) -> Value:
+    def operand(self, evaluator: Evaluator, operand: Operand, span: int | SymbolicNumber, slow: str) -> IrValue:
         """The address of an operand; code goes to `slow` where it is not what it should be."""
         if isinstance(operand, TileUse):
             return self._tile_operand(evaluator, operand, slow)
@@ -103,11 +103,11 @@ class Stage:
             return self._constant(operand.dtype, operand.bits)
         return self._number(evaluator, operand, slow)
 
-    def _constant(self, dtype: DType, bits: int) -> Value:
+    def _constant(self, dtype: DType, bits: int) -> IrValue:
         data = bits.to_bytes(dtype.size, "little")
-        return Value(self.code, PTR, f"@{self.module.table(f'bits_{data.hex()}', data)}")
+        return IrValue(self.code, PTR, f"@{self.module.table(f'bits_{data.hex()}', data)}")
 
-    def _number(self, evaluator: Evaluator, operand: NumberOperand, slow: str) -> Value:
+    def _number(self, evaluator: Evaluator, operand: NumberOperand, slow: str) -> IrValue:
         """A computed number as an element in memory."""
         if operand.steers:
             evaluator.require([apply("ge", operand.value, 0)], slow)

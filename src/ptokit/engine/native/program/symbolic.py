@@ -1,7 +1,7 @@
 """Numbers of the run that pass through rules and lowerings as if they were known, and remember what was asked of them.
 
-A rule or a lowering is plain Python over whole numbers. Given `Number`s instead, it computes expressions, and every
-decision it takes is recorded as a condition. What it made is right for all numbers that meet the same conditions.
+A rule or a lowering is plain Python over whole numbers. Given `SymbolicNumber`s instead, it computes expressions, and
+every decision it takes is recorded as a condition. The result is valid for all numbers that meet the conditions.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _written(sum_: Expr, known: Range) -> Iterator[Expr]:
     yield from (Op("ne", (sum_, n)) for n in sorted(known.never) if known.low <= n <= known.high)
 
 
-class Number:
+class SymbolicNumber:
     """An expression together with what it is worth at the moment."""
 
     __slots__ = ("conditions", "expr", "value")
@@ -88,15 +88,15 @@ class Number:
         self.expr, self.value, self.conditions = expr, value, conditions
 
     def _apply(self, name: str, left: Any, right: Any) -> Any:
-        if not all(isinstance(each, int | Number) for each in (left, right)):
+        if not all(isinstance(each, int | SymbolicNumber) for each in (left, right)):
             return NotImplemented
         expr = apply(name, expr_of(left), expr_of(right))
         if isinstance(expr, int):
             return expr
-        return Number(expr, evaluate_one(name, left, right), self.conditions)
+        return SymbolicNumber(expr, evaluate_one(name, left, right), self.conditions)
 
     def _ask(self, name: str, other: Any) -> Any:
-        if not isinstance(other, int | Number):
+        if not isinstance(other, int | SymbolicNumber):
             return NotImplemented
         holds = bool(evaluate_one(name, self, other))
         return self.conditions.note(apply(name, self.expr, expr_of(other)), holds)
@@ -176,17 +176,17 @@ class Number:
         return format(self.value, spec)
 
 
-def expr_of(number: int | Number) -> Expr:
+def expr_of(number: int | SymbolicNumber) -> Expr:
     """What a number is, as an expression."""
-    return number.expr if isinstance(number, Number) else int(number)
+    return number.expr if isinstance(number, SymbolicNumber) else int(number)
 
 
-def value_of(number: int | Number) -> int:
+def value_of(number: int | SymbolicNumber) -> int:
     """What a number is worth at the moment."""
-    return number.value if isinstance(number, Number) else number
+    return number.value if isinstance(number, SymbolicNumber) else number
 
 
-def evaluate_one(name: str, left: int | Number, right: int | Number) -> int:
+def evaluate_one(name: str, left: int | SymbolicNumber, right: int | SymbolicNumber) -> int:
     """One operation on the values of the moment."""
     result = apply(name, value_of(left), value_of(right))
     assert isinstance(result, int)

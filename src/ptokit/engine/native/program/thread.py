@@ -1,4 +1,4 @@
-"""What a thread needs to run blocks: its state, its arena, and a frame for statements that Python runs over them."""
+"""The state of a thread that runs blocks: its slots, its arena, and the fallback to Python for what has no code."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.frame import Frame
-from ptokit.engine.interpreter import POISON, STEPS, Executable, InstructionStep, Step
-from ptokit.engine.native.program.ledger import Ledger, Page, WrittenDown
+from ptokit.engine.interpreter import POISON, Executable, InstructionStep, Step
+from ptokit.engine.native.program.ledger import Ledger, Page
 from ptokit.engine.native.program.slots import (
     ALIGNMENT,
     ARENA,
@@ -28,14 +28,16 @@ from ptokit.engine.native.program.slots import (
     Slots,
 )
 from ptokit.engine.native.workers import Stop
-from ptokit.engine.prepared import Tell
+from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
 from ptokit.finding import Finding, VerifyError
 from ptokit.program.expr import BLOCK_IDX, ExpressionError, Var
-from ptokit.program.ir import Block, Branch, Instr, Loop, Stmt, TileDecl
+from ptokit.program.ir import Branch, Instr, Loop, Stmt, TileDecl
+from ptokit.program.verify_call import Options
+from ptokit.target import Profile
 
 PATIENCE = 1000
-"""Blocks and iterations after which the calling thread listens for Ctrl-C."""
+"""Blocks and iterations after which the calling thread checks for Ctrl-C."""
 GREATEST = (1 << 63) - 1
 """The greatest number that a slot holds."""
 NEVER = Stop()
@@ -43,15 +45,15 @@ NEVER = Stop()
 
 Tensors = Mapping[str, Storage]
 Slow = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
-"""The way back from native code: the number of a statement and why, in one number."""
+"""The callback from native code: the number of a statement and the reason, in one number."""
 
 
 class Thread:
     """The state and the arena of one thread."""
 
-    def __init__(self, slots: Slots, steps: Steps, pages: Sequence[Page] = ()) -> None:
-        """`pages` are scatters that Python, too, writes down."""
-        self.slots, self._steps = slots, steps
+    def __init__(self, slots: Slots, fallback: Fallback, pages: Sequence[Page] = ()) -> None:
+        """`pages` are scatters that Python defers, too."""
+        self.slots, self._fallback = slots, fallback
         self.state = (ctypes.c_int64 * slots.count)()
         self.address = ctypes.addressof(self.state)
         self.arena = _aligned(slots.arena)
@@ -60,7 +62,7 @@ class Thread:
         self.failure: BaseException | None = None
         self._listen()
         self.ledgers = [Ledger(page, self.state, slots.ledgers[page.number]) for page in pages]
-        self.frame = Frame()
+        self.frame = ThreadFrame(self)
         self.frame.tiles = {name: self._storage(name, at) for name, at in slots.tiles.items()}
         self.end()
 
@@ -69,10 +71,10 @@ class Thread:
         arrays: Iterable[tuple[int, int, int]],
         numbers: Iterable[tuple[int, int]],
         tensors: Callable[[], Tensors],
-        report: Tell,
+        listener: Listener,
         stop: Stop = NEVER,
     ) -> None:
-        """Make ready for a launch: slot, address and size of each array, slots of numbers and what they are."""
+        """Begin a launch: slot, address and size of each array; slots and values of numbers."""
         state = self.state
         state[STOP] = stop.address
         state[BUDGET] = PATIENCE if stop is NEVER else GREATEST
@@ -82,12 +84,12 @@ class Thread:
         for slot, number in numbers:
             state[slot] = number
         ctypes.memset(self.address + 8 * self.slots.told, 0, 24 * len(self.slots.statements))
-        self._tensors, self._report = tensors, report
+        self._tensors, self._listener = tensors, listener
 
     def end(self) -> None:
-        """Let go of the user's arrays."""
+        """End a launch, and drop the user's arrays."""
         self._tensors: Callable[[], Tensors] = dict
-        self._report: Tell = tuple
+        self._listener: Listener = tuple
         self.frame.tensors = {}
         if self.failure is not None:  # a second Ctrl-C right after the first may have ended that
             self._listen()
@@ -100,16 +102,16 @@ class Thread:
 
     @property
     def block(self) -> int:
-        """The block that it is at."""
+        """The current block."""
         return self.state[self.slots.variables[BLOCK_IDX]]
 
-    # --- the way back
+    # --- the callback from native code
 
     def _answers(self) -> Generator[int, int, None]:
-        """Run what native code asks for, and say whether that failed.
+        """Run what native code asks for, and yield whether that failed.
 
-        A generator, because Python raises KeyboardInterrupt as soon as it goes on: here that is within the `try`,
-        while a function would be left on the way in, and nobody would hear of it.
+        A generator, because Python raises KeyboardInterrupt as soon as it resumes: here that is within the `try`,
+        while a function would be left on entry and the exception would be lost.
         """
         failed = 0
         while True:
@@ -121,7 +123,7 @@ class Thread:
                     failed = 0
             except GeneratorExit:
                 return
-            except BaseException as problem:  # it goes on when native code has returned
+            except BaseException as problem:  # raised again when native code has returned
                 self.failure, failed = problem, 1
 
     def _listen(self) -> None:
@@ -131,28 +133,31 @@ class Thread:
         self.state[SLOW] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
 
     def _run(self, number: int, reason: int) -> None:
-        """Run one statement in Python, over the memory as it is now."""
-        if number == LOOK:  # that Python runs at all lets it hear Ctrl-C
+        """Run one statement in Python, over the current memory."""
+        if number == LOOK:  # running Python code at all delivers Ctrl-C
             self.state[BUDGET] = PATIENCE
             return
         frame, state, slots = self._frame(), self.state, self.slots
-        stmt, told = slots.statements[number], [0]
+        stmt, reported = slots.statements[number], [0]
 
-        def tell(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-            told[0] += len(findings)
-            return self._report(findings)
+        def listen(findings: Sequence[Finding]) -> None:
+            reported[0] += len(findings)
+            self._listener(findings)
 
-        frame.report = tell
+        frame.listener = listen
         try:
-            self._step(number)(frame)
+            if isinstance(stmt, Loop | Branch):
+                self._compute(stmt, frame)
+            else:
+                self._fallback.step(stmt)(frame)
             if isinstance(stmt, Loop) and not self._fits(stmt, frame):
-                self._run_all((stmt,), frame)
+                self._fallback.step(stmt)(frame)
                 frame.computed = 0, 0
         except ExpressionError as problem:
             said = Finding("error", "KN-11", f"{problem}, {frame.when}", fix="keep divisors and shifts in range")
             raise VerifyError([said.at(frame.where)]) from None
         if isinstance(stmt, Instr):
-            if reason in (NEGATIVE, PADDED) and told[0]:
+            if reason in (NEGATIVE, PADDED) and reported[0]:
                 state[slots.told_slot(number, reason)] = 1
             elif reason == MISSED:
                 self.missed.setdefault(number, {**frame.values, **self._addresses()})
@@ -164,33 +169,14 @@ class Thread:
         numbers = range(start, stop, loop.step)
         return not numbers or max(abs(numbers[0]), abs(numbers[-1])) <= GREATEST
 
-    def _run_all(self, block: Block, frame: Frame) -> None:
-        """Run statements in Python, those inside of them too: their numbers are too large for native code."""
-        for stmt in block:
-            if isinstance(stmt, Loop):
-                outer = frame.turn
-                for turn, value in enumerate(range(frame.worth(stmt.start), frame.worth(stmt.stop), stmt.step)):
-                    frame.turn, frame.values[stmt.var] = turn, value
-                    self._run_all(stmt.body, frame)
-                    if ctypes.c_int32.from_address(self.state[STOP]).value:
-                        raise KeyboardInterrupt
-                frame.turn = outer
-            elif isinstance(stmt, Branch):
-                self._run_all(stmt.then if frame.worth(stmt.condition) else stmt.otherwise, frame)
-            elif isinstance(stmt, TileDecl) and stmt.name in self.slots.tiles:
-                frame.tiles[stmt.name].bits.view(np.uint8).fill(POISON)
-            else:
-                self._step(self.slots.numbers[id(stmt)])(frame)
+    def _compute(self, stmt: Loop | Branch, frame: Frame) -> None:
+        """The numbers of a loop or a branch; native code runs the body."""
+        frame.where = stmt.where
+        exprs = (stmt.start, stmt.stop) if isinstance(stmt, Loop) else (stmt.condition,)
+        frame.computed = tuple(map(frame.worth, exprs))
 
     def _addresses(self) -> dict[Var, int]:
         return {var: self.state[slot] for var, slot in self.slots.addressed.items()}
-
-    def _step(self, number: int) -> Step:
-        step = self._steps[number]
-        for ledger in self.ledgers:
-            if ledger.page.number == number and isinstance(step, InstructionStep):
-                return WrittenDown(step, ledger)
-        return step
 
     def _frame(self) -> Frame:
         frame, state, slots = self.frame, self.state, self.slots
@@ -212,7 +198,7 @@ class Thread:
         return Storage(self.arena[at : at + spec.nbytes].view(spec.dtype.bits), spec.dtype)
 
     def _write_back(self, frame: Frame) -> None:
-        """What a statement has changed besides memory."""
+        """Store the numbers that a statement has changed."""
         state, slots = self.state, self.slots
         for var, slot in slots.variables.items():
             state[slot] = frame.values[var]
@@ -225,7 +211,7 @@ class Thread:
 
 
 class _ArenaMemory(OnChip):
-    """A memory that lies in a thread's arena."""
+    """A memory in a thread's arena."""
 
     def __init__(self, arena: Any, begin: int) -> None:
         self._bytes, self.poisoned = arena[begin : begin + ADDRESS_SPACE], 0
@@ -237,27 +223,47 @@ def _aligned(nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return raw[shift : shift + nbytes]
 
 
-class Steps:
-    """How Python runs each statement, made ready when one is first asked for."""
+class ThreadFrame(Frame):
+    """The state of a block over a thread's memory."""
 
-    def __init__(self, slots: Slots, reference: Callable[[], Executable]) -> None:
-        self._slots, self._reference = slots, reference
+    def __init__(self, thread: Thread) -> None:
+        super().__init__()
+        self.thread = thread
+        self.ledgers = {id(thread.slots.statements[each.page.number]): each for each in thread.ledgers}
+        """The ledgers of scatters that are deferred, by statement."""
+
+    def listen_for_stop(self) -> None:
+        """End a loop that Python runs when its launch is stopped."""
+        if ctypes.c_int32.from_address(self.thread.state[STOP]).value:
+            raise KeyboardInterrupt
+
+
+class Fallback(Executable):
+    """The reference engine's steps for statements that have no code, over the memory of threads, which share it."""
+
+    def __init__(self, slots: Slots, profile: Profile, options: Options) -> None:
+        super().__init__(slots.program, profile, options)
+        self._slots = slots
         self._made: dict[int, Step] = {}
 
-    def __getitem__(self, number: int) -> Step:
-        if number not in self._made:
-            self._made[number] = _step(self._slots.statements[number], self._reference())
-        return self._made[number]
+    def step(self, stmt: Stmt) -> Step:
+        """The step of a statement, made when it is first needed."""
+        if id(stmt) not in self._made:
+            self._made[id(stmt)] = self._step(stmt)
+        return self._made[id(stmt)]
+
+    def _step(self, stmt: Stmt) -> Step:
+        if isinstance(stmt, Loop):
+            return self.loop_step(stmt, (*self._block(stmt.body), ThreadFrame.listen_for_stop))  # type: ignore[arg-type]
+        if isinstance(stmt, TileDecl) and stmt.name in self._slots.tiles:
+            return lambda frame: frame.tiles[stmt.name].bits.view(np.uint8).fill(POISON)
+        return _Instruction(stmt, self) if isinstance(stmt, Instr) else super()._step(stmt)  # type: ignore[return-value]
 
 
-def _step(stmt: Stmt, reference: Executable) -> Step:
-    """How Python runs a statement; of loops and branches it only computes the numbers."""
-    if isinstance(stmt, Loop | Branch):
-        exprs = (stmt.start, stmt.stop) if isinstance(stmt, Loop) else (stmt.condition,)
+class _Instruction(InstructionStep):
+    """An instruction; a scatter that is deferred is checked and reported, and its lanes go to a ledger."""
 
-        def compute(frame: Frame) -> None:
-            frame.where = stmt.where
-            frame.computed = tuple(map(frame.worth, exprs))
-
-        return compute
-    return STEPS[type(stmt)](stmt, reference) if type(stmt) in STEPS else lambda frame: None
+    def __call__(self, frame: ThreadFrame) -> None:  # type: ignore[override]
+        ledger = frame.ledgers.get(id(self.instr))
+        prepared, storages = self.prepare(frame)
+        frame.run(prepared.run(storages, ledger.write if ledger else None))

@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import isqrt, prod
 
 from ptokit.engine.native.program.sample import UNKNOWN_ITERATIONS, tile_bytes
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
 from ptokit.program.ir import Block, Branch, Instr, Leaf, Loop, Program, TileUse, View, fold
@@ -27,8 +28,8 @@ MOST_LOOKED_AT = 64
 """Blocks of a grid that are looked at."""
 MOVED, COMPUTED = 0.05, 0.03
 """Nanoseconds for a byte of the tiles of an instruction that moves to or from an array, and of one that does not."""
-SLOW = {"texp": 0.4, "tlog": 0.4}
-"""The same for instructions that take longer."""
+SLOW = {"exp": 0.4, "log": 0.4}
+"""The same for operations that take longer."""
 MULTIPLIED = 0.1
 """Nanoseconds for a product of a matrix multiplication."""
 KEPT, TAKEN = 0.3, 0.2
@@ -40,7 +41,7 @@ WAKE = 150_000
 
 
 @dataclass(frozen=True, eq=False)  # looked up by its identity
-class Work:
+class LaunchWork:
     """What the blocks of a launch do, roughly."""
 
     besides: float
@@ -58,7 +59,7 @@ class Work:
 
 
 @lru_cache(maxsize=4096)
-def profitable_threads(work: Work, most: int) -> int:
+def profitable_threads(work: LaunchWork, most: int) -> int:
     """How many threads such a launch is to run on: `most`, or half of them, and so on; 1 where others only cost."""
     halves = [most >> k for k in range(most.bit_length() - 1)]
     counts = [count for count in halves if count * work.nbytes <= MOST_WRITTEN]
@@ -66,13 +67,13 @@ def profitable_threads(work: Work, most: int) -> int:
     return best if best > 1 and gain(work, best) > 0 else 1
 
 
-def gain(work: Work, threads: int) -> float:
+def gain(work: LaunchWork, threads: int) -> float:
     """Nanoseconds that so many threads save."""
     written = work.nbytes * work.grid
     return work.besides * (1 - 1 / threads) - written * (KEPT / threads + TAKEN) - WAKE * threads
 
 
-def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int, int]) -> Work:
+def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int, int]) -> LaunchWork:
     """What a launch does. `scatters` gives the number of each statement that is written down, by its identity."""
     looked_at = sorted({grid * k // MOST_LOOKED_AT for k in range(MOST_LOOKED_AT)})
     meter = _Meter(program, scatters)
@@ -80,7 +81,7 @@ def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int
         meter.add(program.body, {**integers, BLOCK_IDX: block, BLOCK_NUM: grid}, 1)
     count = len(looked_at)
     written = {number: meter.written.get(number, 0.0) / count for number in scatters.values()}
-    return Work(meter.besides * grid / count, written, grid, meter.certain)
+    return LaunchWork(meter.besides * grid / count, written, grid, meter.certain)
 
 
 class _Meter:
@@ -143,7 +144,8 @@ def nanoseconds(program: Program, instr: Instr) -> float:
         for name in ("dst", "a", "b")
         if isinstance(use := operands.get(name), TileUse)
     ]
-    if instr.name.startswith("tmatmul") and len(factors) == 3:
+    op = INSTRUCTIONS[instr.name].operation
+    if op == "matmul" and len(factors) == 3:
         return MULTIPLIED * isqrt(prod(factors))  # m n, m k and k n
     usual = MOVED if any(isinstance(operand, View) for operand in operands.values()) else COMPUTED
-    return SLOW.get(instr.name, usual) * tile_bytes(program, instr)
+    return SLOW.get(op, usual) * tile_bytes(program, instr)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from ctypes import addressof, c_int64
 from typing import Any
 
-from ptokit.engine.native.emit import I32, I64, PTR, Code, Module, Value
+from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrValue, Module
 from ptokit.engine.native.resolve import PADDING
 
 WORDS = (
@@ -68,32 +68,32 @@ class Block:
         return self.words[AT[name] // 8] & UNSIGNED
 
 
-def function(module: Module, name: str) -> Code:
+def function(module: Module, name: str) -> IrBuilder:
     """Begin a function that takes a block and the number of a worker."""
     return module.function(name, "void", PARAMETERS, "nounwind")
 
 
-def word(code: Code, name: str, kind: str = I64) -> Value:
+def word(code: IrBuilder, name: str, kind: str = I64) -> IrValue:
     """A word of the block."""
     return code.load(kind, place(code, name))
 
 
-def place(code: Code, name: str) -> Value:
+def place(code: IrBuilder, name: str) -> IrValue:
     """Where in memory a word lies."""
     return code.at(code.arguments[0], AT[name])
 
 
-def scratch(code: Code) -> Value:
+def scratch(code: IrBuilder) -> IrValue:
     """The worker's own memory."""
     return code.at(word(code, "scratch", PTR), code.arguments[1] * SCRATCH)
 
 
-def note(code: Code, name: str, value: Value) -> None:
+def note(code: IrBuilder, name: str, value: IrValue) -> None:
     """Keep the greatest, unsigned, of what all workers say."""
     code.write(I64, f"atomicrmw umax {place(code, name)!r}, {value!r} monotonic")
 
 
-def poll(code: Code, done: str) -> None:
+def poll(code: IrBuilder, done: str) -> None:
     """Go to `done` where the caller wants an end."""
     flag = code.write(I32, f"load volatile i32, {word(code, 'stop', PTR)!r}, align 4")
     go_on = code.new_label("go")
@@ -102,7 +102,7 @@ def poll(code: Code, done: str) -> None:
 
 
 @contextmanager
-def pieces(code: Code, total: str = "count", *, single: bool = False) -> Iterator[Value]:
+def pieces(code: IrBuilder, total: str = "count", *, single: bool = False) -> Iterator[IrValue]:
     """Piece after piece, until the counter has passed all of them or the caller wants an end; gives its number.
 
     Pieces are of the length that the block says, or of one.
@@ -120,7 +120,7 @@ def pieces(code: Code, total: str = "count", *, single: bool = False) -> Iterato
 
 
 @contextmanager
-def blocks(code: Code, first: Value, last: Value, step: int) -> Iterator[tuple[Value, Value]]:
+def blocks(code: IrBuilder, first: IrValue, last: IrValue, step: int) -> Iterator[tuple[IrValue, IrValue]]:
     """A range in blocks, with a look at the caller's flag before each; gives where a block begins and its length."""
     done = code.new_label("stopped")
     with code.loop(first, last, step) as begin:

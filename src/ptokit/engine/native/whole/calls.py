@@ -36,7 +36,7 @@ from ptokit.engine.native.whole.strategies import (
     streamed,
     sum_up,
 )
-from ptokit.engine.native.workers import Stop
+from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole
@@ -63,13 +63,13 @@ Storages = Mapping[str, Storage]
 _prepared: dict[int, _Gather | _Scatter] = {}
 
 
-def run(whole: Whole, storages: Storages, threads: int) -> None:
+def run(whole: Whole, storages: Storages, threads: int | None) -> None:
     """Execute a move. Raises `IndexFault` before anything is written, `Unsupported` for what has no machine code."""
     ready = _prepared.get(id(whole))
     if ready is None or ready.whole is not whole:
         ready = _prepare(whole)
     if ready.count:
-        ready.run(storages, threads)
+        ready.run(storages, 1 if threads == 1 else thread_count(threads))
 
 
 def _prepare(whole: Whole) -> _Gather | _Scatter:

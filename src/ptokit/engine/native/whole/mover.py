@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ptokit.engine.native.emit import I64, PTR, Code, Module, Value, Variable, size_of, vector
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, Module, Variable, size_of, vector
 from ptokit.engine.native.move import LINE, Coming, Writer, ahead
 from ptokit.engine.native.numbers import NATIVE, any_of, bits_of, combined, lanes_at_once, narrow, rounded, widen
 from ptokit.engine.native.whole.block import word
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
-Ends = Callable[[Value], tuple[Value, Value]]
+Ends = Callable[[IrValue], tuple[IrValue, IrValue]]
 """The row of the table and that of the other end which belong to the lane of a number."""
 UNROLLED = 16
 """Rows of at most so many bytes are taken some at a time."""
@@ -79,38 +79,38 @@ def known_width(size: int, width: int) -> int:
 class Mover:
     """Writes the code that moves rows of one kind."""
 
-    def __init__(self, module: Module, code: Code, rows: Rows) -> None:
+    def __init__(self, module: Module, code: IrBuilder, rows: Rows) -> None:
         self.module, self.code, self.rows = module, code, rows
-        self.writer = Writer(module, code, lambda number: number if isinstance(number, Value) else code.i64(number))
+        self.writer = Writer(module, code, lambda number: number if isinstance(number, IrValue) else code.i64(number))
         self.table, self.other = word(code, "table", PTR), word(code, "other", PTR)
         self.table_row, self.table_col = self._step("table_row", rows.table_step), word(code, "table_col")
         self.other_row, self.other_col = self._step("other_row", rows.other_step), word(code, "other_col")
         self.width = code.i64(rows.width) if rows.width else word(code, "width")
 
-    def _step(self, name: str, known: int | None) -> Value:
+    def _step(self, name: str, known: int | None) -> IrValue:
         return word(self.code, name) if known is None else self.code.i64(known)
 
-    def lane(self, lanes: Value, k: Value) -> Value:
+    def lane(self, lanes: IrValue, k: IrValue) -> IrValue:
         """A lane of a buffer."""
         return self.code.load(self.rows.lane, self.code.at(lanes, k * size_of(self.rows.lane)))
 
-    def cell(self, lane: Value) -> Value:
+    def cell(self, lane: IrValue) -> IrValue:
         """The row of the table that a lane names."""
         return self.code.at(self.table, lane.to("zext", I64) * self.table_row)
 
-    def item(self, k: Value) -> Value:
+    def item(self, k: IrValue) -> IrValue:
         """The row of the other end."""
         return self.code.at(self.other, k * self.other_row)
 
-    def load(self, cell: Value, item: Value, coming: Sequence[Coming] = ()) -> None:
+    def load(self, cell: IrValue, item: IrValue, coming: Sequence[Coming] = ()) -> None:
         """From the table to the other end."""
         self._move(item, cell, self.other_col, self.table_col, coming)
 
-    def store(self, cell: Value, item: Value, coming: Sequence[Coming] = ()) -> None:
+    def store(self, cell: IrValue, item: IrValue, coming: Sequence[Coming] = ()) -> None:
         """From the other end to the table, combined with what is there."""
         self._move(cell, item, self.table_col, self.other_col, coming)
 
-    def zero(self, item: Value) -> None:
+    def zero(self, item: IrValue) -> None:
         """A row of zeros at the other end."""
         code, kind = self.code, f"i{8 * self.rows.size}"
         if self.rows.dense:
@@ -120,15 +120,15 @@ class Mover:
         with code.loop(0, self.width) as j:
             code.store(code.constant(kind, 0), code.at(item, j * self.other_col), 1)
 
-    def load_each(self, count: Value, ends: Ends) -> None:
+    def load_each(self, count: IrValue, ends: Ends) -> None:
         """Rows of the table to the other end, from and to where `ends` says."""
         self._each(count, ends, self.load, to_write=False)
 
-    def store_each(self, count: Value, ends: Ends) -> None:
+    def store_each(self, count: IrValue, ends: Ends) -> None:
         """Rows of the other end to the table."""
         self._each(count, ends, self.store, to_write=True)
 
-    def _each(self, count: Value, ends: Ends, go: Callable[..., None], *, to_write: bool) -> None:
+    def _each(self, count: IrValue, ends: Ends, go: Callable[..., None], *, to_write: bool) -> None:
         code, (distance, _) = self.code, self.rows.ahead
         if not 0 < self.rows.nbytes <= UNROLLED:
             with code.loop(0, count) as k:
@@ -149,7 +149,7 @@ class Mover:
     def _fetches(self) -> bool:
         return self.rows.far or self.rows.gaps
 
-    def _coming(self, rows: Sequence[tuple[Value, Value]], to_write: bool) -> list[Coming]:
+    def _coming(self, rows: Sequence[tuple[IrValue, IrValue]], to_write: bool) -> list[Coming]:
         """What to fetch of rows that are needed soon, where that pays."""
         lines, found = self.rows.ahead[1], list[Coming]()
         for cell, item in rows:
@@ -157,7 +157,7 @@ class Mover:
             found += [Coming(self.writer, item, lines)] * self.rows.gaps
         return found
 
-    def store_all(self, cell: Value, items: Value, count: Value) -> None:
+    def store_all(self, cell: IrValue, items: IrValue, count: IrValue) -> None:
         """So many rows of the other end, one after the other, to one row of the table."""
         code, rows = self.code, self.rows
         if rows.combine is Combine.STORE:
@@ -182,7 +182,7 @@ class Mover:
         assert self.rows.dtype is not None
         return not (self.rows.dtype.is_float and self.rows.combine is Combine.ADD)
 
-    def _fold_free(self, cell: Value, items: Value, count: Value, wide: int) -> None:
+    def _fold_free(self, cell: IrValue, items: IrValue, count: IrValue, wide: int) -> None:
         """Elements that lie side by side to one of the table, many at a time, in whatever order."""
         code, dtype, combine = self.code, self.rows.dtype, self.rows.combine
         assert dtype is not None
@@ -198,7 +198,7 @@ class Mover:
             best = combined(self.module, code, combine, dtype, best, one)
         code.store(best, cell, 1)
 
-    def _fold(self, cell: Value, items: Value) -> None:
+    def _fold(self, cell: IrValue, items: IrValue) -> None:
         """Some elements, one after the other, to one of the table, which stays in a register."""
         code, dtype, combine = self.code, self.rows.dtype, self.rows.combine
         assert dtype is not None
@@ -213,7 +213,7 @@ class Mover:
             total = combined(self.module, code, combine, dtype, total, new)
         code.store(total, cell, 1)
 
-    def _move(self, dst: Value, src: Value, dst_col: Value, src_col: Value, coming: Sequence[Coming]) -> None:
+    def _move(self, dst: IrValue, src: IrValue, dst_col: IrValue, src_col: IrValue, coming: Sequence[Coming]) -> None:
         rows, code = self.rows, self.code
         if rows.dense and rows.width > 1 and not rows.stream:
             if rows.combine is Combine.STORE:
@@ -235,7 +235,7 @@ class Mover:
         else:
             self._runs(dst, src)
 
-    def _copy(self, dst: Value, src: Value) -> None:
+    def _copy(self, dst: IrValue, src: IrValue) -> None:
         """Bytes that lie side by side. The C library's own copy is slow where rows come from far away."""
         code, nbytes, kind = self.code, self.width * self.rows.size, vector("i8", LINE)
         with code.loop(0, nbytes - (LINE - 1), LINE) as at:
@@ -252,7 +252,7 @@ class Mover:
         with code.when((nbytes & (LINE - 1)).compare("ne", 0)):
             code.choose(nbytes.compare("ult", LINE), short, last_line)
 
-    def _runs(self, dst: Value, src: Value, coming: Sequence[Coming] = ()) -> None:
+    def _runs(self, dst: IrValue, src: IrValue, coming: Sequence[Coming] = ()) -> None:
         """Elements that lie side by side, as many at a time as arithmetic takes: a line of them."""
         code, rows, wide, whole = self.code, self.rows, self._wide, self._whole()
         for row in coming:
@@ -273,13 +273,13 @@ class Mover:
         assert self.rows.dtype is not None
         return lanes_at_once(self.rows.dtype)
 
-    def _whole(self) -> Value:
+    def _whole(self) -> IrValue:
         """The elements of a row that are taken many at a time."""
         wide = self._wide
         return self.width - self.width.op("urem", wide) if self.rows.width % wide or not self.rows.width else self.width
 
     @contextmanager
-    def _tidying(self, row: Value) -> Iterator[Variable | None]:
+    def _tidying(self, row: IrValue) -> Iterator[Variable | None]:
         """Sums for a row of the table whose NaNs become canonical afterwards.
 
         Gives what to add all results to, which is a NaN in the end if one of them is: so they are looked at once, not
@@ -300,7 +300,7 @@ class Mover:
             at = code.at(row, k * self.rows.size)
             code.store(narrow(code, dtype, widen(code, dtype, code.load(bits_of(dtype, wide), at, 1))), at, 1)
 
-    def _elements(self, dst: Value, src: Value, count: int, seen: Variable | None = None) -> None:
+    def _elements(self, dst: IrValue, src: IrValue, count: int, seen: Variable | None = None) -> None:
         code, rows = self.code, self.rows
         kind = bits_of(rows.dtype, count) if rows.dtype else f"i{8 * rows.size}"
         new = code.load(kind, src, 1)
@@ -322,14 +322,14 @@ class Mover:
     # The next lane may name the same cell. What it waits for should be short, and a branch is not waited for: so a NaN
     # is stored a second time, as it should be.
 
-    def _add(self, dtype: DType, dst: Value, old: Value, new: Value) -> None:
+    def _add(self, dtype: DType, dst: IrValue, old: IrValue, new: IrValue) -> None:
         code = self.code
         total = widen(code, dtype, old) + widen(code, dtype, new)
         code.store(total, dst, 1)
         with code.when(total.compare("uno", total)):
             code.store(narrow(code, dtype, total), dst, 1)
 
-    def _pick(self, dtype: DType, dst: Value, old: Value, new: Value) -> None:
+    def _pick(self, dtype: DType, dst: IrValue, old: IrValue, new: IrValue) -> None:
         code, combine = self.code, self.rows.combine
         a, b = widen(code, dtype, old), widen(code, dtype, new)
         better, tie = ("ogt", "and") if combine is Combine.MAX else ("olt", "or")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.emit import I64, PTR, Code, Module, Value, size_of
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, Module, size_of
 from ptokit.engine.native.move import LINE
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, function, pieces, poll, word
 from ptokit.engine.native.whole.mover import Mover, Rows
@@ -33,7 +33,7 @@ def count_lanes(rows: Rows, marked: bool) -> str:
     code = function(module, "count")
     lanes, tables = word(code, "lanes", PTR), [_Cursors(code, marked, number) for number in range(TABLES)]
 
-    def go(k: Value, turn: int) -> None:
+    def go(k: IrValue, turn: int) -> None:
         tables[turn].next(_lane(code, rows, lanes, k))
 
     _over_slice(code, go)
@@ -49,7 +49,7 @@ def spread_lanes(rows: Rows, marked: bool) -> str:
     cursors, pairs = _Cursors(code, marked), word(code, "pairs", PTR)
     mask = (code.i64(1) << word(code, "shift")) - 1
 
-    def go(k: Value, _: int) -> None:
+    def go(k: IrValue, _: int) -> None:
         lane = _lane(code, rows, lanes, k)
         value = code.load(f"i{8 * size}", mover.item(k), 1)
         there = code.at(pairs, cursors.next(lane) * pair_of(size))
@@ -77,7 +77,7 @@ def settle_buckets(rows: Rows) -> str:
                 here, left = code.at(pairs, first * pair), end - first
                 count = code.select(left.compare("slt", LANES_AT_ONCE), left, LANES_AT_ONCE)
 
-                def ends(k: Value, here: Value = here) -> tuple[Value, Value]:
+                def ends(k: IrValue, here: IrValue = here) -> tuple[IrValue, IrValue]:
                     local = code.load(I64 if size == 8 else f"i{8 * pair}", code.at(here, k * pair))
                     local = local if size == 8 else (local >> 8 * size).to("zext", I64)
                     return code.at(base, local * mover.table_row), code.at(here, k * pair + (8 if size == 8 else 0))
@@ -88,17 +88,17 @@ def settle_buckets(rows: Rows) -> str:
     return module.text
 
 
-def _lane(code: Code, rows: Rows, lanes: Value, k: Value) -> Value:
+def _lane(code: IrBuilder, rows: Rows, lanes: IrValue, k: IrValue) -> IrValue:
     return code.load(rows.lane, code.at(lanes, k * size_of(rows.lane))).to("zext", I64)
 
 
-def _slice(code: Code) -> tuple[Value, Value]:
+def _slice(code: IrBuilder) -> tuple[IrValue, IrValue]:
     """The worker's share of the lanes."""
     worker, workers, total = code.arguments[1], word(code, "workers"), word(code, "count")
     return (worker * total).op("udiv", workers), ((worker + 1) * total).op("udiv", workers)
 
 
-def _over_slice(code: Code, go: Callable[[Value, int], None]) -> None:
+def _over_slice(code: IrBuilder, go: Callable[[IrValue, int], None]) -> None:
     """`go(k, turn)` for every lane of the worker's slice; turns go round in `TABLES`."""
     start, stop = _slice(code)
     with blocks(code, start, stop, LANES_AT_ONCE) as (first, count):
@@ -113,13 +113,13 @@ def _over_slice(code: Code, go: Callable[[Value, int], None]) -> None:
 class _Cursors:
     """The worker's place in each bucket; lanes that are outside have a bucket of their own behind the others."""
 
-    def __init__(self, code: Code, marked: bool, table: int = 0) -> None:
+    def __init__(self, code: IrBuilder, marked: bool, table: int = 0) -> None:
         self.code, self.marked = code, marked
         self.shift, self.buckets = word(code, "shift"), word(code, "buckets")
         number = code.arguments[1] * TABLES + table
         self.base = code.at(word(code, "counts", PTR), number * (self.buckets + 1) * 8)
 
-    def next(self, lane: Value) -> Value:
+    def next(self, lane: IrValue) -> IrValue:
         """The place that a lane takes, which the next one of its bucket takes no more."""
         bucket = lane >> self.shift
         if self.marked:
@@ -131,7 +131,7 @@ class _Cursors:
         return found
 
 
-def _pack(code: Code, local: Value, value: Value, there: Value) -> None:
+def _pack(code: IrBuilder, local: IrValue, value: IrValue, there: IrValue) -> None:
     size = size_of(value.type)
     if size == 8:
         code.store(local, there)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ptokit.engine.native.address import Place
-from ptokit.engine.native.emit import I1, I32, I64, PTR, Code, Module, Value, size_of, vector
+from ptokit.engine.native.address import MemoryView
+from ptokit.engine.native.emit import I1, I32, I64, PTR, IrBuilder, IrValue, Module, size_of, vector
 from ptokit.engine.native.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
 from ptokit.engine.native.whole.block import (
     LANES_AT_ONCE,
@@ -45,18 +45,18 @@ class Indices:
         return lane_of(self.dtype)
 
     def resolve(
-        self, module: Module, code: Code, first: Value, count: Value, lanes: Value, kept: str | None = None
-    ) -> Value:
+        self, module: Module, code: IrBuilder, first: IrValue, count: IrValue, lanes: IrValue, kept: str | None = None
+    ) -> IrValue:
         """Write the index stage for some lanes; gives the greatest value, which the block keeps too."""
         step = word(code, "index_step")
         base = code.at(word(code, "index", PTR), first * step)
         one = Term(1) if self.dense else Term(step.op("udiv", self.dtype.size))  # type: ignore[arg-type]
         access = Access("indices", Layout((one,), ()))
         index = Index(access, Side.SRC, Unit.ROW, word(code, "capacity"), self.remap, cast=self.cast)  # type: ignore[arg-type]
-        region = Place(base, access.layout, self.dtype.size)
+        region = MemoryView(base, access.layout, self.dtype.size)
         found = emit_resolve(
             module, code, index, self.dtype, region, count, code.i64(1), lanes,
-            lambda number: number if isinstance(number, Value) else code.i64(number), kept,
+            lambda number: number if isinstance(number, IrValue) else code.i64(number), kept,
         )  # fmt: skip
         note(code, "greatest", found)
         return found
@@ -80,7 +80,7 @@ def resolve(indices: Indices, narrow: bool, keep: bool) -> str:
 
 
 @contextmanager
-def _shared(code: Code) -> Iterator[tuple[Value, Value]]:
+def _shared(code: IrBuilder) -> Iterator[tuple[IrValue, IrValue]]:
     """All lanes: pieces of them for each worker, in blocks; gives where a block begins and its length."""
     with pieces(code) as number:
         first, count = extent(code, number)
@@ -88,7 +88,7 @@ def _shared(code: Code) -> Iterator[tuple[Value, Value]]:
             yield block
 
 
-def extent(code: Code, number: Value, total: str = "count", each: str = "piece") -> tuple[Value, Value]:
+def extent(code: IrBuilder, number: IrValue, total: str = "count", each: str = "piece") -> tuple[IrValue, IrValue]:
     """Where a piece begins, and its length."""
     piece = word(code, each)
     first = number * piece
@@ -96,7 +96,7 @@ def extent(code: Code, number: Value, total: str = "count", each: str = "piece")
     return first, code.select(left.compare("slt", piece), left, piece)
 
 
-def _narrowed(code: Code, wide: Value, lanes: Value, count: Value) -> None:
+def _narrowed(code: IrBuilder, wide: IrValue, lanes: IrValue, count: IrValue) -> None:
     """64-bit lanes as 32-bit ones."""
     at_once = AT_ONCE[I64]
     whole = count - (count & (at_once - 1))
@@ -131,11 +131,11 @@ def gather(rows: Rows, indices: Indices | None) -> str:
 
 
 def _gather_block(
-    code: Code, mover: Mover, remap: Remap, outside: Value, lanes: Value, first: Value, count: Value
+    code: IrBuilder, mover: Mover, remap: Remap, outside: IrValue, lanes: IrValue, first: IrValue, count: IrValue
 ) -> None:
     base = mover.item(first)
 
-    def ends(k: Value) -> tuple[Value, Value]:
+    def ends(k: IrValue) -> tuple[IrValue, IrValue]:
         return mover.cell(mover.lane(lanes, k)), code.at(base, k * mover.other_row)
 
     def plain() -> None:
@@ -166,26 +166,26 @@ def scatter(rows: Rows) -> str:
         mover.width = share.columns
     lanes, total = word(code, "lanes", PTR), word(code, "count")
 
-    def take_all(first: Value, count: Value) -> None:
+    def take_all(first: IrValue, count: IrValue) -> None:
         here = code.at(lanes, first * size_of(rows.lane))
         base = mover.item(first)
 
-        def ends(k: Value) -> tuple[Value, Value]:
+        def ends(k: IrValue) -> tuple[IrValue, IrValue]:
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
         mover.store_each(count, ends)
 
-    def take_some(first: Value, count: Value) -> None:
+    def take_some(first: IrValue, count: IrValue) -> None:
         here, base = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
         kept = compacted(code, own, count, lambda k: share.has(mover.lane(here, k).to("zext", I64)))
 
-        def ends(q: Value) -> tuple[Value, Value]:
+        def ends(q: IrValue) -> tuple[IrValue, IrValue]:
             k = picked(code, own, q)
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
         mover.store_each(kept, ends)
 
-    def take_one(first: Value, count: Value) -> None:
+    def take_one(first: IrValue, count: IrValue) -> None:
         here = code.at(lanes, first * size_of(rows.lane))
         mover.store_all(mover.cell(mover.lane(here, code.i64(0))), mover.item(first), count)
 
@@ -203,13 +203,13 @@ def scatter(rows: Rows) -> str:
         is_nobody = low.get().compare("uge", share.high) | high.get().compare("ult", share.low)
         is_one = low.get().compare("eq", high.get())
 
-        def all_mine(first: Value = first, count: Value = count, is_one: Value = is_one) -> None:
+        def all_mine(first: IrValue = first, count: IrValue = count, is_one: IrValue = is_one) -> None:
             if rows.same:
                 code.choose(is_one, lambda: take_one(first, count), lambda: take_all(first, count))
             else:
                 take_all(first, count)
 
-        def not_all(first: Value = first, count: Value = count, is_nobody: Value = is_nobody) -> None:
+        def not_all(first: IrValue = first, count: IrValue = count, is_nobody: IrValue = is_nobody) -> None:
             with code.when(is_nobody ^ 1):
                 take_some(first, count)
 
@@ -218,9 +218,9 @@ def scatter(rows: Rows) -> str:
     return module.text
 
 
-def _extremes(module: Module, code: Code, lane: str, lanes: Value, count: Value) -> tuple[Value, Value]:
+def _extremes(module: Module, code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tuple[IrValue, IrValue]:
     """The least and the greatest of some lanes, unsigned."""
-    wide, found = AT_ONCE[lane], list[Value]()
+    wide, found = AT_ONCE[lane], list[IrValue]()
     first = code.load(lane, lanes)
     for how, name in (("ult", "umin"), ("ugt", "umax")):
         many, one = code.variable(vector(lane, wide), code.splat(first, wide)), code.variable(lane, first)
@@ -240,17 +240,17 @@ def _extremes(module: Module, code: Code, lane: str, lanes: Value, count: Value)
 class _Share:
     """A worker's range of destinations and of columns."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: IrBuilder) -> None:
         self.code = code
         at = code.at(word(code, "shards", PTR), code.arguments[1] * 32)
         self.low, self.high, self.column, self.columns = (code.load(I64, code.at(at, 8 * k)) for k in range(4))
 
-    def has(self, lane: Value) -> Value:
+    def has(self, lane: IrValue) -> IrValue:
         """Whether a lane is the worker's; one that is outside is nobody's."""
         return (lane - self.low).compare("ult", self.high - self.low)
 
 
-def compacted(code: Code, own: Value, count: Value, keeps: Callable[[Value], Value]) -> Value:
+def compacted(code: IrBuilder, own: IrValue, count: IrValue, keeps: Callable[[IrValue], IrValue]) -> IrValue:
     """Numbers below a count for which something holds, written side by side without a branch; gives how many."""
     kept = code.variable(I64, code.i64(0))
     kept.set(code.i64(0))
@@ -265,7 +265,7 @@ def compacted(code: Code, own: Value, count: Value, keeps: Callable[[Value], Val
     return last
 
 
-def picked(code: Code, own: Value, q: Value) -> Value:
+def picked(code: IrBuilder, own: IrValue, q: IrValue) -> IrValue:
     """A number that `compacted` kept."""
     return code.load(I32, code.at(own, q * 4)).to("zext", I64)
 
@@ -297,14 +297,14 @@ def store_winners(rows: Rows) -> str:
     with _shared(code) as (first, count):
         here, base = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
 
-        def wins(k: Value, first: Value = first, here: Value = here) -> Value:
+        def wins(k: IrValue, first: IrValue = first, here: IrValue = here) -> IrValue:
             lane = mover.lane(here, k).to("zext", I64)
             inside = code.select(lane.compare("ult", capacity), lane, 0)  # whose last writer it is not
             return code.load(I32, code.at(writers, inside * 4)).compare("eq", (first + k + 1).to("trunc", I32))
 
         kept = compacted(code, own, count, wins)
 
-        def ends(q: Value, here: Value = here, base: Value = base) -> tuple[Value, Value]:
+        def ends(q: IrValue, here: IrValue = here, base: IrValue = base) -> tuple[IrValue, IrValue]:
             k = picked(code, own, q)
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ptokit.engine.native.compute.elements import from_single, single
-from ptokit.engine.native.emit import I64, PTR, Code, Module, Value, size_of, vector
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, Module, size_of, vector
 from ptokit.engine.native.numbers import bits_of
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PICKED, blocks, function, pieces, scratch, word
 from ptokit.engine.native.whole.mover import Mover, Rows
@@ -34,14 +34,14 @@ def total(rows: Rows, indices: Indices | None) -> str:
     return module.text
 
 
-Act = Callable[[Value, Value, Value], None]
+Act = Callable[[IrValue, IrValue, IrValue], None]
 """Takes a row's number inside its range, its place in the table and the place of what comes to it."""
 
 
 class _Sums:
     """A worker's sums for a range of rows."""
 
-    def __init__(self, module: Module, code: Code, rows: Rows) -> None:
+    def __init__(self, module: Module, code: IrBuilder, rows: Rows) -> None:
         assert rows.dtype is not None
         self.code, self.rows, self.dtype = code, rows, rows.dtype
         self.mover, self.own = Mover(module, code, rows), scratch(code)
@@ -49,11 +49,11 @@ class _Sums:
         self.marks = code.at(word(code, "marks", PTR), worker * room)
         self.sums = code.at(word(code, "totals", PTR), worker * room * self.mover.width * 4)
 
-    def lane(self, lanes: Value, k: Value) -> Value:
+    def lane(self, lanes: IrValue, k: IrValue) -> IrValue:
         """A lane, as a 64-bit number."""
         return self.mover.lane(lanes, k).to("zext", I64)
 
-    def each(self, lanes: Value, length: Value, low: Value, rows: Value, first: Value, act: Act) -> None:
+    def each(self, lanes: IrValue, length: IrValue, low: IrValue, rows: IrValue, first: IrValue, act: Act) -> None:
         """Act on every lane of a block that names a row of the range."""
         code, picks = self.code, self.code.at(self.own, PICKED)
         kept = compacted(code, picks, length, lambda k: (self.lane(lanes, k) - low).compare("ult", rows))
@@ -62,13 +62,13 @@ class _Sums:
             lane = self.lane(lanes, k)
             act(lane - low, self.mover.cell(lane), self.mover.item(first + k))
 
-    def add(self, row: Value, cell: Value, item: Value) -> None:
+    def add(self, row: IrValue, cell: IrValue, item: IrValue) -> None:
         """Add a row to its sum, which begins with what the table holds."""
         code, mark, mover = self.code, self.code.at(self.marks, row), self.mover
         is_new = code.load("i8", mark).compare("eq", 0)
         code.store(code.constant("i8", 1), mark)
 
-        def write(j: Value, count: int, at: Value) -> None:
+        def write(j: IrValue, count: int, at: IrValue) -> None:
             new = self._wide(code.at(item, j * mover.other_col), count)
             code.store(code.load(new.type, at, 4) + new, at, 4)
 
@@ -78,11 +78,11 @@ class _Sums:
             )
         self._each(row, write)
 
-    def finish(self, row: Value, cell: Value, item: Value) -> None:
+    def finish(self, row: IrValue, cell: IrValue, item: IrValue) -> None:
         """Round a sum into the table, once."""
         code, mark, mover = self.code, self.code.at(self.marks, row), self.mover
 
-        def write(j: Value, count: int, at: Value) -> None:
+        def write(j: IrValue, count: int, at: IrValue) -> None:
             found = from_single(code, self.dtype, code.load(vector("float", count), at, 4))
             code.store(found, code.at(cell, j * mover.table_col), 1)
 
@@ -90,10 +90,10 @@ class _Sums:
             code.store(code.constant("i8", 0), mark)
             self._each(row, write)
 
-    def _wide(self, at: Value, count: int) -> Value:
+    def _wide(self, at: IrValue, count: int) -> IrValue:
         return single(self.code, self.dtype, self.code.load(bits_of(self.dtype, count), at, 1))
 
-    def _each(self, row: Value, write: Callable[[Value, int, Value], None]) -> None:
+    def _each(self, row: IrValue, write: Callable[[IrValue, int, IrValue], None]) -> None:
         """Columns of a row, sixteen at a time where they lie side by side, with the places of their sums."""
         code, width = self.code, self.mover.width
         base, wide = row * width, 16 if self.rows.dense and self.rows.width != 1 else 1

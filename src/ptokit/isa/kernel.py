@@ -1,0 +1,163 @@
+"""How a target carries out an instruction: one `Kernel` for each family and route."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from ptokit.isa.table import lookup, revision_of
+
+Pair = tuple[str, str]
+"""A producer pipe and the consumer pipe that waits for it."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Which pipe reads or writes an operand."""
+
+    operand: str
+    access: str
+    pipe: str
+
+
+@dataclass(frozen=True)
+class Handshake:
+    """Flags that an instruction sets and waits for by itself: before its work and after it (MG-SYNC)."""
+
+    before: tuple[Pair, ...] = ()
+    body: tuple[str, ...] = ()
+    """The pipes that do the work."""
+    after: tuple[Pair, ...] = ()
+    each_row: tuple[Pair, ...] = ()
+    """Inside the loop of a plain store, once a row."""
+    between: tuple[Pair, ...] = ()
+    """Between filling a stage and copying it on (MG-L1-14); a core before the pipe means a flag across cores."""
+    after_fill: tuple[Pair, ...] = ()
+    """Between zeroing the tile and the transfers into it, if the policy asks for zeroes (A-37)."""
+
+
+ON_V = Handshake(body=("V",))
+"""A SIMT launch hides its accesses and counts as a vector-pipe producer (MG-SYNC-13, MG-SYNC-15)."""
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """A SIMT launch: `dim3{lanes, warps}`."""
+
+    lanes: int
+    warps: int
+    row_warps: int = 0
+    warps_per_row: int = 0
+
+    @property
+    def threads(self) -> int:
+        """Threads started."""
+        return self.lanes * self.warps
+
+
+def row_launch(rows: int, cols: int) -> LaunchShape | None:
+    """Warps own rows; the spare ones share a row's columns (MG-SIMT-03, -04, -05)."""
+    row_warps = min(rows, 32)
+    warps_per_row = min(32 // row_warps, -(-cols // 32))
+    return LaunchShape(32, row_warps * warps_per_row, row_warps, warps_per_row)
+
+
+def elem_launch(rows: int, cols: int) -> LaunchShape | None:
+    """One lane an element; a single element runs on the scalar pipe instead (MG-SIMT-06, MG-SIMT-08)."""
+    return None if rows * cols == 1 else padded_launch(rows, cols)
+
+
+def padded_launch(rows: int, cols: int) -> LaunchShape | None:
+    """One lane an element of the whole padded tile (MG-SIMT-22)."""
+    return LaunchShape(32, min(-(-rows * cols // 32), 32))
+
+
+def full_launch(rows: int, cols: int) -> LaunchShape | None:
+    """Always 1024 threads (MS-SIMT-01)."""
+    return LaunchShape(32, 32)
+
+
+Launch = Callable[[int, int], LaunchShape | None]
+
+
+@dataclass(frozen=True)
+class Work:
+    """How many operations an instruction issues."""
+
+    dma: int = 0
+    scalar: int = 0
+
+
+Formula = Literal[
+    "row loop", "row transfers", "fractal row transfers", "element gather", "element gather to scratch",
+    "element scatter", "SIMT", "SIMT to scratch", "scratch to L1", "block", "fill", "scalar loop", "vector", "cube",
+    "copy",
+]  # fmt: skip
+"""The cost formulas of `machine/formulas.py`."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How long a pipe works: a formula and its parameters."""
+
+    formula: Formula
+    rate: str = ""
+    """The number of the target's cost table that the formula uses: a bandwidth, or the cycles of a vector repeat."""
+    accesses: int = 0
+    """Accesses to UB for each element of a scalar loop."""
+    zeroed: Callable[[Any, int], int] | None = None
+    """Bytes that the pipe also zeroes, by the call and the number of lanes outside the table."""
+
+
+SLOW, REDUCING, INDEXED = (Cost("vector", f"vector {kind} repeat cycles") for kind in ("slow", "reduce", "indexed"))
+"""Vector instructions that take longer than simple arithmetic."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What a target does for an instruction on one route. Callables that take `Any` take the call."""
+
+    effects: tuple[Effect, ...] = ()
+    """Which pipe touches which operand; none on targets without pipes."""
+    besides: Callable[[Any], tuple[Effect, ...]] | None = None
+    """Effects that only some calls have."""
+    handshake: Handshake = field(default_factory=Handshake)
+    launch: Launch | None = None
+    """The shape of its SIMT launch by rows and columns."""
+    launched: str = "dst"
+    """The tile whose valid extents the launch covers."""
+    work: Callable[[int, int, int], Work] | None = None
+    """Operations issued for (rows, cols, batches)."""
+    cost: Mapping[str, Cost] = field(default_factory=dict)
+    """By pipe; one that is missing has the usual formula of the pipe."""
+    lower: Callable[[Any], Any] | None = None
+    """What moves, if that depends on the route."""
+    reach: Callable[[Any], int] | None = None
+    """Columns of a destination row that a transfer writes, if they may be more than the valid ones."""
+    by_element: bool = False
+    """Whether each index moves a single element to or from global memory."""
+    index_note: str = ""
+    """The hazard to note if the caller does not order the load of the index, although the kernel waits for it."""
+
+
+NO_KERNEL = Kernel()
+"""The kernel of targets without pipes, and of calls that no rule accepts."""
+
+
+class HasKernels(Protocol):
+    """An instruction."""
+
+    @property
+    def kernels(self) -> Mapping[str, Mapping[str, Kernel]]: ...
+
+
+def kernels_of(instruction: HasKernels, target: str) -> Mapping[str, Kernel]:
+    """The kernels of an instruction on a target by route: those of its family, unless a revision replaces them."""
+    kernels, replaced = lookup(instruction.kernels, target, {}), revision_of(target).kernels
+    return {route: replaced.get(route, kernel) for route, kernel in kernels.items()} if replaced else kernels
+
+
+def kernel_of(instruction: HasKernels, target: str, route: str) -> Kernel:
+    """The kernel of a route; an empty one if the target has none."""
+    return kernels_of(instruction, target).get(route, NO_KERNEL)

@@ -1,0 +1,102 @@
+"""How text writes an instruction: its modifiers as attributes, its workspace, what else its form has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import PtoEnum
+from ptokit.isa.table import Table
+
+Call = Any
+"""A call of an instruction: `isa/instruction.py` defines it from this module's records."""
+TMP = "tmp"
+"""The name of the workspace among the operands of a call."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A modifier as an attribute: its key, the kind of keyword, and keywords that are not the modifier's own word."""
+
+    key: str = ""
+    """The key; empty if the order of the sources states the modifier (`reverses`)."""
+    kind: str = ""
+    """The keyword attribute's name; without one the word is written as a string."""
+    words: tuple[tuple[PtoEnum, object], ...] = ()
+    upper: bool = False
+    inside: bool = False
+    """Whether it stands within `ins(...)`."""
+    always: bool = False
+    """Whether it is written even with its default."""
+    synonyms: tuple[tuple[str, str], ...] = ()
+    """Keywords that are read as well, and the keyword each of them means."""
+    brief: str = ""
+    """The short key in PTO-AS, if it is not the modifier's name."""
+    short: tuple[tuple[str, str], ...] = ()
+    """Short words of PTO-AS, and the keyword each of them means."""
+    suffix: bool = False
+    """Whether PTO-AS writes it as a suffix of the opcode."""
+    prefix: str = ""
+    """What stands before the word in a suffix."""
+    reverses: PtoEnum | None = None
+    """The member that is stated by writing the sources in reverse order."""
+    newer: bool = False
+    """Whether the grammar 0.27 does not have it."""
+
+    def written(self, member: PtoEnum) -> object:
+        """The word for a member of the modifier."""
+        return dict(self.words).get(member, member.text.upper() if self.upper else member.text)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the MLIR form of an instruction has besides its operands and modifiers."""
+
+    clauses: tuple[str, ...] = ()
+    """Keys of the clauses `key = value` after the operands, in their order."""
+    inside: tuple[str, ...] = ()
+    """Attributes within `ins(...)` that are no modifiers."""
+    typed_each: bool = False
+    """Whether each operand of `ins` is followed by its type."""
+    listed: bool = False
+    """Whether a comma stands before the dictionary in `ins`."""
+    one_type: bool = False
+    """Whether one type may stand for those of all values."""
+    reordered: bool = False
+    """Whether the generic form may list operands in another order than sources, destination."""
+    newer_inside: bool = False
+    """Whether the grammar 0.27 has no attributes within `ins(...)`."""
+    stored: tuple[str, ...] = ()
+    """The parts that the operands of the generic form play, in their order."""
+
+
+GENERAL = Form()
+"""The form `ins(...) outs(...)` without anything particular."""
+
+
+COMPUTES_IN_IT = Table({"a2a3": True})
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A tile that an instruction computes in: where text has it among the sources, and what it must be."""
+
+    position: int
+    needed: Callable[[Call], TileSpec | None] = lambda call: None
+    """The tile that a call needs; None if it needs none."""
+    like: str = ""
+    """The operand whose valid extents it has; without one, all of it is valid."""
+    used: Table[bool] = COMPUTES_IN_IT
+    """Targets that compute in it; the others ignore it."""
+
+
+def same_as(operand: str) -> Callable[[Call], TileSpec]:
+    """A workspace of an operand's shape, all of it valid."""
+
+    def needed(call: Call) -> TileSpec:
+        spec: TileSpec = call.values[operand]
+        return replace(spec, valid_rows=spec.rows, valid_cols=spec.cols, dynamic=(False, False), addr=None)
+
+    return needed

@@ -1,0 +1,95 @@
+"""The registered targets, and what a new revision must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Instruction
+from ptokit.isa.kernel import kernels_of
+from ptokit.isa.operand import FORMS
+from ptokit.isa.policy import BLayout, TileType
+from ptokit.isa.table import REVISIONS
+from ptokit.target.a2a3 import A2A3
+from ptokit.target.a5 import A5
+from ptokit.target.cpu import CPU, CPU_AICORE
+from ptokit.target.host import HOST
+from ptokit.target.profile import Profile
+
+PROFILES = {profile.name: profile for profile in (CPU, A2A3, A5, HOST)}
+"""Every target by its name; the revisions of a family follow it."""
+DEFAULT_ARCH = A2A3.arch
+"""The architecture of a text that names none."""
+
+
+def register(profile: Profile) -> Profile:
+    """Make a revision of a known target available by its name, as in `pto.target("a5@next")`.
+
+    Start from the family: `dataclasses.replace(A5, name="a5@next", ...)`. Raises ValueError, which lists every problem,
+    if the profile is not complete or contradicts itself.
+    """
+    if problems := list(_problems(profile)):
+        raise ValueError(f"{profile.name} cannot be registered: {'; '.join(problems)}")
+    REVISIONS[profile.name] = profile.revision
+    known = [*PROFILES.values(), profile]
+    families = list(dict.fromkeys(each.family for each in known))
+    PROFILES.clear()
+    PROFILES.update((each.name, each) for each in sorted(known, key=lambda each: families.index(each.family)))
+    return profile
+
+
+def unregister(name: str) -> None:
+    """Forget a revision."""
+    if name not in REVISIONS:
+        raise ValueError(f"{name!r} is not a registered revision; known: {', '.join(REVISIONS) or 'none'}")
+    del PROFILES[name], REVISIONS[name]
+
+
+def _problems(profile: Profile) -> Iterator[str]:
+    family = PROFILES.get(profile.family)
+    if family is None or profile.name == profile.family:
+        yield f"the name must be family@revision, and the family one of {', '.join(PROFILES)}"
+        return
+    if profile.name in PROFILES:
+        yield "there is a target of this name"
+    if missing := [loc.name for loc in family.memories if loc not in profile.memories]:
+        yield f"no memory for {_listed(missing)} tiles"
+    elif profile.ub and profile.ub.size != profile.memories[TileType.Vec].size:
+        yield f"two sizes of UB: {profile.ub.size} in ub, {profile.memories[TileType.Vec].size} in memories"
+    if missing := [name for name in family.costs if name not in profile.costs]:
+        yield f"no number for {_listed(missing)} in costs"
+    if missing := [name for name in profile.costs if name not in profile.sources]:
+        yield f"no source of {_listed(missing)} in sources"
+    yield from _revision_problems(profile)
+
+
+def _revision_problems(profile: Profile) -> Iterator[str]:
+    rules = {rule.id for each in INSTRUCTIONS.values() for rule in (*each.rules, *each.cpp.headers, *each.cpp.slices)}
+    if unknown := sorted(profile.revision.dropped - rules):
+        yield f"no rule has the id {_listed(unknown)}"
+    for route, kernel in profile.revision.kernels.items():
+        owner = next((each for each in INSTRUCTIONS.values() if route in kernels_of(each, profile.family)), None)
+        if owner is None:
+            yield f"{profile.family} has no route {route}"
+        elif unknown := [effect.operand for effect in kernel.effects if effect.operand not in _operands(owner)]:
+            yield f"{route} has no operand {_listed(unknown)}"
+        elif unknown := [effect.pipe for effect in kernel.effects if effect.pipe not in profile.pipes]:
+            yield f"{route} uses {_listed(unknown)}, which is no pipe of {profile.name}"
+
+
+def _operands(instruction: Instruction) -> set[str]:
+    return {param.name for param in instruction.operands}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
+
+def left_layouts() -> dict[str, BLayout]:
+    """By architecture: the layout of a tile in Left. Text does not say it."""
+    layouts = {form: blayout for (blayout, _), form in FORMS.items()}
+    plain = (profile for profile in PROFILES.values() if profile.arch and profile.name == profile.family)
+    return {profile.arch: layouts[profile.left_form] for profile in plain}
+
+
+register(CPU_AICORE)

@@ -1,0 +1,48 @@
+"""A route is one record: kernels are found by target and route, and only the instructions' files name them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import ptokit
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.kernel import NO_KERNEL, Kernel, kernel_of, kernels_of
+from ptokit.isa.mgather import MGATHER
+from ptokit.target import PROFILES
+from ptokit.target.profile import routes
+
+SOURCE = Path(ptokit.__file__).parent
+
+
+def test_a_revision_has_its_own_kernels_or_those_of_its_family() -> None:
+    own = Kernel(reach=lambda call: 7)
+    revised = replace(MGATHER, kernels={**MGATHER.kernels, "a5@new": {"mgather.row": own}})
+    assert kernel_of(revised, "a5@new", "mgather.row") is own
+    assert kernel_of(revised, "a5@old", "mgather.row") is MGATHER.kernels["a5"]["mgather.row"]
+    assert kernels_of(revised, "cpu@aicore") == MGATHER.kernels["cpu"]
+
+
+def test_what_a_target_does_not_have_is_an_empty_kernel() -> None:
+    assert kernel_of(MGATHER, "a5", "mgather.row.nz") is NO_KERNEL
+    assert kernel_of(INSTRUCTIONS["tadd"], "cpu", "tadd") is NO_KERNEL
+    assert not NO_KERNEL.effects
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_kernels_of_a_target_are_those_of_its_instructions(name: str) -> None:
+    here = PROFILES[name]
+    assert set(here.kernels) <= routes()
+    for route, kernel in here.kernels.items():
+        assert here.kernel(route) is kernel
+
+
+@pytest.mark.parametrize("package", ["machine", "program", "engine", "target"])
+def test_only_the_files_of_instructions_name_them(package: str) -> None:
+    names = {*INSTRUCTIONS, *routes()}
+    for path in (SOURCE / package).rglob("*.py"):
+        constants = (n.value for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant))
+        assert not {each for each in constants if isinstance(each, str) and each in names}, path

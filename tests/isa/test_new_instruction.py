@@ -1,0 +1,232 @@
+"""An instruction is one file: a definition that is added to the catalogue works in every part of ptokit.
+
+The instruction is in `tgatherblk_definition.py`. No other module names it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ptokit as pto
+from ptokit.cli.commands import app
+from ptokit.isa import catalog
+from ptokit.lang.launch import mode_of
+from ptokit.lang.loaded import from_text
+from ptokit.program.ir import Instr, Program, TileUse
+from ptokit.target import profile
+from ptokit.text.cpp import emit
+from ptokit.text.forms import FORMS, convert, format_text, print_program, read_program
+from tests.isa.tgatherblk_definition import TGATHERBLK
+
+TARGETS = ("cpu", "a2a3", "a5", "host")
+DEVICES = TARGETS[:3]
+ENGINES = ("reference", "native", "machine")
+ROWS, COLS, C0 = 4, 32, 8
+BLOCKS = COLS // C0
+
+
+@pytest.fixture(autouse=True)
+def _instruction() -> Iterator[None]:
+    catalog.add(TGATHERBLK)
+    yield
+    catalog.remove(TGATHERBLK.name)
+
+
+def source() -> np.ndarray:
+    return np.arange(8 * COLS, dtype="float32").reshape(8, COLS)
+
+
+def numbers(highest: int = 8 * BLOCKS) -> np.ndarray:
+    return np.random.default_rng(7).integers(0, highest, (ROWS, BLOCKS)).astype("int32")
+
+
+def expected(offsets: np.ndarray) -> np.ndarray:
+    return source().reshape(-1, C0)[offsets].reshape(ROWS, COLS)
+
+
+def tiles() -> tuple[pto.Tile, pto.Tile, pto.Tile]:
+    """The destination, the source and the block numbers."""
+    offsets = pto.Tile("vec", "int32", ROWS, C0, valid=(ROWS, BLOCKS)).write(numbers())
+    return pto.Tile("vec", "float32", ROWS, COLS), pto.Tile("vec", "float32", 8, COLS).write(source()), offsets
+
+
+@pto.kernel
+def gather(x, i, y):
+    src = pto.Tile("vec", "float32", 8, COLS)
+    offsets = pto.Tile("vec", "int32", ROWS, C0, valid=(ROWS, BLOCKS))
+    tmp = pto.Tile("vec", "int32", ROWS, C0)
+    dst = pto.Tile("vec", "float32", ROWS, COLS)
+    pto.tload(src, x)
+    pto.tload(offsets, i)
+    pto.tgatherblk(dst, src, offsets, oob="clamp", tmp=tmp)  # type: ignore[attr-defined]
+    pto.tstore(y, dst)
+
+
+@pto.kernel(mode="manual")
+def unordered(x, i, y):
+    src = pto.Tile("vec", "float32", 8, COLS, addr=0)
+    offsets = pto.Tile("vec", "int32", ROWS, C0, valid=(ROWS, BLOCKS), addr=0x1000)
+    dst = pto.Tile("vec", "float32", ROWS, COLS, addr=0x2000)
+    pto.tload(src, x)
+    pto.tload(offsets, i)
+    pto.tgatherblk(dst, src, offsets)  # type: ignore[attr-defined]
+    pto.tstore(y, dst)
+
+
+def arrays(highest: int = 8 * BLOCKS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return source(), numbers(highest), np.zeros((ROWS, COLS), "float32")
+
+
+def program(kernel: pto.Kernel = gather, target: str = "cpu") -> Program:
+    return kernel.trace(kernel.bind(arrays(), {}), mode_of(target)).program
+
+
+# --- Verifying and running -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_it_is_verified(target: str) -> None:
+    with pto.target(target):
+        dst, src, offsets = tiles()
+        assert pto.tgatherblk(dst, src, offsets).findings == ()  # type: ignore[attr-defined]
+        with pytest.raises(pto.VerifyError, match="CP-GAT-02"):
+            pto.tgatherblk(dst, src, pto.Tile("vec", "int16", ROWS, 16, valid=(ROWS, BLOCKS)).write(0))  # type: ignore[attr-defined]
+        with pytest.raises(pto.VerifyError, match="CP-GAT-01"):
+            pto.tgatherblk(dst, pto.Tile("mat", "float32", 16, COLS), offsets)  # type: ignore[attr-defined]
+        with pytest.raises(pto.VerifyError, match="CP-GAT-01"):
+            pto.tgatherblk(dst, src, pto.Tile("vec", "int32", ROWS, C0).write(0))  # type: ignore[attr-defined]
+        with pytest.raises(pto.VerifyError, match="A-38"):
+            pto.tgatherblk(dst, src, offsets, tmp=offsets)  # type: ignore[attr-defined]
+    assert pto.check(gather, *arrays()).ok
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_it_runs_eagerly(target: str) -> None:
+    with pto.target(target):
+        dst, src, offsets = tiles()
+        pto.tgatherblk(dst, src, offsets)  # type: ignore[attr-defined]
+        assert (dst.read() == expected(numbers())).all()
+        beyond = numbers()
+        beyond[1, 2] = 1000
+        offsets.write(beyond)
+        with pytest.raises(pto.OutOfBoundsError, match=r"offsets\[6\] = 1000 is outside the capacity of 32"):
+            pto.tgatherblk(dst, src, offsets)  # type: ignore[attr-defined]
+        pto.tgatherblk(dst, src, offsets, oob="zero")  # type: ignore[attr-defined]
+        assert (dst.read()[1, 2 * C0 : 3 * C0] == 0).all()
+        with pytest.raises(TypeError, match="missing a required argument: 'offsets'"):
+            pto.tgatherblk(dst, src)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("target", DEVICES)
+def test_it_runs_in_kernels(target: str, engine: str) -> None:
+    x, i, y = arrays(highest=50)
+    with pto.target(target):
+        run = gather[1](x, i, y, engine=engine)
+    assert run.engine == engine
+    assert (y == expected(np.minimum(i, 8 * BLOCKS - 1))).all()
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_the_machine_has_its_pipes_its_hazards_and_its_time(target: str) -> None:
+    with pto.target(target):
+        report = gather[1](*arrays(), engine="machine")
+        raced = unordered[1](*arrays(), engine="machine")
+    assert report.findings == ()
+    (mine,) = [work for work in report.timeline.works if work.what == TGATHERBLK.name]
+    assert mine.pipe.endswith("V")
+    assert mine.end > mine.start
+    assert any(TGATHERBLK.name in finding.message for finding in raced.findings)
+
+
+# --- Text ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_it_round_trips_through_text(form: str) -> None:
+    wanted = program()
+    text = print_program(wanted, form)  # type: ignore[arg-type]
+    assert TGATHERBLK.name in text
+    found = read_program(text)
+    assert found == wanted
+    (instr,) = [stmt for stmt in found.body if isinstance(stmt, Instr) and stmt.name == TGATHERBLK.name]
+    assert isinstance(instr.workspace, TileUse)
+    assert instr.modifiers == (pto.GatherOOB.Clamp,)
+    assert format_text(text) == text
+    for other in FORMS:
+        assert read_program(convert(text, "<text>", other)) == wanted
+    x, i, y = arrays(highest=50)
+    from_text(text)[1](x, i, y)
+    assert (y == expected(np.minimum(i, 8 * BLOCKS - 1))).all()
+
+
+def test_its_suffix_is_read_and_a_wrong_one_is_refused() -> None:
+    text = print_program(program(), "as")
+    assert "%dst = tgatherblk.clamp %src, %offsets, %tmp : (" in text
+    with pytest.raises(Exception, match=r"tgatherblk has no suffix `.clam`, expected: .*clamp"):
+        read_program(text.replace("tgatherblk.clamp", "tgatherblk.clam"))
+
+
+# --- C++ and pages -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", DEVICES)
+def test_it_is_emitted_as_cpp(target: str) -> None:
+    text = emit(program(target=target), profile(target))
+    assert "TGATHERBLK(dst, src, offsets, tmp, GatherOOB::Clamp);" in text
+
+
+def test_it_has_a_page_and_a_signature() -> None:
+    result = CliRunner().invoke(app, ["explain", "tgatherblk"], env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    page = re.sub(r"\s+", " ", result.output)
+    for words in (
+        "Gather 32-byte blocks of a tile by their numbers.",
+        "pto.tgatherblk(dst, src, offsets, *, oob='undefined', tmp=None, wait=None)",
+        "TGATHERBLK(dst, src, offsets, tmp, oob)",
+        "pto.tgatherblk ins(%src, %offsets, %tmp",
+        "tgatherblk[.{clamp,wrap,zero}] %dst, %src, %offsets",
+        "dst write V",
+    ):
+        assert words in page, words
+    function = pto.tgatherblk  # type: ignore[attr-defined]
+    assert function.__doc__.startswith(TGATHERBLK.summary)
+    assert list(inspect.signature(function).parameters) == ["dst", "src", "offsets", "oob", "tmp", "wait"]
+
+
+# --- One place -----------------------------------------------------------------------------------------------
+
+
+def strings(file: Path) -> Iterator[str]:
+    """The strings of a module that are data: no docstrings, no comments."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in prose:
+            yield node.value
+
+
+@pytest.mark.parametrize("package", ["text", "render"])
+def test_no_instruction_is_named_outside_its_definition(package: str) -> None:
+    root = Path(pto.__file__).parent / package
+    names = set(catalog.INSTRUCTIONS) - {"tassign"}
+    for file in root.rglob("*.py"):
+        if "cpp" in file.parts:
+            continue
+        found = {name for text in strings(file) for name in re.findall(r"[\w.]+", text) if name in names}
+        assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
+
+
+def test_it_leaves_the_catalogue() -> None:
+    catalog.remove(TGATHERBLK.name)
+    with pytest.raises(AttributeError, match="tgatherblk"):
+        _ = pto.tgatherblk  # type: ignore[attr-defined]
+    catalog.add(TGATHERBLK)
