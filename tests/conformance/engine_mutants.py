@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine import compute
-from ptokit.engine.lanes import Reader
+from ptokit.engine.reference import Reader
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import always
 from ptokit.isa.layout import Layout, Term
@@ -267,6 +267,11 @@ def _more_work(work: Any) -> Any:
     return work and replace(work, dma=work.dma + 1, scalar=work.scalar + 1)
 
 
+def _reversed(handshakes: Any) -> Any:
+    """Every kernel does first what it does last, on another pipe."""
+    return {r: replace(h, before=h.after, body=("MTE1",), after=h.before) for r, h in handshakes.items()}
+
+
 def _larger(budget: Any) -> Any:
     changed = {name: value + 1024 for name, value in vars(budget).items() if isinstance(value, int)} if budget else {}
     return budget and replace(budget, **changed)
@@ -325,6 +330,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "slices are copies": lambda: attribute(Tile, "__getitem__", _copied_slice),
     "threads by default": lambda: defaults("mgather", "executor", GatherExec.Simt),
     "one warp more": _property(Profile, "launch_shape", _more_threads),
+    "handshakes reversed": _property(Profile, "handshakes", _reversed),
     "one operation more": _property(Profile, "operations", _more_work),
     "one kilobyte more": _property(Profile, "budget", _larger),
 }

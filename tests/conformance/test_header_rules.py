@@ -81,10 +81,12 @@ KERNELS: dict[str, list[str]] = {
         short(520, 8),
         short(8, 520),
         vectors("tscatter(t, t, i)", t="'int32', 8, 64", i="'int32', 8, 64"),
+        vectors("tscatter(w[0:8], t, i)", w="'int32', 16, 64", t="'int32', 8, 64", i="'int32', 8, 64"),
     ],
     "tload": [
         "t = pto.Tile('vec', 'float8_e5m2', 8, 64)\npto.tload(t, e)",
         "t = pto.Tile('vec', 'int8', 4096, 32)\npto.tload(t, y)",
+        "t = pto.Tile('vec', 'float32', 8, 64)\npto.tload(t[0:4, 0:32], x[0:4, 0:32])",
     ],
     "tstore": ["t = pto.Tile('vec', 'float8_e5m2', 8, 64)\npto.tload(t, e)\npto.tstore(e, t)"],
     "tmov": [

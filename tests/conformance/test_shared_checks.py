@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 
 import pytest
 
@@ -87,13 +88,13 @@ SILENT = {
 """Where a check says nothing by the target's own data."""
 
 
-def samples(check: str) -> Iterator[str]:
-    """Code that a check may have something to say of."""
-    yield from MORE.get(check, ())
+def samples(check: str) -> Iterator[tuple[str, str]]:
+    """Code that a check may have something to say of, with the instruction to run it with where it is for several."""
+    yield from ((code, "") for code in MORE.get(check, ()))
     for clause in CLAUSES[check]:
-        for name in examples_about(clause):
-            yield from spec.examples()[name].breaks
-        yield from (ARRAYS + mistake.code for mistake in MISTAKES.values() if mistake.rule == clause)
+        for example in (spec.examples()[name] for name in examples_about(clause)):
+            yield from product(example.breaks, example.each[:1] or ("",))
+        yield from ((ARRAYS + mistake.code, "") for mistake in MISTAKES.values() if mistake.rule == clause)
 
 
 Identity = tuple[str, str, str]
@@ -104,16 +105,16 @@ def identities(found: list[pto.Finding], target: str) -> frozenset[Identity]:
 
 
 @cache
-def before(code: str, target: str) -> frozenset[Identity]:
-    return identities(findings_on(code, target), target)
+def before(code: str, target: str, op: str) -> frozenset[Identity]:
+    return identities(findings_on(code, target, op), target)
 
 
 def is_proved(check: str, target: str) -> bool:
     """Whether some code has a finding only because of the check."""
-    for code in samples(check):
-        if found := before(code, target):
+    for code, op in samples(check):
+        if found := before(code, target, op):
             with without_check({**call_checks(), **program_checks()}[check]):
-                if found - identities(findings_on(code, target), target):
+                if found - identities(findings_on(code, target, op), target):
                     return True
     return False
 
