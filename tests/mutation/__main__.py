@@ -103,7 +103,7 @@ class Cover:
         return cls(tests)
 
     def choose(self, mutant: Mutant) -> tuple[str, ...]:
-        """The tests to run for a mutant: those that enter the fewest other functions of its file come first."""
+        """The tests to run for a mutant: the shortest of every file, then the second of every file, and so on."""
         found = self._entering(mutant)
         by_file: dict[str, list[tuple[float, str]]] = defaultdict(list)
         for seconds, name in sorted(found):
