@@ -53,7 +53,11 @@ TGATHERBLK: Instruction = build(
             "shared": Fault("CP-GAT-03", None, "gather into another tile"),
         },
     ),
-    (DST, Param("src", "read", "a Vec tile of the destination's type"), Param("offsets", "read", "block numbers")),
+    (
+        DST,
+        Param("src", "read", "a Vec tile of the destination's type", contiguous="always"),
+        Param("offsets", "read", "block numbers"),
+    ),
     (
         *(vec("CP-GAT-01", name) for name in ("dst", "src", "offsets")),
         filled("CP-GAT-01"),

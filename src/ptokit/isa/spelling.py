@@ -10,8 +10,6 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.table import Table
 
-Call = Any
-"""A call of an instruction: `isa/instruction.py` defines it from this module's records."""
 TMP = "tmp"
 """The name of the workspace among the operands of a call."""
 
@@ -84,18 +82,18 @@ class Workspace:
     """A tile that an instruction computes in: where text has it among the sources, and what it must be."""
 
     position: int
-    needed: Callable[[Call], TileSpec | None] = lambda call: None
-    """The tile that a call needs; None if it needs none."""
+    needed: Callable[[Any], TileSpec | None] = lambda call: None
+    """The tile that a `Call` needs; None if it needs none."""
     like: str = ""
     """The operand whose valid extents it has; without one, all of it is valid."""
     used: Table[bool] = COMPUTES_IN_IT
     """Targets that compute in it; the others ignore it."""
 
 
-def same_as(operand: str) -> Callable[[Call], TileSpec]:
+def same_as(operand: str) -> Callable[[Any], TileSpec]:
     """A workspace of an operand's shape, all of it valid."""
 
-    def needed(call: Call) -> TileSpec:
+    def needed(call: Any) -> TileSpec:
         spec: TileSpec = call.values[operand]
         return replace(spec, valid_rows=spec.rows, valid_cols=spec.cols, dynamic=(False, False), addr=None)
 
