@@ -17,7 +17,7 @@ COMPILER := $(shell for c in g++ clang++ c++; do $$c -std=c++20 -fsyntax-only -x
 comma    := ,
 EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)
 
-.PHONY: demo test test-pythons test-torch lint types fuzz bench clean
+.PHONY: demo test test-pythons test-torch lint types fuzz mutants bench clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -51,6 +51,12 @@ fuzz: $(READY)
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.engine.native.both tests/property tests/compute
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/machine/test_ground_truth.py tests/machine/test_clocks.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.machine.both tests/conformance tests/property tests/compute tests/lang
+
+# Small changes of isa/, engine/ and target/, each of which a test must notice; `make mutants MUTANTS="-j 16 --count 2000"`.
+MUTANTS ?= -j 2 --count 240
+
+mutants: $(READY)
+	$(BIN)/python tests/mutation $(MUTANTS)
 
 # The last four hold figures against what was asked: all run, and each can fail.
 bench: $(PEERS)

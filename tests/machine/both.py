@@ -129,7 +129,7 @@ class MachineCall:
 
     def run(self, storages: Sequence[Storage]) -> Report:
         """Run it over the operands' memories, as a launch would."""
-        if refused := [finding for finding in self.verdict.errors if finding.kind is None]:
+        if refused := [finding for finding in self.verdict.errors if finding.blocks]:
             raise VerifyError(refused)
         self.machine.given = dict(zip(self.names, storages, strict=True))
         said = (*self.verdict.errors, *self.verdict.remarks)
@@ -242,13 +242,15 @@ class Beside:
         if problem is None:
             if report is None:
                 return self.tally.refuse(f"{what}: {ended}")
-        elif numbers and None not in numbers:
-            if report is None:
-                if not isinstance(found.problem, REFUSALS) or set(numbers_of(found.problem)) != {None}:
-                    self.tally.refuse(f"{what}: {ended}")
-                return None
+        elif numbers and report is not None:
+            if any(finding.blocks for finding in problem.findings):  # type: ignore[attr-defined]
+                self.tally.refuse(f"{what}: {ended}")
             self.tally.reported.update(map(str, numbers))
             return self._compare_words(what, report, problem.findings)  # type: ignore[attr-defined]
+        elif numbers and None not in numbers and not any(finding.blocks for finding in problem.findings):  # type: ignore[attr-defined]
+            if not isinstance(found.problem, REFUSALS) or set(numbers_of(found.problem)) != {None}:
+                self.tally.refuse(f"{what}: {ended}")
+            return None
         else:
             if type(found.problem) is not type(problem):
                 said = [str(entry) for entry in report.findings] if report else ()

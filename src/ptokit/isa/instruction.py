@@ -381,8 +381,6 @@ class Conflict:
     access: str = ""
     other: str = ""
     """The access of the other instruction; any, if empty."""
-    with_itself: bool = False
-    """Whether two accesses of this instruction conflict as well, on any pipe."""
 
 
 @dataclass(frozen=True)

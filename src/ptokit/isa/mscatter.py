@@ -281,9 +281,9 @@ def instead_of_repeats(call: Call) -> tuple[str, ...]:
 
 # --- C++ -----------------------------------------------------------------------------------------------------
 
-HEADER_ADD_TYPES = Table({"a2a3": ("int32", "float32", "float16"), "a5": ADD_TYPES})
-HEADER_ORDER_TYPES: Table[tuple[str, ...]] = Table({"a2a3": (), "a5": ORDER_TYPES})
-"""The element types of atomic scatters that the documents and the headers both have; the simulator takes all."""
+HEADER_ADD_TYPES = Table({"a2a3": ("int32", "float32", "float16")})
+HEADER_ORDER_TYPES: Table[tuple[str, ...]] = Table({"a2a3": ()})
+"""The element types of atomic scatters that the documents and the headers both have, where the headers have fewer."""
 
 DEFAULT_CONFLICT = Table({"cpu": ScatterConflict.Default, "a5": ScatterConflict.Last})
 """What the headers do where no conflict policy is given; A2/A3 has no such parameter."""
@@ -381,7 +381,7 @@ MSCATTER = Instruction(
     ),
     conflicts=(
         Conflict("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
-        Conflict("H-16", "GM", "MTE3", with_itself=True),
+        Conflict("H-16", "GM", "MTE3"),
     ),
     faults={
         "outside": Fault(

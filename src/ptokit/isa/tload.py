@@ -174,7 +174,7 @@ CPP = Cpp(
     slices=(
         Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
              lambda c: not c.dst.pitch and certain(lambda: c.dst.valid == (c.dst.rows, c.dst.cols)),
-             when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
+             on=error(*CLEARS.rows), when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
              fix="load into a tile of its own, and copy it: pto.tmov"),
     ),
 )  # fmt: skip

@@ -75,7 +75,7 @@ def _fits(conflict: Conflict, act: Act, other: Act, order: str) -> bool:
         and conflict.operand in ("", act.operand)
         and conflict.access in ("", act.how)
         and conflict.other in ("", other.how)
-        and (conflict.pipe == other.pipe or (conflict.with_itself and act.instruction == other.instruction))
+        and conflict.pipe == other.pipe
     )
 
 

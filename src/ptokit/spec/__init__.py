@@ -81,7 +81,9 @@ class Example:
     meets: str = ""
     breaks: tuple[str, ...] = ()
     rule: str = ""
-    """The rule that the breaking code runs into, where it is not the clause itself."""
+    """The rules that the breaking code runs into, where they are not the clause itself."""
+    says: str = ""
+    """Words of the error, where the breaking code is refused without a finding."""
     targets: tuple[str, ...] = ()
     """Where to run it, if not on the clause's own targets."""
     each: tuple[str, ...] = ()

@@ -451,7 +451,13 @@ class Watched(Prepared):
     ) -> None:
         super().__init__(instruction, profile, options, specs, modifiers, repeats, clashes, workspace)
         self.key = instruction, profile, options, tuple(specs), modifiers
+        self.workspace = workspace
         self.known: dict[Any, Any] = {}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has neither slices (tests/lang/test_slices.py) nor a workspace (tests/lang/test_workspaces.py)."""
+        return self.workspace is None and not any(getattr(spec, "is_slice", False) for spec in self.key[3])
 
 
 @contextmanager
@@ -462,7 +468,7 @@ def every_call(look: Callable[[Watched, Sequence[Storage]], None]) -> Iterator[N
         def run(
             self, storages: Sequence[Storage], write: Write | None = None, *, tolerant: bool = False
         ) -> Iterator[tuple[Finding, ...]]:
-            if not any(getattr(spec, "is_slice", False) for spec in self.key[3]):  # of these, tests/lang/test_slices.py
+            if self.is_plain:
                 look(self, storages)
             return super().run(storages, write, tolerant=tolerant)
 

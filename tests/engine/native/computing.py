@@ -14,7 +14,7 @@ from ptokit.engine.native.address import MemoryView
 from ptokit.engine.native.compute import operations as compute
 from ptokit.engine.native.emit import Module
 from ptokit.engine.native.jit import Source, library
-from ptokit.engine.native.program.symbolic import Conditions, Number
+from ptokit.engine.native.program.symbolic import Conditions, SymbolicNumber
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Input
@@ -108,7 +108,7 @@ class _Numbers:
         if not self.active:
             return value
         self.values.append(value)
-        return Number(Var(f"n{len(self.values) - 1}"), value, self.conditions)
+        return SymbolicNumber(Var(f"n{len(self.values) - 1}"), value, self.conditions)
 
     def shape(self, shape: tuple[int, int], against: tuple[int, int]) -> tuple[Any, Any]:
         """Ones that repeat stay known."""
@@ -157,7 +157,7 @@ class Compiled:
                 MemoryView(base, each.layout, region.dtype.size)
                 for base, each, region in zip(places[1:], inputs, case.inputs, strict=True)
             ],
-            lambda n: values[n.expr] if isinstance(n, Number) else code.i64(n),
+            lambda n: values[n.expr] if isinstance(n, SymbolicNumber) else code.i64(n),
             "refused",
         )
         code.give(code.constant("i32", 0))
