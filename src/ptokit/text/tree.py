@@ -79,6 +79,8 @@ class Operation:
     """Lines of comment before it."""
     remark: str = ""
     """The comment at the end of its line."""
+    places: Mapping[str, Where] = field(default_factory=dict)
+    """Where the names of its attributes stand."""
 
     def part(self, name: str) -> tuple[Value, ...]:
         """The operands that play a part; none if nothing does."""

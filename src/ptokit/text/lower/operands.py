@@ -49,7 +49,11 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 
 class Refusal(ValueError):
-    """What a text says and a program cannot."""
+    """What a text says and a program cannot; `attribute` names the attribute that says it."""
+
+    def __init__(self, message: str, attribute: str = "") -> None:
+        super().__init__(message)
+        self.attribute = attribute
 
 
 def order_of(operation: Operation, instruction: Instruction) -> PtoEnum | None:
@@ -88,7 +92,7 @@ def modifiers_of(operation: Operation, instruction: Instruction, order: PtoEnum 
     for key, value in operation.attributes.items():
         if key not in known and not _is_idle(key, value):
             hint = guess(key, known) if known else ""
-            raise Refusal(f"{operation.name}: `{key} = {value}` has no lowering{hint}")
+            raise Refusal(f"{operation.name}: `{key} = {value}` has no lowering{hint}", key)
     return tuple(
         order if modifier is instruction.order else _modifier(operation, modifier, texts[modifier.name])
         for modifier in instruction.modifiers
@@ -112,7 +116,7 @@ def _modifier(operation: Operation, modifier: Modifier, text: Attribute) -> PtoE
     if member is None:
         words = [str(text.written(each)) for each in modifier.enum]
         said = f"`{text.key}` is one of {', '.join(words)}; found {found}{guess(str(found), words)}"
-        raise Refusal(f"{operation.name}: {said}")
+        raise Refusal(f"{operation.name}: {said}", text.key)
     return member
 
 
