@@ -21,7 +21,7 @@ def run_everywhere(
     report = pto.check(kernel, **case, grid=grid, **constants)
     for target, result in report.targets.items():
         if not result.accepted:
-            print(f"  {target}: refused\n    {next(finding for finding in result.findings if finding.level == 'error')}")
+            print(f"  {target}: refused\n    {next(each for each in result.findings if each.level == 'error')}")
             continue
         arrays = case | {"out": case["out"].copy()}
         run = kernel[grid](**arrays, target=target, **constants)

@@ -4,8 +4,8 @@ Every bag has `per` ids; shorter bags are filled up with an id outside the table
 zeros. A tile holds several bags, one below the other, so one `mgather` fetches them all. The weights of a tile are
 contiguous in memory and are loaded as a column, an N x 1 ColMajor tile, in one burst: `trowexpandmul` takes one number
 per row in that form. Each bag is then a slice of whole rows, `vectors[start : start + per]`, a tile at a higher
-address, and `tcolsum` adds its rows into one row of the result, again a slice. Sums run from the first row to
-the last in float32 and are rounded once, on every engine.
+address, and `tcolsum` adds its rows into one row of the result, again a slice. Sums run from the first row to the last
+in float32 and are rounded once, on every engine.
 """
 
 from __future__ import annotations

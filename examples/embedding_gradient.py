@@ -2,9 +2,9 @@
 
 A token that occurs five times in a batch adds five rows to one table row, and the occurrences may lie in different
 blocks: this is what `mscatter` with `atomic="add"` is for. No sorting, no second pass, and the kernel reads each
-incoming row once. Padding lies outside the table and is dropped by `oob="skip"`. Hardware adds floats
-in no fixed order, so the last bits may differ between runs there; here every engine adds in the order of the tokens,
-and since each block takes consecutive tiles, the sum has the same bits for every grid.
+incoming row once. Padding lies outside the table and is dropped by `oob="skip"`. Hardware adds floats in no fixed
+order, so the last bits may differ between runs there; here every engine adds in the order of the tokens, and since each
+block takes consecutive tiles, the sum has the same bits for every grid.
 """
 
 from __future__ import annotations

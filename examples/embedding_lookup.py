@@ -3,8 +3,8 @@
 Every output row is one table row, so `mgather` in row mode is all it needs: one index moves one contiguous row. The
 padding id lies outside the table and the policy is `oob="zero"`, so padding costs no comparison, no mask and no table
 row that must be kept at zero. Each block takes an equal share of the tiles, for any grid: it starts at
-`tiles * block // blocks`, and surplus blocks have an empty one. The last tile may be short: its valid region is smaller.
-With `buffers=2` the ids of a tile load while the rows of the tile before are still being stored.
+`tiles * block // blocks`, and surplus blocks have an empty one. The last tile may be short: its valid region is
+smaller. With `buffers=2` the ids of a tile load while the rows of the tile before are still being stored.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Gathered matmul: `table[ids] @ weights` in one kernel, without writing the gathered rows anywhere.
 
 The cube core cannot read UB, so the rows go directly from memory into an NZ tile in L1, the layout of the cube: the
-gather converts them, and its indices come from memory too. The weights are the same for every tile of rows, so a
-block loads them once and keeps them in L1. The product iterates over the inner dimension in slices that fit L0: `textract`
-copies a slice of both, `tmatmul` starts the sum and `tmatmul_acc` continues it. The result leaves the accumulator directly.
-The `cpu` target has no L1 path and refuses the kernel.
+gather converts them, and its indices come from memory too. The weights are the same for every tile of rows, so a block
+loads them once and keeps them in L1. The product iterates over the inner dimension in slices that fit L0: `textract`
+copies a slice of both, `tmatmul` starts the sum and `tmatmul_acc` continues it. The result leaves the accumulator
+directly. The `cpu` target has no L1 path and refuses the kernel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Histogram and segment maximum: single elements are combined in cells of memory, by element scatter.
 
 Both kernels have the same steps: load a run of values, find a cell for each, and let `mscatter` combine it with the
-cell, `atomic="add"` for a count and `atomic="max"` for a maximum. Any number of elements may have the same cell,
-from any block. The histogram computes its bins in UB (scale, then round down), and a sample outside the range gets a bin
+cell, `atomic="add"` for a count and `atomic="max"` for a maximum. Any number of elements may have the same cell, from
+any block. The histogram computes its bins in UB (scale, then round down), and a sample outside the range gets a bin
 outside the table, which `oob="skip"` drops: no comparison is needed. Note what `clamp` would do here: indices are
 unsigned, so a sample *below* the range would be counted in the *last* bin. On A2/A3 hardware an element scatter adds by
 scalar loads and stores, which are not atomic between cores: there, give every block its own histogram.

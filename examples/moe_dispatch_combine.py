@@ -1,11 +1,11 @@
 """Mixture of experts: token rows go out to their experts' buffers, and the weighted sum of the answers comes back.
 
 The router gives every token `top_k` choices: a slot in the experts' buffer and a gate. Both kernels iterate over
-tokens, never slots. `dispatch` loads a row once and scatters it to each of its slots: that reads `top_k` times less than a
-gather by slots would. `combine` gathers the answers of one choice at a time and adds them in a tile, so the sum needs
-no atomics, and its order is fixed. A choice whose expert was full has a slot outside the buffer: the scatter skips
-it and the gather gives zeros, so dropped choices need no branch. `slots` is `[top_k, tokens]`, because an index tile
-loads a contiguous run.
+tokens, never slots. `dispatch` loads a row once and scatters it to each of its slots: that reads `top_k` times less
+than a gather by slots would. `combine` gathers the answers of one choice at a time and adds them in a tile, so the sum
+needs no atomics, and its order is fixed. A choice whose expert was full has a slot outside the buffer: the scatter
+skips it and the gather gives zeros, so dropped choices need no branch. `slots` is `[top_k, tokens]`, because an index
+tile loads a contiguous run.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Paged KV cache: the pages of every sequence, found through its block table, become contiguous keys.
 
 A page is one row of the table, so one index moves all keys of a page: on A2/A3 that is one transfer, where a gather of
-single keys would need one for each key. The unit of work is a chunk of pages of one sequence, not a sequence:
-lengths are ragged, and one long sequence should not keep one block busy while the others have nothing to do. Lengths
-are read by the scalar pipe (`pto.load_scalar`) and determine how many whole pages a chunk has, and which chunk has the
-page that is only partly filled. That page is gathered whole, then its valid region shrinks to the keys that exist, so
-other contents of the page never reach the output.
+single keys would need one for each key. The unit of work is a chunk of pages of one sequence, not a sequence: lengths
+are ragged, and one long sequence should not keep one block busy while the others have nothing to do. Lengths are read
+by the scalar pipe (`pto.load_scalar`) and determine how many whole pages a chunk has, and which chunk has the page that
+is only partly filled. That page is gathered whole, then its valid region shrinks to the keys that exist, so other
+contents of the page never reach the output.
 """
 
 from __future__ import annotations
