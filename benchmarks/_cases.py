@@ -1,6 +1,6 @@
 """The measured indexed moves: the operation, its arrays, the pattern of its indices, and the required figures.
 
-Every array is a view of a few buffers that all cases share. Tables larger than the caches take four times the last level.
+Every array is a view of a few shared buffers. Tables larger than the caches take four times the last level.
 Scattered values are small whole numbers: their sums are exact in every order and type, so results agree exactly.
 """
 
@@ -29,8 +29,8 @@ class Sizes:
 
     @cached_property
     def tables(self) -> dict[str, int]:
-        """Bytes of a table larger than all caches (a power of two), of one that fits a large last cache, and of one that
-        fits a core's own cache."""
+        """Bytes of a table larger than all caches (a power of two), of one that fits a large last cache, and of one
+        that fits a core's own cache."""
         levels = caches()
         wanted = min(max(4 * levels[max(levels)], LEAST_TABLE), MOST_TABLE)
         beyond = 1 << (wanted - 1).bit_length()
