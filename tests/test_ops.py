@@ -1,4 +1,4 @@
-"""`pto.gather` and `pto.scatter`: the calls as promised, everybody's arrays, and refusals that say what to do."""
+"""`pto.gather` and `pto.scatter`: results, arrays of all libraries, and refusals with a fix."""
 
 from __future__ import annotations
 
@@ -463,7 +463,7 @@ def test_cells_that_overlap_are_not_written(engine: str) -> None:
 
 
 @pytest.mark.clause("MG-OOB-04")
-def test_a_broken_promise_is_told_in_full(engine: str) -> None:
+def test_a_broken_guarantee_is_reported_in_full(engine: str) -> None:
     out = np.full((2, 3, 4), 7, "float32")
     indices = np.array([[0, 1, 2], [3, 10, -4]], "int32")
     found = refused(

@@ -79,7 +79,7 @@ ENVIRONMENT = {
 
 
 def ptokit_(*words: object, given: str | bytes | None = None) -> Result:
-    """A command in this process. Whatever happens, nobody sees a traceback."""
+    """A command in this process. No traceback is ever printed."""
     result = CliRunner().invoke(app, [str(word) for word in words], input=given)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert "Traceback" not in result.output

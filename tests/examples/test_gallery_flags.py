@@ -30,7 +30,7 @@ class BlockRun:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the checker is told of it."""
+        """The input of the checker."""
         scalars = {"scalars": lambda argument, place: int(self.case[argument][place])}
         return {"block_idx": self.block, "block_num": self.grid, **scalars}
 

@@ -55,7 +55,7 @@ class Writer:
         return f'pto.Tile("vec", "{kind}", {rows}, {cols}{more}<at {at}>)'
 
     def number(self, scope: Scope, depth: int = 2) -> str:
-        """An expression that has a value whatever its variables are."""
+        """An expression that has a value for all values of its variables."""
         if not depth or self.random.random() < 0.3:
             return self.random.choice([*scope.numbers, *scope.numbers, str(self.random.randint(-3, 9))])
         a, b, small = self.number(scope, depth - 1), self.number(scope, depth - 1), self.random.randint(1, 3)

@@ -1,4 +1,4 @@
-"""What users get wrong in kernels: each mistake is refused in words that tell what to do, at the line that has it."""
+"""Mistakes in kernels: each is refused at its line, with a message that gives the fix."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_a_handle_of_a_slice_is_written_in_place(target: str, engine: str) -> No
 
 
 @pytest.mark.parametrize("kernel", [one_buffer, moved])
-def test_one_buffer_is_worth_no_word(kernel: Any) -> None:
+def test_one_buffer_gets_no_finding(kernel: Any) -> None:
     report = pto.check(kernel, source(), np.zeros((8, 16), "float32"))
     assert report.ok and not report.findings
 

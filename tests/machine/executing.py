@@ -59,7 +59,7 @@ def execute(
     tolerant: bool = False,
     **modifiers: object,
 ) -> Executed:
-    """Prepare a call, put indices where it reads them, run it. `start` puts operands so many elements into an array."""
+    """Prepare a call, write its indices, run it. `start` is the offset of operands in an array, in elements."""
     instruction, here = INSTRUCTIONS[name], profile(target)
     given = [modifiers.pop(modifier.name, None) for modifier in instruction.modifiers]
     assert not modifiers, modifiers
@@ -97,7 +97,7 @@ def _write(storage: Storage, offsets: np.ndarray[Any, Any], values: np.ndarray[A
 
 @dataclass
 class Lane:
-    """What became of one lane."""
+    """The outcome of one lane."""
 
     index: int
     outcome: str
@@ -158,9 +158,9 @@ def row_warps(rows: int, cols: int, launched: int, share: int) -> Iterator[list[
 
 def elem_warps(total: int, launched: int) -> Iterator[list[int]]:
     """Elements of each warp instruction of an element kernel, which strides by its threads (MG-SIMT-06, -07)."""
-    for turn in range(0, total, 32 * launched):
+    for base in range(0, total, 32 * launched):
         for warp in range(launched):
-            lanes = [turn + 32 * warp + lane for lane in range(32) if turn + 32 * warp + lane < total]
+            lanes = [base + 32 * warp + lane for lane in range(32) if base + 32 * warp + lane < total]
             if lanes:
                 yield lanes
 

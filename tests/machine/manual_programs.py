@@ -67,13 +67,13 @@ class Sample:
         return f"{self.target}\n{show(self.program)}"
 
 
-def in_turns(of: Sample, turns: int) -> tuple[Sample, Sample]:
+def repeat(of: Sample, iterations: int) -> tuple[Sample, Sample]:
     """The program with its instructions and flags in a loop, and the same written out."""
     program = of.program
     tiles, rest = program.body[: len(TILES)], program.body[len(TILES) :]
-    again = (*tiles, Loop(Var("turn"), 0, turns, 1, rest))
+    again = (*tiles, Loop(Var("turn"), 0, iterations, 1, rest))
     return replace(of, program=replace(program, body=again)), replace(
-        of, program=replace(program, body=tiles + rest * turns)
+        of, program=replace(program, body=tiles + rest * iterations)
     )
 
 
@@ -118,7 +118,7 @@ class _Draft:
                 for name in "xyr"}  # fmt: skip
 
     def place_tiles(self) -> None:
-        """Tiles side by side, or wherever chance puts them."""
+        """Adjacent tiles, or tiles at random addresses."""
         is_apart, end = self.dice.random() < 0.6, 0
         for name, kind in TILES.items():
             rows, cols = SHAPES[kind]
@@ -208,8 +208,8 @@ class _Draft:
 
     def harms(self) -> tuple[Callable[[list[Stmt]], list[Stmt]], ...]:
         """What can be done to flags; some of it does no harm."""
-        return (self.drop_pair, self.drop_pair, self.drop_end, self.double, self.turn_round, self.turn_back,
-                self.turn_back, self.renumber, self.move, self.move, self.swap, self.with_pair, self.with_pair,
+        return (self.drop_pair, self.drop_pair, self.drop_end, self.double, self.reverse_flag, self.reverse_pair,
+                self.reverse_pair, self.renumber, self.move, self.move, self.swap, self.with_pair, self.with_pair,
                 self.with_barrier)  # fmt: skip
 
     def flag(self, body: list[Stmt]) -> int | None:
@@ -235,7 +235,7 @@ class _Draft:
             body = [*body[: k + 1], body[k], *body[k + 1 :]]
         return body
 
-    def turn_round(self, body: list[Stmt]) -> list[Stmt]:
+    def reverse_flag(self, body: list[Stmt]) -> list[Stmt]:
         """A flag from the other pipe."""
         body = list(body)
         for k in _ends(body, self.flag(body)):
@@ -244,7 +244,7 @@ class _Draft:
             body[k] = replace(stmt, src=stmt.dst, dst=stmt.src)
         return body
 
-    def turn_back(self, body: list[Stmt]) -> list[Stmt]:
+    def reverse_pair(self, body: list[Stmt]) -> list[Stmt]:
         """A flag that makes what stands earlier wait for what stands later."""
         ends = _ends(body, self.flag(body))
         if len(ends) < 2:

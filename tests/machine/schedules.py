@@ -39,7 +39,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that a pipe is given."""
+    """A unit of work of a pipe."""
 
     pipe: str
     act: str
@@ -75,7 +75,7 @@ def entries_of(program: Program, profile: Profile, touched: Touched) -> list[Ent
 
 @dataclass
 class _Issue:
-    """Writes down entries in the order of issue."""
+    """Records entries in the order of issue."""
 
     program: Program
     profile: Profile
@@ -168,7 +168,7 @@ class Search:
         event_waits = {entry.flag for entry in entries if entry.act == WAIT_EVENT}
         taken = {entry.flag for entry in entries if entry.act in (SET, WAIT)} - event_waits
         self.lasting = sum(self.bits[flag] for flag in taken if _is_bit(flag))
-        """The flags of the program, without events and without what instructions hand over by themselves."""
+        """The flags of the program, without events and without handshakes of instructions."""
 
     def verdict(self) -> Verdict:
         """What can be found in all states."""
@@ -267,7 +267,7 @@ def _conflicts(entries: Sequence[Entry]) -> dict[int, list[int]]:
 
 
 def _quiet(entries: Sequence[Entry], conflicts: Mapping[int, list[int]]) -> frozenset[int]:
-    """Entries of which nobody can tell when they happened, once they can."""
+    """Entries of unknown time, after they can happen."""
     used = Counter((entry.flag, entry.act) for entry in entries)
     alone = {
         entry.flag

@@ -33,7 +33,7 @@ SEEDS = range(12)
 
 
 def given(makers: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a launch, made anew."""
+    """New arguments of a launch."""
     return {name: make() if callable(make) else make for name, make in makers.items()}
 
 
@@ -499,17 +499,17 @@ def test_zeroing_on_a5_is_one_more_instruction_for_each_lane(rows: int, cols: in
      (8, 64, "elem"), (64, 64, "elem"), (100, 104, "elem")],
 )  # fmt: skip
 def test_four_turns_of_the_column_loop_wait_for_memory_together(rows: int, cols: int, mode: str) -> None:
-    """Memory answers once for the first access, then once for each further turn: four columns of a row kernel are one
-    turn, rows and elements are not unrolled."""
+    """Memory answers once for the first access, then once for each further iteration: four columns of a row kernel are
+    one iteration, rows and elements are not unrolled."""
     chunks = -(-cols // 32)
     if mode == "row":
         row_warps = min(rows, 32)
         per_row = min(32 // row_warps, chunks)
-        turns = -(-rows // row_warps) * -(-chunks // (4 * per_row))
+        iterations = -(-rows // row_warps) * -(-chunks // (4 * per_row))
     else:
         accesses = -(-rows * cols // 32)
-        turns = -(-accesses // min(accesses, 32))
-    assert coefficient(gather(A5, rows, cols, mode), A5, "V", "GM latency cycles") == turns
+        iterations = -(-accesses // min(accesses, 32))
+    assert coefficient(gather(A5, rows, cols, mode), A5, "V", "GM latency cycles") == iterations
 
 
 @pytest.mark.clause("MG-SIMT-07")
@@ -728,7 +728,7 @@ def scattered_in_tile(src, idx, out):
 
 @pytest.mark.clause("TS-CONF-01", "TS-HAZ-02", "TS-SEM-01", "TS-SEM-03", "A-15")
 @pytest.mark.parametrize("target", ["cpu", *NPU])
-def test_repeated_places_get_the_last_writer_and_are_told(target: str) -> None:
+def test_repeated_places_get_the_last_writer_and_are_reported(target: str) -> None:
     random = np.random.default_rng(11)
     seen = set()
     for trial in range(20):

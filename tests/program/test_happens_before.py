@@ -320,7 +320,7 @@ def test_global_memory() -> None:
     assert kinds(tstore(t, 7, argument="x"), tload(u)) == RACE
 
 
-def test_blocks_side_by_side_are_apart() -> None:
+def test_adjacent_blocks_do_not_overlap() -> None:
     left, right = View("x", (0, 0), (8, 32)), View("x", (0, 32), (8, 32))
     half = vec("h", 8, 32)
     assert kinds(half, instr("tstore", left, half), instr("tload", t, right)) == CLEAN
@@ -430,11 +430,11 @@ def test_loops_really_iterate() -> None:
 @pytest.mark.parametrize("buffers", [1, 2, 3])
 @pytest.mark.parametrize("trips", [0, 1, 2, 3, 5, 8])
 def test_a_pipeline_of_buffers(buffers: int, trips: int) -> None:
-    """Events taken in turn, primed before the loop and drained after it."""
+    """Alternating events, set before the loop and waited for after it."""
     tile = vec("b", buffers=buffers)
-    turn = apply("mod", J, buffers)
-    ready, take = flags("MTE2", "V", turn)
-    free, room = flags("V", "MTE2", turn)
+    parity = apply("mod", J, buffers)
+    ready, take = flags("MTE2", "V", parity)
+    free, room = flags("V", "MTE2", parity)
     primed = [flags("V", "MTE2", k) for k in range(buffers)]
     body = (tile, room, tload(tile, apply("mul", J, 8)), ready, take, tadd(v, tile, tile), free)
     ends = [pair[0] for pair in primed], [pair[1] for pair in primed]

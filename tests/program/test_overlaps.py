@@ -193,7 +193,7 @@ def test_one_instruction_may_not_write_what_it_reads() -> None:
     assert faults(manual(*SAME, load("a", "x"), gather("b", "x", "a", Coalesce.Elem))) == {frozenset("ab")}
 
 
-def test_padding_that_nobody_reads_may_be_written_over() -> None:
+def test_padding_that_is_never_read_may_be_overwritten() -> None:
     half = Instr("tstore", (store("y", "a").operands[0], TileUse("a", (8, 16))), (None,))
     assert faults(manual(*NEAR, load("a", "x"), load("b", "x"), half)) == set()
 
@@ -220,7 +220,7 @@ def test_addresses_of_an_iteration_are_compared_within_it() -> None:
     assert faults(manual(tile("a"), tile("b"), late)) == {frozenset("ab")}
 
 
-def test_what_only_the_run_tells_is_left_to_it() -> None:
+def test_addresses_known_at_run_time_are_deferred() -> None:
     assert (
         faults(manual(at("a", 0), tile("b"), Assign("b", N), load("a", "x"), load("b", "x"), store("y", "a"))) == set()
     )

@@ -88,7 +88,7 @@ def scatter(
 def summed(
     cells: list[int], named: Sequence[list[int] | None], sources: list[int], width: int, dtype: str
 ) -> list[int]:
-    """Sums in float32, rounded once; cells that nobody names keep their bits."""
+    """Sums in float32, rounded once; cells without an index keep their bits."""
     kind, unsigned = np.dtype(naive.NUMPY[dtype]), f"u{naive.SIZE[dtype]}"
 
     def value(bits: int) -> np.float32:

@@ -82,7 +82,7 @@ def gathered(
     table, ids, out, rows: pto.const = 16, cols: pto.const = 16, valid: pto.const = (16, 16), count: pto.const = 8,
     oob: pto.const = "clamp",
 ):  # fmt: skip
-    """The whole tile is stored, whatever was valid when it was gathered."""
+    """The whole tile is stored, also what was not valid in the gather."""
     idx = pto.Tile("vec", "int32", 1, count, valid=(1, ids.shape[0]))
     tile = pto.Tile("vec", out.dtype, rows, cols, blayout="col_major", slayout="row_major")
     pto.tload(idx, ids)

@@ -15,7 +15,7 @@ INTEGERS = (*naive.SIGNED, *naive.UNSIGNED)
 
 
 def edges(dtype: str) -> list[int]:
-    """Bits worth pairing: the special floats and their neighbours, or the ends of the integers."""
+    """Special bits: the special floats and their neighbours, or the ends of the integers."""
     width = 8 * naive.SIZE[dtype]
     near = SPECIAL.get(dtype, (0, 1, 2, 1 << (width - 1), (1 << (width - 1)) - 1, (1 << width) - 1))
     return sorted({(bits + k) % (1 << width) for bits in near for k in (-1, 0, 1)})

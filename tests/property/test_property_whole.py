@@ -31,7 +31,7 @@ THREADS = (None, 1, 2, 5)
 
 
 def special(dtype: str) -> list[int]:
-    """Bits that are worth meeting: both zeros, one, infinities, NaNs with payloads, the ends."""
+    """Special bits: both zeros, one, infinities, NaNs with payloads, the ends."""
     size = naive.SIZE[dtype]
     top = 1 << (8 * size - 1)
     found = [0, 1, top, top - 1, 2 * top - 1]
@@ -197,7 +197,7 @@ def test_gather(engine: str, data: st.DataObject) -> None:
 def scattered(data: st.DataObject, engine: str, dtype: str, atomic: str, wide: bool = False) -> None:
     case = data.draw(cases(dtype, ("undefined", "clamp", "wrap", "skip")))
     table, shape = case.table.view, case.shape
-    if data.draw(st.booleans()):  # something that broadcasts
+    if data.draw(st.booleans()):  # broadcasts
         shape = tuple(1 if data.draw(st.booleans()) else n for n in shape)[data.draw(st.integers(0, len(shape))) :]
     src = some(dtype, elements(dtype))(data.draw, shape).view
     before = Cells.of(case.table.room), case.table.others()

@@ -29,7 +29,7 @@ WIDTHS = [*range(1, 140), *range(140, 1100, 13), 1023, 1024, 1025, 4096, 5000, 1
 
 
 def chunks(n: int, size: int = 32) -> int:
-    """Groups of `size` that `n` things fill, counted."""
+    """The number of groups of `size` for `n` elements, counted."""
     return len(range(0, n, size))
 
 

@@ -1,4 +1,4 @@
-"""Texts as nobody would write them: mutated ones, and monsters."""
+"""Malformed texts: mutated ones, and extreme ones."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def drop(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def nest(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
-    """Open brackets that nobody closes."""
+    """Unclosed brackets."""
     at = rng.randrange(len(text))
     return text[:at] + rng.choice(NESTS) * rng.choice((2, 30, 180, 10_000)) + text[at:]
 

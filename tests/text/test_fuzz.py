@@ -63,7 +63,7 @@ def plain_round_trip(text: bytes) -> None:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that takes text from anywhere; it may raise TextError and nothing else."""
+    """A reader of arbitrary text; it may raise only TextError."""
 
     call: Callable[[bytes], object]
     inputs: int

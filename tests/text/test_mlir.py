@@ -554,7 +554,7 @@ def gather(index: str, tail: str = "") -> Module:
 
 
 @pytest.mark.parametrize("index", [ROW, LONG, ELEM])
-def test_the_newer_version_says_the_mode_that_goes_without_saying(index: str) -> None:
+def test_the_newer_version_prints_the_default_mode(index: str) -> None:
     plain, full = gather(index), gather(index, " {coalesce = #pto<coalesce row>}")
     assert print_module(plain, "new") == print_module(full) == print_module(full, "new")
     assert print_module(full, "0.27") == print_module(plain) == print_module(plain, "0.27")

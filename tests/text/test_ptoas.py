@@ -118,7 +118,7 @@ def test_corpus_is_the_same_program_after_printing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("stem", sorted(NOT_EXECUTED))
-def test_what_nobody_executes_is_refused_by_lowering_alone(stem: str) -> None:
+def test_ops_without_a_lowering_are_refused_by_lowering_alone(stem: str) -> None:
     unit = read_ptoas((ROOT / f"tests/corpus/{stem}.ptoas").read_bytes(), stem)
     with pytest.raises(TextError, match="no lowering"):
         lower(unit)
@@ -231,7 +231,7 @@ def test_atomics_and_policies_stand_in_either_order(suffixes: str) -> None:
 
 @pytest.mark.clause("A-25")
 @pytest.mark.parametrize(("index", "opcode"), [(COL, "mscatter.row "), (ELEM, "mscatter.elem "), (ROW, "mscatter ")])
-def test_the_mode_of_a_bare_mscatter_is_told_by_its_index(index: str, opcode: str) -> None:
+def test_the_mode_of_a_bare_mscatter_follows_from_its_index(index: str, opcode: str) -> None:
     assert f"\n{opcode}%m" in print_ptoas(read_ptoas(f"mscatter %s, %m, %i : {MEM}, {TILE}, {index}"))
 
 

@@ -80,7 +80,7 @@ def test_every_form_becomes_every_other(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_text_tells_its_form(form: Form) -> None:
+def test_the_form_of_a_text_is_detected(form: Form) -> None:
     entry = GALLERY[0]
     text = print_program(program_of(entry.kernel, "a5", entry.make(rng(), **entry.small)), form)
     assert form_of(text) == ("as" if form == "as" else "mlir")

@@ -13,7 +13,7 @@ import ptokit as pto
 
 Array = np.ndarray[Any, Any]
 Given = Mapping[str, Any]
-"""Arguments and options of a launch by name; what can be called is made anew for every launch, and `arrays` makes
+"""Arguments and options of a launch by name; callables are evaluated for every launch, and `arrays` makes
 several arguments at once."""
 
 
@@ -104,7 +104,7 @@ def zeros(*shape: int, dtype: str = "float32") -> Callable[[], Array]:
 
 
 def counted(*shape: int, dtype: str = "float32") -> Callable[[], Array]:
-    """An array whose elements count up, as far as their type lets them."""
+    """An array of consecutive elements, modulo the range of their type."""
     return lambda: (np.arange(int(np.prod(shape))) % 100).astype(dtype).reshape(shape)
 
 

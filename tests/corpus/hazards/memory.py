@@ -160,7 +160,7 @@ def assigned(table, tokens, out, addr: pto.const = 0x100):
 
 @pto.kernel(mode="manual")
 def anywhere(table, tokens, out, addr):
-    """A destination at an address that only the launch tells."""
+    """A destination at an address known at launch."""
     ids = pto.Tile("vec", "int32", 1, 8, addr=0x100)
     got = pto.Tile("vec", table.dtype, 8, 16, addr=addr)
     pto.tload(ids, tokens)

@@ -1,6 +1,6 @@
-"""Arrays between pages that nobody may touch, and random launches over them, natively and on the reference engine.
+"""Arrays between inaccessible pages, and random launches over them, natively and on the reference engine.
 
-As a script: `python guard.py SEED LAUNCHES` makes so many random launches, so that a crash is seen as an exit status.
+As a script: `python guard.py SEED LAUNCHES` makes LAUNCHES random launches, so that a crash is seen as an exit status.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def agree(shape: Shape, seed: int, threads: int, *, whole: bool) -> bool:
 
 
 def fuzz(seed: int, launches: int, shapes: int) -> int:
-    """Random launches: kernels of so many shapes, and whole-array calls of any shape; how many ran through."""
+    """Random launches: kernels of `shapes` shapes, and whole-array calls of any shape; the number that succeeded."""
     dice = np.random.default_rng(seed)
     known = [random_shape(dice, whole=False) for _ in range(shapes)]
     done = 0

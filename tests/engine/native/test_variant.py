@@ -53,7 +53,7 @@ def traced(target: str) -> tuple[Any, list[Instr], Any]:
 
 
 def concrete(value: Any, values: dict[Var, int]) -> Any:
-    """Plain data, with numbers of the run for what they are worth."""
+    """Plain data, with run-time numbers replaced by their values."""
     if isinstance(value, SymbolicNumber):
         return evaluate(value.expr, values)
     if is_dataclass(value) and not isinstance(value, type):

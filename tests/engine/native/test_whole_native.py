@@ -46,7 +46,7 @@ def _shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def values(kind: DType, shape: tuple[int, ...], seed: int = 0) -> Array:
-    """Small numbers mixed with whatever bits may be: NaNs with payloads, infinities, both zeros, the ends."""
+    """Small numbers mixed with special bits: NaNs with payloads, infinities, both zeros, the ends."""
     rng = np.random.default_rng(seed)
     raw = np.frombuffer(rng.bytes(int(np.prod(shape)) * kind.size), kind.bits).reshape(shape).copy()
     if kind.name == "bool":
@@ -78,7 +78,7 @@ def is_open(way: str, rows: strategies.Rows, capacity: int, width: int) -> bool:
 
 
 class Case:
-    """A move on arrays of two dims, and what both engines make of it."""
+    """A move on arrays of two dims, and the results of both engines."""
 
     def __init__(
         self, kind: DType, table: Array, other: Array, indices: Array, remap: Remap = Remap.REFUSE, *,
@@ -385,7 +385,7 @@ def test_calls_of_one_kind_do_not_live_on_each_others_memory(width: int, oob: st
     assert waiting and not any(block.keep or block.get("shards") for block in waiting)
 
 
-def test_a_call_with_more_threads_than_the_last_one_has_room_for_all() -> None:
+def test_a_call_with_more_threads_than_the_last_one_has_workspace_for_all() -> None:
     rng = np.random.default_rng(8)
     table, indices = rng.random((300, 40), np.float32), rng.integers(0, 300, 20_000)
     wanted = np.zeros((300, 40), np.float32)

@@ -210,12 +210,12 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 HEARS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-"""Programs that were started in the background do not hear Ctrl-C, nor do those that they start."""
+"""Programs that were started in the background do not receive Ctrl-C, nor do those that they start."""
 
 
 @contextmanager
 def process(code: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that runs beside this one, and ends with the test, whatever happens."""
+    """A program that runs in parallel and always ends with the test."""
     command = [sys.executable, "-W", "ignore", "-c", HEARS + code]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=ENVIRONMENT, text=True, **pipes) as running:
