@@ -1,4 +1,4 @@
-"""Watches every finding that is made while tests run: its rule exists, and applies to the target it was found on."""
+"""Checks every finding of the tests: its rule exists, and applies to its target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation shows is true."""
+"""The examples in the documentation are correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make test-pythons` and environments of other versions: the right interpreters, and none left out in silence."""
+"""`make test-pythons` and environments of other versions: the right interpreters, and none skipped silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes into torch tensors and autograd: every write gives the tensor a higher version, and reading does not."""
+"""Writes into torch tensors and autograd: every write increases the tensor's version, and reading does not."""
 
 from __future__ import annotations
 

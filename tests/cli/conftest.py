@@ -1,4 +1,4 @@
-"""Every test of a command has a directory of its own, with a module of kernels in it."""
+"""Every test of a command has its own directory, with a module of kernels in it."""
 
 from __future__ import annotations
 

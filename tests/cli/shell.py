@@ -1,4 +1,4 @@
-"""Commands in this process and in processes of their own, and kernels to give them."""
+"""Commands in this process and in separate processes, and kernels for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--arg` and `--out`: what files become arrays, and what files are refused."""
+"""`--arg` and `--out`: which files become arrays, and which are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ptokit cache`: what is kept on disk is shown and removed, and nothing else is."""
+"""`ptokit cache`: it shows and removes the code on disk, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explain`, `targets` and `demo` answer, and say so plainly when they cannot."""
+"""Output and errors of `explain`, `targets` and `demo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run --engine machine` and `check --run`: what the machine finds, on standard output and as the exit status."""
+"""`run --engine machine` and `check --run`: findings of the machine on standard output, and the exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compute means, one element at a time: exact fractions, rounded once. Shares nothing with the engine."""
+"""The meaning of compute, element by element: exact fractions, rounded once. Independent of the engine."""
 
 from __future__ import annotations
 

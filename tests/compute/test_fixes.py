@@ -1,4 +1,4 @@
-"""What refusals of reductions, scatters and gathers advise: it works."""
+"""The fixes in refusals of reductions, scatters and gathers work."""
 
 from __future__ import annotations
 

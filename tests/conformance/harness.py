@@ -1,4 +1,4 @@
-"""Runs the examples of the clause table: what meets a clause must pass, what breaks it must be stopped by it."""
+"""Runs the examples of the clause table: code that meets a clause passes, code that breaks it is refused by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages say of an example is what its run shows, on every target; what meets a clause is legal hardware code."""
+"""Pages show the real outcome of an example on every target; code that meets a clause is legal on hardware."""
 
 from __future__ import annotations
 

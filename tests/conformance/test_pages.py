@@ -1,4 +1,4 @@
-"""Pages leave nothing out: every clause, rule and hazard of an instruction on a target, and every spelling."""
+"""Pages are complete: every clause, rule and hazard of an instruction on a target, and every spelling."""
 
 from __future__ import annotations
 

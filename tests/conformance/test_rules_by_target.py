@@ -1,4 +1,4 @@
-"""Every rule is needed on every target that it names: without it there, some example is judged otherwise."""
+"""Every rule is needed on every target that it names: without it there, the verdict of some example changes."""
 
 from __future__ import annotations
 

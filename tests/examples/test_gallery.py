@@ -1,4 +1,4 @@
-"""The gallery: every kernel against NumPy, on every target that takes it, for any grid, size and index policy."""
+"""The gallery: every kernel against NumPy, on every target that accepts it, for any grid, size and index policy."""
 
 from __future__ import annotations
 

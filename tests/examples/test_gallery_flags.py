@@ -1,4 +1,4 @@
-"""The flags that auto mode puts into the gallery: complete in every block, and none of them for nothing."""
+"""The flags that auto mode adds to the gallery: complete in every block, and all of them needed."""
 
 from __future__ import annotations
 

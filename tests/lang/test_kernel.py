@@ -1,4 +1,4 @@
-"""Kernels: traced once for a signature, launched over a grid, the same bits with real values and by hand."""
+"""Kernels: traced once for a signature, launched over a grid, the same bits in debug runs and in manual mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels at the edges: enormous numbers, memory that is shared or folded, tensors that are not their arrays."""
+"""Edge cases of kernels: enormous numbers, memory that is shared or folded, tensors that differ from their arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random kernels give the same bits traced and with real values, placed by auto mode and by hand, on every target."""
+"""Random kernels give the same bits traced and in debug runs, in auto and manual mode, on every target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source of a kernel: found again for unchanged code, however it was compiled, and for no other code."""
+"""The source of a kernel: found for unchanged code, however it was compiled, and for no other code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UB of A5: static tiles and dynUBufSize share 216 KB (MG-BUDG-07), and 128 KB are safe without asking (MG-BUDG-09).
+"""UB of A5: static tiles and dynUBufSize share 216 KB (MG-BUDG-07), and 128 KB need no request (MG-BUDG-09).
 
 The same verdict from `pto.check`, launches, the machine and eager calls.
 """

@@ -1,4 +1,4 @@
-"""Calls that are executed without a program, for what looks at `Executed`; and what plain loops say of their lanes."""
+"""Calls that are executed without a program, for tests of `Executed`; and lane outcomes from plain loops."""
 
 from __future__ import annotations
 

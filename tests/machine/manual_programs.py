@@ -1,4 +1,4 @@
-"""Random manual programs of a few instructions, with right, wrong and missing flags; and the cells that each touches.
+"""Random manual programs of a few instructions, with right, wrong and missing flags; and the cells that each accesses.
 
 All numbers are int32 and every memory is counted in cells of that size. Rows are 8 cells, one block of 32 bytes. A few
 tiles lie in the first cells of UB, apart or over each other; what they hold can end up as an index, which is clamped or

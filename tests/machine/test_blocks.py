@@ -1,4 +1,4 @@
-"""Blocks against each other: random programs over one array, and what sets of rows say of their conflicts."""
+"""Blocks against each other: random programs over one array, and their conflicts from sets of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clocks of the pipes: what comes before what, on its own and against every schedule of random programs."""
+"""The clocks of the pipes: the order of accesses, in unit tests and against every schedule of random programs."""
 
 from __future__ import annotations
 

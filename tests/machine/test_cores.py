@@ -1,4 +1,4 @@
-"""Which core a pipe belongs to, where both have one of that name."""
+"""The core of a pipe, if both cores have one of that name."""
 
 from __future__ import annotations
 

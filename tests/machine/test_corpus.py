@@ -1,4 +1,4 @@
-"""The machine against the corpus of hazards: every one is found, at its line and operand, and nothing else is said."""
+"""The machine against the corpus of hazards: every one is reported, at its line and operand, and nothing else."""
 
 from __future__ import annotations
 

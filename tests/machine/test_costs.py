@@ -1,4 +1,4 @@
-"""The cost model: what the documents say of speed comes out of it, and every number counts."""
+"""The cost model: it agrees with the documents on speed, and every number has an effect."""
 
 from __future__ import annotations
 

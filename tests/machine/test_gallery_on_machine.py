@@ -1,4 +1,4 @@
-"""The gallery on the machine: clean as it is, reported when any flag is missing, and no flag too many is."""
+"""The gallery on the machine: clean as written, reported if any flag is missing, and not for an additional flag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clauses on pipes, cores, launches and memory, each as programs with and without what the clause asks for."""
+"""Clauses on pipes, cores, launches and memory, each as programs that meet and break the clause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches on the machine that are out of the ordinary: what they find, and that they end with a report."""
+"""Unusual launches on the machine: their findings, and that they end with a report."""
 
 from __future__ import annotations
 

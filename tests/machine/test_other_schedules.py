@@ -1,4 +1,4 @@
-"""What is reported clean gives the bits of the reference under every schedule; what does not is reported."""
+"""A clean program gives the bits of the reference under every schedule; a program that does not is reported."""
 
 from __future__ import annotations
 

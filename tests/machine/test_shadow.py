@@ -1,4 +1,4 @@
-"""Who touched a byte last: layers of a memory against a naive record of every byte."""
+"""The last access to a byte: layers of a memory against a naive record of every byte."""
 
 from __future__ import annotations
 

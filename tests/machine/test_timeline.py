@@ -1,4 +1,4 @@
-"""When pipes are busy: schedules worked out by hand, and a naive model of the same rules."""
+"""Busy times of pipes: schedules computed by hand, and a naive model of the same rules."""
 
 from __future__ import annotations
 

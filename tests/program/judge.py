@@ -1,4 +1,4 @@
-"""What is asked of automatic flags: complete, minimal, and nothing but added."""
+"""Requirements of automatic flags: complete, minimal, and no other change of the program."""
 
 from __future__ import annotations
 

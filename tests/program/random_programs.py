@@ -1,4 +1,4 @@
-"""Programs as plain data: short ways to write them, random ones, and the runs that show what they do."""
+"""Programs as plain data: short constructors, random programs, and runs of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Automatic flags order all that must be ordered and nothing more, judged by the checker that knows nothing of them."""
+"""Automatic flags order all that must be ordered and nothing more, according to an independent checker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices and valid extents against brute force: every block and iteration is run, and every range looked at."""
+"""Slices and valid extents against brute force: every block and iteration is run, and every range is checked."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ PYTHON = {
 
 
 def evaluated(expr: Expr, values: dict[Var, int]) -> int | None:
-    """The value of an expression in Python; None if it has none, or one beyond 64 bits."""
+    """The value of an expression in Python; None if it has none, or one of 2^60 or more."""
     if isinstance(expr, int):
         return expr
     if isinstance(expr, Var):

@@ -1,4 +1,4 @@
-"""The checker of order, held against programs with known verdicts and against a machine that takes its time."""
+"""The checker of order, against programs with known verdicts and against random schedules."""
 
 from __future__ import annotations
 

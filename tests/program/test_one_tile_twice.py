@@ -1,4 +1,4 @@
-"""A tile that a call writes and reads: fine where the instruction works in place, refused where it does not."""
+"""A tile that a call writes and reads: accepted if the instruction works in place, refused otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles that share bytes (A-38, H-38), held against every way through a program, executed byte by byte."""
+"""Tiles that share bytes (A-38, H-38), against every path through a program, executed byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents say, as plain loops over (i, j): the oracle that the reference engine is held against.
+"""The documents' formulas as plain loops over (i, j): the oracle for the reference engine.
 
 Nothing here comes from ptokit. An operand is a place in a bytearray plus plain numbers and strings; two operands
 that share a bytearray share memory, so that aliasing needs no code of its own. Every instruction first checks the

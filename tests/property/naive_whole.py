@@ -1,4 +1,4 @@
-"""What `pto.gather` and `pto.scatter` mean, as plain loops over plain numbers; nothing here comes from ptokit."""
+"""The meaning of `pto.gather` and `pto.scatter` as plain loops; independent of ptokit."""
 
 from __future__ import annotations
 

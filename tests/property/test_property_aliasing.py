@@ -1,4 +1,4 @@
-"""Operands that share memory: as if lane after lane, held against the naive loops byte for byte.
+"""Operands that share memory: lanes in order, compared with the naive loops byte for byte.
 
 Tiles alias by being one object or by their addresses, global tensors by being made over the same array or over a
 tile's buffer. An index may change under its own instruction; one that then breaks the promise undoes the call.

@@ -1,4 +1,4 @@
-"""What only the `host` profile takes: element types by width, every layout, int64 indices, huge capacities."""
+"""Features of the `host` profile only: element types by width, every layout, int64 indices, huge capacities."""
 
 from __future__ import annotations
 

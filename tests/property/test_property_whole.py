@@ -1,4 +1,4 @@
-"""Random calls of `pto.gather` and `pto.scatter` against plain loops: every bit, every error, nothing beside it."""
+"""Random calls of `pto.gather` and `pto.scatter` against plain loops: every bit, every error, no other writes."""
 
 from __future__ import annotations
 

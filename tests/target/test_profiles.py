@@ -1,4 +1,4 @@
-"""The profiles: every formula against one written out again, the data against the tables of the documents."""
+"""The profiles: every formula against an independent one, the data against the tables of the documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs as C++: it compiles, it says what the program says, and what the headers refuse is refused."""
+"""Programs as C++: it compiles, it means the same as the program, and code that the headers refuse is refused."""
 
 from __future__ import annotations
 

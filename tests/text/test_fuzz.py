@@ -1,4 +1,4 @@
-"""Texts that are broken in any way are read or refused with an error: no traceback, no hanging, no memory eaten."""
+"""Texts that are broken in any way are read or refused with an error: no traceback, no hang, no excessive memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLIR text: everything is read, nothing is lost, the print is canonical, and errors are for people."""
+"""MLIR text: everything is read and kept, the print is canonical, and errors are readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PTO-AS: every form of the documents is read, the print is canonical, comments stay, and errors are for people."""
+"""PTO-AS: every form of the documents is read, the print is canonical, comments stay, and errors are readable."""
 
 from __future__ import annotations
 

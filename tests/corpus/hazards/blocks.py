@@ -1,4 +1,4 @@
-"""Blocks that touch the same cells: H-16, and conflicts that have no number."""
+"""Blocks that access the same cells: H-16, and conflicts that have no number."""
 
 from __future__ import annotations
 

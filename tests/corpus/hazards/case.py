@@ -1,4 +1,4 @@
-"""A case of the corpus: a launch, and what the machine has to say of it."""
+"""A case of the corpus: a launch, and the expected report of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipes of one block that nothing orders: H-24, H-25, H-26, H-35, races without a number, and flags gone wrong."""
+"""Pipes of one block that nothing orders: H-24, H-25, H-26, H-35, races without a number, and wrong flags."""
 
 from __future__ import annotations
 

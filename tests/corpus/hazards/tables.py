@@ -1,4 +1,4 @@
-"""What the rules of an instruction see before it runs: layouts, shapes, strides, types (H-02 to H-09 and others)."""
+"""Violations of an instruction's rules before it runs: layouts, shapes, strides, types (H-02 to H-09 and others)."""
 
 from __future__ import annotations
 

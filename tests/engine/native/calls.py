@@ -1,4 +1,4 @@
-"""Eager calls on both engines: the native one runs a program of one instruction over the very bytes of the call.
+"""Eager calls on both engines: the native one runs a program of one instruction over the bytes of the call.
 
 A call becomes a program whose tiles are there from the beginning. They are copied into a thread's arena before it runs
 and out of it afterwards; arrays are used where they lie. Extents that are dynamic in the call are numbers of the run,

@@ -1,4 +1,4 @@
-"""Runs computations as machine code on arrays of its own, and by the reference, for comparison."""
+"""Runs computations as machine code on separate arrays, and on the reference engine, for comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same launch on both engines, with any number of threads: the same bits, findings and endings."""
+"""The same launch on both engines, with any number of threads: the same bits, findings and errors."""
 
 from __future__ import annotations
 

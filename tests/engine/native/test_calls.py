@@ -1,4 +1,4 @@
-"""Every eager call of the conformance examples, and random ones, on both engines: the same bytes, words and endings."""
+"""Every eager call of the conformance examples, and random ones, on both engines: the same bytes and errors."""
 
 from __future__ import annotations
 

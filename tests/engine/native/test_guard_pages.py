@@ -1,4 +1,4 @@
-"""Random launches over arrays between forbidden pages: no crash, no difference, no growing memory."""
+"""Random launches over arrays between inaccessible pages: no crash, no difference, no memory leak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LLVM text to machine code: it runs, it is made once, and bad text is an error and no more."""
+"""LLVM text to machine code: it runs, it is compiled once, and bad text is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches that are out to break the native engine: shared cells, shared memory, hostile numbers, Ctrl-C."""
+"""Adversarial launches on the native engine: shared cells, shared memory, hostile numbers, Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code for numbers that had none, once; launches that are found again; tiles at addresses as machine code."""
+"""New code after a failed guard, compiled once; cached launches; tiles at addresses as machine code."""
 
 from __future__ import annotations
 

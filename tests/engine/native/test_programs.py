@@ -1,4 +1,4 @@
-"""Whole programs on the native engine: random ones, the gallery and texts, held against the reference engine."""
+"""Whole programs on the native engine: random ones, the gallery and texts, compared with the reference engine."""
 
 from __future__ import annotations
 

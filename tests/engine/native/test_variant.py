@@ -1,4 +1,4 @@
-"""What is worked out with symbolic numbers is right for all numbers that meet its conditions, and only for those."""
+"""Results with symbolic numbers are right for all numbers that meet their conditions, and only for those."""
 
 from __future__ import annotations
 

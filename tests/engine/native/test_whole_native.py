@@ -1,4 +1,4 @@
-"""Whole-array moves in machine code: the reference engine's bits, whichever way is taken, by however many threads."""
+"""Whole-array moves in machine code: the reference engine's bits, with every strategy and number of threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that wait for work: who does what, and how a run ends early."""
+"""Worker threads: how work is assigned, and how a run ends early."""
 
 from __future__ import annotations
 
