@@ -183,7 +183,7 @@ def test_where_an_index_outside_goes(kind: str, index: int, clamp: int, wrap: in
 
 @pytest.mark.parametrize("kind", ["int32", "uint32", "int64"])
 def test_capacities_beyond_32_bits(kind: str, engine: str) -> None:
-    """One row in memory, named 2^33 times: large indices are in range, and a negative int32 one is large."""
+    """One row in memory, with 2^33 indices: large indices are in range, and a negative int32 one is large."""
     many = (1 << 33) + 5
     table = np.broadcast_to(np.array([7, 8, 9], "int16"), (many, 3))
     info = np.iinfo(kind)
@@ -673,7 +673,7 @@ def test_a_kernel_has_calls_of_its_own(name: str, debug: bool, engine: str) -> N
 
 
 class Native:
-    """Stands in for the native engine: does what the reference does, or does not take the case."""
+    """A fake native engine: it runs the reference, or does not support the case."""
 
     def __init__(self, takes: bool = True) -> None:
         self.takes, self.calls = takes, []

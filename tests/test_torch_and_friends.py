@@ -69,7 +69,7 @@ def numbers(source: Any) -> list[list[complex]]:
 
 
 def refused(make: Callable[[], object], *words: str, rule: str = "") -> Exception:
-    """The refusal is one of the plain kinds, comes from ptokit itself, hides nothing and says what to do."""
+    """The refusal is one of the plain kinds, comes from ptokit itself, hides nothing and has a fix."""
     with pytest.raises((TypeError, ValueError)) as caught:
         make()
     problem = caught.value

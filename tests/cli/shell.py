@@ -87,14 +87,14 @@ def ptokit_(*words: object, given: str | bytes | None = None) -> Result:
 
 
 def fine(*words: object, given: str | bytes | None = None) -> str:
-    """What a command prints that ends with status 0."""
+    """The output of a command with status 0."""
     result = ptokit_(*words, given=given)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
 def misuse(*words: object, given: str | bytes | None = None) -> str:
-    """What a command says that ends with status 2; it prints no results."""
+    """The message of a command with status 2; it prints no results."""
     result = ptokit_(*words, given=given)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
@@ -102,7 +102,7 @@ def misuse(*words: object, given: str | bytes | None = None) -> str:
 
 
 def process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own."""
+    """A command in a separate process."""
     command = [sys.executable, "-m", "ptokit", *words]
     settings = {"env": ENVIRONMENT, "capture_output": True, "text": True, "timeout": 60, **options}
     return subprocess.run(command, check=False, **settings)

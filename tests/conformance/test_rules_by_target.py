@@ -21,7 +21,7 @@ from tests.conformance.harness import compiled, findings_of
 from tests.conformance.test_coverage import examples_about
 
 SUBSUMED = {("mgather", "A-03", "dst", "cpu"): "MG-LAY-01 refuses every ColMajor destination there"}
-"""Rules that only say again, on this target, what another check says of every case."""
+"""Rules that are redundant on this target: another check reports every case."""
 
 LONG_PRODUCT = """
 m, n = {}
@@ -55,7 +55,7 @@ MORE = {
 
 
 def judged(code: str, target: str, op: str, **options: Any) -> frozenset[str]:
-    """All that is said of an example's code on a target."""
+    """All findings of an example's code on a target."""
     names: dict[str, Any] = {"np": np, "pto": pto, "ml_dtypes": ml_dtypes, "target": target}
     if op:
         names["op"] = getattr(pto, op)

@@ -125,7 +125,7 @@ def rng() -> np.random.Generator:
 
 
 def launched(entry: Entry, case: Case, grid: int, target: str, **options: Any) -> Array:
-    """What a launch leaves in `out`; the case itself stays as it is."""
+    """The `out` of a launch; the case itself is not changed."""
     arrays = case | {"out": case["out"].copy()}
     entry.kernel[grid](**arrays, target=target, **options)
     return arrays["out"]

@@ -32,7 +32,7 @@ class Scope:
     tiles: list[str]
 
     def inner(self, *more: str) -> Scope:
-        """A body inside, whose names end with it."""
+        """An inner scope."""
         return Scope([*self.numbers, *more], [*self.tiles])
 
 
@@ -166,7 +166,7 @@ def _indented(lines: Lines) -> Lines:
 
 
 def random_kernel(seed: int) -> tuple[str, str]:
-    """The source of a kernel in auto mode, and of the same one in manual mode with addresses of its own."""
+    """The source of a kernel in auto mode, and of the same one in manual mode with addresses."""
     text = Writer(Random(seed)).kernel()
     manual = BUFFERS.sub("", ADDRESS.sub(r", addr=\1", text))  # copies are a matter of auto mode
     return f"@pto.kernel\n{ADDRESS.sub('', text)}", f'@pto.kernel(mode="manual")\n{manual}'

@@ -929,7 +929,7 @@ def test_windows_move_with_the_block(target: str, debug: bool) -> None:
 
 @pto.kernel
 def sums(x, out):
-    """Rows of a block and a running sum of them, flags and addresses worked out."""
+    """Rows of a block and a running sum of them, flags and addresses in auto mode."""
     total = pto.Tile("vec", "float32", 2, 16)
     pto.texpands(total, 0)
     for i in pto.range(4, buffers=2):
@@ -942,7 +942,7 @@ def sums(x, out):
 
 @pto.kernel(mode="manual")
 def sums_by_hand(x, out):
-    """The same with addresses, flags, events and barriers of its own."""
+    """The same in manual mode, with addresses, flags, events and barriers."""
     total = pto.Tile("vec", "float32", 2, 16, addr=0)
     rows = pto.Tile("vec", "float32", 2, 16)
     pto.texpands(total, 0)

@@ -19,7 +19,7 @@ HERE = "# <- here"
 
 @dataclass(frozen=True)
 class Mistake:
-    """A kernel, its launch, and what is said of it at the marked line."""
+    """A kernel, its launch, and the expected message at the marked line."""
 
     rule: str
     """The clause or decision; empty for a plain Python error."""

@@ -89,7 +89,7 @@ def as_bits(x, out):
 
 @pto.kernel(mode="manual")
 def one_of_two(x, out, flip):
-    """Arms of a branch, each with a tile of its own over the same place."""
+    """Arms of a branch, each with its own tile at the same address."""
     a = pto.Tile("vec", "float32", 8, 16, addr=0)
     b = pto.Tile("vec", "float32", 8, 16, addr=0x40)
     for i in pto.range(4):

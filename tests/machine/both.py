@@ -42,11 +42,11 @@ LEVELS = ("note", "hazard", "error")
 JUDGED = ("target", "strict", "header", "dyn_ub")
 REFUSALS = (VerifyError, OutOfBoundsError)
 PASSED_OVER = {"H-10": (GatherOOB, "zero"), "H-11": (ScatterOOB, "skip")}
-"""Broken promises after which lanes are passed over, and the policy under which the reference says what others do."""
+"""Violations after which lanes are skipped, and the policy with which the reference computes the other lanes."""
 
 
 class Mismatch(Exception):
-    """The machine does not do what the reference does. No `AssertionError`: tests expect some of those."""
+    """The machine differs from the reference. Not an `AssertionError`: tests expect some of those."""
 
 
 @dataclass
@@ -264,7 +264,7 @@ class Beside:
         return None
 
     def _compare_words(self, what: str, report: Report, findings: Sequence[Finding]) -> None:
-        """The report says what the reference says; not its remark on the order of lanes, a note without a number."""
+        """The report has the findings of the reference, except for its note on the order of lanes."""
         wanted = [finding for finding in findings if finding.level != "note" or finding.kind]
         missing = [finding for finding in wanted if not has_entry(report, finding)]
         if missing:
@@ -273,7 +273,7 @@ class Beside:
 
 
 class Ours(MachineOptions):
-    """Options of launches that are made here: those are not looked at again."""
+    """Options of launches made here: those are not checked again."""
 
     @classmethod
     def of(cls, options: object) -> Ours:

@@ -132,7 +132,7 @@ def scattered(indices: Iterable[int], capacity: int, policy: str, *, adds: bool 
 
 
 def first_repeat(cells: Sequence[Any]) -> tuple[int, int, int, int] | None:
-    """The first lane that names what an earlier one named: that earlier one, itself, the last one, and how many do."""
+    """The first lane with a repeated destination: the earlier lane, this lane, the last lane, and their number."""
     seen: dict[Any, int] = {}
     found, count = None, 0
     for lane, cell in enumerate(cells):
@@ -149,7 +149,7 @@ def first_repeat(cells: Sequence[Any]) -> tuple[int, int, int, int] | None:
 
 
 def row_warps(rows: int, cols: int, launched: int, share: int) -> Iterator[list[tuple[int, int]]]:
-    """Lanes of each warp instruction of a row kernel: `share` warps walk a row together (MG-SIMT-03 to -05)."""
+    """Lanes of each warp instruction of a row kernel: `share` warps process a row together (MG-SIMT-03 to -05)."""
     for warp in range(launched):
         for row in range(warp // share, rows, launched // share):
             for col in range(warp % share * 32, cols, share * 32):
@@ -166,5 +166,5 @@ def elem_warps(total: int, launched: int) -> Iterator[list[int]]:
 
 
 def transactions(warps: Iterable[Iterable[int]]) -> int:
-    """128-byte segments that warps touch, from the addresses of their lanes."""
+    """128-byte segments that warps access, from the addresses of their lanes."""
     return sum(len({address // 128 for address in warp}) for warp in warps)

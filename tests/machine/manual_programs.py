@@ -68,7 +68,7 @@ class Sample:
 
 
 def repeat(of: Sample, iterations: int) -> tuple[Sample, Sample]:
-    """The program with its instructions and flags in a loop, and the same written out."""
+    """The program with its instructions and flags in a loop, and the same unrolled."""
     program = of.program
     tiles, rest = program.body[: len(TILES)], program.body[len(TILES) :]
     again = (*tiles, Loop(Var("turn"), 0, iterations, 1, rest))
@@ -185,7 +185,7 @@ class _Draft:
         return LoadScalar(Var(f"s{self.scalars}"), source)
 
     def chained(self, works: list[Stmt]) -> list[Stmt]:
-        """Now and then, an instruction that waits for the end of an earlier one."""
+        """At random, an instruction that waits for the end of an earlier one."""
         places = [k for k, stmt in enumerate(works) if isinstance(stmt, Instr)]
         if len(places) > 1 and self.dice.random() < 0.2:
             first, second = sorted(self.dice.sample(places, 2))
@@ -228,7 +228,7 @@ class _Draft:
         return [stmt for k, stmt in enumerate(body) if k not in ends]
 
     def double(self, body: list[Stmt]) -> list[Stmt]:
-        """An end or both ends of a flag come again."""
+        """Repeat the set, the wait or both of a flag."""
         at = self.flag(body)
         ends = self.dice.choice((_ends(body, at), [] if at is None else [at]))
         for k in sorted(ends, reverse=True):
@@ -271,7 +271,7 @@ class _Draft:
         return [replace(stmt, event=0) if _same_pipes(stmt, chosen) else stmt for stmt in body]  # type: ignore[call-arg]
 
     def move(self, body: list[Stmt]) -> list[Stmt]:
-        """An end of a flag stands elsewhere."""
+        """Move the set or the wait of a flag."""
         at = self.flag(body)
         if at is None:
             return body

@@ -20,7 +20,7 @@ from ptokit.target import Profile
 
 SCALAR = "S"
 WORK, SET, WAIT, WAIT_EVENT, BARRIER = "work", "set", "wait", "wait_event", "barrier"
-"""What an entry can be. A wait for an event leaves it as it is; a wait for a flag takes it."""
+"""What an entry can be. A wait for an event does not change it; a wait for a flag clears it."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Search:
         return entry.act != BARRIER or all(self.is_done(earlier, state) for earlier in range(k))
 
     def choices(self, ready: list[int]) -> list[int]:
-        """All that is ready; of what is quiet, one is enough."""
+        """All entries that are ready; one of those without effect on others is enough."""
         quiet = [k for k in ready if k in self.quiet]
         return quiet[:1] or ready
 

@@ -19,7 +19,7 @@ AIC = ("AIC.S", "AIC.M", "AIC.MTE1", "AIC.MTE2", "AIC.FIX")
 
 @dataclass
 class Bench:
-    """Clocks, and notes of what they say."""
+    """Clocks, and a record of their reports."""
 
     pipes: tuple[str, ...] = AIV
     early: list[tuple[Hashable, object, object]] = field(default_factory=list)
@@ -305,7 +305,7 @@ def test_a_barrier_leaves_flags_alone() -> None:
 
 
 def test_a_barrier_behind_a_pipe_that_is_held_is_stuck() -> None:
-    """The set that would let the pipe go on is issued after the barrier, which waits for the pipe."""
+    """The set for which the pipe waits is issued after the barrier, which waits for the pipe."""
     bench = Bench()
     bench.wait("MTE2", "V", what="the wait")
     bench.clocks.barrier()
@@ -550,7 +550,7 @@ def test_times_go_on_over_blocks() -> None:
 
 
 class Watched:
-    """Entries of a program on clocks: conflicting works that are in no order, and what else goes wrong."""
+    """Entries of a program on clocks: conflicting works that are in no order, and other faults."""
 
     def __init__(self, entries: list[Entry]) -> None:
         self.entries = entries

@@ -31,7 +31,7 @@ def line_of(finding: pto.Finding) -> str:
 
 @dataclass
 class Verdict:
-    """What was found of what a case has, and what was said besides."""
+    """The expected findings that were reported, and the other ones."""
 
     found: list[pto.Finding] = field(default_factory=list)
     misplaced: list[pto.Finding] = field(default_factory=list)
@@ -55,7 +55,7 @@ def is_it(case: Case, finding: pto.Finding) -> bool:
 
 @cache
 def judged(case: Case) -> Verdict:
-    """Run a case and sort what the machine says of it. Notes are no alarms, unless the hazard is one."""
+    """Run a case and classify its findings. Notes do not count, unless the hazard is one."""
     verdict = Verdict()
     try:
         findings = case.launch().findings
@@ -77,7 +77,7 @@ def judged(case: Case) -> Verdict:
 
 
 def is_right(case: Case) -> bool:
-    """Whether the machine says what it has to say, and nothing else."""
+    """Whether the machine reports the expected findings, and no others."""
     verdict = judged(case)
     return bool(verdict.found) == case.bad and not verdict.alarms and not verdict.crash
 

@@ -25,7 +25,7 @@ from tests.program.judge import handovers, places_of, without
 
 GRIDS = (1, 7)
 ORDER = MachineOptions(checks=("order", "blocks"))
-"""What a missing or needless flag can show in: nothing else is looked at, which is quicker."""
+"""The checks that a missing or needless flag affects; the others are skipped to save time."""
 every_target_with_pipes = pytest.mark.parametrize(
     ("name", "target"), [pytest.param(entry.name, target, id=f"{entry.name}-{target}") for entry, target in LAUNCHES]
 )

@@ -205,7 +205,7 @@ ORDER = pto.MachineOptions(checks=("order", "blocks"), poison=False)
 
 @dataclass(frozen=True)
 class Found:
-    """What the machine said of a program's order."""
+    """The machine's findings on a program's order."""
 
     races: frozenset[int]
     """Lines that come into conflict with others."""
@@ -220,7 +220,7 @@ class Found:
 
 
 def found_by_machine(of: Sample, arrays: dict[str, Any]) -> Found:
-    """Launch on the machine; notes, and what is said of indices and addresses, do not count here."""
+    """Launch on the machine; notes, and findings on indices and addresses, do not count here."""
     report = TextKernel(of.program)[1](**arrays, target=of.target, engine="machine", options=ORDER)
     assert isinstance(report, Report)
     flags = [finding for finding in report.hazards if finding.rule == "KN-13" and finding.operand in FLAGS]

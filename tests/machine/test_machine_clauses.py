@@ -181,7 +181,7 @@ def test_a_single_element_on_a5_hands_over_between_the_vector_and_the_scalar_pip
 @pytest.mark.clause("MG-SYNC-03", "MG-L1-30")
 @pytest.mark.parametrize("target", NPU)
 def test_gathers_wait_in_pairs_and_leave_other_pipes_alone(target: str) -> None:
-    """A barrier over all pipes would make every pipe wait; a gather names producers and consumers one by one."""
+    """A barrier over all pipes would make every pipe wait; a gather has a flag for each producer and consumer."""
     here = profile(target)
     for route, chain in here.handshakes.items():
         pairs = (*chain.before, *chain.after, *chain.each_row, *chain.between, *chain.after_fill)
@@ -567,7 +567,7 @@ def test_a_scatter_of_a5_is_vector_work_and_one_of_a2a3_works_in_rows_or_element
 @pytest.mark.clause("MG-ALIGN-06", "MG-HAZ-01")
 @pytest.mark.parametrize(("kind", "size"), [("int8", 1), ("float16", 2), ("float32", 4)])
 def test_a_burst_to_a_column_is_dropped_unless_the_column_begins_a_block(kind: str, size: int) -> None:
-    """A transfer made by hand to column c of a row that begins at a block."""
+    """A manual transfer to column c of a row that begins at a block."""
     block = 32 // size
     makers = {
         "x": counted(block, dtype=kind),
@@ -717,7 +717,7 @@ def test_an_index_that_nothing_loaded_is_found(target: str) -> None:
 
 @pto.kernel
 def scattered_in_tile(src, idx, out):
-    """Elements of a tile to the rows that an index names, over what was there."""
+    """Elements of a tile to the rows of an index, over the old contents."""
     s, i, d = (pto.Tile("vec", kind, 8, 8) for kind in ("int32", "int32", "int32"))
     pto.tload(s, src)
     pto.tload(i, idx)

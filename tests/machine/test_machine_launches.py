@@ -44,7 +44,7 @@ def twice(x, out, order: pto.const = True):
 
 @pto.kernel(mode="manual")
 def placed(x, y, out, at):
-    """Two tiles of which one lies where the launch says."""
+    """Two tiles; the launch passes the address of one."""
     first = pto.Tile("vec", "float32", ROWS, COLS, addr=0)
     second = pto.Tile("vec", "float32", ROWS, COLS, addr=at)
     pto.tload(first, x[0:ROWS])
@@ -311,7 +311,7 @@ def test_a_wait_across_cores_needs_a_producer(target: str) -> None:
 
 
 def test_what_is_known_of_instructions_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every number of rows is a call of its own."""
+    """Every number of rows is a separate call."""
     monkeypatch.setattr(remember, "__defaults__", (8,))
     known: set[int] = set()
     look = WatchedInstruction._site

@@ -88,7 +88,7 @@ def event_arrays() -> Arrays:
 
 @pto.kernel(mode="manual")
 def atomics_backwards(x, ids, acc, y, out):
-    """Flags let the atomic that stands later in the text come first."""
+    """Flags order the atomic that is later in the text first."""
     idx = pto.Tile("vec", "int32", 1, 8, addr=0)
     tile = pto.Tile("vec", "int32", 1, 8, addr=64)
     pto.tload(idx, ids)

@@ -177,7 +177,7 @@ def zero(argument: str, place: tuple[int, ...]) -> int:
 
 
 class Execution:
-    """One block's walk through a program."""
+    """The execution of a program by one block."""
 
     def __init__(self, program: Program, profile: Profile, values: dict[Var, int], scalars: Scalars) -> None:
         self.program, self.profile, self.values, self.scalars = program, profile, values, scalars
@@ -255,7 +255,7 @@ class Execution:
             self.trace.add(pipe, issue)
 
     def flag(self, flag: Flag, issue: Issue) -> None:
-        """One end of a hand-over."""
+        """The set or the wait of a handshake."""
         event = self.value(flag.event)
         if not 0 <= event < self.profile.event_ids:
             text = f"{issue}: event {event} is not one of 0 to {self.profile.event_ids - 1}"

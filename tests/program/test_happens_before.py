@@ -87,7 +87,7 @@ def faults(*body: Stmt, target: Any = A5, **run: Any) -> list[Fault]:
 
 
 def kinds(*body: Stmt, target: Any = A5, **run: Any) -> set[str]:
-    """The kinds of what is wrong."""
+    """The kinds of faults."""
     return {fault.kind for fault in faults(*body, target=target, **run)}
 
 
@@ -150,7 +150,7 @@ def test_sets_and_waits_match_in_order() -> None:
 
 
 def test_the_order_must_be_that_of_the_program() -> None:
-    """A wait that stands before its set lets the later instruction go first."""
+    """A wait before its set allows the later instruction to go first."""
     done, wait = flags("MTE2", "V")
     assert kinds(wait, tadd(u, t, t), tload(t), done) == RACE
 

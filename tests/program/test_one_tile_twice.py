@@ -57,7 +57,7 @@ def test_another_tile_of_the_same_description_is_another_tile() -> None:
 
 
 def test_a_scatter_into_its_own_source_is_reported_at_run_time() -> None:
-    """Its lanes take effect in an order that is known, and the run says so (A-52)."""
+    """Its lanes take effect in a known order, and the run reports it (A-52)."""
     index = "i = pto.Tile('vec', 'int32', 32, 32)\npto.texpands(i, 0)\npto.tscatter(t, t, i)"
     assert findings(index, "cpu") == []
 

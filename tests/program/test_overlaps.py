@@ -94,13 +94,13 @@ def destroyed(source: Program, way: list[Stmt]) -> set[frozenset[str]]:
 
 
 def extent(instr: Instr, name: str) -> int:
-    """Bytes of a tile that an instruction touches: rows of 64 bytes, and all of what a gather writes."""
+    """Bytes of a tile that an instruction accesses: rows of 64 bytes, and all of what a gather writes."""
     use = next(u for u in instr.tiles if u.tile == name)
     return TILE if instr.name == "mgather" and use is instr.tiles[0] else int(use.valid[0]) * 64  # type: ignore[arg-type]
 
 
 def named(pairs: set[frozenset[str]], source: Program) -> set[frozenset[object]]:
-    """Pairs of places: which of the handles of a buffer is named does not matter."""
+    """Pairs of places, independent of the handle of a buffer."""
     places = {n: (t.addresses[0], t.spec.nbytes, str(t.spec.dtype)) for n, t in source.tiles.items()}
     return {frozenset(places[name] for name in pair) for pair in pairs}
 

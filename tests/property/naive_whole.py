@@ -40,7 +40,7 @@ class Cells:
 
 
 def places(table: Cells, indices: Array, mode: str, oob: str) -> tuple[list[list[int] | None], tuple[int, ...]]:
-    """For every index in C order: the numbers of the elements that it names, or None; and the shape of an entry."""
+    """For every index in C order: the numbers of the elements that it selects, or None; and the shape of an entry."""
     entry = table.shape[1:] if mode == "row" else ()
     width = prod(entry)
     capacity = table.shape[0] if mode == "row" else prod(table.shape)

@@ -58,7 +58,7 @@ class TileArg(Brief):
     pad: str = "null"
     dynamic: tuple[bool, bool] = (False, False)
     addr: int | None = None
-    """Where it lies in the case's arena, or None for a tile with memory of its own."""
+    """Where it lies in the case's arena, or None for a tile with separate memory."""
     data: bytes = field(default=b"", repr=False)
 
     def offset(self, r: int, c: int) -> int:
@@ -105,7 +105,7 @@ class Case(Brief):
     args: dict[str, Arg]
     keywords: dict[str, Any] = field(default_factory=dict)
     mode: str = ""
-    """Row or elem: what the call means, said or not."""
+    """Row or elem: the mode of the call, explicit or default."""
     arena: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
@@ -277,7 +277,7 @@ class Maker:
         return replace(arg, data=bytes(data))
 
     def packed(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Dense strides; what a dim of extent 1 says does not matter (A-62)."""
+        """Dense strides; the stride of a dim of extent 1 does not matter (A-62)."""
         dense = [prod(shape[k + 1 :]) for k in range(5)]
         return tuple(self.idle() if n == 1 else s for n, s in zip(shape, dense, strict=True))
 
@@ -390,7 +390,7 @@ ROW_CAPACITY = {"cpu": lambda shape: shape[3], "a5": lambda shape: shape[3]}
 
 
 def row_words(make: Maker, oob: str) -> dict[str, Any]:
-    """Row is the default: say it or not."""
+    """Row is the default: explicit or omitted."""
     words: dict[str, Any] = {"oob": oob}
     if make.one_of(True, False):
         words["coalesce"] = "row"

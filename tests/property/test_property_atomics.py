@@ -22,7 +22,7 @@ def edges(dtype: str) -> list[int]:
 
 
 def scattered(target: str, dtype: str, cells: list[int], sources: list[int], atomic: str) -> list[int]:
-    """Every source onto a cell of its own."""
+    """Every source into a separate cell."""
     bits = np.dtype(f"u{naive.SIZE[dtype]}")
     table = np.array(cells, bits)
     cols = -(-len(sources) // 32) * 32

@@ -22,7 +22,7 @@ from tests.property.strategies import fuzz
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MOVED = tuple(name for name in naive.NUMPY if name not in ("hifloat8", "complex128", "bool"))
-"""Types whose bits fit an integer; the others have tests of their own."""
+"""Types whose bits fit an integer; the others have separate tests."""
 INTEGERS = naive.SIGNED + naive.UNSIGNED
 FLOATS = tuple(naive.QUIET_NAN)
 NARROW = tuple(name for name in FLOATS if naive.SIZE[name] < 4)

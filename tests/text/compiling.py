@@ -34,7 +34,7 @@ class Compiler:
 
 @cache
 def compiler() -> Compiler:
-    """Any compiler that knows C++20; without one these tests say nothing, so they fail."""
+    """Any C++20 compiler; without one these tests fail."""
     for found in filter(None, map(shutil.which, COMPILERS)):
         if subprocess.run([found, *LOOK, os.devnull], capture_output=True, check=False).returncode == 0:
             return Compiler((found,), (found,))
@@ -46,7 +46,7 @@ def compiler() -> Compiler:
 
 
 def complaints(source: str, target: str, folder: Path) -> str:
-    """What the compiler says about a source; nothing if it is well."""
+    """The compiler's messages for a source; empty if it is valid."""
     return _compile(source, target, folder, compiler().look)
 
 

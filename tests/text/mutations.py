@@ -44,7 +44,7 @@ def delete(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def truncate(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
-    """Cut the end off."""
+    """Truncate the text."""
     return text[: rng.randrange(len(text)) + 1]
 
 
@@ -65,7 +65,7 @@ def swap(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def drop(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
-    """Leave a token out, or say it twice."""
+    """Remove or repeat a token."""
     tokens = TOKEN.findall(text)
     at = rng.randrange(len(tokens))
     return b"".join([*tokens[:at], *([tokens[at]] * rng.choice((0, 2))), *tokens[at + 1 :]])

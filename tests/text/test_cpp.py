@@ -961,7 +961,7 @@ ASSERTED = {
     ("a5", "tsels(c, m, a, 1)"): (WORDS, (*EVERY_INT, "float16", "float32")),
     ("cpu", "tsels(c, m, a, 1)"): (BITS, (*EVERY_INT, *EVERY_FLOAT)),
 }
-"""By target and call: its tiles, and the element types that the static assertions of the headers let through."""
+"""By target and call: its tiles, and the element types that the static assertions of the headers accept."""
 
 
 @pytest.mark.parametrize("kind", [*EVERY_INT, *EVERY_FLOAT])

@@ -691,7 +691,7 @@ ERRORS = {
     "bracket of another kind": ("pto.trap {a = [1, 2→}", "expected `]`", "bracket open before it"),
     "long number": (f"%a = arith.constant →{'9' * 500} : i32", "a number of more than 400 digits", ""),
 }
-"""Lines with a mark where the error is, what it says, and what it proposes."""
+"""Lines with a mark at the error, the message, and the suggestion."""
 
 
 @pytest.mark.parametrize(("line", "message", "hint"), ERRORS.values(), ids=ERRORS)

@@ -53,7 +53,7 @@ def named(values: tuple[Value, ...]) -> list[str]:
 
 
 class Facts:
-    """All that a tree says, with values as numbers in their order; numbers and blocks stand where they are used."""
+    """The content of a tree, with values numbered in order; numbers and blocks are inline."""
 
     def __init__(self, *, modes: bool = True) -> None:
         self.modes = modes
@@ -866,7 +866,7 @@ def test_long_lines_take_no_longer_than_they_are(unit: str) -> None:
 
 
 def attempt(text: str | bytes, file: str = "<text>") -> str | TextError:
-    """The canonical text, or what is wrong."""
+    """The canonical text, or the error."""
     try:
         return format_ptoas(text, file)
     except TextError as error:

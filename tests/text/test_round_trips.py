@@ -75,7 +75,7 @@ def test_every_form_becomes_every_other(entry: Entry) -> None:
     for here, there in pairwise((*FORMS, *reversed(FORMS), FORMS[0])):
         found = convert(texts[here], f"kernel.{here}", there)
         assert read_program(found, "kernel") == program
-        if "l2" not in (here, there):  # Level 2 says where a tile is declared, the others where it is first written
+        if "l2" not in (here, there):  # Level 2 has the declaration of a tile, the others its first write
             assert found == texts[there]
 
 

@@ -43,7 +43,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """A name that no other case has."""
+        """A unique name."""
         return f"{self.kind or 'order'} {self.name} {self.target} {'bad' if self.bad else 'twin'}"
 
 

@@ -447,7 +447,7 @@ def flags(x, out, fault: pto.const = ""):
 
 
 def unnumbered() -> list[Case]:
-    """Races that have no number of their own, and flags that are wrong in themselves."""
+    """Races without a number, and wrong flags."""
     plain = {"x": counted(16, 16), "out": zeros(16, 16)}
     cases: list[Case] = []
     for target in ("a2a3", "a5"):

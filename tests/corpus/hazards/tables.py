@@ -380,7 +380,7 @@ def narrow_tiles() -> list[Case]:
 
 
 def forgotten_modes() -> list[Case]:
-    """H-40: elements were meant, rows were said."""
+    """H-40: elements were intended, rows were written."""
     index = Hazard("H-40", GATHER, "idx", gather, ELEM)
     half = {"table": counted(64, 16, dtype="float16"), "out": zeros(8, 16, dtype="float16")}
     return [

@@ -273,7 +273,7 @@ def put_back(storages: Sequence[Storage], before: Sequence[Any]) -> None:
 
 @dataclass
 class Outcome:
-    """What a call did: every byte of its operands, what it said, and how it ended."""
+    """The outcome of a call: every byte of its operands, its findings, and its error."""
 
     memories: list[bytes]
     reported: list[Finding]
@@ -350,7 +350,7 @@ class Both:
         self._known: dict[Any, list[NativeCall]] = {}
 
     def native(self, key: tuple[Any, ...], storages: Sequence[Storage]) -> list[NativeCall]:
-        """The ways to make a call natively; none where there is none."""
+        """The native variants of a call; empty if it has none."""
         try:
             instruction, profile, *rest = key
             shared = sharing(key[3], storages)
@@ -436,7 +436,7 @@ def _tolerance(step: Any, storages: Sequence[Storage], wanted: Any) -> Any:
 
 
 class Watched(Prepared):
-    """A call that knows what it was made from, and keeps what those who look at it work out."""
+    """A call with its origin, and a cache for the checks."""
 
     def __init__(
         self,
@@ -456,7 +456,7 @@ class Watched(Prepared):
 
 @contextmanager
 def every_call(look: Callable[[Watched, Sequence[Storage]], None]) -> Iterator[None]:
-    """Within, every eager call is looked at before it runs."""
+    """In this context, every eager call is checked before it runs."""
 
     class Shown(Watched):
         def run(

@@ -219,7 +219,7 @@ def _call(shape: Shape, table: Array, idx: Array, other: Array, engine: str, thr
 
 
 def outcome(arrays: list[Array], work: Callable[[], None]) -> Outcome:
-    """How work ends, and every byte afterwards."""
+    """The error of some work, and every byte afterwards."""
     try:
         work()
     except (pto.VerifyError, pto.OutOfBoundsError) as problem:
@@ -228,7 +228,7 @@ def outcome(arrays: list[Array], work: Callable[[], None]) -> Outcome:
 
 
 def agree(shape: Shape, seed: int, threads: int, *, whole: bool) -> bool:
-    """Both engines make the same of a launch; whether it ran to its end."""
+    """Both engines give the same result of a launch; whether it succeeded."""
     expected = launch(shape, seed, "reference", 1, whole=whole)
     found = launch(shape, seed, "native", threads, whole=whole)
     assert found[0] == expected[0], (shape, seed, threads, found[0], expected[0])

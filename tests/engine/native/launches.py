@@ -40,7 +40,7 @@ def counted_findings(findings: Sequence[Finding]) -> Counter[tuple[Any, ...]]:
 
 
 def outcome(arrays: Mapping[str, Array], launch: Callable[[], Sequence[Finding]]) -> Outcome:
-    """How a launch ends, what it says, and what it leaves in memory."""
+    """The error of a launch, its findings, and the memory after it."""
     found: Sequence[Finding] = ()
     ending: tuple[Any, ...] = ()
     with warnings.catch_warnings():

@@ -46,7 +46,7 @@ def test_what_is_only_odd_is_not_compiled_again(compiled: list[NativeExecutable]
 
 @pto.kernel
 def by_flag(flags, x, out):
-    """One of two ways, as memory says."""
+    """One of two branches, by a number in memory."""
     flag = pto.load_scalar(flags, 0)
     tile = pto.Tile("vec", "float32", 4, 16)
     pto.tload(tile, x)

@@ -56,7 +56,7 @@ def odd_values(kind: str) -> np.ndarray:
 
 
 def sample(kind: str, shape: tuple[int, int], *key: object) -> np.ndarray:
-    """Random bits, tame numbers and odd ones, mixed."""
+    """Random bits, ordinary numbers and special ones, mixed."""
     numpy, count, random = dtype(kind).numpy, shape[0] * shape[1], rng(kind, shape, key)
     if kind == "bool":
         return random.integers(0, 2, shape).astype(bool)

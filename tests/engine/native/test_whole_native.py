@@ -41,7 +41,7 @@ SHARED, ALONE = -1, 1 << 60
 
 @pytest.fixture(autouse=True)
 def _shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No work is too short to be shared, unless a test says so."""
+    """By default, no work is too short to be shared."""
     monkeypatch.setattr(native, "SHORT", SHARED)
 
 
@@ -378,7 +378,7 @@ def test_calls_of_one_kind_do_not_live_on_each_others_memory(width: int, oob: st
     wanted, first, second = (np.zeros(shape, np.int64) for _ in range(3))
     pto.scatter(wanted, source, indices, engine="reference", **options)
     pto.scatter(first, source, indices, engine="native", **options)
-    held = [np.full(4, 1, np.int64) for _ in range(200)]  # takes the place of what the call has let go
+    held = [np.full(4, 1, np.int64) for _ in range(200)]  # reuses memory that the call has freed
     pto.scatter(second, source, indices, engine="native", **options)
     assert np.array_equal(first, wanted) and np.array_equal(second, wanted) and len(held) == 200
     waiting = [block for ready in native._prepared.values() for block in ready.idle]

@@ -235,7 +235,7 @@ def line(running: subprocess.Popen[str]) -> str:
 
 
 def rest(running: subprocess.Popen[str], given: str = "") -> list[str]:
-    """All other lines that it prints, up to a happy end."""
+    """All other lines that it prints, until it succeeds."""
     out, err = running.communicate(given)
     assert running.returncode == 0, err
     return out.splitlines()
@@ -387,7 +387,7 @@ def test_an_interruption_while_workers_are_woken(after: int, monkeypatch: pytest
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not say where threads may run")
 def test_threads_may_go_anywhere_once_they_run() -> None:
-    """They wake up on processors of their own, and are free from then on."""
+    """They wake up on separate processors, and may move afterwards."""
     allowed = os.sched_getaffinity(0)
     threads = max(2, len(allowed))
     found: dict[int, set[int]] = {}
