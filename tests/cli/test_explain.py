@@ -1,4 +1,4 @@
-"""`explain`, `targets` and `demo` answer, and say so plainly when they cannot."""
+"""Output and errors of `explain`, `targets` and `demo`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_contract_can_be_printed(name: str, target: str | None) -> None:
         assert f"On {target}" in page
 
 
-def test_targets_stand_side_by_side() -> None:
+def test_targets_are_compared() -> None:
     table = output("targets")
     for part in (*PROFILES, "192 KB", "256 KB", "216 KB", "512 KB"):
         assert part in table

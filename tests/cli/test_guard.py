@@ -1,4 +1,4 @@
-"""Whatever happens, a user sees one plain line and a status, and a traceback only on request."""
+"""Every failure prints one line and sets a status; a traceback only on request."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def terminal(words: tuple[str, ...], **environment: str) -> str:
     try:
         while part := os.read(parent, 4096):
             shown += part
-    except OSError:  # how a terminal ends
+    except OSError:  # the end of a terminal
         pass
     running.wait()
     os.close(parent)

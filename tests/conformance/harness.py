@@ -98,7 +98,7 @@ def findings_of(stop: BaseException) -> list[pto.Finding]:
 
 @cache
 def clauses_on(rule: str, target: str) -> frozenset[str]:
-    """What findings of a rule name on a target: the rule itself where it applies, else what stands behind it there."""
+    """Clauses in findings of a rule on a target: the rule itself if it applies there, else its base clauses."""
     entries = [entry for each in INSTRUCTIONS.values() for entry in (*each.rules, *each.faults.values())]
     named = {e.clause(target) for e in entries if rule == (e.id if isinstance(e, Rule) else e.rule)}
     return frozenset(named) or frozenset((rule,))

@@ -52,7 +52,7 @@ def test_every_clause_that_refuses_has_code_that_is_refused() -> None:
 
 
 def test_every_example_can_fail() -> None:
-    """It asserts something, or holds code that must be stopped."""
+    """It has an assertion, or code that must be refused."""
     silent = [
         name for name, example in spec.examples().items() if "assert " not in example.meets and not example.breaks
     ]

@@ -32,7 +32,7 @@ def by_block(tile: TileSpec, blocks: int, step: int) -> tuple[Term, ...]:
 
 
 def lower(call: Call) -> tuple[Move, ...]:
-    """One row of the walk for each block."""
+    """One row of the iteration space for each block."""
     dst, src, blocks, c0 = call.dst, call.src, blocks_of(call), call.dst.dtype.c0
     numbers = Access("offsets", Layout(by_block(call.offsets, blocks, 1), ()))
     index = Index(numbers, Side.SRC, Unit.ROW, src.elements // c0, REMAPS[call.oob])

@@ -74,7 +74,7 @@ def tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outcome(pytester: pytest.Pytester, code: str, *options: str) -> pytest.RunResult:
-    """What pytest says of a test file, without its summary, whose length depends on where it runs."""
+    """The output of pytest for a test file, without its summary, whose length depends on the folder."""
     pytester.makepyfile(f"from kernels import *\n\n{code}")
     return pytester.runpytest_subprocess("-p", "ptokit.testing", "-p", "no:cacheprovider", "-rN", *options)
 

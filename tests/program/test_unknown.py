@@ -1,4 +1,4 @@
-"""Numbers that only the run knows: what is decided without them, and what is deferred."""
+"""Numbers known at run time: what is decided without them, and what is deferred."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ ARRAYS = (np.zeros((8, 16), "float32"), np.zeros((8, 8), "int32"), np.zeros((8, 
 
 @pytest.mark.clause("MG-HAZ-11")
 def test_a_column_of_indices_is_judged_when_its_length_is_known() -> None:
-    """One index lies side by side with itself; more of them do not. Before n is known, neither is reported."""
+    """One index is contiguous; several are not. Before n is known, neither is reported."""
     report = pto.check(column, *ARRAYS, 3, target="a5")["a5"]
     assert "MG-HAZ-11" not in {finding.rule for finding in report.findings}
     column[1](*ARRAYS, 1, target="a5")
@@ -89,7 +89,7 @@ def test_a_column_of_indices_is_judged_when_its_length_is_known() -> None:
 
 @pto.kernel
 def crooked(table, tokens, out, n):
-    """Two rows of indices, whatever n is: neither one row nor one column."""
+    """Two rows of indices, for every n: neither one row nor one column."""
     ids = pto.Tile("vec", "int32", 8, 8, valid=(2, 3))
     got = pto.Tile("vec", "float32", 8, 16, valid=(n, 16))
     pto.tload(ids, tokens[0:2, 0:3])

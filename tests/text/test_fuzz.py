@@ -1,4 +1,4 @@
-"""Texts that are broken in any way are read or refused with an error: no traceback, no hanging, no memory eaten."""
+"""Texts that are broken in any way are read or refused with an error: no traceback, no hang, no excessive memory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def plain_round_trip(text: bytes) -> None:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that takes text from anywhere; it may raise TextError and nothing else."""
+    """A reader of arbitrary text; it may raise only TextError."""
 
     call: Callable[[bytes], object]
     inputs: int
@@ -79,7 +79,7 @@ ENTRIES = {
 
 
 def attempt(call: Callable[[bytes], object], text: bytes) -> None:
-    """Give an entry point a text, within a time; what is refused says where, in a few lines."""
+    """Call an entry point with a text, within a time limit; a refusal has a place, in a few lines."""
     refused: TextError | None = None
     faulthandler.dump_traceback_later(SECONDS, exit=True)
     try:
@@ -94,7 +94,7 @@ def attempt(call: Callable[[bytes], object], text: bytes) -> None:
 
 
 def work(name: str, texts: Iterable[tuple[str, bytes]]) -> None:
-    """What a worker does: all texts, under a limit of memory. It says what it is at."""
+    """The work of a worker: all texts, under a memory limit. It prints its progress."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for label, text in texts:
@@ -109,7 +109,7 @@ def inputs(first: int, count: int, files: str = "*.pto") -> Iterable[tuple[str, 
 
 
 def in_worker(statement: str) -> None:
-    """Run a statement in a process of its own, which must live to its end."""
+    """Run a statement in a separate process, which must not crash."""
     code = f"import tests.text.test_fuzz as fuzz; {statement}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)

@@ -205,7 +205,7 @@ def test_a_loop_that_carries_a_sum_of_its_own_variable_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("step", "expected"), [(1, 7), (3, 6), (5, 5)])
-def test_a_step_that_the_launch_passes_is_counted_in_turns(step: int, expected: int) -> None:
+def test_a_step_that_the_launch_passes_is_counted_in_iterations(step: int, expected: int) -> None:
     body = f"""
     %t = pto.alloc_tile : {TILE}
     scf.for %i = %c0 to %c8 step %step {{
@@ -313,7 +313,7 @@ def test_calls_that_double_at_every_level_are_bounded() -> None:
         program("call @f0() : () -> ()", others="\n".join(levels))
 
 
-def test_the_kernel_is_the_function_that_nobody_calls() -> None:
+def test_the_kernel_is_the_function_without_callers() -> None:
     text = "func.func @b() { return }\nfunc.func @a() { call @b() : () -> ()\n return }"
     assert read_program(text, "x.pto").name == "a"
     assert read_program(text, "x.pto", "b").name == "b"

@@ -1,4 +1,4 @@
-"""MLIR text: everything is read, nothing is lost, the print is canonical, and errors are for people."""
+"""MLIR text: everything is read and kept, the print is canonical, and errors are readable."""
 
 from __future__ import annotations
 
@@ -558,7 +558,7 @@ def gather(index: str, tail: str = "") -> Module:
 
 
 @pytest.mark.parametrize("index", [ROW, LONG, ELEM])
-def test_the_newer_version_says_the_mode_that_goes_without_saying(index: str) -> None:
+def test_the_newer_version_prints_the_default_mode(index: str) -> None:
     plain, full = gather(index), gather(index, " {coalesce = #pto<coalesce row>}")
     assert print_module(plain, "new") == print_module(full) == print_module(full, "new")
     assert print_module(full, "0.27") == print_module(plain) == print_module(plain, "0.27")
@@ -695,7 +695,7 @@ ERRORS = {
     "bracket of another kind": ("pto.trap {a = [1, 2→}", "expected `]`", "bracket open before it"),
     "long number": (f"%a = arith.constant →{'9' * 500} : i32", "a number of more than 400 digits", ""),
 }
-"""Lines with a mark where the error is, what it says, and what it proposes."""
+"""Lines with a mark at the error, the message, and the suggestion."""
 
 
 @pytest.mark.parametrize(("line", "message", "hint"), ERRORS.values(), ids=ERRORS)

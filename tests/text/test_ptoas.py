@@ -1,4 +1,4 @@
-"""PTO-AS: every form of the documents is read, the print is canonical, comments stay, and errors are for people."""
+"""PTO-AS: every form of the documents is read, the print is canonical, comments stay, and errors are readable."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def named(values: tuple[Value, ...]) -> list[str]:
 
 
 class Facts:
-    """All that a tree says, with values as numbers in their order; numbers and blocks stand where they are used."""
+    """The content of a tree, with values numbered in order; numbers and blocks are inline."""
 
     def __init__(self, *, modes: bool = True) -> None:
         self.modes = modes
@@ -118,7 +118,7 @@ def test_corpus_is_the_same_program_after_printing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("stem", sorted(NOT_EXECUTED))
-def test_what_nobody_executes_is_refused_by_lowering_alone(stem: str) -> None:
+def test_ops_without_a_lowering_are_refused_by_lowering_alone(stem: str) -> None:
     unit = read_ptoas((ROOT / f"tests/corpus/{stem}.ptoas").read_bytes(), stem)
     with pytest.raises(TextError, match="no lowering"):
         lower(unit)
@@ -231,7 +231,7 @@ def test_atomics_and_policies_stand_in_either_order(suffixes: str) -> None:
 
 @pytest.mark.clause("A-25")
 @pytest.mark.parametrize(("index", "opcode"), [(COL, "mscatter.row "), (ELEM, "mscatter.elem "), (ROW, "mscatter ")])
-def test_the_mode_of_a_bare_mscatter_is_told_by_its_index(index: str, opcode: str) -> None:
+def test_the_mode_of_a_bare_mscatter_follows_from_its_index(index: str, opcode: str) -> None:
     assert f"\n{opcode}%m" in print_ptoas(read_ptoas(f"mscatter %s, %m, %i : {MEM}, {TILE}, {index}"))
 
 
@@ -891,7 +891,7 @@ def test_long_lines_take_no_longer_than_they_are(unit: str) -> None:
 
 
 def attempt(text: str | bytes, file: str = "<text>") -> str | TextError:
-    """The canonical text, or what is wrong."""
+    """The canonical text, or the error."""
     try:
         return format_ptoas(text, file)
     except TextError as error:

@@ -1,4 +1,4 @@
-"""Blocks that touch the same cells: H-16, and conflicts that have no number."""
+"""Blocks that access the same cells: H-16, and conflicts that have no number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def scatter(
     table, rows, tokens, flat: pto.const = False, atomic: pto.const = "none", odd: pto.const = "",
     conflict: pto.const = "default", oob: pto.const = "undefined",
 ):  # fmt: skip
-    """Four rows a block; odd blocks may combine otherwise."""
+    """Four rows per block; odd blocks may use another operation."""
     b = pto.block_idx()
     ids = pto.Tile("vec", "int32", *((4, 16) if flat else (1, 8)), valid=(4, 16) if flat else (1, 4))
     values = pto.Tile("vec", table.dtype, 4, 16)
@@ -63,11 +63,11 @@ def replaced(table, rows, tokens, stores_first: pto.const = False, ordered: pto.
 LINE = "# all"
 TO = {"table": zeros(64, 16), "rows": counted(16, 16), "tokens": upto(16)}
 ONE_ROW = numbers(0, 1, 2, 3, 4, 5, 6, 1, 8, 9, 10, 11, 12, 13, 14, 15)
-"""Row 1 of block 0 is named in block 1 again."""
+"""Row 1 of block 0 repeats in block 1."""
 
 
 def elements(shared: bool) -> object:
-    """Elements apart, or with one cell that the first and the last block name."""
+    """Distinct elements, or with one cell in common for the first and the last block."""
     make = upto(16, 16)
 
     def made() -> object:

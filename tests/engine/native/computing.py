@@ -1,4 +1,4 @@
-"""Runs computations as machine code on arrays of its own, and by the reference, for comparison."""
+"""Runs computations as machine code on separate arrays, and on the reference engine, for comparison."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Case:
 
 
 class _Numbers:
-    """Turns known numbers into numbers of the run."""
+    """Replaces known numbers by numbers known at run time."""
 
     def __init__(self, active: bool) -> None:
         self.active, self.conditions = active, Conditions()
@@ -163,7 +163,7 @@ class Compiled:
         code.give(code.constant("i32", 0))
         code.begin("refused")
         code.give(code.constant("i32", 1))
-        assert not numbers.conditions.found, "something was asked of a number that only the run tells"
+        assert not numbers.conditions.found, "a condition depends on a number known at run time"
         return numbers.values
 
     def run(self, k: int, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
