@@ -71,7 +71,7 @@ def _to_old(op: PtoOp, instruction: Instruction) -> str | None:
     if newer and optional and len(_sources(op)) >= len(instruction.operands) - 1:
         return f"version 0.27 has no {optional[0].name} operand of {instruction.op}"
     for modifier, text in reversed(newer):
-        written, usual = op.attributes.get(text.key), modifier.usual
+        written, usual = op.attributes.get(text.key), modifier.fixed_default
         if not isinstance(written, KeywordAttr):
             continue
         if usual is not None and written.data != usual.text:
