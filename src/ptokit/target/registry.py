@@ -39,7 +39,7 @@ def register(profile: Profile) -> Profile:
 
 
 def unregister(name: str) -> None:
-    """Forget a revision."""
+    """Remove a revision."""
     if name not in REVISIONS:
         raise ValueError(f"{name!r} is not a registered revision; known: {', '.join(REVISIONS) or 'none'}")
     del PROFILES[name], REVISIONS[name]
@@ -86,7 +86,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def left_layouts() -> dict[str, BLayout]:
-    """By architecture: the layout of a tile in Left. Text does not say it."""
+    """By architecture: the layout of a tile in Left, which text does not state."""
     layouts = {form: blayout for (blayout, _), form in FORMS.items()}
     plain = (profile for profile in PROFILES.values() if profile.arch and profile.name == profile.family)
     return {profile.arch: layouts[profile.left_form] for profile in plain}
