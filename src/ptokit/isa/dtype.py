@@ -8,6 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+finfo: Any = ml_dtypes.finfo
+"""The limits of a float type; ml_dtypes does not type them."""
+
 
 @dataclass(frozen=True, eq=False)
 class DType:
@@ -98,7 +101,7 @@ HOST_ONLY = (
     _row("float64", np.float64, "float", "double", "f64"),
     _row("bool", np.bool_, "uint", "bool", "i1"),
 )
-"""Types that no PTO instruction takes (CO-TYPE-03); arrays of them can be gathered on the `host` profile."""
+"""Types of no PTO instruction (CO-TYPE-03); the `host` profile gathers arrays of them."""
 
 PTO_TYPES = frozenset((*BASE, *FLOAT8, HIFLOAT8))
 INT32, UINT32 = BASE[4], BASE[5]
@@ -149,7 +152,6 @@ def _family(numpy_type: np.dtype[Any]) -> str:
     if numpy_type.kind == "c":
         return "complex"
     try:
-        bits: int = ml_dtypes.finfo(numpy_type).bits
-        return "float" if bits == 8 * numpy_type.itemsize else "other"
+        return "float" if finfo(numpy_type).bits == 8 * numpy_type.itemsize else "other"
     except ValueError:
         return "float" if numpy_type.kind == "f" else "other"

@@ -174,6 +174,11 @@ def in_mat(call: Call) -> bool:
     return call.dst.loc is TileType.Mat
 
 
+def expands_route(call: Call) -> str:
+    """`texpands.vec` or `texpands.mat`."""
+    return f"texpands.{call.dst.loc.text}"
+
+
 def lower_expands(call: Call) -> tuple[Move | Compute, ...]:
     """The valid region of a Vec tile, all of a Mat tile."""
     dst, shape = Access("dst", call.dst.layout), call.dst.valid
@@ -195,7 +200,7 @@ TEXPANDS = replace(
         ),
         lower_expands,
     ),
-    route=lambda call: f"texpands.{call.dst.loc.text}",
+    route=expands_route,
     kernels={
         family: {
             "texpands.vec": Kernel(pipes(EXPANDS_PARAMS, "V")),

@@ -6,9 +6,8 @@ Read this beside the MGATHER page: the same sections in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
 
 from ptokit.isa.common import (
     FLATTEN,
@@ -128,7 +127,8 @@ def route(call: Call) -> str:
 # --- Math interpretation: how each target's row kernel addresses the table -----------------------------------
 
 
-class RowKernel(NamedTuple):
+@dataclass(frozen=True)
+class RowKernel:
     """The number of rows that an index may address, and the distance between them in elements."""
 
     capacity: Callable[[TensorSpec], int]
@@ -189,6 +189,12 @@ def one_or_other(call: Call) -> bool:
     return call.idx.valid in ((1, call.dst.valid_rows), (call.dst.valid_rows, 1))
 
 
+def row_or_column(call: Call) -> str:
+    """The valid extents of a one-dimensional index."""
+    rows = call.dst.valid_rows
+    return f"valid [1, {rows}] or [{rows}, 1]: one index for each destination row"
+
+
 ROW_INDEX = Rule(
     "MG-MODE-03", "idx", lambda c: f"valid [1, {c.dst.valid_rows}]: one index for each destination row",
     lambda c: c.idx.valid == (1, c.dst.valid_rows), on=error("a2a3"), found=idx_valid,
@@ -197,10 +203,7 @@ ROW_INDEX = Rule(
         'did you mean coalesce="elem"?' if elem_meant(c) else f"make it a tile of 1 row: {row_of_indices(c)}"
     ),
 )  # fmt: skip
-COLUMN_INDEX = replace(
-    ROW_INDEX, holds=one_or_other,
-    expect=lambda c: f"valid [1, {c.dst.valid_rows}] or [{c.dst.valid_rows}, 1]: one index for each destination row",
-)  # fmt: skip
+COLUMN_INDEX = replace(ROW_INDEX, expect=row_or_column, holds=one_or_other)
 ELEM_INDEX = Rule(
     "MG-MODE-04", "idx", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
     lambda c: c.idx.valid == c.dst.valid, on=error(*NPU), found=idx_valid, kind="H-45", when=into_ub & is_elem,
@@ -516,6 +519,16 @@ def whole_blocks(call: Call) -> int:
     return -(-call.dst.valid_cols * size // BLOCK) * BLOCK // size
 
 
+def table_width(call: Call) -> int:
+    """A fractal transfer writes every logical column (A-47)."""
+    return call.table.extents[1]
+
+
+def row_batches(rows: int, _cols: int, batches: int) -> Work:
+    """A transfer for each row and batch (MG-SYNC-08)."""
+    return Work(dma=rows * batches)
+
+
 ROW = Kernel(
     touches("S", "MTE2", "MTE2"),
     besides=zeroes,
@@ -532,10 +545,10 @@ ROW = Kernel(
 ROW_NZ = replace(
     ROW,
     handshake=replace(ROW.handshake, after_fill=(("S", "MTE2"),)),
-    work=lambda rows, _cols, batches: Work(dma=rows * batches),  # MG-SYNC-08
+    work=row_batches,
     cost={"S": Cost("row loop", zeroed=zeroed_tile), "MTE2": Cost("fractal row transfers", "GM to UB GB/s")},
     lower=lower_row_nz,
-    reach=lambda call: call.table.extents[1],
+    reach=table_width,
 )
 ELEM = Kernel(
     touches("S", "S", "S"),

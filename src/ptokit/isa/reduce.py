@@ -61,6 +61,7 @@ REDUCTIONS = (
 )  # fmt: skip
 
 
+ONE_ROW = "a plain Vec tile of one row or more; row 0 is written"
 THROUGH_FLOAT = "convert with tcvt first (bfloat16: to float32), reduce, and convert the result back"
 
 
@@ -80,7 +81,7 @@ def reduction(row: OpRow, *, by_row: bool) -> Instruction:
     group, kept, lost = ("CP-RED", "row", "column") if by_row else ("CP-COL", "column", "row")
 
     def extents(tile: TileSpec) -> tuple[int, int]:
-        return tile.valid if by_row else tile.valid[::-1]
+        return tile.valid if by_row else (tile.valid_cols, tile.valid_rows)
 
     def lower(call: Call) -> tuple[Compute, ...]:
         shape = (call.src.valid_rows, 1) if by_row else (1, call.src.valid_cols)
@@ -104,9 +105,6 @@ def reduction(row: OpRow, *, by_row: bool) -> Instruction:
     has_workspace = row.op == "colsum"
     return build(row, params, rules, lower, text=Text(("src",)), workspace=Workspace(1) if has_workspace else None,
                  form=Form(inside=("isBinary",)) if has_workspace else GENERAL)  # fmt: skip
-
-
-ONE_ROW = "a plain Vec tile of one row or more; row 0 is written"
 
 
 def expands(**types: str) -> Cpp:
@@ -140,7 +138,7 @@ EXPANSIONS = (
 
 
 ANY_LAYOUT = Table({"host": True})
-"""Targets that take sources of any layout."""
+"""Targets that allow sources of any layout."""
 
 
 def is_full(call: Call, name: str) -> bool:

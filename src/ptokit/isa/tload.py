@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-import ml_dtypes
 import numpy as np
 
 from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
-from ptokit.isa.dtype import DType
+from ptokit.isa.dtype import DType, finfo
 from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, typed
 from ptokit.isa.instruction import (
     EVERYWHERE,
@@ -134,7 +133,7 @@ def pad_bits(dtype: DType, pad: Pad) -> int:
     else:
         value = np.array(np.inf if biggest else -np.inf, dtype.numpy)
         if not np.isinf(value):
-            value = np.array(ml_dtypes.finfo(dtype.numpy).max * (1 if biggest else -1), dtype.numpy)
+            value = np.array(finfo(dtype.numpy).max * (1 if biggest else -1), dtype.numpy)
     return int.from_bytes(value.tobytes(), sys.byteorder)
 
 

@@ -165,6 +165,11 @@ def inside(call: Call) -> bool:
     return call.row.value + call.dst.valid_rows <= rows and call.col.value + call.dst.valid_cols <= cols
 
 
+def extract_route(call: Call) -> str:
+    """`textract.mat.left`, and so on."""
+    return f"textract.{call.src.loc.text}.{call.dst.loc.text}"
+
+
 def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
     """Copy a window of the source."""
     corner = (("row", call.row.value), ("col", call.col.value))
@@ -213,7 +218,7 @@ EXTRACT_CPP = Cpp(
 TEXTRACT = replace(
     build(OpRow("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
               in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
-    route=lambda call: f"textract.{call.src.loc.text}.{call.dst.loc.text}",
+    route=extract_route,
     kernels={
         family: {f"textract.{a.text}.{b.text}": Kernel(pipes(EXTRACT_PARAMS, pipe)) for (a, b), pipe in PATHS.items()}
         for family in NPU

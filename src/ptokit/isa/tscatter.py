@@ -164,7 +164,7 @@ INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "what the inde
                  text=Attribute("index", suffix=True))  # fmt: skip
 
 ROW_LOOP = Cost("scalar loop", accesses=3)
-FLAT_LOOP = replace(ROW_LOOP, zeroed=lambda call, _outside: call.dst.nbytes)
+FLAT_LOOP = Cost("scalar loop", accesses=3, zeroed=lambda call, _outside: call.dst.nbytes)
 
 
 MOST = 2**15
