@@ -178,4 +178,3 @@ COLUMNS = (
     repetition(TCOLEXPAND, by_row=False),
     *map(expansion, EXPANSIONS),
 )
-"""The instructions, as data."""

@@ -247,4 +247,3 @@ def of_first_tile(call: Call) -> TileSpec | None:
 
 BUILT = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *map(unary, UNARY), TEXPANDS, TCI)
 ELEMENTWISE = tuple(replace(instruction, result=of_first_tile) for instruction in BUILT)
-"""The instructions, as data."""

@@ -17,7 +17,7 @@ from ptokit.isa.table import Table, lookup, revision_of
 from ptokit.isa.unknown import Undecided, certain
 
 Modifiers = tuple[PtoEnum | None, ...]
-"""The modifiers of a call in the order of its instruction; None where the default applies."""
+"""The modifiers of a call in the order of its instruction; None for the default."""
 
 
 class Call:
@@ -242,7 +242,7 @@ class Rule:
         return applying(self.id, self.elsewhere, target)
 
     def level_on(self, target: str) -> Level | None:
-        """The level on a target where the rule applies to a call; None where the target does not have the rule."""
+        """The level of a violation on a target; None if the target does not have the rule."""
         return None if self.id in revision_of(target).dropped else lookup(self.on, target)
 
     def is_broken(self, call: Call) -> bool:
@@ -511,7 +511,7 @@ class Instruction:
 
     @cached_property
     def takes_table(self) -> bool:
-        """Whether it takes a whole table in memory, and not a block of the tile's extents."""
+        """Whether an operand is a whole table in memory, not a block of the tile's extents."""
         return any("memory" in param.kind and not param.is_block for param in self.operands)
 
     def sources(self, order: PtoEnum | None = None) -> tuple[str, ...]:

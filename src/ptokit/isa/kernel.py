@@ -30,7 +30,7 @@ class Handshake:
     """The pipes that do the work."""
     after: tuple[Pair, ...] = ()
     each_row: tuple[Pair, ...] = ()
-    """Inside the loop of a plain store, once a row."""
+    """Inside the loop of a plain store, once per row."""
     between: tuple[Pair, ...] = ()
     """Between filling the scratch and copying it (MG-L1-14); a core before the pipe means a flag across cores."""
     after_fill: tuple[Pair, ...] = ()
@@ -111,12 +111,12 @@ class Cost:
 
 
 SLOW, REDUCING, INDEXED = (Cost("vector", f"vector {kind} repeat cycles") for kind in ("slow", "reduce", "indexed"))
-"""Vector instructions that take longer than simple arithmetic."""
+"""Vector instructions that are slower than simple arithmetic."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a target does for an instruction on one route. Callables that take `Any` take the call."""
+    """How a target executes an instruction on one route. Parameters of type `Any` are the call."""
 
     effects: tuple[Effect, ...] = ()
     """Which pipe accesses which operand; none on targets without pipes."""

@@ -712,4 +712,3 @@ MGATHER = Instruction(
         **Text(("table", "idx"), orders=(("table", "idx", "scratch"),)).spellings("mgather", MODIFIERS),
     },
 )
-"""The instruction, as data."""

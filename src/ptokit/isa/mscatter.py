@@ -392,4 +392,3 @@ MSCATTER = Instruction(
         ),
     },
 )
-"""The instruction, as data."""

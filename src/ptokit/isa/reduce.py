@@ -285,4 +285,3 @@ TGATHER = build(
 )  # fmt: skip
 
 REDUCE = (*(reduction(row, by_row=True) for row in REDUCTIONS), *map(expansion, EXPANSIONS), TTRANS, TGATHER)
-"""The instructions, as data."""

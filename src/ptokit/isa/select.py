@@ -282,4 +282,3 @@ TCVT = build(
 )  # fmt: skip
 
 SELECT = (TCMP, TCMPS, TSEL, TSELS, TCVT)
-"""The instructions, as data."""

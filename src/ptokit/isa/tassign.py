@@ -29,4 +29,3 @@ TASSIGN = Instruction(
         "Level 2": ("%moved = pto.tassign %tile, %addr : !pto.tile_buf<...> -> !pto.tile_buf<...>",),
     },
 )
-"""The instruction, as data."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, is_unboxed, same_type
 from ptokit.isa.dtype import DType, finfo
 from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, typed
 from ptokit.isa.instruction import (
@@ -84,10 +84,7 @@ def converts(call: Call) -> bool:
 
 def in_ub_unboxed(operand: str) -> Case:
     """A plain tile in UB, to which the 32-byte rule applies."""
-    return Case(
-        "a plain tile in UB",
-        lambda call: call.values[operand].loc is TileType.Vec and call.values[operand].form in ("nd", "dn"),
-    )
+    return Case("a plain tile in UB", lambda c: c.values[operand].loc is TileType.Vec and is_unboxed(c.values[operand]))
 
 
 COLUMN = (
@@ -202,4 +199,3 @@ TLOAD = Instruction(
         "Level 2": ("pto.tload ins(%src : !pto.partition_tensor_view<...>) outs(%dst : !pto.tile_buf<...>)",),
     },
 )
-"""The instruction, as data."""

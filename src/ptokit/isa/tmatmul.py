@@ -226,4 +226,3 @@ TEXTRACT = replace(
 )  # fmt: skip
 
 CUBE = (TMATMUL, TMATMUL_ACC, TMATMUL_BIAS, TEXTRACT)
-"""The instructions, as data."""

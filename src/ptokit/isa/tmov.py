@@ -90,4 +90,3 @@ TMOV = Instruction(
         "Level 2": ("pto.tmov ins(%src : !pto.tile_buf<...>) outs(%dst : !pto.tile_buf<...>)",),
     },
 )
-"""The instruction, as data."""

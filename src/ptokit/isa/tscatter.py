@@ -238,4 +238,3 @@ TSCATTER = Instruction(
         **Text(("src", "idx")).spellings("tscatter", (INDEX,)),
     },
 )
-"""The instruction, as data."""

@@ -135,4 +135,3 @@ TSTORE = Instruction(
         "Level 2": (f"pto.tstore ins(%src : ...) outs(%dst : !pto.partition_tensor_view<...>){ADDED}",),
     },
 )
-"""The instruction, as data."""

@@ -48,7 +48,7 @@ HOST = ALL | types("f64")
 
 
 def by_target(a2a3: Types, a5: Types, cpu: Types = ALL, host: Types = HOST) -> Table[Types]:
-    """A table of types; the simulator takes every arithmetic type by default."""
+    """A table of types; the simulator has every arithmetic type by default."""
     return Table({"cpu": cpu, "a2a3": a2a3, "a5": a5, "host": host})
 
 
@@ -65,7 +65,7 @@ def vec(clause: str, operand: str) -> Rule:
 
 
 def plain(clause: str, operand: str) -> Rule:
-    """Row-major, no boxes; the host takes any layout."""
+    """Row-major, no boxes; the host allows any layout."""
     return Rule(clause, operand, "RowMajor + NoneBox", lambda c: is_nd_tile(c.values[operand]), on=error(*DEVICES),
                 fix=PLAIN_TILE)  # fmt: skip
 
@@ -185,17 +185,16 @@ class Text:
     orders: tuple[tuple[str, ...], ...] = ()
     """Other orders of the sources."""
 
-    def spellings(self, instruction: str, modifiers: Iterable[Modifier] = ()) -> dict[str, tuple[str, ...]]:
+    def spellings(self, instruction: str, modifiers: tuple[Modifier, ...] = ()) -> dict[str, tuple[str, ...]]:
         """With values (Level 1) and with destinations (Level 2); each modifier is an attribute."""
         name, orders = self.name or instruction, (self.sources, *self.orders)
         inside = attributes(each for each in modifiers if each.text and each.text.inside)
         after = attributes(each for each in modifiers if each.text and not each.text.inside)
-        both = f"{inside}{after}".replace("} {", ", ")
         first, second = list[str](), list[str]()
         for order in orders:
             values, types = ", ".join(f"%{source}" for source in order), ", ".join("..." for _ in order)
             operands = types if len(order) == 1 else f"({types})"
-            first.append(f"%dst = pto.{name} {values}{both} : {operands} -> !pto.tile<...>")
+            first.append(f"%dst = pto.{name} {values}{attributes(modifiers)} : {operands} -> !pto.tile<...>")
             second.append(f"pto.{name} ins({values}{inside} : {types}) outs(%dst : !pto.tile_buf<...>){after}")
         return {"Level 1": tuple(first), "Level 2": tuple(second)}
 
