@@ -12,7 +12,7 @@ import pytest
 import ptokit as pto
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Either
+from ptokit.isa.instruction import ByCase
 from ptokit.program.ir import Instr
 from ptokit.render import pages
 from ptokit.target import PROFILES
@@ -123,7 +123,7 @@ COMPUTED = [
     for instruction in INSTRUCTIONS.values()
     for rule in instruction.rules
     for kind in rule.kinds
-    if isinstance(rule.kind, Either) or kind == "H-27"
+    if isinstance(rule.kind, ByCase) or kind == "H-27"
 ]
 
 

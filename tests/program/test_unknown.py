@@ -15,7 +15,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Rule
 from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, Coalesce, GlobalLayout, SLayout, TileType
-from ptokit.isa.unknown import Deferred, Unknown, certain, is_unknown
+from ptokit.isa.unknown import Undecided, Unknown, certain, is_unknown
 
 F32, I32 = pto.dtype("float32"), pto.dtype("int32")
 
@@ -32,7 +32,7 @@ def test_arithmetic_stays_unknown_and_comparisons_are_deferred() -> None:
         lambda: n < 1, lambda: n == 1, lambda: 2 - n == 1, lambda: n != Unknown(), lambda: max(n, 1), lambda: not n,
         lambda: range(n), lambda: 1 in (2, n), lambda: (n, 1) == (Unknown(), 1),
     ):  # fmt: skip
-        with pytest.raises(Deferred):
+        with pytest.raises(Undecided):
             ask()
     assert n == n and str(n) == "?"
     assert n != "n"
@@ -46,7 +46,7 @@ def test_a_test_is_certain_if_every_answer_leads_to_it() -> None:
     assert not certain(lambda: (n, 5) == (4, 5)) and not certain(lambda: (n, 5) != (4, 5))
     assert not certain(lambda: max(n, 1) == 1) and not certain(lambda: max(n, 1) != 1)
     assert not certain(lambda: len(range(n)) == 0)
-    with pytest.raises(Deferred):
+    with pytest.raises(Undecided):
         bool(n)
 
 
@@ -178,7 +178,7 @@ def needs_numbers(rule: Rule, call: Call) -> bool:
     """Whether a rule compares an unknown number."""
     try:
         rule.when(call) and rule.holds(call)
-    except Deferred:
+    except Undecided:
         return True
     return False
 

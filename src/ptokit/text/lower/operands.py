@@ -62,7 +62,7 @@ def order_of(operation: Operation, instruction: Instruction) -> PtoEnum | None:
     if modifier is None or modifier.text is None:
         return None
     is_usual = operation.ins and isinstance(operation.ins[0].type, TileSpec)
-    return modifier.usual if is_usual else modifier.text.reverses
+    return modifier.fixed_default if is_usual else modifier.text.reverses
 
 
 def named_sources(operation: Operation, instruction: Instruction, order: PtoEnum | None) -> dict[str, Value]:

@@ -63,7 +63,7 @@ def _old(op: Op, instruction: Instruction) -> Op:
     if newer and optional and len(_sources(op)) >= len(instruction.operands) - 1:
         raise CannotSay(f"version 0.27 has no {optional[0].name} operand of {instruction.op}", op.offset)
     for modifier, text in reversed(newer):
-        written, usual = _word(op, text.key), modifier.usual
+        written, usual = _word(op, text.key), modifier.fixed_default
         if not written:
             continue
         if usual is not None and written != usual.text:
