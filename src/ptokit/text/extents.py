@@ -11,11 +11,11 @@ from ptokit.isa.unknown import is_unknown, unknown
 from ptokit.program.expr import Expr, apply, subtract
 from ptokit.program.ir import Window
 
-Extents = ChainMap[str, "tuple[Expr, Expr] | None"]
+ScopedExtents = ChainMap[str, "tuple[Expr, Expr] | None"]
 """The valid extents of each tile, a map for each body around; None where they depend on the way that led here."""
 
 
-def merge_extents(valid: Extents, inner: Sequence[Extents], *, is_certain: bool) -> None:
+def merge_extents(valid: ScopedExtents, inner: Sequence[ScopedExtents], *, is_certain: bool) -> None:
     """What is known after bodies. `is_certain` says that one of them has run; else perhaps none has."""
     for tile in {tile for body in inner for tile in body.maps[0] if tile in valid}:
         ways = [body[tile] for body in inner] + ([] if is_certain else [valid[tile]])

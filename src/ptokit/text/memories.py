@@ -15,11 +15,9 @@ from ptokit.isa.policy import GlobalLayout
 from ptokit.program.expr import Expr, Op, Var, apply, variables
 from ptokit.program.ir import Argument, View
 
-Shape = tuple[Expr, ...]
-
 
 @dataclass(frozen=True)
-class Place:
+class ElementPointer:
     """What a pointer is: so many elements into the memory of an argument."""
 
     memory: str
@@ -27,9 +25,9 @@ class Place:
     ways: tuple[Expr, ...] = ()
     """The parts that the offset is the sum of, in the order in which they were added."""
 
-    def ahead(self, offset: Expr) -> Place:
+    def ahead(self, offset: Expr) -> ElementPointer:
         """A pointer further on."""
-        return Place(self.memory, apply("add", self.offset, offset), (*self.ways, offset))
+        return ElementPointer(self.memory, apply("add", self.offset, offset), (*self.ways, offset))
 
 
 def size_of(memory: str) -> Var:
@@ -56,20 +54,20 @@ class Memories:
         self._views: dict[str, dict[str, Argument]] = {}
         self._dynamic: dict[str, set[int]] = {}
 
-    def add(self, name: str, dtype: DType, where: Where | None) -> Place:
+    def add(self, name: str, dtype: DType, where: Where | None) -> ElementPointer:
         """A pointer that the launch passes."""
         self._dtypes[name], self._where[name], self._views[name] = dtype, where, {}
-        return Place(name)
+        return ElementPointer(name)
 
-    def dtype(self, place: Place) -> DType:
+    def dtype(self, place: ElementPointer) -> DType:
         """The element type of a pointer."""
         return self._dtypes[place.memory]
 
     def view(
         self,
-        place: Place,
-        shape: Shape,
-        stride: Shape,
+        place: ElementPointer,
+        shape: tuple[Expr, ...],
+        stride: tuple[Expr, ...],
         layout: GlobalLayout,
         name: str,
         steady: frozenset[Var],
@@ -109,7 +107,7 @@ class Memories:
         dynamic = tuple(flag or position - lead in marks for position, flag in enumerate(argument.dynamic))
         return replace(argument, dynamic=dynamic)
 
-    def element(self, place: Place) -> View:
+    def element(self, place: ElementPointer) -> View:
         """One element, as a view of the argument that owns the memory, if one part of the way belongs to each dim.
 
         Else it is one of all elements of the array.
@@ -120,7 +118,7 @@ class Memories:
             return self._flat(place)
         return View(argument.name, tuple(starts), (1,) * len(starts))  # type: ignore[arg-type]
 
-    def _flat(self, place: Place) -> View:
+    def _flat(self, place: ElementPointer) -> View:
         name, memory = f"{place.memory}.elements", place.memory
         every = Argument(
             name, self._dtypes[memory], (size_of(memory),), (1,), view_of=memory, where=self._where[memory]

@@ -47,7 +47,7 @@ from ptokit.text.cpp.headers import is_simt
 from ptokit.text.cpp.names import Identifiers, pipe, place_text
 from ptokit.text.cpp.ready import Ready, instructions
 from ptokit.text.cpp.types import (
-    Tensor,
+    GlobalBlock,
     header_call,
     lies_down,
     lying,
@@ -92,7 +92,7 @@ def kind_of(argument: Argument | Integer | Float) -> str:
     return "" if isinstance(argument, Integer) else ARGUMENT
 
 
-class Body:
+class KernelBody:
     """The statements of one program. Everything is declared in the block of its first use, and seen further in."""
 
     def __init__(self, ready: Ready, profile: Profile) -> None:
@@ -320,7 +320,7 @@ class Body:
 
     # --- tensors ---
 
-    def _tensor(self, tensor: Tensor) -> str:
+    def _tensor(self, tensor: GlobalBlock) -> str:
         """The C++ object of a block of memory, declared where it is not seen yet."""
         found = self._find(tensor)
         if found is not None:
@@ -341,7 +341,7 @@ class Body:
         self._call(f"{kind} {name}", given)
         return self._declare(tensor, name)
 
-    def _pointer(self, tensor: Tensor) -> str:
+    def _pointer(self, tensor: GlobalBlock) -> str:
         name = self.identifiers.of(pointer_of(self.program, tensor.argument).name, ARGUMENT)
         return name if tensor.offset == 0 else f"{name} + {self.text(tensor.offset, around=5)}"
 
@@ -397,15 +397,15 @@ class Body:
         return f"static_cast<float>({text})" if number.dtype.is_float and number.dtype.size < 4 else text
 
 
-STATEMENTS: dict[type, Callable[[Body, Any], None]] = {
-    TileDecl: Body._tile_declaration,
-    Assign: Body._assign,
-    Instr: Body._instruction,
-    LoadScalar: Body._load,
-    Flag: Body._flag,
-    Barrier: Body._barrier,
-    Loop: Body._loop,
-    Branch: Body._branch,
+STATEMENTS: dict[type, Callable[[KernelBody, Any], None]] = {
+    TileDecl: KernelBody._tile_declaration,
+    Assign: KernelBody._assign,
+    Instr: KernelBody._instruction,
+    LoadScalar: KernelBody._load,
+    Flag: KernelBody._flag,
+    Barrier: KernelBody._barrier,
+    Loop: KernelBody._loop,
+    Branch: KernelBody._branch,
 }
 
 

@@ -8,7 +8,7 @@ from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
 from ptokit.program.ir import Argument, Float, Integer, Program
 from ptokit.program.verify_call import Options
 from ptokit.target import PROFILES, Profile
-from ptokit.text.cpp.body import INDENT, Body, kind_of
+from ptokit.text.cpp.body import INDENT, KernelBody, kind_of
 from ptokit.text.cpp.expr import HELPERS
 from ptokit.text.cpp.headers import cores
 from ptokit.text.cpp.names import comment, place_text
@@ -40,7 +40,7 @@ class _File:
 
     def __init__(self, ready: Ready, profile: Profile) -> None:
         self.ready, self.program, self.profile = ready, ready.program, profile
-        self.body = Body(ready, profile)
+        self.body = KernelBody(ready, profile)
         self.identifiers = self.body.identifiers
         self.kernel = self.identifiers.of(self.program.name, "kernel")
 

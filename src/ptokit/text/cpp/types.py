@@ -24,7 +24,7 @@ def header_call(program: Program, instr: Instr, profile: Profile) -> Call:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class GlobalBlock:
     """A block of global memory as a C++ type and its run-time numbers."""
 
     argument: Argument
@@ -57,13 +57,13 @@ def pointer_of(program: Program, argument: Argument) -> Argument:
     return program.tensors[argument.array]
 
 
-def whole_view(program: Program, view: View) -> Tensor:
+def whole_view(program: Program, view: View) -> GlobalBlock:
     """All of a view."""
     argument = program.tensors[view.argument]
-    return Tensor(argument, offset_of(argument, view), *_five(argument, view), argument.layout)
+    return GlobalBlock(argument, offset_of(argument, view), *_five(argument, view), argument.layout)
 
 
-def transfer(program: Program, instr: Instr, call: Call) -> tuple[Tensor, tuple[Expr, Expr]]:
+def transfer(program: Program, instr: Instr, call: Call) -> tuple[GlobalBlock, tuple[Expr, Expr]]:
     """The block that a load or store moves, exactly, and the tile's valid extents."""
     (view,) = (operand for operand in instr.operands if isinstance(operand, View))
     ((name, use),) = (
@@ -75,7 +75,7 @@ def transfer(program: Program, instr: Instr, call: Call) -> tuple[Tensor, tuple[
     return _cut(whole_view(program, view), spec, valid), valid
 
 
-def _cut(tensor: Tensor, tile: TileSpec, valid: tuple[Expr, Expr]) -> Tensor:
+def _cut(tensor: GlobalBlock, tile: TileSpec, valid: tuple[Expr, Expr]) -> GlobalBlock:
     """The part of a block that a transfer moves. A tile of one row or column is a run of elements where it must be."""
     rows, cols = tensor.shape[3:]
     if tensor.layout is GlobalLayout.NZ or tensor.shape[:3] != (1, 1, 1):
@@ -90,7 +90,7 @@ def _cut(tensor: Tensor, tile: TileSpec, valid: tuple[Expr, Expr]) -> Tensor:
     )
 
 
-def logical_extents(tensor: Tensor) -> tuple[Expr, Expr]:
+def logical_extents(tensor: GlobalBlock) -> tuple[Expr, Expr]:
     """Rows and columns of a block under its layout."""
     a, b, c, rows, cols = tensor.shape
     if tensor.layout is GlobalLayout.NZ:

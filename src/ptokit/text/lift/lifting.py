@@ -53,7 +53,7 @@ from ptokit.program.place import BLOCK
 from ptokit.target import left_layouts
 from ptokit.target.cpu import CPU
 from ptokit.text.extents import merge_extents, part_extents, part_type
-from ptokit.text.lift.writing import NAME, Parts, Scope, Writing
+from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, ways_to
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
@@ -121,9 +121,9 @@ class _Lift(Writing):
                 WRITERS[type(stmt)](self, stmt)
 
     @contextmanager
-    def body(self) -> Iterator[Scope]:
+    def body(self) -> Iterator[WrittenScope]:
         """A body inside a statement, with its end."""
-        self.scopes.append(Scope(self.scopes[-1]))
+        self.scopes.append(WrittenScope(self.scopes[-1]))
         yield self.scopes[-1]
         self.add("scf.yield")
         self.scopes.pop()
@@ -131,7 +131,7 @@ class _Lift(Writing):
     def allocate(self, decl: TileDecl) -> None:
         """A tile comes to be."""
         value = Value(self.own(decl.name), decl.spec)
-        parts: Parts = {}
+        parts: OperandParts = {}
         if decl.addresses:
             parts["addr"] = (self.number(decl.addresses[0], "i64"),)
         extents = self._first_extents(decl)
@@ -224,7 +224,7 @@ class _Lift(Writing):
     def branch(self, stmt: Branch) -> None:
         """A branch."""
         condition = self.number(truth(stmt.condition), "i1")
-        arms: list[Scope] = []
+        arms: list[WrittenScope] = []
         for block in (stmt.then, stmt.otherwise) if stmt.otherwise else (stmt.then,):
             with self.body() as arm:
                 self.block(block)
@@ -354,7 +354,7 @@ class _Lift(Writing):
         if spec is None:
             return
         whole = replace(spec, valid_rows=spec.rows, valid_cols=spec.cols, dynamic=(False, False), addr=None)
-        parts: Parts = {} if self._free is None else {"addr": (self.constant(self._free, "i64"),)}
+        parts: OperandParts = {} if self._free is None else {"addr": (self.constant(self._free, "i64"),)}
         result = Value(self.name("tmp"), whole)
         self.add("alloc_tile", parts, result, attributes={"ptokit.workspace": True})
         ins.insert(workspace.position, result)

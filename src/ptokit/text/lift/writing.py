@@ -10,26 +10,26 @@ from typing import Any
 from ptokit.finding import Where
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Expr, Op, Var, is_condition, variables
 from ptokit.program.ir import Argument, Constant, Program, View
-from ptokit.text.extents import Extents
+from ptokit.text.extents import ScopedExtents
 from ptokit.text.numbers import NATURAL, PREDICATES, WRITTEN, Limits, written_out
 from ptokit.text.tree import Body, Operation, Tensor, Value
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*|[0-9]+")
 """Names that every form of text takes."""
 
-Parts = dict[str, tuple[Value, ...]]
+OperandParts = dict[str, tuple[Value, ...]]
 
 
-class Scope:
+class WrittenScope:
     """A body that is being written, and what is known in it."""
 
-    def __init__(self, outer: Scope | None = None) -> None:
+    def __init__(self, outer: WrittenScope | None = None) -> None:
         self.operations: list[Operation] = []
         self.numbers: ChainMap[tuple[Expr, str], Value] = outer.numbers.new_child() if outer else ChainMap()
         self.views: ChainMap[View, Value] = outer.views.new_child() if outer else ChainMap()
         self.tensors: ChainMap[str, Value] = outer.tensors.new_child() if outer else ChainMap()
         self.tiles: ChainMap[str, Value] = outer.tiles.new_child() if outer else ChainMap()
-        self.valid: Extents = outer.valid.new_child() if outer else ChainMap()
+        self.valid: ScopedExtents = outer.valid.new_child() if outer else ChainMap()
 
 
 class Writing:
@@ -42,7 +42,7 @@ class Writing:
         self._spelt: dict[str, str] = {}
         self._numbered: Counter[str] = Counter()
         self.pointers: dict[str, Value] = {}
-        self.scopes = [Scope()]
+        self.scopes = [WrittenScope()]
         self.head: list[Operation] = []
         self.constants: dict[tuple[int | Constant, str], Value] = {}
         self.limits = Limits()
@@ -68,7 +68,7 @@ class Writing:
     def add(
         self,
         op: str,
-        parts: Parts | None = None,
+        parts: OperandParts | None = None,
         *results: Value,
         attributes: dict[str, Any] | None = None,
         bodies: Sequence[Body] = (),
@@ -199,7 +199,7 @@ class Writing:
 
 
 def _dims(argument: Argument, sizes: tuple[Expr, ...]) -> tuple[int | None, ...]:
-    """Extents for a type: those that the run tells, or that the type leaves to it, are open."""
+    """ScopedExtents for a type: those that the run tells, or that the type leaves to it, are open."""
     marks = argument.dynamic[5 - len(sizes) : 5]
     return tuple(size if isinstance(size, int) and not mark else None for size, mark in zip(sizes, marks, strict=True))
 

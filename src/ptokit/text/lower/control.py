@@ -5,7 +5,7 @@ from __future__ import annotations
 from ptokit.program.expr import GUARDS, Expr, Op, Var, apply, difference, parts, total, truth, variables
 from ptokit.program.ir import Branch, Loop
 from ptokit.text.lower.arithmetic import computed
-from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, Scope
+from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, OpenScope
 from ptokit.text.lower.operands import Meaning, TileName
 from ptokit.text.numbers import bounded, selected
 from ptokit.text.tree import Body, Operation, Value, walk
@@ -46,7 +46,7 @@ def _call(low: Lowering, op: Operation) -> None:
 
 def _branch(low: Lowering, op: Operation) -> None:
     condition, where, known = truth(low.number(op.ins[0])), low.where, set(low.loads)
-    arms: list[Scope] = []
+    arms: list[OpenScope] = []
     yielded: list[list[Meaning]] = []
     for body in op.bodies:
         with low.scope() as arm:
@@ -127,7 +127,7 @@ def _forget_changed(low: Lowering, body: Body) -> None:
                 valid[meaning.name] = None
 
 
-def _refuse_hidden_changes(low: Lowering, inner: Scope) -> None:
+def _refuse_hidden_changes(low: Lowering, inner: OpenScope) -> None:
     """Refuse what a body changes by way of a call or another name: uses before it were read with other extents."""
     valid = low.scopes[-1].valid
     for tile, extents in inner.valid.maps[0].items():

@@ -23,7 +23,7 @@ from ptokit.text.lower.operands import (
     tile_use,
     workspace_of,
 )
-from ptokit.text.memories import Place
+from ptokit.text.memories import ElementPointer
 from ptokit.text.results import result_type
 from ptokit.text.spelling import instruction_of
 from ptokit.text.tree import Operation, Value
@@ -131,7 +131,7 @@ def _element_type(low: Lowering, destination: Operand, named: dict[str, Value]) 
 def _operand(low: Lowering, instruction: Instruction, param: Param, value: Value, element: DType | None) -> Operand:
     meaning, wanted = low.meaning(value), kind_of(instruction, param)
     if not is_kind(meaning, wanted):
-        hint = "; make a view of the pointer" if isinstance(meaning, Place) else ""
+        hint = "; make a view of the pointer" if isinstance(meaning, ElementPointer) else ""
         raise Refusal(f"{instruction.name}: {param.name} must be {wanted}{hint}")
     if wanted == "a number":
         return number_operand(instruction, param, meaning, element)

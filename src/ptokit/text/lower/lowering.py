@@ -15,9 +15,9 @@ from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import guess
-from ptokit.text.extents import Extents, merge_extents, part_extents, part_type
+from ptokit.text.extents import ScopedExtents, merge_extents, part_extents, part_type
 from ptokit.text.lower.operands import Meaning, Refusal, TileName
-from ptokit.text.memories import Memories, Place
+from ptokit.text.memories import ElementPointer, Memories
 from ptokit.text.numbers import Limits, TooLong
 from ptokit.text.spelling import instruction_of, instructions
 from ptokit.text.tree import Body, Operation, Unit, Value
@@ -36,11 +36,11 @@ Handler = Callable[["Lowering", Operation], None]
 
 
 @dataclass
-class Scope:
+class OpenScope:
     """A body that is being read."""
 
     statements: list[Stmt] = field(default_factory=list)
-    valid: Extents = field(default_factory=lambda: ChainMap({}))
+    valid: ScopedExtents = field(default_factory=lambda: ChainMap({}))
     """The valid extents of tiles; None where they depend on the way that led here."""
     buffers: int = 1
     """Copies of each tile that is declared here."""
@@ -56,7 +56,7 @@ class Lowering:
         self.values: dict[Value, Meaning] = {}
         self.memories = Memories()
         self.limits = Limits()
-        self.scopes = [Scope()]
+        self.scopes = [OpenScope()]
         self.names: dict[Expr, str] = {}
         self.taken: Counter[str] = Counter((BLOCK_IDX, BLOCK_NUM))
         self.steady: set[Var] = {BLOCK_IDX, BLOCK_NUM}
@@ -65,7 +65,7 @@ class Lowering:
         self.tiles: dict[str, TileSpec] = {}
         self.parts: dict[str, TileName] = {}
         """Slices of tiles, by the names that they are known by."""
-        self.loads: dict[Var, Place] = {}
+        self.loads: dict[Var, ElementPointer] = {}
         self.count = 0
         self.tile_names: list[dict[str, str]] = [{}]
         """Of each function that is being read: its names for tiles, and the program's."""
@@ -125,16 +125,16 @@ class Lowering:
         self.refuse(said, f"{meant}\n    {supported}" if meant else supported)
 
     @contextmanager
-    def scope(self, buffers: int | None = None) -> Iterator[Scope]:
+    def scope(self, buffers: int | None = None) -> Iterator[OpenScope]:
         """A body of its own."""
         outer = self.scopes[-1]
         if len(self.scopes) > MOST_BODIES:
             self.refuse(f"more than {MOST_BODIES} bodies inside one another")
-        self.scopes.append(Scope([], outer.valid.new_child(), outer.buffers if buffers is None else buffers))
+        self.scopes.append(OpenScope([], outer.valid.new_child(), outer.buffers if buffers is None else buffers))
         yield self.scopes[-1]
         self.scopes.pop()
 
-    def leave(self, *inner: Scope, is_certain: bool = False) -> None:
+    def leave(self, *inner: OpenScope, is_certain: bool = False) -> None:
         """After bodies, of which one has certainly run or not: valid extents that depend on it are not certain."""
         merge_extents(self.scopes[-1].valid, [scope.valid for scope in inner], is_certain=is_certain)
 
@@ -159,7 +159,7 @@ class Lowering:
             self.names[meaning] = result.name
 
     def declare(self, value: Value, spec: TileSpec, valid: tuple[Expr, Expr] | None = None, *at: Expr) -> TileName:
-        """A tile comes to be. Extents that nothing says yet must be set before it is used."""
+        """A tile comes to be. ScopedExtents that nothing says yet must be set before it is used."""
         name, scope = self.unique(value.name), self.scopes[-1]
         extents: tuple[Expr, Expr] = valid or spec.valid
         rows, cols = map(known, extents)

@@ -14,7 +14,7 @@ from ptokit.isa.spelling import Attribute
 from ptokit.program.expr import Expr, Op, Var
 from ptokit.program.ir import Constant, Given, Number, Operand, TileUse, View, Window
 from ptokit.text.errors import guess
-from ptokit.text.memories import Place
+from ptokit.text.memories import ElementPointer
 from ptokit.text.results import member_of
 from ptokit.text.tree import Operation, Value
 
@@ -38,7 +38,7 @@ class Rounded:
     dtype: DType
 
 
-Meaning = Expr | Place | View | TileName | Constant | Given | Rounded
+Meaning = Expr | ElementPointer | View | TileName | Constant | Given | Rounded
 """What a value of the text stands for."""
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {

@@ -15,14 +15,14 @@ from ptokit.program.slices import layout_problem
 from ptokit.target.profile import PIPES
 from ptokit.text.lower.lowering import Handler, Lowering
 from ptokit.text.lower.operands import TileName
-from ptokit.text.memories import Place, all_of
+from ptokit.text.memories import ElementPointer, all_of
 from ptokit.text.numbers import bounded
 from ptokit.text.tree import Operation, Tensor, Value
 
 
 def _make_view(low: Lowering, op: Operation) -> None:
     place = low.meaning(op.part("ptr")[0])
-    if not isinstance(place, Place):
+    if not isinstance(place, ElementPointer):
         low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
     shape, stride = (tuple(low.number(value) for value in op.part(part)) for part in ("shape", "strides"))
     if not 1 <= len(shape) <= 5 or len(shape) != len(stride):
@@ -88,7 +88,7 @@ def _dim(low: Lowering, op: Operation) -> None:
 
 def _add_pointer(low: Lowering, op: Operation) -> None:
     place, offset = low.meaning(op.part("ptr")[0]), low.number(op.part("offset")[0])
-    if not isinstance(place, Place):
+    if not isinstance(place, ElementPointer):
         low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
     ahead = place.ahead(offset)
     bounded(ahead.offset)
@@ -149,7 +149,7 @@ def _assign(low: Lowering, op: Operation) -> None:
 def _load_scalar(low: Lowering, op: Operation) -> None:
     place, index = low.meaning(op.part("ptr")[0]), low.number(op.part("index")[0])
     (result,) = op.results
-    if not isinstance(place, Place):
+    if not isinstance(place, ElementPointer):
         low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
     element = low.memories.dtype(place)
     if not element.is_integer or element.name == "bool":

@@ -18,14 +18,14 @@ The grammar is in docs/ptoas.md. What cannot be read raises a TextError.
 
 from __future__ import annotations
 
-from ptokit.text.ptoas.reader import Reader
+from ptokit.text.ptoas.reader import PtoasReader
 from ptokit.text.ptoas.writer import print_unit
 from ptokit.text.tree import Unit
 
 
 def read_ptoas(text: str | bytes, file: str = "<text>") -> Unit:
     """Read a text. A kernel that its text does not name is called as the file."""
-    return Reader(text, file).unit()
+    return PtoasReader(text, file).unit()
 
 
 def print_ptoas(unit: Unit) -> str:
@@ -35,5 +35,5 @@ def print_ptoas(unit: Unit) -> str:
 
 def format_ptoas(text: str | bytes, file: str = "<text>") -> str:
     """The canonical text of a text, with all its comments."""
-    reader = Reader(text, file)
+    reader = PtoasReader(text, file)
     return print_unit(reader.unit(), reader.notes)

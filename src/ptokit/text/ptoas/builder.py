@@ -10,7 +10,7 @@ from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import guess
 from ptokit.text.numbers import PREDICATES, READ, UNSIGNED
-from ptokit.text.ptoas.scope import PENDING, Frame, Scope, is_number
+from ptokit.text.ptoas.scope import PENDING, KernelScope, OpenBody, is_number
 from ptokit.text.ptoas.shapes import (
     BLOCKS,
     DEFAULT_TYPES,
@@ -19,18 +19,18 @@ from ptokit.text.ptoas.shapes import (
     KEYWORDS,
     LONG,
     PIPES,
-    SHAPES,
     STATIC,
-    Shape,
+    SYNTAX,
+    Syntax,
     keys,
     modes,
     moves_memory,
     suffixes,
     words,
 )
-from ptokit.text.ptoas.statement import Draft, Item, Written, unknown_word
+from ptokit.text.ptoas.statement import Draft, RawItem, TypeAt, unknown_word
 from ptokit.text.ptoas.tokens import MAX_DEPTH
-from ptokit.text.ptoas.types import Unsaid
+from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.results import result_type
 from ptokit.text.spelling import instruction_of, instructions
 from ptokit.text.tree import Body, Opaque, Operation, Pointer, Tensor, Type, Value
@@ -55,7 +55,7 @@ Destination = tuple[list[Value], list[Value]]
 class Builder:
     """Makes the operations of one kernel."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: KernelScope) -> None:
         self.scope = scope
 
     def build(self, draft: Draft) -> Operation:
@@ -63,7 +63,7 @@ class Builder:
         name, attributes = self._opcode(draft)
         if name in BLOCKS:
             return self._block(draft, name, attributes)
-        if name in STATIC or name in SHAPES:
+        if name in STATIC or name in SYNTAX:
             return self._shaped(draft, STATIC.get(name, name), attributes)
         if name.startswith("arith."):
             return self._arithmetic(draft, name, attributes)
@@ -80,7 +80,7 @@ class Builder:
         if problem:
             self.scope.fail(problem, draft.start)
         attributes: dict[str, Any] = dict(said)
-        clauses = {} if name in SHAPES else _words(draft)
+        clauses = {} if name in SYNTAX else _words(draft)
         for key, value in (*draft.attributes.items(), *clauses.items()):
             key = keys().get((name, key), key)
             if key in attributes:
@@ -91,7 +91,7 @@ class Builder:
     # --- Operations of a shape of their own -----------------------------------------------------------------------
 
     def _shaped(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
-        shape = SHAPES[name]
+        shape = SYNTAX[name]
         self._expect_results(draft, name, shape.gives)
         self._refuse_outs(draft, name)
         if shape.words:
@@ -105,7 +105,7 @@ class Builder:
             self.scope.fail(f"{name} takes {len(shape.operands)} operands ({wanted}), found {len(items)}", draft.start)
         if (shape.only_result or not items) and draft.given is None:
             draft.given, types = types, []
-        said = [written for written in types[: len(items)] if written.type != Unsaid("number", "dtype")]
+        said = [written for written in types[: len(items)] if written.type != Placeholder("number", "dtype")]
         values = self.scope.values(items, said, spread=False, declare=name == "tassign")
         parts: dict[str, tuple[Value, ...]] = {}
         parts |= {part: (value,) for part, value in zip(shape.operands, values, strict=False)}
@@ -120,7 +120,7 @@ class Builder:
         results = self._results(draft, [kind] if kind is not None else None)
         return self.scope.emit(name, parts, results, attributes)
 
-    def _keyed(self, draft: Draft, name: str, shape: Shape) -> dict[str, tuple[Value, ...]]:
+    def _keyed(self, draft: Draft, name: str, shape: Syntax) -> dict[str, tuple[Value, ...]]:
         known = (*shape.lists, *shape.keyed)
         for key, items in draft.keyed.items():
             if key not in known:
@@ -135,7 +135,7 @@ class Builder:
             if key in draft.keyed
         }
 
-    def _shaped_result(self, name: str, shape: Shape, parts: dict[str, tuple[Value, ...]]) -> Type | None:
+    def _shaped_result(self, name: str, shape: Syntax, parts: dict[str, tuple[Value, ...]]) -> Type | None:
         """The type of a result that no type is written for."""
         if shape.result:
             return shape.result
@@ -152,7 +152,7 @@ class Builder:
         number = self.scope.extents.plain(value)
         return number if isinstance(number, int) else None
 
-    def _worded(self, draft: Draft, name: str, shape: Shape, attributes: dict[str, Any]) -> Operation:
+    def _worded(self, draft: Draft, name: str, shape: Syntax, attributes: dict[str, Any]) -> Operation:
         """`set_flag[PIPE_MTE2, PIPE_V, EVENT_ID0]`, with or without brackets; the event may be a value."""
         items = draft.operands
         self._keyed(draft, name, shape)
@@ -161,13 +161,13 @@ class Builder:
         parts: dict[str, tuple[Value, ...]] = {}
         for key, item in zip(shape.words, items, strict=True):
             if item.kind == "value" and key == "event_id" and name in DYNAMIC:
-                parts[key] = (self.scope.value(item, Written("index", item.start)),)
+                parts[key] = (self.scope.value(item, TypeAt("index", item.start)),)
                 name = DYNAMIC[name]
             else:
                 attributes[key] = self._keyword(key, item)
         return self.scope.emit(name, parts, (), attributes)
 
-    def _keyword(self, key: str, item: Item) -> str:
+    def _keyword(self, key: str, item: RawItem) -> str:
         known = KEYWORDS.get(key, ())
         word = f"EVENT_ID{item.text}" if item.kind == "number" and known is EVENTS else item.text
         if item.kind not in WORDLIKE and word == item.text:
@@ -186,22 +186,22 @@ class Builder:
             return self._arith_constant(draft)
         self._expect_results(draft, name, (1,))
         self._refuse_outs(draft, name)
-        self._keyed(draft, name, Shape())
+        self._keyed(draft, name, Syntax())
         result: Type | None = None
         if name == "arith.cmpi":
-            word = items.pop(0) if items else Item("word", "", draft.start)
+            word = items.pop(0) if items else RawItem("word", "", draft.start)
             if word.text not in PREDICATES:
                 self.scope.fail(unknown_word(word.text, PREDICATES, "comparison"), word.start)
             attributes["predicate"], result = word.text, "i1"
         if len(items) != ARITY.get(name, len(items)):
             self.scope.fail(f"{name} takes {ARITY[name]} operands, found {len(items)}", draft.start)
-        kinds: list[Written | None] = [types[0] if types else None] * len(items)
+        kinds: list[TypeAt | None] = [types[0] if types else None] * len(items)
         if name == "arith.select" and kinds:
-            kinds[0] = Written("i1", items[0].start)
+            kinds[0] = TypeAt("i1", items[0].start)
         values = [self.scope.value(item, kind) for item, kind in zip(items, kinds, strict=True)]
         said = types[0].type if types else values[-1].type if values else "index"
-        result = result or (said if not isinstance(said, Unsaid) else "index")
-        if draft.given is not None and draft.given and not isinstance(draft.given[0].type, Unsaid):
+        result = result or (said if not isinstance(said, Placeholder) else "index")
+        if draft.given is not None and draft.given and not isinstance(draft.given[0].type, Placeholder):
             result = draft.given[0].type
         draft.given = None
         return self.scope.emit(name, {"ins": tuple(values)}, self._results(draft, [result]), attributes)
@@ -209,14 +209,14 @@ class Builder:
     def _arith_constant(self, draft: Draft) -> Operation:
         if len(draft.operands) != 1 or len(draft.results) != 1:
             self.scope.fail("expected a result and a number, as in `%c = arith.constant 16 : index`", draft.start)
-        written = draft.types[0] if draft.types else Written("index", draft.start)
+        written = draft.types[0] if draft.types else TypeAt("index", draft.start)
         return self.scope.constant(draft.operands[0], written, draft.results[0])
 
     def _block(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
         """A loop, a branch or a section: its body is read next."""
         if len(self.scope.frames) > MAX_DEPTH:
             self.scope.fail(f"nested more than {MAX_DEPTH} deep", draft.start)
-        condition = Written("i1", draft.start)
+        condition = TypeAt("i1", draft.start)
         kinds = [condition] if name == "scf.if" else [None] * len(draft.operands)
         values = tuple(self.scope.value(item, kind) for item, kind in zip(draft.operands, kinds, strict=True))
         carried = [value.type for value in values[3:]] if name == "scf.for" else []
@@ -225,7 +225,7 @@ class Builder:
         bodies = tuple(Body() for _ in range(2 if name == "scf.if" else 1))
         operation = self.scope.emit(name, {"ins": values}, results, attributes)
         operation.bodies = bodies
-        frame = Frame(bodies[0], {}, operation)
+        frame = OpenBody(bodies[0], {}, operation)
         self.scope.frames.append(frame)
         if name == "scf.for":
             kinds = [values[0].type, *(value.type for value in values[3:])]
@@ -270,13 +270,13 @@ class Builder:
         """Values that are written `key = ...` behind the operands play parts of their own."""
         return {key: tuple(self.scope.value(item, None) for item in items) for key, items in draft.keyed.items()}
 
-    def _flat(self, draft: Draft) -> tuple[list[Item], list[Written]]:
+    def _flat(self, draft: Draft) -> tuple[list[RawItem], list[TypeAt]]:
         """Operands and their types. Types of indices, where the list has them, are told apart."""
         items, types = list(draft.operands), list(draft.types)
         indices = sum(len(item.indices or ()) for item in items)
         if not indices or len(types) != len(items) + indices:
             return items, types
-        own: list[Written] = []
+        own: list[TypeAt] = []
         for item in items:
             own.append(types.pop(0))
             if item.indices:
@@ -287,14 +287,14 @@ class Builder:
                     self.scope.value(index, written)
         return items, own
 
-    def _destination_first(self, draft: Draft, items: list[Item], types: list[Written]) -> Destination:
+    def _destination_first(self, draft: Draft, items: list[RawItem], types: list[TypeAt]) -> Destination:
         if not items:
             self.scope.fail(f"{draft.opcode} has no operands", draft.start)
         values = self.scope.values(items, types, spread=True, declare=1)
         return values[:1], values[1:]
 
     def _moved(
-        self, instruction: Instruction, items: list[Item], types: list[Written], *, is_bare: bool
+        self, instruction: Instruction, items: list[RawItem], types: list[TypeAt], *, is_bare: bool
     ) -> Destination:
         """Destination and sources of an instruction whose operands stand in several orders (A-24)."""
         *names, last = (param.name for param in instruction.operands)
@@ -313,7 +313,7 @@ class Builder:
         place = self.scope.typed([(items[memory], said)])
         return (place, tiles) if writes_memory else (tiles, place)
 
-    def _memory_of(self, items: list[Item], types: list[Written], *, is_bare: bool, is_first: bool) -> int:
+    def _memory_of(self, items: list[RawItem], types: list[TypeAt], *, is_bare: bool, is_first: bool) -> int:
         """Which operand is memory: the one that is known to be, else the one whose type says so, else by custom.
 
         An opcode with its mode has memory first. One without it, as the pages write it, has memory second, and its type
@@ -341,7 +341,7 @@ class Builder:
                 known.type = self._inferred(draft, name, ins, attributes)
             return (), [known]
         given = draft.given or []
-        if given and not isinstance(given[0].type, Unsaid):
+        if given and not isinstance(given[0].type, Placeholder):
             return self._results(draft, None), []
         kind = self._inferred(draft, name, ins, attributes)
         draft.given = None
@@ -365,7 +365,7 @@ class Builder:
 
     def _untyped(self, draft: Draft) -> NoReturn:
         item = draft.results[0]
-        unsaid = next((written for written in draft.given or () if isinstance(written.type, Unsaid)), None)
+        unsaid = next((written for written in draft.given or () if isinstance(written.type, Placeholder)), None)
         if unsaid is not None:
             self.scope.refuse_placeholder(item.text, unsaid)
         said = f"nothing says the type of {item.text}; write it at the end"
@@ -377,7 +377,7 @@ class Builder:
         if given:
             kinds = []
             for position, written in enumerate(given):
-                if isinstance(written.type, Unsaid):
+                if isinstance(written.type, Placeholder):
                     name = draft.results[position].text if position < len(draft.results) else "the result"
                     self.scope.refuse_placeholder(name, written)
                 kinds.append(written.type)
@@ -399,7 +399,7 @@ class Builder:
         }
         return [parts.get(value.name, value) for value in values]
 
-    def _part(self, name: str, view: Value, item: Item, tile: Value | None) -> Value:
+    def _part(self, name: str, view: Value, item: RawItem, tile: Value | None) -> Value:
         """The block of a view that starts at some indices and is as large as the valid region of a tile."""
         if not isinstance(view.type, Tensor):
             said = f"nothing tells what memory {item.text} is"
@@ -459,7 +459,7 @@ def _words(draft: Draft) -> dict[str, Any]:
 
 
 def _is_memory(kind: object) -> bool:
-    return isinstance(kind, Tensor | Pointer) or (isinstance(kind, Unsaid) and kind.kind in MEMORY_TYPES)
+    return isinstance(kind, Tensor | Pointer) or (isinstance(kind, Placeholder) and kind.kind in MEMORY_TYPES)
 
 
 def _advice(tile: Value | None) -> str:
@@ -478,7 +478,7 @@ def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
         return name, (), "expected an opcode after `pto.`"
     for spelling in (name, name.lower()):
         for known in (spelling, spelling.replace("_", "."), spelling.replace(".", "_")):
-            if known in LONG or known in SHAPES or known in STATIC or known in BLOCKS or known in instructions():
+            if known in LONG or known in SYNTAX or known in STATIC or known in BLOCKS or known in instructions():
                 return LONG.get(known, known), (), ""
         for head in suffixes():
             if spelling.startswith((f"{head}.", f"{head}_")):

@@ -8,18 +8,18 @@ from typing import Any
 
 from ptokit.text.errors import guess
 from ptokit.text.ptoas.builder import Builder
-from ptokit.text.ptoas.scope import Frame, Scope
+from ptokit.text.ptoas.scope import KernelScope, OpenBody
 from ptokit.text.ptoas.shapes import BLOCKS
-from ptokit.text.ptoas.statement import Grammar, Item
+from ptokit.text.ptoas.statement import Grammar, RawItem
 from ptokit.text.ptoas.tokens import END, MAX_STATEMENTS, Tokens, checked
-from ptokit.text.ptoas.types import Unsaid
+from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.tree import Body, Function, Operation, Source, Unit, Value
 
 DIRECTIVES = (".arch", ".kernel", ".arg", ".const")
 _ELSE = re.compile(r"\s*+else\b")
 
 
-class Reader:
+class PtoasReader:
     """Reads a text. `notes` holds the comments that stand at no operation."""
 
     def __init__(self, text: str | bytes, file: str) -> None:
@@ -35,7 +35,7 @@ class Reader:
 
     def _start_function(self, name: str, start: int, attributes: dict[str, Any], *, named: bool = False) -> None:
         self._function = Function(name, Body(), attributes, self.source.where(start))
-        self._scope = Scope(self.tokens, self._function.body)
+        self._scope = KernelScope(self.tokens, self._function.body)
         self._scope.headed = self._named = named
         self._builder = Builder(self._scope)
         self._begun = False
@@ -180,7 +180,7 @@ class Reader:
             self.tokens.fail("`.arg` lines stand before the statements of a kernel", start)
         item = self._new_name()
         written = self.grammar.annotation()
-        if isinstance(written.type, Unsaid):
+        if isinstance(written.type, Placeholder):
             self._scope.refuse_placeholder(item.text, written)
         value = self._scope.define(item, written.type)
         self._scope.arguments.append(value)
@@ -199,10 +199,10 @@ class Reader:
         operation.where, operation.comments = self.source.where(start), comments
         self._last = operation
 
-    def _new_name(self) -> Item:
+    def _new_name(self) -> RawItem:
         tokens = self.tokens
         start = tokens.start
-        return Item("value", tokens.take("value", "a value, such as `%x`"), start)
+        return RawItem("value", tokens.take("value", "a value, such as `%x`"), start)
 
     # --- The end of bodies ----------------------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class Reader:
             if operation.name != "scf.if" or frame.body is operation.bodies[1]:
                 self.tokens.fail("`else` follows the body of an `if`", tokens.start)
             tokens.expect("{")
-            self._scope.frames.append(Frame(operation.bodies[1], {}, operation))
+            self._scope.frames.append(OpenBody(operation.bodies[1], {}, operation))
             self._opened = True
         elif tokens.at("{"):
             operation.attributes = self._attributes()

@@ -15,10 +15,10 @@ from ptokit.isa.policy import TileType
 from ptokit.program.ir import Constant
 from ptokit.text.errors import guess
 from ptokit.text.ptoas.literals import constant
-from ptokit.text.ptoas.shapes import Extents
-from ptokit.text.ptoas.statement import Item, Written, unknown_word
+from ptokit.text.ptoas.shapes import KnownExtents
+from ptokit.text.ptoas.statement import RawItem, TypeAt, unknown_word
 from ptokit.text.ptoas.tokens import Tokens
-from ptokit.text.ptoas.types import Unsaid, agree, type_text
+from ptokit.text.ptoas.types import Placeholder, agree, type_text
 from ptokit.text.tree import Body, Opaque, Operation, Type, Value
 
 PENDING = Opaque("")
@@ -26,7 +26,7 @@ PENDING = Opaque("")
 
 
 @dataclass
-class Frame:
+class OpenBody:
     """A body that is being read."""
 
     body: Body
@@ -44,20 +44,20 @@ class _Implicit:
     """The statement of the kernel that uses it first."""
 
 
-class Scope:
+class KernelScope:
     """The values of one kernel."""
 
     def __init__(self, tokens: Tokens, body: Body) -> None:
         self.tokens, self.source = tokens, tokens.source
-        self.frames = [Frame(body)]
+        self.frames = [OpenBody(body)]
         self.arguments: list[Value] = []
         self.headed = False
         """Whether a header says what the arguments are."""
         self.position = 0
         """The statement of the kernel that is being read."""
-        self.extents = Extents()
+        self.extents = KnownExtents()
         self._implicit: list[_Implicit] = []
-        self._unsaid: dict[Value, Written] = {}
+        self._unsaid: dict[Value, TypeAt] = {}
         self._starts: dict[Value, int] = {}
 
     def fail(self, message: str, start: int) -> NoReturn:
@@ -84,7 +84,7 @@ class Scope:
                 return frame.names[name]
         return None
 
-    def define(self, item: Item, kind: Type, frame: Frame | None = None) -> Value:
+    def define(self, item: RawItem, kind: Type, frame: OpenBody | None = None) -> Value:
         """A new value; no name that is known here stands for two."""
         known = self.lookup(item.name)
         if known is not None:
@@ -95,16 +95,16 @@ class Scope:
         self._starts[value] = item.start
         return value
 
-    def constant(self, number: Item, written: Written, item: Item | None) -> Operation:
+    def constant(self, number: RawItem, written: TypeAt, item: RawItem | None) -> Operation:
         """A number as an operation; one without a name is written where it is used."""
         kind = written.type
-        if isinstance(kind, Unsaid):
+        if isinstance(kind, Placeholder):
             self.refuse_placeholder(number.text, written)
         value = self.number(number, kind)
         result = self.define(item, kind) if item is not None else Value("", kind)
         return self.emit("arith.constant", {}, (result,), {"value": value})
 
-    def number(self, number: Item, kind: Type) -> int | Constant:
+    def number(self, number: RawItem, kind: Type) -> int | Constant:
         """A number of a type."""
         try:
             return constant(number.text, kind)
@@ -115,10 +115,10 @@ class Scope:
         """A number that counts, without a name."""
         return self.emit("arith.constant", {}, (Value("", "index"),), {"value": number}).results[0]
 
-    def value(self, item: Item, written: Written | None, default: Type = "index", *, declare: bool = False) -> Value:
+    def value(self, item: RawItem, written: TypeAt | None, default: Type = "index", *, declare: bool = False) -> Value:
         """The value that an operand is; a number becomes a constant without a name."""
         if item.kind in ("number", "address") or item.text in ("true", "false"):
-            kind = written or Written(default, item.start)
+            kind = written or TypeAt(default, item.start)
             return self.constant(item, kind, None).results[0]
         if item.kind != "value":
             self.fail(f"expected a value or a number, found `{item.text}`", item.start)
@@ -131,7 +131,7 @@ class Scope:
             self._check_loc(item, value)
         return value
 
-    def _imply(self, item: Item, *, declare: bool) -> Value:
+    def _imply(self, item: RawItem, *, declare: bool) -> Value:
         if self.headed and not declare:
             self._undefined(item.name, item.start)
         value = Value(item.name, PENDING)
@@ -140,12 +140,12 @@ class Scope:
         self._implicit.append(_Implicit(value, item.start, self.position))
         return value
 
-    def values(self, items: list[Item], types: list[Written], *, spread: bool, declare: int = 0) -> list[Value]:
+    def values(self, items: list[RawItem], types: list[TypeAt], *, spread: bool, declare: int = 0) -> list[Value]:
         """The values of operands, by the types behind the colon: one each, or one for all (`spread`), or fewer.
 
         The first `declare` operands may be tiles that come to be here.
         """
-        given: list[Written | None] = list(types)
+        given: list[TypeAt | None] = list(types)
         if len(types) == 1 and items and spread:
             given = [types[0] if self._is_open(item) or not at else None for at, item in enumerate(items)]
         elif len(types) > len(items) or (types and spread and len(types) < len(items)):
@@ -153,7 +153,9 @@ class Scope:
         given += [None] * (len(items) - len(given))
         return self.typed(list(zip(items, given, strict=True)), spread=spread, declare=declare)
 
-    def typed(self, pairs: list[tuple[Item, Written | None]], *, spread: bool = True, declare: int = 0) -> list[Value]:
+    def typed(
+        self, pairs: list[tuple[RawItem, TypeAt | None]], *, spread: bool = True, declare: int = 0
+    ) -> list[Value]:
         """The values of operands with their types. A number without one has the element type of the last tile."""
         found = [
             None if is_number(item) else self.value(item, written, declare=at < declare)
@@ -166,18 +168,18 @@ class Scope:
             for value, (item, written) in zip(found, pairs, strict=True)
         ]  # fmt: skip
 
-    def _is_open(self, item: Item) -> bool:
+    def _is_open(self, item: RawItem) -> bool:
         value = self.lookup(item.name) if item.kind == "value" else None
         return item.kind == "value" and (value is None or value.type is PENDING)
 
-    def indices(self, item: Item) -> tuple[Value, ...]:
+    def indices(self, item: RawItem) -> tuple[Value, ...]:
         """The numbers in brackets behind an operand."""
-        return tuple(self.value(index, Written("index", index.start)) for index in item.indices or ())
+        return tuple(self.value(index, TypeAt("index", index.start)) for index in item.indices or ())
 
-    def agree(self, value: Value, written: Written) -> None:
+    def agree(self, value: Value, written: TypeAt) -> None:
         """A type that is written at a use must be that of the value; where nothing told one, it tells it."""
         kind = written.type
-        if isinstance(kind, Unsaid):
+        if isinstance(kind, Placeholder):
             self._unsaid.setdefault(value, written)
         elif value.type is PENDING:
             value.type = kind
@@ -186,7 +188,7 @@ class Scope:
             said = f"%{value.name} is {type_text(value.type)} (line {line}), and not {type_text(kind)}"
             self.fail(said, written.start)
 
-    def _check_loc(self, item: Item, value: Value) -> None:
+    def _check_loc(self, item: RawItem, value: Value) -> None:
         known = tuple(loc.text for loc in TileType)
         if item.loc not in known:
             self.fail(unknown_word(item.loc, known, "place of a tile"), item.start)
@@ -199,10 +201,10 @@ class Scope:
         hint = close or f"; did you mean to declare it, as in `.arg %{name} : !pto.memref<1000x64xf32>`?"
         self.fail(f"`%{name}` is not defined{hint}", start)
 
-    def refuse_placeholder(self, name: str, written: Written) -> NoReturn:
+    def refuse_placeholder(self, name: str, written: TypeAt) -> NoReturn:
         """Refuse a type that stands for one, where nothing else tells the type."""
         kind = written.type
-        assert isinstance(kind, Unsaid)
+        assert isinstance(kind, Placeholder)
         said = f"`<{kind.text}>` is a placeholder, and nothing else says what {name} is"
         self.fail(f"{said}; {kind.advice}", written.start)
 
@@ -242,6 +244,6 @@ class Scope:
         return result
 
 
-def is_number(item: Item) -> bool:
+def is_number(item: RawItem) -> bool:
     """Whether an operand is written as a number."""
     return item.kind in ("number", "address")

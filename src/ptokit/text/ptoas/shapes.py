@@ -81,7 +81,7 @@ KEYWORDS = {"src_pipe": PIPES, "dst_pipe": PIPES, "pipe": PIPES, "event_id": EVE
 
 
 @dataclass(frozen=True)
-class Shape:
+class Syntax:
     """How an operation that is no instruction is written."""
 
     operands: tuple[str, ...] = ()
@@ -102,27 +102,27 @@ class Shape:
     """How many results it may have."""
 
 
-SHAPES = {
-    "make_tensor_view": Shape(("ptr",), lists=("shape", "strides"), only_result=True),
-    "partition_view": Shape(("view",), lists=("offsets", "sizes")),
-    "get_tensor_view_dim": Shape(("view", "dim"), result="index"),
-    "addptr": Shape(("ptr", "offset")),
-    "alloc_tile": Shape(keyed=("addr", "valid_row", "valid_col"), only_result=True),
-    "declare_tile": Shape(only_result=True),
-    "set_validshape": Shape(("tile", "row", "col"), gives=(0,)),
-    "tassign": Shape(("tile", "addr"), gives=(0, 1)),
-    "subset": Shape(("tile",), lists=("offsets",)),
-    "treshape": Shape(("tile",)),
-    "bitcast": Shape(("tile",)),
-    "load_scalar": Shape(("ptr",), index="index"),
-    "load": Shape(("ptr",), index="index"),
-    "store_scalar": Shape(("value", "ptr"), index="index", gives=(0,)),
-    "store": Shape(("value", "ptr"), index="index", gives=(0,)),
-    **dict.fromkeys(("set_flag", "wait_flag"), Shape(words=("src_pipe", "dst_pipe", "event_id"), gives=(0,))),
-    **dict.fromkeys(("record_event", "wait_event"), Shape(words=("src_op", "dst_op", "event_id"), gives=(0,))),
-    "barrier": Shape(words=("pipe",), gives=(0,)),
-    "barrier_sync": Shape(words=("op_type",), gives=(0,)),
-    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), Shape(result="i64")),
+SYNTAX = {
+    "make_tensor_view": Syntax(("ptr",), lists=("shape", "strides"), only_result=True),
+    "partition_view": Syntax(("view",), lists=("offsets", "sizes")),
+    "get_tensor_view_dim": Syntax(("view", "dim"), result="index"),
+    "addptr": Syntax(("ptr", "offset")),
+    "alloc_tile": Syntax(keyed=("addr", "valid_row", "valid_col"), only_result=True),
+    "declare_tile": Syntax(only_result=True),
+    "set_validshape": Syntax(("tile", "row", "col"), gives=(0,)),
+    "tassign": Syntax(("tile", "addr"), gives=(0, 1)),
+    "subset": Syntax(("tile",), lists=("offsets",)),
+    "treshape": Syntax(("tile",)),
+    "bitcast": Syntax(("tile",)),
+    "load_scalar": Syntax(("ptr",), index="index"),
+    "load": Syntax(("ptr",), index="index"),
+    "store_scalar": Syntax(("value", "ptr"), index="index", gives=(0,)),
+    "store": Syntax(("value", "ptr"), index="index", gives=(0,)),
+    **dict.fromkeys(("set_flag", "wait_flag"), Syntax(words=("src_pipe", "dst_pipe", "event_id"), gives=(0,))),
+    **dict.fromkeys(("record_event", "wait_event"), Syntax(words=("src_op", "dst_op", "event_id"), gives=(0,))),
+    "barrier": Syntax(words=("pipe",), gives=(0,)),
+    "barrier_sync": Syntax(words=("op_type",), gives=(0,)),
+    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), Syntax(result="i64")),
 }
 """Operations of a shape of their own."""
 
@@ -145,7 +145,7 @@ Extent = int | Value
 """An extent: a number, or a value that the run tells."""
 
 
-class Extents:
+class KnownExtents:
     """The valid extents of tiles, as far as the text was read."""
 
     def __init__(self) -> None:

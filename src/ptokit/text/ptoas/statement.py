@@ -12,21 +12,21 @@ from ptokit.text.errors import guess
 from ptokit.text.ptoas.literals import constant, keyword, plain_number, string
 from ptokit.text.ptoas.shapes import BLOCKS
 from ptokit.text.ptoas.tokens import END, MAX_ITEMS, Tokens
-from ptokit.text.ptoas.types import TypeProblem, Unsaid, read_type
+from ptokit.text.ptoas.types import Placeholder, TypeProblem, read_type
 from ptokit.text.tree import Type
 
 _GOES_ON = re.compile(r"\s*+(?:->|:)")
 
 
 @dataclass(frozen=True)
-class Item:
+class RawItem:
     """An operand as it is written."""
 
     kind: str
     """`value`, `number`, `address` (of `@tile(...)`), `word`, `symbol` or `string`."""
     text: str
     start: int
-    indices: tuple[Item, ...] | None = None
+    indices: tuple[RawItem, ...] | None = None
     """What stands in brackets behind it."""
     key: str = ""
     """The name of a keyword attribute."""
@@ -40,10 +40,10 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Written:
+class TypeAt:
     """A type at a place."""
 
-    type: Type | Unsaid
+    type: Type | Placeholder
     start: int
 
 
@@ -53,17 +53,17 @@ class Draft:
 
     opcode: str = ""
     start: int = 0
-    results: list[Item] = field(default_factory=list)
-    operands: list[Item] = field(default_factory=list)
-    outs: list[Item] | None = None
+    results: list[RawItem] = field(default_factory=list)
+    operands: list[RawItem] = field(default_factory=list)
+    outs: list[RawItem] | None = None
     """The operands of `outs(...)`; those of `ins(...)` are the operands."""
-    keyed: dict[str, list[Item]] = field(default_factory=dict)
+    keyed: dict[str, list[RawItem]] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
-    types: list[Written] = field(default_factory=list)
-    out_types: list[Written] = field(default_factory=list)
-    given: list[Written] | None = None
+    types: list[TypeAt] = field(default_factory=list)
+    out_types: list[TypeAt] = field(default_factory=list)
+    given: list[TypeAt] | None = None
     """The types behind the arrow."""
-    arguments: list[Item] = field(default_factory=list)
+    arguments: list[RawItem] = field(default_factory=list)
     """The values that a loop gives to its body."""
     groups: list[str] = field(default_factory=list)
     """Which of `ins(...)` and `outs(...)` are written."""
@@ -118,11 +118,11 @@ class Grammar:
             tokens.expected(f"`,` or `{close}`")
         return found
 
-    def _plain_value(self) -> Item:
+    def _plain_value(self) -> RawItem:
         start = self.tokens.start
-        return Item("value", self.tokens.take("value", "a value, such as `%x`"), start)
+        return RawItem("value", self.tokens.take("value", "a value, such as `%x`"), start)
 
-    def item(self) -> Item:
+    def item(self) -> RawItem:
         """One operand."""
         tokens = self.tokens
         start, kind, text = tokens.start, tokens.kind, tokens.text
@@ -135,17 +135,17 @@ class Grammar:
         if kind in ("attribute", "angle"):
             return self._keyword(text, start)
         if kind == "string":
-            return Item("string", self.string(text, start), start)
+            return RawItem("string", self.string(text, start), start)
         if kind in ("word", "number"):
-            return Item(kind, text, start)
+            return RawItem(kind, text, start)
         tokens.expected("an operand: a value such as `%x`, or a number")
 
-    def _keyword(self, text: str, start: int) -> Item:
+    def _keyword(self, text: str, start: int) -> RawItem:
         try:
             key, word = keyword(text)
         except ValueError as problem:
             self.tokens.fail(str(problem), start)
-        return Item("word", word, start, key=key)
+        return RawItem("word", word, start, key=key)
 
     def string(self, text: str, start: int) -> str:
         """What a string says."""
@@ -154,7 +154,7 @@ class Grammar:
         except ValueError as problem:
             self.tokens.fail(str(problem), start)
 
-    def _value(self) -> Item:
+    def _value(self) -> RawItem:
         tokens = self.tokens
         start, text, loc = tokens.start, tokens.text, ""
         end = tokens.end
@@ -168,19 +168,19 @@ class Grammar:
         indices = None
         if tokens.accept("["):
             indices = tuple(self._listed("]", self.item))
-        return Item("value", text, start, indices, loc=loc)
+        return RawItem("value", text, start, indices, loc=loc)
 
-    def _symbol(self) -> Item:
+    def _symbol(self) -> RawItem:
         """`@tile(0x1000)`, or the name of a function."""
         tokens = self.tokens
         start, text = tokens.start, tokens.text
         tokens.advance()
         if text != "@tile":
-            return Item("symbol", text, start)
+            return RawItem("symbol", text, start)
         tokens.expect("(", " behind @tile")
         address = tokens.take("number", "an address, such as `@tile(0x1000)`")
         tokens.expect(")", " behind the address")
-        return Item("address", address, start)
+        return RawItem("address", address, start)
 
     def _operands(self, draft: Draft) -> None:
         tokens = self.tokens
@@ -223,8 +223,8 @@ class Grammar:
         if name in draft.groups:
             tokens.fail(f"`{name}(...)` is given twice")
         draft.groups.append(name)
-        items: list[Item] = []
-        types: list[Written] = []
+        items: list[RawItem] = []
+        types: list[TypeAt] = []
         tokens.skip_lines()
         while not tokens.accept(")"):
             if len(items) + len(types) > MAX_ITEMS:
@@ -331,19 +331,19 @@ class Grammar:
             tokens.fail("expected the value of an attribute: a number, a word or a string", item.start)
         return {"true": True, "false": False}.get(item.text, item.text) if item.kind == "word" else item.text
 
-    def _number(self, item: Item) -> int | float | Constant:
+    def _number(self, item: RawItem) -> int | float | Constant:
         tokens = self.tokens
         try:
             if not tokens.accept(":"):
                 return plain_number(item.text)
             kind = self._type().type
-            return constant(item.text, kind if not isinstance(kind, Unsaid) else "index")
+            return constant(item.text, kind if not isinstance(kind, Placeholder) else "index")
         except ValueError as problem:
             tokens.fail(str(problem), item.start)
 
     # --- Types -----------------------------------------------------------------------------------------------
 
-    def _type(self) -> Written:
+    def _type(self) -> TypeAt:
         tokens = self.tokens
         start, text = tokens.start, tokens.text
         if tokens.kind not in ("type", "word"):
@@ -355,9 +355,9 @@ class Grammar:
         except TypeProblem as problem:
             tokens.fail(str(problem), start + problem.offset)
         tokens.advance()
-        return Written(kind, start)
+        return TypeAt(kind, start)
 
-    def _types(self) -> list[Written]:
+    def _types(self) -> list[TypeAt]:
         """`T, T`, `(T, T)` or `()`."""
         tokens = self.tokens
         tokens.skip_lines()
@@ -365,7 +365,7 @@ class Grammar:
             return self._listed(")", self._type)
         return [self._type() for _ in self._separated()]
 
-    def annotation(self) -> Written:
+    def annotation(self) -> TypeAt:
         """`: T`."""
         self.tokens.expect(":", " and a type")
         return self._type()
@@ -386,7 +386,7 @@ class Grammar:
                 draft.operands.append(value)
         self._tail_of_head(draft)
 
-    def _initial(self) -> tuple[Item, Item]:
+    def _initial(self) -> tuple[RawItem, RawItem]:
         argument = self._plain_value()
         self.tokens.expect("=")
         return argument, self.item()

@@ -28,7 +28,7 @@ FIELDS = ("loc", "dtype", "rows", "cols", "valid", "v_row", "v_col", "blayout", 
 
 
 @dataclass(frozen=True)
-class Unsaid:
+class Placeholder:
     """A type that is written with a placeholder, as in `!pto.tile<...>` and `!pto.tile<RxCxT>`."""
 
     kind: str
@@ -80,7 +80,7 @@ _ITEM = re.compile(r"(?:[^,<>]++|<(?:[^<>]++|<[^<>]*+>)*+>)++")
 _KEYED = re.compile(r"\s*([A-Za-z_]\w*+)\s*=\s*")
 
 
-def read_type(text: str) -> Type | Unsaid:
+def read_type(text: str) -> Type | Placeholder:
     """The type that a text spells."""
     if len(text) > LONGEST:
         raise TypeProblem(f"a type of {len(text)} characters")
@@ -88,7 +88,7 @@ def read_type(text: str) -> Type | Unsaid:
 
 
 @lru_cache(maxsize=4096)
-def _read_type(text: str) -> Type | Unsaid:
+def _read_type(text: str) -> Type | Placeholder:
     found = _HEAD.fullmatch(text)
     if found is None:
         raise TypeProblem("expected a type")
@@ -101,12 +101,12 @@ def _read_type(text: str) -> Type | Unsaid:
     return reader(name, body, found.start(2))
 
 
-def _number_type(name: str, text: str) -> Type | Unsaid:
+def _number_type(name: str, text: str) -> Type | Placeholder:
     """`index`, `i32`, `f16`; another name of the dialect is kept."""
     if name == "index":
         return name
     if name in ("dtype", "T"):
-        return Unsaid("number", name)
+        return Placeholder("number", name)
     if name in _READERS:
         raise TypeProblem(f"expected `<` after `{name}`", len(text))
     element = _element(name)
@@ -142,11 +142,11 @@ def _pointer(name: str, body: str, offset: int) -> Pointer:
     return Pointer(_dtype(element.text, element))
 
 
-def _tensor(name: str, body: str, offset: int) -> Tensor | Unsaid:
+def _tensor(name: str, body: str, offset: int) -> Tensor | Placeholder:
     """`memref<16x?xf32>`, `memref<f32, 16, 32>` and, for five extents that only the run tells, `memref<f32, 5>`."""
     items = _items(body, offset)
     if _is_placeholder(items):
-        return Unsaid(name if name in EXAMPLES else "memref", body)
+        return Placeholder(name if name in EXAMPLES else "memref", body)
     first, *rest = items
     part = name == "partition_tensor_view"
     if _SHAPE.fullmatch(first.text):
@@ -184,11 +184,11 @@ class _Tile:
         raise item.problem(f"`{shortened(item.text)}` is one field too many")
 
 
-def _tile(name: str, body: str, offset: int) -> TileSpec | Unsaid:
+def _tile(name: str, body: str, offset: int) -> TileSpec | Placeholder:
     """A tile in any spelling: short, keyed, compact, or field by field."""
     items = _items(body, offset)
     if _is_placeholder(items):
-        return Unsaid("tile", body)
+        return Placeholder("tile", body)
     tile = _Tile(name)
     for item in items:
         if item.key:
@@ -390,7 +390,7 @@ _FIELD_READERS: dict[str, Callable[[_Item], object]] = {
     "compact": _compact,
 }
 
-_READERS: dict[str, Callable[[str, str, int], Type | Unsaid]] = {
+_READERS: dict[str, Callable[[str, str, int], Type | Placeholder]] = {
     **dict.fromkeys(("tile", "tile_buf"), _tile),
     **dict.fromkeys(("memref", "tensor_view", "partition_tensor_view"), _tensor),
     "ptr": _pointer,

@@ -15,11 +15,11 @@ from ptokit.text.ptoas.literals import attributes_text, constant_text, value_tex
 from ptokit.text.ptoas.shapes import (
     BLOCKS,
     DEFAULT_TYPES,
-    SHAPES,
     SHORT,
     STATIC,
-    Extents,
-    Shape,
+    SYNTAX,
+    KnownExtents,
+    Syntax,
     defaults,
     modes,
     moves_memory,
@@ -190,7 +190,7 @@ class _FunctionWriter:
             (result,) = operation.results
             number = constant_text(operation.attributes["value"], result.type)
             return f".const {self._define(result)} = {number} : {type_text(result.type)}"
-        shape = SHAPES.get(STATIC.get(name, name))
+        shape = SYNTAX.get(STATIC.get(name, name))
         if shape is not None:
             return self._shaped(operation, STATIC.get(name, name), shape)
         if name.startswith("arith."):
@@ -207,7 +207,7 @@ class _FunctionWriter:
     def _listed(self, values: Iterable[Value]) -> str:
         return ", ".join(map(self._use, values))
 
-    def _shaped(self, operation: Operation, name: str, shape: Shape) -> str:
+    def _shaped(self, operation: Operation, name: str, shape: Syntax) -> str:
         attributes = dict(operation.attributes)
         if shape.words:
             words = [self._word(operation, attributes, key) for key in shape.words]
@@ -293,7 +293,7 @@ class _FunctionWriter:
 
 def _written_in_place(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tuple[Value, ...]]]]:
     """Numbers and blocks without names: the text of each number; the view and the indices of each block."""
-    extents = Extents()
+    extents = KnownExtents()
     literals: dict[Value, str] = {}
     blocks: dict[Value, tuple[Value, tuple[Value, ...]]] = {}
     candidates: dict[Value, Operation] = {}
@@ -305,7 +305,7 @@ def _written_in_place(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[V
             literals[result] = constant_text(operation.attributes["value"], result.type)
         elif result is not None and not result.name and operation.name == "partition_view":
             candidates[result] = operation
-        elif instruction_of(operation.name) is not None or operation.name not in SHAPES:
+        elif instruction_of(operation.name) is not None or operation.name not in SYNTAX:
             for value in (*operation.ins, *operation.outs):
                 if value in candidates and _is_block(candidates[value], operation, extents):
                     made = candidates[value]
@@ -334,13 +334,13 @@ def _must_have_names(operation: Operation) -> set[Value]:
 
 def _typed_parts(operation: Operation) -> tuple[str, ...]:
     """Parts whose types stand behind the colon."""
-    shape = SHAPES.get(operation.name)
+    shape = SYNTAX.get(operation.name)
     if shape is None:
         return ("ins", "outs")
     return () if shape.only_result else shape.operands
 
 
-def _is_block(made: Operation, user: Operation, extents: Extents) -> bool:
+def _is_block(made: Operation, user: Operation, extents: KnownExtents) -> bool:
     """Whether a block is what its view with indices would be read as, at this use."""
     view, result = made.part("view")[0].type, made.results[0].type
     instruction = instruction_of(user.name)
