@@ -1,4 +1,4 @@
-"""A program on its way from text: what values stand for, what is written so far, and what is known of names."""
+"""The state of a lowering: the meaning of values, the statements so far, names and tiles."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ptokit.text.spelling import instruction_of, instructions
 from ptokit.text.tree import Body, Operation, Unit, Value
 
 MOST_STATEMENTS = 250_000
-"""Operations of one program; calls that are written out count each time."""
+"""Operations of one program; inlined calls count each time."""
 MOST_BODIES = 64
-"""Loops and branches inside one another."""
+"""Nested loops and branches."""
 
 YIELDING = ("scf.yield", "func.return", "return", "yield")
 OWN = ("sync", "section", "tgemv")
-"""First words of names with dots that are operations of `pto` all the same."""
+"""Prefixes of operations of `pto` that have a dot in their names."""
 
 Handler = Callable[["Lowering", Operation], None]
 """Reads one kind of operation."""
@@ -41,13 +41,13 @@ class OpenScope:
 
     statements: list[Stmt] = field(default_factory=list)
     valid: ScopedExtents = field(default_factory=lambda: ChainMap({}))
-    """The valid extents of tiles; None where they depend on the way that led here."""
+    """The valid extents of tiles; None if they depend on the path taken."""
     buffers: int = 1
     """Copies of each tile that is declared here."""
 
 
 class Lowering:
-    """One program on its way."""
+    """The lowering of one program."""
 
     def __init__(self, unit: Unit, handlers: Mapping[str, Handler]) -> None:
         self.unit = unit
@@ -60,35 +60,35 @@ class Lowering:
         self.names: dict[Expr, str] = {}
         self.taken: Counter[str] = Counter((BLOCK_IDX, BLOCK_NUM))
         self.steady: set[Var] = {BLOCK_IDX, BLOCK_NUM}
-        self.made_up: set[str] = set()
-        """Tiles that were written for instructions that must have a workspace, and that no program has."""
+        self.added_workspaces: set[str] = set()
+        """Workspaces that a printer has added to the text, and that the program does not have."""
         self.tiles: dict[str, TileSpec] = {}
         self.parts: dict[str, TileName] = {}
-        """Slices of tiles, by the names that they are known by."""
+        """Slices of tiles, by their names."""
         self.loads: dict[Var, ElementPointer] = {}
         self.count = 0
         self.tile_names: list[dict[str, str]] = [{}]
-        """Of each function that is being read: its names for tiles, and the program's."""
+        """For each function that is being read: the program's names of its tiles."""
         self.where: Where | None = None
 
     def refuse(self, message: str, hint: str = "") -> NoReturn:
-        """Refuse the operation at hand."""
+        """Refuse the current operation."""
         head, found, tail = message.partition("; did you mean ")
         hint = f"did you mean {tail}" if found else hint
         raise self.unit.source.error(head, self.where, hint)
 
     def unique(self, name: str) -> str:
-        """The name, with a number where it is taken."""
+        """The name, with a number if it is taken."""
         used = self.taken[name]
         self.taken[name] += 1
         return self.unique(f"{name}_{used}") if used else name
 
     def emit(self, stmt: Stmt) -> None:
-        """Write a statement down."""
+        """Append a statement."""
         self.scopes[-1].statements.append(stmt)
 
     def block(self, body: Body) -> tuple[Value, ...]:
-        """Read operations one after the other; gives the values that the last one yields or returns."""
+        """Read the operations of a body. Returns the values that the last one yields."""
         yielded: tuple[Value, ...] = ()
         for operation in body.operations:
             self.count += 1
@@ -102,7 +102,7 @@ class Lowering:
         return yielded
 
     def operation(self, operation: Operation) -> None:
-        """Read one operation: by its own name, or as the dialect's or the instructions' handler has it."""
+        """Read one operation with the handler of its name, of its dialect, or of instructions."""
         handler = self.handlers.get(operation.name) or self.handlers.get(f"{operation.name.partition('.')[0]}.*")
         try:
             if handler is not None:
@@ -115,7 +115,7 @@ class Lowering:
             self.refuse(str(problem))
 
     def unknown(self, operation: Operation) -> NoReturn:
-        """Refuse an operation that nothing executes."""
+        """Refuse an operation without a handler."""
         head, dot, _ = operation.name.partition(".")
         own = not dot or head in OWN or head in instructions()
         known = [f"pto.{name}" for name in instructions()] + [_shown(name) for name in self.handlers if "*" not in name]
@@ -129,30 +129,30 @@ class Lowering:
         """A body of its own."""
         outer = self.scopes[-1]
         if len(self.scopes) > MOST_BODIES:
-            self.refuse(f"more than {MOST_BODIES} bodies inside one another")
+            self.refuse(f"more than {MOST_BODIES} nested bodies")
         self.scopes.append(OpenScope([], outer.valid.new_child(), outer.buffers if buffers is None else buffers))
         yield self.scopes[-1]
         self.scopes.pop()
 
     def leave(self, *inner: OpenScope, is_certain: bool = False) -> None:
-        """After bodies, of which one has certainly run or not: valid extents that depend on it are not certain."""
+        """Merge the valid extents after bodies. `is_certain`: one of them has run."""
         merge_extents(self.scopes[-1].valid, [scope.valid for scope in inner], is_certain=is_certain)
 
     def number(self, value: Value) -> Expr:
-        """A value that is a whole number."""
+        """The expression of a value that is a whole number."""
         meaning = self.meaning(value)
         if not isinstance(meaning, int | Var | Op):
             self.refuse(f"%{value.name} is no whole number")
         return meaning
 
     def meaning(self, value: Value) -> Meaning:
-        """What a value stands for."""
+        """The meaning of a value."""
         if value not in self.values:
             self.refuse(f"%{value.name} has no value here")
         return self.values[value]
 
     def define(self, operation: Operation, meaning: Meaning) -> None:
-        """Let the result of an operation stand for something."""
+        """Give the result of an operation its meaning."""
         (result,) = operation.results
         self.values[result] = meaning
         if isinstance(meaning, Op) and meaning not in self.names and result.name.strip("0123456789"):
@@ -172,7 +172,7 @@ class Lowering:
         return TileName(name)
 
     def cut(self, value: Value, source: Value, window: Window) -> None:
-        """Let a value stand for a slice of a tile, or of a slice."""
+        """Define a value as a slice of a tile, or of a slice."""
         outer = self.tile_name(source)
         spec, scope = self.tiles[outer.name], self.scopes[-1]
         name = self.unique(value.name)
@@ -188,7 +188,7 @@ class Lowering:
         self.tile_names[-1][value.name] = name
 
     def tile_name(self, value: Value) -> TileName:
-        """A value that is a tile or a slice of one."""
+        """The tile or slice of a value."""
         meaning = self.meaning(value)
         if not isinstance(meaning, TileName):
             self.refuse(f"%{value.name} is no tile")
