@@ -199,7 +199,7 @@ class Writing:
 
 
 def _dims(argument: Argument, sizes: tuple[Expr, ...]) -> tuple[int | None, ...]:
-    """ScopedExtents for a type: those that the run tells, or that the type leaves to it, are open."""
+    """Extents for a type; those known at run time, or marked as dynamic, are open."""
     marks = argument.dynamic[5 - len(sizes) : 5]
     return tuple(size if isinstance(size, int) and not mark else None for size, mark in zip(sizes, marks, strict=True))
 

@@ -159,7 +159,7 @@ class Lowering:
             self.names[meaning] = result.name
 
     def declare(self, value: Value, spec: TileSpec, valid: tuple[Expr, Expr] | None = None, *at: Expr) -> TileName:
-        """A tile comes to be. ScopedExtents that nothing says yet must be set before it is used."""
+        """Declare a tile. Unknown extents must be set before it is used."""
         name, scope = self.unique(value.name), self.scopes[-1]
         extents: tuple[Expr, Expr] = valid or spec.valid
         rows, cols = map(known, extents)

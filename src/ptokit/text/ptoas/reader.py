@@ -1,4 +1,4 @@
-"""PTO-AS read into a tree, statement by statement; comments find their places."""
+"""PTO-AS read into a tree, statement by statement, with its comments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ELSE = re.compile(r"\s*+else\b")
 
 
 class PtoasReader:
-    """Reads a text. `notes` holds the comments that stand at no operation."""
+    """Reads a text. `notes` holds the comments that belong to no operation."""
 
     def __init__(self, text: str | bytes, file: str) -> None:
         self.source = Source(checked(text, file), file)
@@ -41,9 +41,9 @@ class PtoasReader:
         self._begun = False
         """Whether a statement of the kernel was read."""
         self._opened = False
-        """Whether the statement has opened a body, which may begin on its line."""
+        """Whether the statement has opened a body, which may begin on the same line."""
         self._last: Operation | Value | Body | Function | None = None
-        """What a comment at the end of the line belongs to."""
+        """The owner of a comment at the end of the line."""
 
     def _finish_function(self) -> None:
         self._scope.finish()
@@ -99,7 +99,7 @@ class PtoasReader:
             tokens.expected("the end of the statement")
 
     def _keep_remark(self) -> None:
-        """Give the comment at the end of a line to what stands last on it."""
+        """Attach the comment at the end of a line to the last item on it."""
         remark = self.tokens.remark()
         if remark and isinstance(self._last, Operation):
             self._last.remark = remark
@@ -108,7 +108,7 @@ class PtoasReader:
         self._last = None
 
     def _label(self, comments: tuple[str, ...]) -> tuple[str, ...]:
-        """A label says nothing here: it is kept as a comment."""
+        """Labels have no meaning; they become comments."""
         tokens, lines = self.tokens, list(comments)
         while tokens.kind == "word" and self.source.text.startswith(":", tokens.end):
             self._count_one()
@@ -171,7 +171,7 @@ class PtoasReader:
         tokens.advance()
         return self.grammar.string(text, start) if kind == "string" else text
 
-    def _architecture(self, start: int, comments: tuple[str, ...]) -> None:
+    def _architecture(self, _start: int, comments: tuple[str, ...]) -> None:
         self._arch = self._name("the name of an architecture")
         self._note("arch", comments)
 
@@ -207,7 +207,7 @@ class PtoasReader:
     # --- The end of bodies ----------------------------------------------------------------------------------------
 
     def _close(self, comments: tuple[str, ...]) -> None:
-        """A body ends; `else` may follow, or attributes of its operation."""
+        """The end of a body; `else` may follow, or attributes of its operation."""
         tokens = self.tokens
         if len(self._scope.frames) == 1:
             self.tokens.fail("there is no body that `}` could close", tokens.start - 1)
@@ -236,12 +236,12 @@ class PtoasReader:
 
 
 def _stem(file: str) -> str:
-    """What a kernel without a name is called: as its file."""
+    """The name of a kernel without one: that of its file."""
     stem = re.sub(r"\W", "_", PurePath(file).stem, flags=re.ASCII)
     return stem if stem.strip("_") and not file.startswith("<") and file != "-" else "kernel"
 
 
 def _end_with_yield(body: Body) -> None:
-    """What a body gives to its operation is said by its last operation, even if it gives nothing."""
+    """Add the terminator of a body, if it has none."""
     if not body.operations or body.operations[-1].name != "scf.yield":
         body.operations.append(Operation("scf.yield"))

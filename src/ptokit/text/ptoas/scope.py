@@ -1,8 +1,8 @@
-"""Names and values of a kernel in PTO-AS while it is read: who is who, of what type, and who comes from nowhere.
+"""Names and values of a kernel in PTO-AS while it is read: their types, and values without a declaration.
 
-A value that is used and never declared comes to be where that is safe. The tile that an instruction writes, or that an
-address is given to, is declared before the statement that mentions it first. A listing without a header has more of
-these: there memory and numbers become arguments, of the types that their uses tell.
+A value that is used and never declared is declared where that is safe. A tile that an instruction writes, or that gets
+an address, is declared before the statement that uses it first. In a listing without a header, memory and numbers
+become arguments, with the types of their uses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ptokit.text.ptoas.types import Placeholder, agree, type_text
 from ptokit.text.tree import Body, Opaque, Operation, Type, Value
 
 PENDING = Opaque("")
-"""The type of a value that nothing has told yet."""
+"""The type of a value whose type is not known yet."""
 
 
 @dataclass
@@ -52,12 +52,12 @@ class KernelScope:
         self.frames = [OpenBody(body)]
         self.arguments: list[Value] = []
         self.headed = False
-        """Whether a header says what the arguments are."""
+        """Whether a header declares the arguments."""
         self.position = 0
         """The statement of the kernel that is being read."""
         self.extents = KnownExtents()
         self._implicit: list[_Implicit] = []
-        self._unsaid: dict[Value, TypeAt] = {}
+        self._placeholders: dict[Value, TypeAt] = {}
         self._starts: dict[Value, int] = {}
 
     def fail(self, message: str, start: int) -> NoReturn:
@@ -71,7 +71,7 @@ class KernelScope:
         results: tuple[Value, ...] = (),
         attributes: dict[str, Any] | None = None,
     ) -> Operation:
-        """Write an operation down."""
+        """Append an operation."""
         operation = Operation(name, {key: part for key, part in parts.items() if part}, results, attributes or {})
         self.frames[-1].body.operations.append(operation)
         self.extents.note(operation)
@@ -85,7 +85,7 @@ class KernelScope:
         return None
 
     def define(self, item: RawItem, kind: Type, frame: OpenBody | None = None) -> Value:
-        """A new value; no name that is known here stands for two."""
+        """A new value; its name must not be in use."""
         known = self.lookup(item.name)
         if known is not None:
             line = self.source.where(self._starts[known]).line
@@ -96,7 +96,7 @@ class KernelScope:
         return value
 
     def constant(self, number: RawItem, written: TypeAt, item: RawItem | None) -> Operation:
-        """A number as an operation; one without a name is written where it is used."""
+        """A number as an operation; one without a name is printed at its use."""
         kind = written.type
         if isinstance(kind, Placeholder):
             self.refuse_placeholder(number.text, written)
@@ -112,11 +112,11 @@ class KernelScope:
             self.fail(str(problem), number.start)
 
     def index(self, number: int) -> Value:
-        """A number that counts, without a name."""
+        """An index constant without a name."""
         return self.emit("arith.constant", {}, (Value("", "index"),), {"value": number}).results[0]
 
     def value(self, item: RawItem, written: TypeAt | None, default: Type = "index", *, declare: bool = False) -> Value:
-        """The value that an operand is; a number becomes a constant without a name."""
+        """The value of an operand; a number becomes a constant without a name."""
         if item.kind in ("number", "address") or item.text in ("true", "false"):
             kind = written or TypeAt(default, item.start)
             return self.constant(item, kind, None).results[0]
@@ -143,7 +143,7 @@ class KernelScope:
     def values(self, items: list[RawItem], types: list[TypeAt], *, spread: bool, declare: int = 0) -> list[Value]:
         """The values of operands, by the types behind the colon: one each, or one for all (`spread`), or fewer.
 
-        The first `declare` operands may be tiles that come to be here.
+        The first `declare` operands may be tiles that are not declared yet.
         """
         given: list[TypeAt | None] = list(types)
         if len(types) == 1 and items and spread:
@@ -177,16 +177,16 @@ class KernelScope:
         return tuple(self.value(index, TypeAt("index", index.start)) for index in item.indices or ())
 
     def agree(self, value: Value, written: TypeAt) -> None:
-        """A type that is written at a use must be that of the value; where nothing told one, it tells it."""
+        """Check the type at a use against that of the value, which takes it if it has none."""
         kind = written.type
         if isinstance(kind, Placeholder):
-            self._unsaid.setdefault(value, written)
+            self._placeholders.setdefault(value, written)
         elif value.type is PENDING:
             value.type = kind
         elif not agree(value.type, kind):
             line = self.source.where(self._starts[value]).line if value in self._starts else 1
-            said = f"%{value.name} is {type_text(value.type)} (line {line}), and not {type_text(kind)}"
-            self.fail(said, written.start)
+            message = f"%{value.name} is {type_text(value.type)} (line {line}), and not {type_text(kind)}"
+            self.fail(message, written.start)
 
     def _check_loc(self, item: RawItem, value: Value) -> None:
         known = tuple(loc.text for loc in TileType)
@@ -202,21 +202,21 @@ class KernelScope:
         self.fail(f"`%{name}` is not defined{hint}", start)
 
     def refuse_placeholder(self, name: str, written: TypeAt) -> NoReturn:
-        """Refuse a type that stands for one, where nothing else tells the type."""
+        """Refuse a placeholder type of a value whose type is not known otherwise."""
         kind = written.type
         assert isinstance(kind, Placeholder)
-        said = f"`<{kind.text}>` is a placeholder, and nothing else says what {name} is"
-        self.fail(f"{said}; {kind.advice}", written.start)
+        message = f"`<{kind.text}>` is a placeholder, and the type of {name} is not known"
+        self.fail(f"{message}; {kind.advice}", written.start)
 
     # --- The end -----------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Declare what is used and was never declared, and give the body its arguments."""
+        """Declare the values that are used and not declared, and set the arguments of the body."""
         tiles: dict[int, list[_Implicit]] = {}
         for implicit in self._implicit:
             value = implicit.value
-            if value.type is PENDING and value in self._unsaid:
-                self.refuse_placeholder(f"%{value.name}", self._unsaid[value])
+            if value.type is PENDING and value in self._placeholders:
+                self.refuse_placeholder(f"%{value.name}", self._placeholders[value])
             if isinstance(value.type, TileSpec):
                 tiles.setdefault(implicit.position, []).append(self._checked(implicit))
             elif self.headed or value.type is PENDING:
@@ -230,8 +230,8 @@ class KernelScope:
     def _checked(self, implicit: _Implicit) -> _Implicit:
         kind, name = implicit.value.type, implicit.value.name
         if isinstance(kind, TileSpec) and any(kind.dynamic):
-            said = f"%{name} = alloc_tile valid_row = %rows valid_col = %cols : ..."
-            self.fail(f"the valid extents of %{name} are open; declare it first: `{said}`", implicit.start)
+            example = f"%{name} = alloc_tile valid_row = %rows valid_col = %cols : ..."
+            self.fail(f"the valid extents of %{name} are open; declare it first: `{example}`", implicit.start)
         return implicit
 
     def _with_tiles(self, operations: list[Operation], tiles: dict[int, list[_Implicit]]) -> list[Operation]:

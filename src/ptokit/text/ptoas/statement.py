@@ -1,4 +1,4 @@
-"""The grammar of PTO-AS: one statement as it is written, before its names mean anything."""
+"""The grammar of PTO-AS: one statement as it is written, before names are resolved."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class RawItem:
     text: str
     start: int
     indices: tuple[RawItem, ...] | None = None
-    """What stands in brackets behind it."""
+    """The operands in brackets behind it."""
     key: str = ""
     """The name of a keyword attribute."""
     loc: str = ""
-    """What `!loc=` says of a tile."""
+    """The location of a tile from `!loc=`."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class Draft:
     given: list[TypeAt] | None = None
     """The types behind the arrow."""
     arguments: list[RawItem] = field(default_factory=list)
-    """The values that a loop gives to its body."""
+    """The arguments of a loop's body."""
     groups: list[str] = field(default_factory=list)
     """Which of `ins(...)` and `outs(...)` are written."""
 
@@ -94,7 +94,7 @@ class Grammar:
     # --- Operands --------------------------------------------------------------------------------------------
 
     def _separated(self, close: str = "") -> Iterator[None]:
-        """Once for each entry of a list with commas; lines may end between them."""
+        """Yield for each entry of a list with commas, which may span lines."""
         tokens, count = self.tokens, 0
         while True:
             count += 1
@@ -148,7 +148,7 @@ class Grammar:
         return RawItem("word", word, start, key=key)
 
     def string(self, text: str, start: int) -> str:
-        """What a string says."""
+        """The content of a string."""
         try:
             return string(text)
         except ValueError as problem:
@@ -318,7 +318,7 @@ class Grammar:
         return self._scalar_value()
 
     def _scalar_value(self) -> object:
-        """A word, a string, a truth value, or a number, perhaps of a type."""
+        """A word, a string, a boolean, or a number, perhaps with a type."""
         tokens = self.tokens
         if tokens.kind == "type":
             text = tokens.text
@@ -408,5 +408,5 @@ class Grammar:
 
 
 def unknown_word(word: str, known: tuple[str, ...], what: str) -> str:
-    """What to say of a word that nobody knows."""
+    """The message for an unknown word."""
     return f"`{word}` is no {what}, expected one of: {' '.join(known)}{guess(word, known)}"

@@ -1,6 +1,6 @@
-"""Types of PTO-AS: every spelling that the documents print is read, one is written.
+"""Types of PTO-AS: every spelling of the documents is read, one is written.
 
-A tile is written short, `!pto.tile<16x32xf32>`, where it lies in `vec`, is row-major, has no boxes, fractals of 512
+A tile is written short, `!pto.tile<16x32xf32>`, if it lies in `vec`, is row-major, has no boxes, fractals of 512
 bytes and no padding value; else with all its fields, `!pto.tile<mat, f16, 16, 32, col_major, row_major, 512, null>`.
 A valid region that is not the whole tile follows: `valid=8x?`.
 """
@@ -20,9 +20,9 @@ from ptokit.text.errors import guess
 from ptokit.text.tree import Opaque, Pointer, Tensor, Type
 
 MOST = 1 << 31
-"""Larger extents are a mistake."""
+"""The limit of an extent."""
 LONGEST = 1000
-"""Characters of a type."""
+"""The longest type, in characters."""
 FRACTALS = (16, 32, 512, 1024)
 FIELDS = ("loc", "dtype", "rows", "cols", "valid", "v_row", "v_col", "blayout", "slayout", "fractal", "pad", "compact")
 
@@ -36,8 +36,8 @@ class Placeholder:
 
     @property
     def advice(self) -> str:
-        """What to write instead."""
-        return f"write what it is, as in {EXAMPLES[self.kind]}"
+        """A hint at what to write instead."""
+        return f"write the type, as in {EXAMPLES[self.kind]}"
 
 
 EXAMPLES = {
@@ -47,7 +47,7 @@ EXAMPLES = {
 
 
 class TypeProblem(ValueError):
-    """What is wrong with a type, and how far into it."""
+    """An error in a type, and its offset."""
 
     def __init__(self, message: str, offset: int = 0) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class TypeProblem(ValueError):
 
 @dataclass(frozen=True)
 class _Item:
-    """What stands between two commas: `16x32xf32`, or `key = word`."""
+    """An item between commas: `16x32xf32`, or `key = word`."""
 
     text: str
     offset: int
@@ -81,7 +81,7 @@ _KEYED = re.compile(r"\s*([A-Za-z_]\w*+)\s*=\s*")
 
 
 def read_type(text: str) -> Type | Placeholder:
-    """The type that a text spells."""
+    """The type of a text."""
     if len(text) > LONGEST:
         raise TypeProblem(f"a type of {len(text)} characters")
     return _read_type(text)
@@ -102,7 +102,7 @@ def _read_type(text: str) -> Type | Placeholder:
 
 
 def _number_type(name: str, text: str) -> Type | Placeholder:
-    """`index`, `i32`, `f16`; another name of the dialect is kept."""
+    """`index`, `i32`, `f16`; another type of the dialect is kept as text."""
     if name == "index":
         return name
     if name in ("dtype", "T"):
@@ -118,7 +118,7 @@ def _number_type(name: str, text: str) -> Type | Placeholder:
 
 
 def _element(name: str) -> DType | None:
-    """The element type of a name, if text has one."""
+    """The element type of a name, if there is one."""
     return _ELEMENTS.get(name.lower())
 
 
@@ -134,7 +134,7 @@ def _marked(text: str) -> str:
     return text if text.startswith("!") else f"!{text}"
 
 
-def _pointer(name: str, body: str, offset: int) -> Pointer:
+def _pointer(_name: str, body: str, offset: int) -> Pointer:
     """`!pto.ptr<f32>`; the address space that some add must be global memory."""
     element, *spaces = _items(body, offset)
     if [space.text for space in spaces] not in ([], ["gm"]):
@@ -143,7 +143,7 @@ def _pointer(name: str, body: str, offset: int) -> Pointer:
 
 
 def _tensor(name: str, body: str, offset: int) -> Tensor | Placeholder:
-    """`memref<16x?xf32>`, `memref<f32, 16, 32>` and, for five extents that only the run tells, `memref<f32, 5>`."""
+    """`memref<16x?xf32>`, `memref<f32, 16, 32>` and, for five extents known at run time, `memref<f32, 5>`."""
     items = _items(body, offset)
     if _is_placeholder(items):
         return Placeholder(name if name in EXAMPLES else "memref", body)
@@ -165,19 +165,19 @@ def _tensor(name: str, body: str, offset: int) -> Tensor | Placeholder:
 
 @dataclass
 class _Tile:
-    """Fields of a tile as they are found."""
+    """The fields of a tile that were read so far."""
 
     name: str
     fields: dict[str, object] = field(default_factory=dict)
 
     def put(self, key: str, value: object, item: _Item) -> None:
-        """Take a field; none comes twice."""
+        """Set a field, which must not be set yet."""
         if key in self.fields:
-            raise item.problem(f"the type says `{key}` twice")
+            raise item.problem(f"the type has `{key}` twice")
         self.fields[key] = value
 
     def next_of(self, item: _Item, *keys: str) -> str:
-        """The first of some fields that nothing has said yet."""
+        """The first of some fields that is not set yet."""
         for key in keys:
             if key not in self.fields:
                 return key
@@ -208,7 +208,7 @@ def _take_keyed(tile: _Tile, item: _Item) -> None:
     if key == "valid":
         rows, *cols = _DIM.split(item.text)
         if len(cols) != 1:
-            raise item.problem("expected the valid extents as `valid=RxC`, with `?` where only the run tells one")
+            raise item.problem("expected the valid extents as `valid=RxC`, with `?` for one known at run time")
         tile.put("v_row", _extent(rows, item), item)
         tile.put("v_col", _extent(cols[0], item), item)
     else:
@@ -216,7 +216,7 @@ def _take_keyed(tile: _Tile, item: _Item) -> None:
 
 
 def _take_positional(tile: _Tile, item: _Item) -> None:
-    """A field without its name: what it looks like tells which one it is, and the order tells rows from columns."""
+    """A field without its name: its form identifies it, and the order distinguishes rows and columns."""
     word = item.text.replace("_", "").lower()
     if _SHAPE.fullmatch(item.text):
         dims, element = _shape(item)
@@ -273,7 +273,7 @@ def _spec(tile: _Tile, last: _Item) -> TileSpec:
 
 
 def _items(body: str, offset: int) -> list[_Item]:
-    """What stands between commas; a key is told from its value."""
+    """The items between commas, with keys and values separated."""
     items: list[_Item] = []
     for found in _ITEM.finditer(body):
         keyed = _KEYED.match(found[0])
@@ -281,12 +281,12 @@ def _items(body: str, offset: int) -> list[_Item]:
         start = found.end() - len(text.lstrip())
         items.append(_Item(text.strip().strip('"'), offset + start, keyed[1] if keyed else ""))
     if not items or any(not item.text for item in items):
-        raise TypeProblem("the type says nothing between `<`, `,` and `>`", offset)
+        raise TypeProblem("an item of the type is empty", offset)
     return items
 
 
 def _is_placeholder(items: list[_Item]) -> bool:
-    """Whether the documents' words stand for what should be said: `...`, `RxCxT`, `loc, dtype, rows`."""
+    """Whether the type has placeholders of the documents: `...`, `RxCxT`, `loc, dtype, rows`."""
     return any(item.text in ("...", "…") or (not item.key and _is_symbolic(item.text)) for item in items)
 
 
@@ -331,18 +331,18 @@ def _word(enum: type[PtoEnum], what: str) -> Callable[[_Item], PtoEnum]:
         found = known.get(item.text.replace("_", "").lower())
         if found is None:
             words = [member.text for member in enum]
-            said = f"`{shortened(item.text)}` is no {what}, expected one of: {' '.join(words)}"
-            raise item.problem(said + guess(item.text, words))
+            message = f"`{shortened(item.text)}` is no {what}, expected one of: {' '.join(words)}"
+            raise item.problem(message + guess(item.text, words))
         return found
 
     return read
 
 
 def _fractal(item: _Item) -> object:
-    """Bytes of a fractal, or a word of the older pages; NZ and ZN say the layout too."""
+    """Bytes of a fractal, or a word of the older pages; NZ and ZN give the layout too."""
     word = item.text.lower()
     if word in ("fr", "rn"):
-        raise item.problem(f"nothing tells how large a fractal `{item.text}` is; write its bytes: 16, 32, 512 or 1024")
+        raise item.problem(f"the size of the fractal `{item.text}` is not known; write its bytes: 16, 32, 512 or 1024")
     if word in _FRACTAL_WORDS:
         return _FRACTAL_WORDS[word]
     size = item.number("the fractal")
@@ -398,7 +398,7 @@ _READERS: dict[str, Callable[[str, str, int], Type | Placeholder]] = {
 
 
 def shortened(text: str) -> str:
-    """A text that is not too long for a message."""
+    """A text, shortened for a message."""
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -440,10 +440,10 @@ def _shown(extent: int | None) -> str:
 
 
 def agree(known: Type, written: Type) -> bool:
-    """Whether a type that is written at a use can be that of the value: what it leaves open does not count."""
+    """Whether the type at a use is compatible with that of the value: open parts match."""
     if isinstance(known, TileSpec) and isinstance(written, TileSpec):
         same = (known.dtype, known.rows, known.cols) == (written.dtype, written.rows, written.cols)
-        return same and (written == known or _says_little(written) or _but_valid(written) == _but_valid(known))
+        return same and (written == known or _is_short(written) or _but_valid(written) == _but_valid(known))
     if isinstance(known, Tensor) and isinstance(written, Tensor):
         pairs = zip(known.dims, written.dims, strict=False)
         open_ = all(a == b or a is None or b is None for a, b in pairs)
@@ -453,7 +453,7 @@ def agree(known: Type, written: Type) -> bool:
     return known == written
 
 
-def _says_little(spec: TileSpec) -> bool:
+def _is_short(spec: TileSpec) -> bool:
     return "," not in type_text(spec)
 
 
