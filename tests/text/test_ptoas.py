@@ -22,9 +22,9 @@ from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, Pad, SLa
 from ptokit.isa.unknown import Unknown, is_unknown
 from ptokit.program.ir import Constant, Instr, Program
 from ptokit.text.errors import TextError
+from ptokit.text.limits import MAX_BYTES, MAX_DEPTH
 from ptokit.text.lower import lower
 from ptokit.text.ptoas import format_ptoas, print_ptoas, read_ptoas
-from ptokit.text.ptoas.tokens import MAX_BYTES, MAX_DEPTH
 from ptokit.text.ptoas.types import agree, read_type, type_text
 from ptokit.text.tree import Body, Function, Opaque, Operation, Pointer, Source, Tensor, Unit, Value, walk
 
@@ -722,7 +722,7 @@ ERRORS = [
     ("mgather.row.clmp %t, %x, %t", 1, "no suffix `.clmp`", "`clamp`"),
     ("mgather.row.elem %t, %x, %t", 1, "two suffixes for `coalesce`: row and elem", ""),
     ("mscatter.row.atomic_mul %x, %t, %t", 1, "no suffix `.atomic_mul`", "`atomic_"),
-    ("mgather.row %t, %x, %t {coalesce = elem}", 1, "said twice, by a suffix or by an attribute", ""),
+    ("mgather.row %t, %x, %t {coalesce = elem}", 1, "given twice, by a suffix or by an attribute", ""),
     ("tadd %t, %u, %t", 10, "`%u` is not defined", ".arg %u"),
     ("tadd %t, %tt, %t", 10, "`%tt` is not defined", "`%t`"),
     ("tabs %t, %somewhere", 10, "`%somewhere` is not defined", ".arg %somewhere"),
@@ -776,7 +776,7 @@ ERRORS = [
     ("%v = partition_view %x, %x, offsets = [0, 0], sizes = [1, 1]", 6, "takes 1 operands (view), found 2", ""),
     ("mgather %t, %x[0, 0], %t", 13, "takes a whole table, not a block; make a block with partition_view", ""),
     ("tload %t, %x[0, 0, 0]", 11, "3 indices for the 2 dims", ""),
-    ("%u = tload %x[0, 0]", 1, "nothing says the type of %u", ""),
+    ("%u = tload %x[0, 0]", 1, "the type of %u is not known", ""),
     ("%u = tload %x[0, 0] : !pto.memref<...> -> !pto.tile<...>", 43, "is a placeholder", ""),
     ("%u = tload %x[0, 0] -> !pto.tile<16x32xf32, valid=?x32>", 12, "declare the tile first", ""),
     ("mscatter %t, %x : index, index", 10, "takes table, src and idx, found 2 operands", ""),
@@ -789,11 +789,11 @@ ERRORS = [
     ("tassign %t, @tile(99999999999999999999)", 13, "does not fit i64", ""),
     ("16x32", 1, "cannot read `16x32`", ""),
     ("tabs %t, ?", 10, "cannot read", ""),
-    ("%a, %b = get_block_idx", 10, "get_block_idx gives 1 value, and 2 are named", ""),
-    ("alloc_tile : !pto.tile<16x32xf32>", 1, "alloc_tile gives 1 value, and 0 are named", ""),
-    ("%a = barrier PIPE_V", 6, "barrier gives no values, and 1 are named", ""),
-    ("arith.addi %n, %n : index", 1, "arith.addi gives 1 value, and 0 are named", ""),
-    ("for %i = 0 to 4 step 1 iter_args(%a = %n) -> (index) {\n}", 1, "gives 1 value", ""),
+    ("%a, %b = get_block_idx", 10, "get_block_idx has 1 result, and 2 are named", ""),
+    ("alloc_tile : !pto.tile<16x32xf32>", 1, "alloc_tile has 1 result, and 0 are named", ""),
+    ("%a = barrier PIPE_V", 6, "barrier has no results, and 1 are named", ""),
+    ("arith.addi %n, %n : index", 1, "arith.addi has 1 result, and 0 are named", ""),
+    ("for %i = 0 to 4 step 1 iter_args(%a = %n) -> (index) {\n}", 1, "has 1 result", ""),
     ("%c = arith.select %n, %n : index", 6, "arith.select takes 3 operands, found 2", ""),
     ("%a, %b = tabs %t -> (i32)", 1, "2 results and 1 types of results", ""),
     ("call %t", 1, "expected the name of a kernel", ""),
@@ -851,7 +851,7 @@ tabs %t, %nowhere
 def test_placeholders_of_the_pages_are_refused_with_what_to_write() -> None:
     with pytest.raises(TextError) as caught:
         read_ptoas("mscatter %src, %mem, %idx : !pto.memref<...>, !pto.tile<...>, !pto.tile<...>", "page")
-    assert str(caught.value).startswith("page:1:47: `<...>` is a placeholder, and nothing else says what %src is")
+    assert str(caught.value).startswith("page:1:47: `<...>` is a placeholder, and the type of %src is not known")
     assert "as in !pto.tile<16x32xf32>" in str(caught.value)
 
 

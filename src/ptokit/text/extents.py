@@ -1,4 +1,4 @@
-"""Valid extents of tiles along the ways that lead through a program."""
+"""Valid extents of tiles along the control flow of a program."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ptokit.isa.unknown import is_unknown, unknown
 from ptokit.program.expr import Expr, apply, subtract
 from ptokit.program.ir import Window
 
-Extents = ChainMap[str, "tuple[Expr, Expr] | None"]
-"""The valid extents of each tile, a map for each body around; None where they depend on the way that led here."""
+ScopedExtents = ChainMap[str, "tuple[Expr, Expr] | None"]
+"""The valid extents of each tile, a map for each enclosing body; None if they depend on the path taken."""
 
 
-def merge_extents(valid: Extents, inner: Sequence[Extents], *, is_certain: bool) -> None:
-    """What is known after bodies. `is_certain` says that one of them has run; else perhaps none has."""
+def merge_extents(valid: ScopedExtents, inner: Sequence[ScopedExtents], *, is_certain: bool) -> None:
+    """Merge the extents after bodies. `is_certain`: one of them has run; otherwise perhaps none has."""
     for tile in {tile for body in inner for tile in body.maps[0] if tile in valid}:
-        ways = [body[tile] for body in inner] + ([] if is_certain else [valid[tile]])
-        valid[tile] = ways[0] if all(way == ways[0] for way in ways) else None
+        paths = [body[tile] for body in inner] + ([] if is_certain else [valid[tile]])
+        valid[tile] = paths[0] if all(path == paths[0] for path in paths) else None
 
 
 def part_type(spec: TileSpec, window: Window) -> TileSpec:
-    """The type of a slice, as readers of text work it out: an extent of which only the run knows is open."""
-    rows, cols = (_part(*each) for each in zip(window.size, spec.valid, spec.dynamic, window.start, strict=True))
+    """The type of a slice, as readers of text infer it: an extent known only at run time is open."""
+    rows, cols = (_part(*axis) for axis in zip(window.size, spec.valid, spec.dynamic, window.start, strict=True))
     part, dynamic = spec.cut(*window.size, unknown()), (is_unknown(rows), is_unknown(cols))
     return replace(part, pad=spec.pad, valid_rows=rows, valid_cols=cols, dynamic=dynamic)
 
@@ -36,7 +36,7 @@ def _part(size: int, extent: int, is_open: bool, start: Expr) -> int:
 
 
 def part_extents(spec: TileSpec, valid: tuple[Expr, Expr] | None, window: Window) -> tuple[Expr, Expr] | None:
-    """The valid extents of a slice where its type leaves them open: what of it is valid in the tile."""
+    """The valid extents of a slice if its type leaves them open: its part of the tile's valid region."""
     known = part_type(spec, window).valid
     if valid is None and is_unknown(*known):
         return None

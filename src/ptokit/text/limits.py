@@ -1,4 +1,4 @@
-"""What every reader asks of a text before it reads it: that it is text, not too long and not too deep."""
+"""Checks of every text before it is read: its encoding, length and depth."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Pointers and views of a text as array arguments of a program.
 
-An array argument of a program has a shape; a pointer has none until a view gives it one. The first view that spans a
-pointer's memory from its start, with extents that the launch knows, becomes the argument; further views are arguments
-that share its memory. A pointer without such a view is an array of as many elements as the launch passes.
+An array argument has a shape; a pointer has none until a view gives it one. The first view that starts at a pointer,
+with extents that are known at the launch, becomes the argument; further views are arguments that share its memory. A
+pointer without such a view is an array of as many elements as the launch passes.
 """
 
 from __future__ import annotations
@@ -15,40 +15,38 @@ from ptokit.isa.policy import GlobalLayout
 from ptokit.program.expr import Expr, Op, Var, apply, variables
 from ptokit.program.ir import Argument, View
 
-Shape = tuple[Expr, ...]
-
 
 @dataclass(frozen=True)
-class Place:
-    """What a pointer is: so many elements into the memory of an argument."""
+class ElementPointer:
+    """A pointer: an offset in elements into the memory of an argument."""
 
     memory: str
     offset: Expr = 0
-    ways: tuple[Expr, ...] = ()
-    """The parts that the offset is the sum of, in the order in which they were added."""
+    steps: tuple[Expr, ...] = ()
+    """The terms of the offset, in the order in which they were added."""
 
-    def ahead(self, offset: Expr) -> Place:
-        """A pointer further on."""
-        return Place(self.memory, apply("add", self.offset, offset), (*self.ways, offset))
+    def plus(self, offset: Expr) -> ElementPointer:
+        """The pointer advanced by some elements."""
+        return ElementPointer(self.memory, apply("add", self.offset, offset), (*self.steps, offset))
 
 
 def size_of(memory: str) -> Var:
-    """The variable that stands for the number of elements that the launch passes."""
+    """The variable for the number of elements that the launch passes."""
     return Var(f"{memory}:size")  # no name in a text has a colon
 
 
 def open_extent(array: str, dim: int) -> str:
-    """The name of the number that stands for an extent which an array's type leaves open."""
+    """The name of the number for an extent that an array's type leaves open."""
     return f"{array}.d{dim}"
 
 
 def is_unshaped(argument: Argument) -> bool:
-    """Whether an argument is a pointer that no view has given a shape."""
+    """Whether an argument is a pointer without a view that gives it a shape."""
     return argument.shape == (size_of(argument.name),)
 
 
 class Memories:
-    """The arrays of a program: what the launch passes, and the views that the text takes of them."""
+    """The arrays of a program: those that the launch passes, and views of them."""
 
     def __init__(self) -> None:
         self._dtypes: dict[str, DType] = {}
@@ -56,26 +54,26 @@ class Memories:
         self._views: dict[str, dict[str, Argument]] = {}
         self._dynamic: dict[str, set[int]] = {}
 
-    def add(self, name: str, dtype: DType, where: Where | None) -> Place:
+    def add(self, name: str, dtype: DType, where: Where | None) -> ElementPointer:
         """A pointer that the launch passes."""
         self._dtypes[name], self._where[name], self._views[name] = dtype, where, {}
-        return Place(name)
+        return ElementPointer(name)
 
-    def dtype(self, place: Place) -> DType:
+    def dtype(self, place: ElementPointer) -> DType:
         """The element type of a pointer."""
         return self._dtypes[place.memory]
 
     def view(
         self,
-        place: Place,
-        shape: Shape,
-        stride: Shape,
+        place: ElementPointer,
+        shape: tuple[Expr, ...],
+        stride: tuple[Expr, ...],
         layout: GlobalLayout,
         name: str,
         steady: frozenset[Var],
         dynamic: tuple[bool, ...] = (False,) * 10,
     ) -> Argument:
-        """The argument for a view. `steady` are the numbers that the launch passes."""
+        """The argument for a view. `steady` are the variables that are constant during a launch."""
         memory, known = place.memory, self._views[place.memory]
         for argument in known.values():
             found = (argument.shape, argument.stride, argument.layout, argument.offset, argument.dynamic)
@@ -91,11 +89,11 @@ class Memories:
         return argument
 
     def mark(self, argument: str, dim: int) -> None:
-        """Take note that a type leaves an extent to the run although it is known."""
+        """Record that a type leaves an extent open although it is known."""
         self._dynamic.setdefault(argument, set()).add(dim)
 
     def arguments(self, memory: str) -> tuple[Argument, ...]:
-        """The arguments that a pointer has become, the one that owns the memory first."""
+        """The arguments of a pointer, the one that owns the memory first."""
         known = self._views[memory]
         unshaped = Argument(memory, self._dtypes[memory], (size_of(memory),), (1,), where=self._where[memory])
         owner = known.get(memory, unshaped)
@@ -109,18 +107,18 @@ class Memories:
         dynamic = tuple(flag or position - lead in marks for position, flag in enumerate(argument.dynamic))
         return replace(argument, dynamic=dynamic)
 
-    def element(self, place: Place) -> View:
-        """One element, as a view of the argument that owns the memory, if one part of the way belongs to each dim.
+    def element(self, place: ElementPointer) -> View:
+        """One element, as a view of the argument that owns the memory if the offset has a term for each dim.
 
-        Else it is one of all elements of the array.
+        Otherwise it is a view of all elements as one dim.
         """
         argument = self.arguments(place.memory)[0]
-        starts = [_steps(part, stride) for part, stride in zip(place.ways, argument.stride, strict=False)]
-        if len(place.ways) != len(argument.stride) or None in starts:
+        starts = [_divided(part, stride) for part, stride in zip(place.steps, argument.stride, strict=False)]
+        if len(place.steps) != len(argument.stride) or None in starts:
             return self._flat(place)
         return View(argument.name, tuple(starts), (1,) * len(starts))  # type: ignore[arg-type]
 
-    def _flat(self, place: Place) -> View:
+    def _flat(self, place: ElementPointer) -> View:
         name, memory = f"{place.memory}.elements", place.memory
         every = Argument(
             name, self._dtypes[memory], (size_of(memory),), (1,), view_of=memory, where=self._where[memory]
@@ -129,8 +127,8 @@ class Memories:
         return View(name, (place.offset,), (1,))
 
 
-def _steps(offset: Expr, stride: Expr) -> Expr | None:
-    """How many steps of a stride an offset is, if it is written as a multiple of it."""
+def _divided(offset: Expr, stride: Expr) -> Expr | None:
+    """The offset divided by a stride, if it is written as a multiple of it."""
     if stride == 1:
         return offset
     if isinstance(offset, int) and isinstance(stride, int) and stride > 0 and offset % stride == 0:
@@ -143,6 +141,6 @@ def all_of(argument: Argument) -> View:
     return View(argument.name, (0,) * len(argument.shape), argument.shape)
 
 
-def ways_to(argument: Argument, view: View) -> tuple[Expr, ...]:
-    """The offset of a view's first element, a part for each dim."""
+def offset_terms(argument: Argument, view: View) -> tuple[Expr, ...]:
+    """The offset of a view's first element, a term for each dim."""
     return tuple(apply("mul", start, stride) for start, stride in zip(view.starts, argument.stride, strict=True))

@@ -8,28 +8,28 @@ from math import inf
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Bounds, Expr, Op, Var, apply, interval
 
 MOST_OPERATIONS = 400
-"""Operations in one expression: every later look at it goes through all of them."""
+"""Operations in one expression, which every later pass visits."""
 
 LARGEST = (1 << 64) - 1
 INDEX_BITS = 64
-"""Numbers of this width hold every number that a program computes."""
+"""The width that holds every number of a program."""
 
 PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
-"""What `arith.cmpi` asks, by number."""
+"""The predicates of `arith.cmpi`, by number."""
 
 
 class TooLong(ValueError):
-    """An expression that is longer than is reasonable."""
+    """An expression or a number beyond the limits."""
 
 
 class Limits:
-    """What is known of variables before the run: enough to tell most divisions from those that may meet negatives."""
+    """Bounds of variables that are known before the run. They show that most divisions have no negative operand."""
 
     def __init__(self) -> None:
         self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf)}
 
     def loop(self, var: Var, start: Expr, stop: Expr) -> None:
-        """Take note of a loop's variable."""
+        """Record the bounds of a loop's variable."""
         low, high = interval(start, self.bounds)[0], interval(stop, self.bounds)[1]
         self.bounds[var] = low, max(low, high - 1)
 
@@ -56,22 +56,22 @@ def _quotient(limits: Limits, a: Expr, b: Expr) -> Expr:
 
 
 def _remainder(limits: Limits, a: Expr, b: Expr) -> Expr:
-    """What a division towards zero leaves."""
+    """The remainder of a division towards zero."""
     if limits.natural(a, b):
         return apply("mod", a, b)
     return apply("sub", a, apply("mul", _quotient(limits, a, b), b))
 
 
-def _ceiling(limits: Limits, a: Expr, b: Expr) -> Expr:
+def _ceiling(_limits: Limits, a: Expr, b: Expr) -> Expr:
     return apply("sub", 0, apply("floordiv", apply("sub", 0, a), b))
 
 
-def _exclusive(limits: Limits, a: Expr, b: Expr) -> Expr:
+def _exclusive(_limits: Limits, a: Expr, b: Expr) -> Expr:
     return apply("sub", apply("or", a, b), apply("and", a, b))
 
 
 def _plain(name: str) -> Callable[[Limits, Expr, Expr], Expr]:
-    return lambda limits, a, b: apply(name, a, b)
+    return lambda _limits, a, b: apply(name, a, b)
 
 
 READ: Mapping[str, Callable[[Limits, Expr, Expr], Expr]] = {
@@ -79,30 +79,30 @@ READ: Mapping[str, Callable[[Limits, Expr, Expr], Expr]] = {
     "divsi": _quotient, "remsi": _remainder, "ceildivsi": _ceiling, "minsi": _plain("min"), "maxsi": _plain("max"),
     "andi": _plain("and"), "ori": _plain("or"), "xori": _exclusive, "shli": _plain("shl"), "shrsi": _plain("shr"),
 }  # fmt: skip
-"""Operations of `arith` on two numbers. Numbers do not overflow here."""
+"""Operations of `arith` on two numbers, without overflow."""
 
 UNSIGNED = {
     "divui": "divsi", "remui": "remsi", "ceildivui": "ceildivsi", "minui": "minsi", "maxui": "maxsi", "shrui": "shrsi"
 }  # fmt: skip
-"""Operations that are others where no number is negative."""
+"""Unsigned operations, and their signed equivalents if no number is negative."""
 
 
 def combined(name: str, limits: Limits, a: Expr, b: Expr) -> Expr | None:
-    """The expression of an operation on two numbers; None where there is none."""
+    """The expression of an operation on two numbers; None if there is none."""
     if name in UNSIGNED and limits.natural(a, b):
         name = UNSIGNED[name]
     return bounded(READ[name](limits, a, b)) if name in READ else None
 
 
 def compared(predicate: str, limits: Limits, a: Expr, b: Expr) -> Expr | None:
-    """The expression of a comparison; None where there is none."""
+    """The expression of a comparison; None if there is none."""
     if predicate.startswith("u") and not limits.natural(a, b):
         return None
     return bounded(apply(predicate if predicate in COMPARISONS else predicate[1:], a, b))
 
 
 def selected(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
-    """One number or the other: conditions are 0 or 1."""
+    """One number or the other, by a condition of 0 or 1."""
     if isinstance(condition, int):
         return then if condition else otherwise
     if then == otherwise:
@@ -112,7 +112,7 @@ def selected(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
 
 
 def wrapped(expr: Expr, bits: int, *, signed: bool, limits: Limits) -> Expr:
-    """A number in so many bits."""
+    """A number wrapped to a width in bits."""
     low = -(1 << (bits - 1)) if signed else 0
     if bits >= INDEX_BITS and (signed or limits.natural(expr)):
         return expr
@@ -123,7 +123,7 @@ def wrapped(expr: Expr, bits: int, *, signed: bool, limits: Limits) -> Expr:
 
 
 def bounded(expr: Expr) -> Expr:
-    """The expression, unless it is too long or a number too large."""
+    """The expression, if it is within the limits."""
     if isinstance(expr, int) and not -LARGEST <= expr <= LARGEST:
         raise TooLong("a number of more than 64 bits")
     if isinstance(expr, Op) and expr.size > MOST_OPERATIONS:
@@ -137,10 +137,10 @@ WRITTEN = {
     "add": "addi", "sub": "subi", "mul": "muli", "floordiv": "floordivsi", "shl": "shli", "shr": "shrsi",
     "min": "minsi", "max": "maxsi", "and": "andi", "or": "ori",
 }  # fmt: skip
-"""What `arith` calls an operation of an expression; comparisons and remainders are written otherwise."""
+"""The operation of `arith` for an operation of an expression. Comparisons and remainders are written differently."""
 
 NATURAL = {"floordiv": "divsi", "mod": "remsi"}
-"""What is written instead where no number is negative: every tool knows these."""
+"""Used instead if no number is negative, because every tool knows them."""
 
 
 def written_out(expr: Op) -> Op | None:

@@ -1,4 +1,4 @@
-"""The type of a result that a text does not state (A-26), from the types of the sources."""
+"""The type of a result that a text does not give (A-26), inferred from the types of the sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptokit.text.tree import Tensor
 
 
 def result_type(name: str, sources: Sequence[object], attributes: Mapping[str, Any]) -> TileSpec | None:
-    """The tile that an instruction makes, if its sources determine it: `sources` are types in the order of text."""
+    """The type of an instruction's result, if the types of its sources determine it; in the order of the text."""
     instruction = instruction_of(name)
     return instruction.result(_call(instruction, sources, attributes)) if instruction is not None else None
 
@@ -42,7 +42,7 @@ def _spec(kind: object) -> OperandSpec:
 
 
 def member_of(modifier: Modifier, text: Attribute, word: object) -> PtoEnum | None:
-    """The member that an attribute's value names, in any spelling; None if it names none."""
+    """The member that an attribute's value names, in any spelling; None if there is none."""
     word = dict(text.synonyms).get(word, word) if isinstance(word, str) else word
     words = {text.written(member): member for member in modifier.enum}
     if word not in words and isinstance(word, str):

@@ -1,4 +1,4 @@
-"""The names that text gives to instructions, keywords, pipes and events."""
+"""The names of instructions, keywords, pipes and events in text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ptokit.target.profile import EVENT_IDS
 from ptokit.target.profile import PIPES as CORE_PIPES
 
 PIPES = tuple(f"PIPE_{name}" for name in (*CORE_PIPES, "ALL", "MTE4", "MTE5", "V2"))
-"""Pipes: those of a core, all of them, and those that only text knows."""
+"""Pipes: those of a core, `ALL`, and those that exist only in text."""
 EVENTS = tuple(f"EVENT_ID{number}" for number in range(EVENT_IDS))
 
 
@@ -22,14 +22,14 @@ def instructions() -> Mapping[str, Instruction]:
 
 
 def instruction_of(op: str) -> Instruction | None:
-    """The instruction that an operation is, if it is one; dots and underscores mean the same."""
+    """The instruction of an operation's name, if there is one; dots and underscores are equivalent."""
     known = instructions()
     return known.get(op) or known.get(op.replace("_", "."))
 
 
 @derived
 def keywords() -> Mapping[str, tuple[str, ...]]:
-    """The words of every kind of keyword that a modifier is written as."""
+    """The words of every kind of keyword for modifiers."""
     return {
         text.kind: (*(str(text.written(member)) for member in modifier.enum), *(word for word, _ in text.synonyms))
         for instruction in instructions().values()

@@ -1,6 +1,6 @@
-"""A text as a tree of operations: what readers make and printers print, whatever the spelling.
+"""A text as a tree of operations, which readers build and printers print, for every spelling.
 
-Operations are called as the dialects call them, those of `pto` without the prefix: `mgather`, `arith.addi`, `scf.for`.
+Operations have the names of their dialects, those of `pto` without the prefix: `mgather`, `arith.addi`, `scf.for`.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ class Tensor:
     """The type of a view of global memory."""
 
     dims: tuple[int | None, ...]
-    """Extents; None where only the run tells them."""
+    """Extents; None if known only at run time."""
     dtype: DType
     is_part: bool = True
-    """Whether it is a block that instructions take, and not a whole tensor."""
+    """Whether it is a block for instructions, and not a whole tensor."""
 
 
 @dataclass(frozen=True)
 class Opaque:
-    """A type that no program has: kept as text, for messages."""
+    """A type without a meaning in programs: kept as text, for messages."""
 
     text: str
 
 
 Type = str | Pointer | Tensor | TileSpec | Opaque
-"""What a value is. A text is the type of a number, as MLIR spells it: `index`, `i1`, `ui32`, `f16`."""
+"""The type of a value. A string is the type of a number in MLIR: `index`, `i1`, `ui32`, `f16`."""
 
 
 @dataclass(eq=False)
 class Value:
-    """Something with a name, defined once."""
+    """A named value, defined once."""
 
     name: str
     type: Type
@@ -57,7 +57,7 @@ class Value:
 
 @dataclass(eq=False)
 class Body:
-    """Operations one after the other, and the values that they are given."""
+    """A sequence of operations, and its arguments."""
 
     operations: list[Operation] = field(default_factory=list)
     arguments: tuple[Value, ...] = ()
@@ -65,52 +65,52 @@ class Body:
 
 @dataclass(eq=False)
 class Operation:
-    """One operation. Which operand plays which part is said by name: `ins`, `outs`, `shape`, `addr` and so on."""
+    """One operation. Its operands are grouped by name: `ins`, `outs`, `shape`, `addr` and so on."""
 
     name: str
     parts: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     results: tuple[Value, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """Plain values: numbers, truth values, words (of keyword attributes too), lists; a `Constant` for a number in an
+    """Plain values: numbers, booleans, words (of keyword attributes too), lists; a `Constant` for a number in an
     element type."""
     bodies: tuple[Body, ...] = ()
     where: Where | None = None
     comments: tuple[str, ...] = ()
-    """Lines of comment before it."""
+    """Comment lines before it."""
     remark: str = ""
     """The comment at the end of its line."""
     places: Mapping[str, Where] = field(default_factory=dict)
     """Where the names of its attributes stand."""
 
     def part(self, name: str) -> tuple[Value, ...]:
-        """The operands that play a part; none if nothing does."""
+        """The operands of a group; empty if it has none."""
         return self.parts.get(name, ())
 
     @property
     def ins(self) -> tuple[Value, ...]:
-        """What it reads, or all operands where the text does not tell."""
+        """The operands that it reads, or all operands if the text does not distinguish them."""
         return self.part("ins")
 
     @property
     def outs(self) -> tuple[Value, ...]:
-        """What it writes."""
+        """The operands that it writes."""
         return self.part("outs")
 
 
 @dataclass(eq=False)
 class Function:
-    """A function: a kernel, or something that kernels call."""
+    """A kernel, or a function that kernels call."""
 
     name: str
     body: Body
     attributes: Mapping[str, Any] = field(default_factory=dict)
     where: Where | None = None
     is_declared: bool = False
-    """Whether it has no body: another text defines it."""
+    """Whether it is only declared; another text defines it."""
 
     @property
     def arguments(self) -> tuple[Value, ...]:
-        """What the function is given."""
+        """The arguments of its body."""
         return self.body.arguments
 
 

@@ -17,11 +17,11 @@ __global__ AICORE void dispatch(__gm__ float* tokens, __gm__ int32_t* slots, __g
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID1);
     for (int64_t tile = 11 * block_idx_ / block_num_, tile_end = 11 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // moe_dispatch_combine.py:29
-        const int64_t tile_turn = tile - 11 * block_idx_ / block_num_;
+        const int64_t tile_iteration = tile - 11 * block_idx_ / block_num_;
         const int64_t first = tile * 32;
         const int64_t n = least(32, 333 - first);
         Tile<TileType::Vec, float, 32, 32, BLayout::RowMajor, -1, 20> vectors(n);  // moe_dispatch_combine.py:32
-        TASSIGN(vectors, tile_turn % 2 * 4096);
+        TASSIGN(vectors, tile_iteration % 2 * 4096);
         using tokens_view_shape = Shape<1, 1, 1, -1, 20>;
         using tokens_view_stride = Stride<6660, 6660, 6660, 20, 1>;
         GlobalTensor<float, tokens_view_shape, tokens_view_stride, Layout::ND> tokens_view(

@@ -15,15 +15,15 @@ __global__ AICORE void embedding_bag(__gm__ float* table, __gm__ int32_t* ids, _
     const int64_t block_idx_ = get_block_idx();
     const int64_t block_num_ = get_block_num();
     for (int64_t tile = 17 * block_idx_ / block_num_, tile_end = 17 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // embedding_bag.py:32
-        const int64_t tile_turn = tile - 17 * block_idx_ / block_num_;
+        const int64_t tile_iteration = tile - 17 * block_idx_ / block_num_;
         const int64_t first = tile * 8;
         const int64_t n = least(8, 133 - first);
         Tile<TileType::Vec, int32_t, 1, 48, BLayout::RowMajor, 1, -1> chosen(n * 6);  // embedding_bag.py:35
-        TASSIGN(chosen, tile_turn % 2 * 192);
+        TASSIGN(chosen, tile_iteration % 2 * 192);
         Tile<TileType::Vec, float, 48, 1, BLayout::ColMajor, -1> weight(n * 6);  // embedding_bag.py:36
-        TASSIGN(weight, 384 + tile_turn % 2 * 192);
+        TASSIGN(weight, 384 + tile_iteration % 2 * 192);
         Tile<TileType::Vec, float, 48, 32, BLayout::RowMajor, -1, 20> vectors(n * 6);  // embedding_bag.py:37
-        TASSIGN(vectors, 768 + tile_turn % 2 * 6144);
+        TASSIGN(vectors, 768 + tile_iteration % 2 * 6144);
         using ids_view_shape = Shape<1, 1, 1, 1, -1>;
         using ids_view_stride = Stride<798, 798, 798, 798, 1>;
         GlobalTensor<int32_t, ids_view_shape, ids_view_stride, Layout::ND> ids_view(
@@ -39,10 +39,10 @@ __global__ AICORE void embedding_bag(__gm__ float* table, __gm__ int32_t* ids, _
         TROWEXPANDMUL(vectors, vectors, weight);  // embedding_bag.py:42
         for (int64_t bag = 0; bag < n; ++bag) {  // embedding_bag.py:43
             Tile<TileType::Vec, float, 1, 32, BLayout::RowMajor, 1, 20> sums_slice;
-            TASSIGN(sums_slice, 13056 + tile_turn % 2 * 1024 + bag * 32 * 4);
+            TASSIGN(sums_slice, 13056 + tile_iteration % 2 * 1024 + bag * 32 * 4);
             const int64_t start = bag * 6;
             Tile<TileType::Vec, float, 6, 32, BLayout::RowMajor, 6, 20> vectors_slice;
-            TASSIGN(vectors_slice, 768 + tile_turn % 2 * 6144 + start * 32 * 4);
+            TASSIGN(vectors_slice, 768 + tile_iteration % 2 * 6144 + start * 32 * 4);
             TCOLSUM(sums_slice, vectors_slice);  // embedding_bag.py:45
         }
         using out_view_shape = Shape<1, 1, 1, -1, 20>;
@@ -50,7 +50,7 @@ __global__ AICORE void embedding_bag(__gm__ float* table, __gm__ int32_t* ids, _
         GlobalTensor<float, out_view_shape, out_view_stride, Layout::ND> out_view(
             out + first * 20, out_view_shape(n), out_view_stride());
         Tile<TileType::Vec, float, 8, 32, BLayout::RowMajor, -1, 20> sums(n);
-        TASSIGN(sums, 13056 + tile_turn % 2 * 1024);
+        TASSIGN(sums, 13056 + tile_iteration % 2 * 1024);
         TSTORE(out_view, sums);  // embedding_bag.py:46
     }
 }

@@ -17,14 +17,14 @@ __global__ AICORE void embedding_gradient(__gm__ float* gradient, __gm__ int32_t
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID1);
     for (int64_t tile = 11 * block_idx_ / block_num_, tile_end = 11 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // embedding_gradient.py:28
-        const int64_t tile_turn = tile - 11 * block_idx_ / block_num_;
+        const int64_t tile_iteration = tile - 11 * block_idx_ / block_num_;
         const int64_t first = tile * 32;
         const int64_t n = least(32, 333 - first);
         Tile<TileType::Vec, int32_t, 1, 32, BLayout::RowMajor, 1, -1> ids(n);  // embedding_gradient.py:31
-        TASSIGN(ids, tile_turn % 2 * 128);
+        TASSIGN(ids, tile_iteration % 2 * 128);
         Tile<TileType::Vec, float, 32, 32, BLayout::RowMajor, -1, 20> vectors(n);  // embedding_gradient.py:32
-        TASSIGN(vectors, 256 + tile_turn % 2 * 4096);
-        wait_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_turn % 2));
+        TASSIGN(vectors, 256 + tile_iteration % 2 * 4096);
+        wait_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_iteration % 2));
         using tokens_view_shape = Shape<1, 1, 1, 1, -1>;
         using tokens_view_stride = Stride<333, 333, 333, 333, 1>;
         GlobalTensor<int32_t, tokens_view_shape, tokens_view_stride, Layout::ND> tokens_view(
@@ -35,11 +35,11 @@ __global__ AICORE void embedding_gradient(__gm__ float* gradient, __gm__ int32_t
         GlobalTensor<float, gradient_view_shape, gradient_view_stride, Layout::ND> gradient_view(
             gradient + first * 20, gradient_view_shape(n), gradient_view_stride());
         TLOAD(vectors, gradient_view);  // embedding_gradient.py:34
-        set_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_turn % 2));
-        wait_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_turn % 2));
+        set_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_iteration % 2));
+        wait_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_iteration % 2));
         GlobalTensor<float, Shape<1, 1, 1, 400, 20>, Stride<8000, 8000, 8000, 20, 1>, Layout::ND> out_view(out);
         MSCATTER<Coalesce::Row, ScatterAtomicOp::Add, ScatterOOB::Skip>(out_view, vectors, ids);  // embedding_gradient.py:35
-        set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_turn % 2));
+        set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_iteration % 2));
     }
     wait_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     wait_flag(PIPE_V, PIPE_MTE2, EVENT_ID1);

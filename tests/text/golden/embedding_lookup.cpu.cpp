@@ -14,13 +14,13 @@ __global__ AICORE void embedding_lookup(__gm__ float* table, __gm__ int32_t* tok
     const int64_t block_idx_ = get_block_idx();
     const int64_t block_num_ = get_block_num();
     for (int64_t tile = 11 * block_idx_ / block_num_, tile_end = 11 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // embedding_lookup.py:28
-        const int64_t tile_turn = tile - 11 * block_idx_ / block_num_;
+        const int64_t tile_iteration = tile - 11 * block_idx_ / block_num_;
         const int64_t first = tile * 32;
         const int64_t n = least(32, 333 - first);
         Tile<TileType::Vec, int32_t, 1, 32, BLayout::RowMajor, 1, -1> ids(n);  // embedding_lookup.py:31
-        TASSIGN(ids, tile_turn % 2 * 128);
+        TASSIGN(ids, tile_iteration % 2 * 128);
         Tile<TileType::Vec, float, 32, 32, BLayout::RowMajor, -1, 20> vectors(n);  // embedding_lookup.py:32
-        TASSIGN(vectors, 256 + tile_turn % 2 * 4096);
+        TASSIGN(vectors, 256 + tile_iteration % 2 * 4096);
         using tokens_view_shape = Shape<1, 1, 1, 1, -1>;
         using tokens_view_stride = Stride<333, 333, 333, 333, 1>;
         GlobalTensor<int32_t, tokens_view_shape, tokens_view_stride, Layout::ND> tokens_view(

@@ -15,17 +15,17 @@ __global__ AICORE void gathered_softmax(__gm__ float* logits, __gm__ int32_t* ca
     const int64_t block_idx_ = get_block_idx();
     const int64_t block_num_ = get_block_num();
     for (int64_t tile = 7 * block_idx_ / block_num_, tile_end = 7 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // gathered_softmax.py:29
-        const int64_t tile_turn = tile - 7 * block_idx_ / block_num_;
+        const int64_t tile_iteration = tile - 7 * block_idx_ / block_num_;
         const int64_t first = tile * 16;
         const int64_t n = least(16, 100 - first);
         Tile<TileType::Vec, int32_t, 16, 48, BLayout::RowMajor, -1, 37> ids(n);  // gathered_softmax.py:32
-        TASSIGN(ids, tile_turn % 2 * 3072);
+        TASSIGN(ids, tile_iteration % 2 * 3072);
         Tile<TileType::Vec, float, 16, 48, BLayout::RowMajor, -1, 37> scores(n);  // gathered_softmax.py:33
-        TASSIGN(scores, 6144 + tile_turn % 2 * 3072);
+        TASSIGN(scores, 6144 + tile_iteration % 2 * 3072);
         Tile<TileType::Vec, float, 16, 1, BLayout::ColMajor, -1> highest(n);  // gathered_softmax.py:34
-        TASSIGN(highest, 12288 + tile_turn % 2 * 64);
+        TASSIGN(highest, 12288 + tile_iteration % 2 * 64);
         Tile<TileType::Vec, float, 16, 1, BLayout::ColMajor, -1> total(n);  // gathered_softmax.py:35
-        TASSIGN(total, 12416 + tile_turn % 2 * 64);
+        TASSIGN(total, 12416 + tile_iteration % 2 * 64);
         using candidates_view_shape = Shape<1, 1, 1, -1, 37>;
         using candidates_view_stride = Stride<3700, 3700, 3700, 37, 1>;
         GlobalTensor<int32_t, candidates_view_shape, candidates_view_stride, Layout::ND> candidates_view(

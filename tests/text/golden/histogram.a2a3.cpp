@@ -20,13 +20,13 @@ __global__ AICORE void histogram(__gm__ float* samples, __gm__ int32_t* out) {
     TASSIGN(ones, 0x0);
     TEXPANDS(ones, 1);  // histogram_segment_max.py:32
     for (int64_t tile = 5 * block_idx_ / block_num_, tile_end = 5 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // histogram_segment_max.py:34
-        const int64_t tile_turn = tile - 5 * block_idx_ / block_num_;
+        const int64_t tile_iteration = tile - 5 * block_idx_ / block_num_;
         const int64_t first = tile * 1024;
         const int64_t n = least(1024, 5000 - first);
         Tile<TileType::Vec, float, 1, 1024, BLayout::RowMajor, 1, -1> values(n);  // histogram_segment_max.py:37
-        TASSIGN(values, 4096 + tile_turn % 2 * 4096);
+        TASSIGN(values, 4096 + tile_iteration % 2 * 4096);
         Tile<TileType::Vec, int32_t, 1, 1024, BLayout::RowMajor, 1, -1> bins(n);  // histogram_segment_max.py:38
-        TASSIGN(bins, 12288 + tile_turn % 2 * 4096);
+        TASSIGN(bins, 12288 + tile_iteration % 2 * 4096);
         using samples_view_shape = Shape<1, 1, 1, 1, -1>;
         using samples_view_stride = Stride<5000, 5000, 5000, 5000, 1>;
         GlobalTensor<float, samples_view_shape, samples_view_stride, Layout::ND> samples_view(

@@ -22,25 +22,25 @@ __global__ AICORE void histogram(__gm__ float* samples, __gm__ int32_t* out) {
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID1);
     for (int64_t tile = 5 * block_idx_ / block_num_, tile_end = 5 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // histogram_segment_max.py:34
-        const int64_t tile_turn = tile - 5 * block_idx_ / block_num_;
+        const int64_t tile_iteration = tile - 5 * block_idx_ / block_num_;
         const int64_t first = tile * 1024;
         const int64_t n = least(1024, 5000 - first);
         Tile<TileType::Vec, float, 1, 1024, BLayout::RowMajor, 1, -1> values(n);  // histogram_segment_max.py:37
-        TASSIGN(values, 4096 + tile_turn % 2 * 4096);
+        TASSIGN(values, 4096 + tile_iteration % 2 * 4096);
         Tile<TileType::Vec, int32_t, 1, 1024, BLayout::RowMajor, 1, -1> bins(n);  // histogram_segment_max.py:38
-        TASSIGN(bins, 12288 + tile_turn % 2 * 4096);
-        wait_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_turn % 2));
+        TASSIGN(bins, 12288 + tile_iteration % 2 * 4096);
+        wait_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_iteration % 2));
         using samples_view_shape = Shape<1, 1, 1, 1, -1>;
         using samples_view_stride = Stride<5000, 5000, 5000, 5000, 1>;
         GlobalTensor<float, samples_view_shape, samples_view_stride, Layout::ND> samples_view(
             samples + first, samples_view_shape(n), samples_view_stride());
         TLOAD(values, samples_view);  // histogram_segment_max.py:39
-        set_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_turn % 2));
-        wait_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_turn % 2));
+        set_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_iteration % 2));
+        wait_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_iteration % 2));
         TSUBS(values, values, -4.0f);  // histogram_segment_max.py:40
         TMULS(values, values, 8.0f);  // histogram_segment_max.py:41
         TCVT(bins, values, RoundMode::CAST_FLOOR, SaturationMode::ON);  // histogram_segment_max.py:42
-        set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_turn % 2));
+        set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_iteration % 2));
         GlobalTensor<int32_t, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>, Layout::ND> out_view(out);
         Tile<TileType::Vec, int32_t, 1, 1024, BLayout::RowMajor, 1, -1> ones_part(n);
         TASSIGN(ones_part, 0x0);

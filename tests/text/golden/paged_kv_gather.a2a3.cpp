@@ -22,7 +22,7 @@ __global__ AICORE void paged_kv_gather(__gm__ float* cache, __gm__ int32_t* bloc
     const int64_t block_idx_ = get_block_idx();
     const int64_t block_num_ = get_block_num();
     for (int64_t item = 36 * block_idx_ / block_num_, item_end = 36 * (block_idx_ + 1) / block_num_; item < item_end; ++item) {  // paged_kv_gather.py:32
-        const int64_t item_turn = item - 36 * block_idx_ / block_num_;
+        const int64_t item_iteration = item - 36 * block_idx_ / block_num_;
         const int64_t sequence = item / 6;
         const int64_t length = lengths[sequence];  // paged_kv_gather.py:34
         const int64_t full = floor_div(length, 16);
@@ -31,9 +31,9 @@ __global__ AICORE void paged_kv_gather(__gm__ float* cache, __gm__ int32_t* bloc
         const int64_t n = least(8, full - first);
         if (n > 0) {  // paged_kv_gather.py:38
             Tile<TileType::Vec, int32_t, 1, 8, BLayout::RowMajor, 1, -1> page_ids(n);  // paged_kv_gather.py:39
-            TASSIGN(page_ids, item_turn % 2 * 32);
+            TASSIGN(page_ids, item_iteration % 2 * 32);
             Tile<TileType::Vec, float, 8, 128, BLayout::RowMajor, -1> keys(n);  // paged_kv_gather.py:40
-            TASSIGN(keys, 64 + item_turn % 2 * 4096);
+            TASSIGN(keys, 64 + item_iteration % 2 * 4096);
             using block_table_view_shape = Shape<1, 1, 1, 1, -1>;
             using block_table_view_stride = Stride<264, 264, 264, 44, 1>;
             GlobalTensor<int32_t, block_table_view_shape, block_table_view_stride, Layout::ND> block_table_view(
@@ -52,9 +52,9 @@ __global__ AICORE void paged_kv_gather(__gm__ float* cache, __gm__ int32_t* bloc
         const int64_t rest = floor_mod(length, 16);
         if ((rest > 0) && (floor_div(full, 8) == chunk)) {  // paged_kv_gather.py:44
             Tile<TileType::Vec, int32_t, 1, 8, BLayout::RowMajor, 1, 1> last_id;  // paged_kv_gather.py:45
-            TASSIGN(last_id, 8256 + item_turn % 2 * 32);
+            TASSIGN(last_id, 8256 + item_iteration % 2 * 32);
             Tile<TileType::Vec, float, 1, 128> last_keys;  // paged_kv_gather.py:46
-            TASSIGN(last_keys, 8320 + item_turn % 2 * 512);
+            TASSIGN(last_keys, 8320 + item_iteration % 2 * 512);
             GlobalTensor<int32_t, Shape<1, 1, 1, 1, 1>, Stride<264, 264, 264, 44, 1>, Layout::ND> block_table_view_1(block_table + sequence * 44 + full);
             TLOAD(last_id, block_table_view_1);  // paged_kv_gather.py:47
             set_flag(PIPE_MTE2, PIPE_V, EVENT_ID1);
@@ -66,7 +66,7 @@ __global__ AICORE void paged_kv_gather(__gm__ float* cache, __gm__ int32_t* bloc
             GlobalTensor<float, out_view_1_shape, out_view_1_stride, Layout::ND> out_view_1(
                 out + sequence * 5632 + full * 128, out_view_1_shape(rest * 8), out_view_1_stride());
             Tile<TileType::Vec, float, 1, 128, BLayout::RowMajor, 1, -1> last_keys_part(rest * 8);
-            TASSIGN(last_keys_part, 8320 + item_turn % 2 * 512);
+            TASSIGN(last_keys_part, 8320 + item_iteration % 2 * 512);
             TSTORE(out_view_1, last_keys_part);  // paged_kv_gather.py:50
         }
     }

@@ -17,14 +17,14 @@ __global__ AICORE void segment_max(__gm__ float* values, __gm__ int32_t* segment
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID1);
     for (int64_t tile = 5 * block_idx_ / block_num_, tile_end = 5 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // histogram_segment_max.py:53
-        const int64_t tile_turn = tile - 5 * block_idx_ / block_num_;
+        const int64_t tile_iteration = tile - 5 * block_idx_ / block_num_;
         const int64_t first = tile * 1024;
         const int64_t n = least(1024, 5000 - first);
         Tile<TileType::Vec, float, 1, 1024, BLayout::RowMajor, 1, -1> numbers(n);  // histogram_segment_max.py:56
-        TASSIGN(numbers, tile_turn % 2 * 4096);
+        TASSIGN(numbers, tile_iteration % 2 * 4096);
         Tile<TileType::Vec, int32_t, 1, 1024, BLayout::RowMajor, 1, -1> cells(n);  // histogram_segment_max.py:57
-        TASSIGN(cells, 8192 + tile_turn % 2 * 4096);
-        wait_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_turn % 2));
+        TASSIGN(cells, 8192 + tile_iteration % 2 * 4096);
+        wait_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_iteration % 2));
         using values_view_shape = Shape<1, 1, 1, 1, -1>;
         using values_view_stride = Stride<5000, 5000, 5000, 5000, 1>;
         GlobalTensor<float, values_view_shape, values_view_stride, Layout::ND> values_view(
@@ -35,11 +35,11 @@ __global__ AICORE void segment_max(__gm__ float* values, __gm__ int32_t* segment
         GlobalTensor<int32_t, segments_view_shape, segments_view_stride, Layout::ND> segments_view(
             segments + first, segments_view_shape(n), segments_view_stride());
         TLOAD(cells, segments_view);  // histogram_segment_max.py:59
-        set_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_turn % 2));
-        wait_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_turn % 2));
+        set_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_iteration % 2));
+        wait_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(tile_iteration % 2));
         GlobalTensor<float, Shape<1, 1, 1, 1, 100>, Stride<100, 100, 100, 100, 1>, Layout::ND> out_view(out);
         MSCATTER<Coalesce::Elem, ScatterAtomicOp::Max, ScatterOOB::Skip>(out_view, numbers, cells);  // histogram_segment_max.py:60
-        set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_turn % 2));
+        set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_iteration % 2));
     }
     wait_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     wait_flag(PIPE_V, PIPE_MTE2, EVENT_ID1);

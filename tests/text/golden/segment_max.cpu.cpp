@@ -14,13 +14,13 @@ __global__ AICORE void segment_max(__gm__ float* values, __gm__ int32_t* segment
     const int64_t block_idx_ = get_block_idx();
     const int64_t block_num_ = get_block_num();
     for (int64_t tile = 5 * block_idx_ / block_num_, tile_end = 5 * (block_idx_ + 1) / block_num_; tile < tile_end; ++tile) {  // histogram_segment_max.py:53
-        const int64_t tile_turn = tile - 5 * block_idx_ / block_num_;
+        const int64_t tile_iteration = tile - 5 * block_idx_ / block_num_;
         const int64_t first = tile * 1024;
         const int64_t n = least(1024, 5000 - first);
         Tile<TileType::Vec, float, 1, 1024, BLayout::RowMajor, 1, -1> numbers(n);  // histogram_segment_max.py:56
-        TASSIGN(numbers, tile_turn % 2 * 4096);
+        TASSIGN(numbers, tile_iteration % 2 * 4096);
         Tile<TileType::Vec, int32_t, 1, 1024, BLayout::RowMajor, 1, -1> cells(n);  // histogram_segment_max.py:57
-        TASSIGN(cells, 8192 + tile_turn % 2 * 4096);
+        TASSIGN(cells, 8192 + tile_iteration % 2 * 4096);
         using values_view_shape = Shape<1, 1, 1, 1, -1>;
         using values_view_stride = Stride<5000, 5000, 5000, 5000, 1>;
         GlobalTensor<float, values_view_shape, values_view_stride, Layout::ND> values_view(

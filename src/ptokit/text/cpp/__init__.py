@@ -3,8 +3,8 @@
 | file | what it knows |
 |---|---|
 | `source.py` | the file: head, kernel, launch |
-| `ready.py` | what comes first: verification, addresses, flags |
-| `headers.py`, `values.py` | what the vendor's headers refuse of a program, and what they compute differently |
+| `ready.py` | preparation: verification, addresses, flags |
+| `headers.py`, `values.py` | what the vendor's headers reject, and what they compute differently |
 | `barriers.py` | barriers between vector instructions that may overlap |
 | `scatter.py` | scatters by row as scatters by offset, which is what the headers do |
 | `body.py` | the kernel, statement by statement |

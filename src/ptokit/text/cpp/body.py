@@ -45,12 +45,13 @@ from ptokit.text.cpp.calls import call_text, constant, converted, enumerator
 from ptokit.text.cpp.expr import Expressions
 from ptokit.text.cpp.headers import is_simt
 from ptokit.text.cpp.names import Identifiers, pipe, place_text
-from ptokit.text.cpp.ready import Ready, instructions
+from ptokit.text.cpp.ready import Ready
 from ptokit.text.cpp.types import (
-    Tensor,
+    GlobalBlock,
+    as_row,
+    becomes_row,
     header_call,
-    lies_down,
-    lying,
+    instructions,
     offset_of,
     pointer_of,
     tile_type,
@@ -60,26 +61,26 @@ from ptokit.text.cpp.types import (
 
 INDENT = "    "
 ARGUMENT = "argument"
-"""The kind of names that arguments have, but for whole numbers, which are variables."""
+"""The kind of an argument's name. Whole numbers are variables."""
 FLAGS = {"set": "set_flag", "wait": "wait_flag"}
 LARGEST = 2**31
-"""An extent from here on is no template argument, which may have 32 bits only."""
+"""Extents from here on do not fit a template argument."""
 
 
 @dataclass(frozen=True)
 class _TileKey:
-    """A tile as one C++ object: objects with other valid extents, or lying down, share its address."""
+    """A tile as one C++ object. Objects with other valid extents, or as a row, share its address."""
 
     tile: str
     valid: tuple[Expr, Expr]
-    lies_down: bool = False
+    as_row: bool = False
     window: Window | None = None
-    """The slice that it is."""
+    """The slice; None for the whole tile."""
 
     @classmethod
-    def of(cls, use: TileUse, lies_down: bool = False) -> _TileKey:
+    def of(cls, use: TileUse, as_row: bool = False) -> _TileKey:
         """The object of a tile as an operand."""
-        return cls(use.tile, use.valid, lies_down, use.window)
+        return cls(use.tile, use.valid, as_row, use.window)
 
     @property
     def use(self) -> TileUse:
@@ -92,8 +93,8 @@ def kind_of(argument: Argument | Integer | Float) -> str:
     return "" if isinstance(argument, Integer) else ARGUMENT
 
 
-class Body:
-    """The statements of one program. Everything is declared in the block of its first use, and seen further in."""
+class KernelBody:
+    """The statements of one program. A name is declared in the block of its first use, and visible in inner blocks."""
 
     def __init__(self, ready: Ready, profile: Profile) -> None:
         self.program = program = ready.program
@@ -105,21 +106,21 @@ class Body:
         self.expressions = Expressions(self.identifiers, program.names)
         self.text = self.expressions.text
         self.written: list[tuple[str, bool]] = []
-        """Lines, and whether they are for the cube core only, in a kernel that both cores run."""
+        """Lines, and whether only the cube core runs them, in a kernel for both cores."""
         self.gathered = {use.tile for stmt in walk(program.body) if is_simt(stmt) for use in cast("Instr", stmt).tiles}
         """Tiles that the vector core gathers for the cube core."""
         self.seen: list[dict[object, str]] = [{}]
-        """What is declared in each open block: variables, named expressions, tiles, tensors."""
+        """The names declared in each open block: of variables, expressions, tiles, tensors."""
         self.inner = set(_inner_variables(program))
-        """Variables that come to be on the way; all others are known from the beginning."""
+        """Variables that statements define; all others are known from the beginning."""
         self.loops: list[Loop] = []
         self.addresses: dict[str, Expr] = {}
         self.placed = set(_placed_once(program.body, Counter(_assigned(program.body))))
-        """Tiles without an address of their own that get theirs once and for all."""
+        """Tiles declared without an address that are assigned one exactly once."""
         self.moved = set(_assigned(program.body)) - self.placed
         self.first = _first_uses(program, profile)
         self.named: set[str] = set()
-        """Tiles whose own name is taken."""
+        """Tiles whose own name is in use."""
 
     def lines(self) -> list[str]:
         """All lines, with their places in the source at the ends."""
@@ -134,14 +135,14 @@ class Body:
         return result
 
     def open_variables(self) -> list[Var]:
-        """Variables that were written and that neither an argument nor a statement gives a value."""
+        """Variables in the text that neither an argument nor a statement defines."""
         integers = (argument.var for argument in self.program.arguments if isinstance(argument, Integer))
         known = {BLOCK_IDX, BLOCK_NUM, *integers, *self.inner}
         return [var for var in self.expressions.used if var not in known]
 
     @property
     def has_both_cores(self) -> bool:
-        """Whether the vector core gathers for the cube core; all else is the cube core's."""
+        """Whether the vector core gathers for the cube core; the cube core runs the rest."""
         return bool(self.gathered)
 
     def _write(self, text: str, where: Where | None = None, *, cube_only: bool = False) -> None:
@@ -157,7 +158,7 @@ class Body:
         return next((block[key] for block in reversed(self.seen) if key in block), None)
 
     def _block(self, block: Block, known: Var | None = None, *used: Expr) -> None:
-        """Statements further in, which know a variable more and all use these expressions."""
+        """An inner block, which may have one more variable and computes these expressions first."""
         self.seen.append({} if known is None else {known: ""})
         self._define(*used)
         for stmt in block:
@@ -182,12 +183,12 @@ class Body:
         step = {1: f"++{var}", -1: f"--{var}"}.get(loop.step, f"{var} += {loop.step}")
         compare = "<" if loop.step > 0 else ">"
         self._write(f"for (int64_t {var} = {start}{end}; {var} {compare} {stop}; {step}) {{", loop.where)
-        turn = iteration(loop)
-        self.expressions.natural.add(turn)
-        if isinstance(turn, Op):
-            self.expressions.names.setdefault(turn, f"{loop.var} turn")
+        number = iteration(loop)
+        self.expressions.natural.add(number)
+        if isinstance(number, Op):
+            self.expressions.names.setdefault(number, f"{loop.var} iteration")
         self.loops.append(loop)
-        self._block(loop.body, loop.var, *([turn] if loop.buffers > 1 else ()))
+        self._block(loop.body, loop.var, *([number] if loop.buffers > 1 else ()))
         self.loops.pop()
         self._write("}")
 
@@ -239,24 +240,24 @@ class Body:
         self._first_object(first, tile.where)
 
     def _first_object(self, first: _TileKey, where: Where | None) -> None:
-        """The tile as it is used first, if that can be said here."""
+        """The object of a tile's first use, if its extents are known here."""
         if all(self._is_known(extent) for extent in (*first.valid, *first.use.start)):
             self._tile(first, where)
 
     def _is_known(self, extent: Expr) -> bool:
-        """Whether an extent can be computed here, and not only further in, where its use is guarded."""
+        """Whether an extent can be computed here, and not only in an inner block that guards it."""
         divides = any(
             part.name in GUARDS and not isinstance(part.args[1], int) for part in parts(extent) if isinstance(part, Op)
         )
         return not divides and all(var not in self.inner or self._find(var) is not None for var in variables(extent))
 
     def _address(self, tile: TileDecl) -> Expr:
-        """Where a tile lies; copies lie one after the other, and the turns of the loop around take them in turn."""
+        """The address of a tile. The iterations of the loop around it use its copies in rotation."""
         if len(tile.addresses) < 2:
             return tile.addresses[0] if tile.addresses else 0
         start, second = tile.addresses[:2]
-        turn = apply("mod", iteration(self.loops[-1]), len(tile.addresses))
-        return apply("add", start, apply("mul", turn, apply("sub", second, start)))
+        copy = apply("mod", iteration(self.loops[-1]), len(tile.addresses))
+        return apply("add", start, apply("mul", copy, apply("sub", second, start)))
 
     def _assign(self, stmt: Assign) -> None:
         if stmt.tile in self.placed and stmt.tile in self.first:
@@ -275,17 +276,17 @@ class Body:
                     self._write(f"TASSIGN({name}, {address});", cube_only=stmt.tile not in self.gathered)
 
     def _tile(self, key: _TileKey, where: Where | None = None) -> str:
-        """The C++ object of a tile, declared where it is not seen yet."""
+        """The C++ object of a tile, declared if it is not yet visible."""
         found = self._find(key)
         if found is not None:
             return found
         spec = tile_spec(self.program.tiles[key.tile].spec, key.use).unsliced
         valid = key.valid
-        if key.lies_down:
-            spec, valid = lying(spec), (1, key.valid[0])
+        if key.as_row:
+            spec, valid = as_row(spec), (1, key.valid[0])
         name = self.identifiers.of(key.tile, "tile")
         if key.window is not None or key.tile in self.named:
-            kind = "slice" if key.window is not None else "row" if key.lies_down else "part"
+            kind = "slice" if key.window is not None else "row" if key.as_row else "part"
             name = self.identifiers.fresh(f"{key.tile}_{kind}")
         else:
             self.named.add(key.tile)
@@ -294,7 +295,7 @@ class Body:
         return self._declare(key, name)
 
     def _start(self, key: _TileKey) -> Expr:
-        """Where a tile or a slice of it begins."""
+        """The address of a tile or a slice."""
         address, spec = self.addresses[key.tile], self.program.tiles[key.tile].spec
         if key.window is None:
             return address
@@ -320,8 +321,8 @@ class Body:
 
     # --- tensors ---
 
-    def _tensor(self, tensor: Tensor) -> str:
-        """The C++ object of a block of memory, declared where it is not seen yet."""
+    def _tensor(self, tensor: GlobalBlock) -> str:
+        """The C++ object of a block of memory, declared if it is not yet visible."""
         found = self._find(tensor)
         if found is not None:
             return found
@@ -341,7 +342,7 @@ class Body:
         self._call(f"{kind} {name}", given)
         return self._declare(tensor, name)
 
-    def _pointer(self, tensor: Tensor) -> str:
+    def _pointer(self, tensor: GlobalBlock) -> str:
         name = self.identifiers.of(pointer_of(self.program, tensor.argument).name, ARGUMENT)
         return name if tensor.offset == 0 else f"{name} + {self.text(tensor.offset, around=5)}"
 
@@ -380,7 +381,7 @@ class Body:
     def _operand(self, call: Call, instr: Instr, name: str) -> str:
         operand = named_operands(instr)[name]
         if isinstance(operand, TileUse):
-            return self._tile(_TileKey.of(operand, lies_down(call, name)))
+            return self._tile(_TileKey.of(operand, becomes_row(call, name)))
         if isinstance(operand, View):
             if call.instruction.cpp.block:
                 return self._tensor(transfer(self.program, instr, call)[0])
@@ -397,25 +398,25 @@ class Body:
         return f"static_cast<float>({text})" if number.dtype.is_float and number.dtype.size < 4 else text
 
 
-STATEMENTS: dict[type, Callable[[Body, Any], None]] = {
-    TileDecl: Body._tile_declaration,
-    Assign: Body._assign,
-    Instr: Body._instruction,
-    LoadScalar: Body._load,
-    Flag: Body._flag,
-    Barrier: Body._barrier,
-    Loop: Body._loop,
-    Branch: Body._branch,
+STATEMENTS: dict[type, Callable[[KernelBody, Any], None]] = {
+    TileDecl: KernelBody._tile_declaration,
+    Assign: KernelBody._assign,
+    Instr: KernelBody._instruction,
+    LoadScalar: KernelBody._load,
+    Flag: KernelBody._flag,
+    Barrier: KernelBody._barrier,
+    Loop: KernelBody._loop,
+    Branch: KernelBody._branch,
 }
 
 
 def _bytes(address: Expr, text: str) -> str:
-    """An address; plain ones as people write them."""
+    """An address; a constant in hexadecimal."""
     return f"{address:#x}" if isinstance(address, int) else text
 
 
 def _all_names(program: Program) -> Iterator[tuple[str, str]]:
-    """Every name of a program and what it names, so that new ones keep clear of them."""
+    """Every name of a program with its kind, so that new names differ from them."""
     yield program.name, "kernel"
     yield from ((argument.name, kind_of(argument)) for argument in program.arguments)
     yield from ((BLOCK_IDX, ""), (BLOCK_NUM, ""))
@@ -424,7 +425,7 @@ def _all_names(program: Program) -> Iterator[tuple[str, str]]:
 
 
 def _inner_variables(program: Program) -> Iterator[Var]:
-    """Variables that come to be on the way."""
+    """Variables that statements define."""
     for stmt in walk(program.body):
         if isinstance(stmt, Loop):
             yield stmt.var
@@ -435,17 +436,17 @@ def _inner_variables(program: Program) -> Iterator[Var]:
 
 
 def _address_of(tile: str) -> Var:
-    """The variable that holds where a tile lies that moves."""
+    """The variable with the address of a tile that moves."""
     return Var(f"{tile} at")
 
 
 def _assigned(block: Block) -> Iterator[str]:
-    """The tiles that get an address, once for each time."""
+    """The tiles that `tassign` moves, once for each time."""
     return (stmt.tile for stmt in walk(block) if isinstance(stmt, Assign))
 
 
 def _placed_once(block: Block, times: Mapping[str, int]) -> Iterator[str]:
-    """Tiles without an address that get one in the block of their declaration, and nowhere else."""
+    """Tiles without an address that are assigned one in the block of their declaration only."""
     waiting: set[str] = set()
     for stmt in block:
         if isinstance(stmt, TileDecl) and not stmt.addresses:
@@ -457,13 +458,13 @@ def _placed_once(block: Block, times: Mapping[str, int]) -> Iterator[str]:
 
 
 def _first_uses(program: Program, profile: Profile) -> dict[str, _TileKey]:
-    """How each tile is used first."""
+    """The first use of each tile."""
     found: dict[str, _TileKey] = {}
-    for instr in instructions(program):
+    for instr in instructions(program.body):
         call = header_call(program, instr, profile)
         for name, operand in named_operands(instr).items():
             if isinstance(operand, TileUse):
-                found.setdefault(operand.tile, _TileKey.of(operand, lies_down(call, name)))
+                found.setdefault(operand.tile, _TileKey.of(operand, becomes_row(call, name)))
         if instr.workspace is not None:
             found.setdefault(instr.workspace.tile, _TileKey.of(instr.workspace))
     return found

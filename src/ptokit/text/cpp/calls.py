@@ -18,7 +18,7 @@ ENUMS: dict[type[PtoEnum], tuple[str, str]] = {
     GlobalLayout: ("Layout", "{name}"),
     Pad: ("PadValue", "{name}"),
 }
-"""Enums with another name or other enumerators in C++."""
+"""Enums whose name or enumerators differ in C++."""
 
 
 def enumerator(member: PtoEnum) -> str:
@@ -61,7 +61,7 @@ def _float(value: float, single: np.float32) -> str:
 
 
 def template_arguments(call: Call, given: Mapping[str, str]) -> list[str]:
-    """The template arguments, without trailing ones that are equal to their defaults."""
+    """The template arguments, without trailing defaults."""
     pairs = call.instruction.cpp.template(call)
     count = max((k + 1 for k, (argument, default) in enumerate(pairs) if argument is not default), default=0)
     return [a.format(**given) if isinstance(a, str) else enumerator(a) for a, _ in pairs[:count]]

@@ -19,25 +19,25 @@ HELPERS = {
     "min": ("least", "return b < a ? b : a;", "The smaller number."),
     "max": ("greatest", "return a < b ? b : a;", "The larger number."),
 }
-"""Operations that are functions in C++: the name, what it does, and a comment."""
+"""Operations that are functions in C++: the name, the body, and a comment."""
 SYMBOLS = {"add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "floordiv": ("/", 6), "mod": ("%", 6)}
-"""Arithmetic, and how tightly it binds; division only of numbers that are not negative."""
+"""Arithmetic operators and their precedence; division only of numbers that are not negative."""
 BITS = {"shl": "<<", "shr": ">>", "and": "&", "or": "|"}
-"""Operators whose operands stand in brackets, because few know how they bind."""
+"""Operators that are always written in brackets, because their precedence is little known."""
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 LOGIC = {"and": "&&", "or": "||"}
 
 
 def literal(number: int) -> str:
-    """A whole number; refused where 64 bits do not hold it."""
+    """An integer literal; rejected if it does not fit 64 bits."""
     if not -(2**63) <= number < 2**63:
-        said = f"{number} does not fit the 64-bit numbers of C++"
-        raise VerifyError([Finding("error", "KN-11", said, fix="use smaller numbers")])
+        message = f"{number} does not fit the 64-bit numbers of C++"
+        raise VerifyError([Finding("error", "KN-11", message, fix="use smaller numbers")])
     return str(number) if number > -(2**63) else "INT64_MIN"
 
 
 class Expressions:
-    """Writes expressions, all of type `int64_t`, with the author's names for parts of them."""
+    """Expressions in C++, all of type `int64_t`, with the author's names for parts of them."""
 
     def __init__(self, identifiers: Identifiers, names: Iterable[tuple[Expr, str]]) -> None:
         self.identifiers = identifiers
@@ -50,7 +50,7 @@ class Expressions:
         self.helpers: set[str] = set()
         """Operations whose functions are needed."""
         self.used: dict[Var, None] = {}
-        """Variables that were written."""
+        """Variables that occur in the text."""
 
     def name(self, expr: Expr) -> str | None:
         """The C++ name of a variable, or of an expression that has one."""
@@ -62,13 +62,13 @@ class Expressions:
         return self._given.get(expr)
 
     def text(self, expr: Expr, around: int = 0) -> str:
-        """An expression, in brackets where its neighbour binds tighter."""
+        """An expression, in brackets if the operator around it has higher precedence."""
         if isinstance(expr, int):
             return literal(expr)
         return self.name(expr) or self.definition(expr, around)
 
     def definition(self, expr: Expr, around: int = 0) -> str:
-        """What an operation is, whatever it is called."""
+        """An operation, written out even if it has a name."""
         assert isinstance(expr, Op)
         if expr.name in COMPARISONS:
             return f"int64_t({self._comparison(expr)})"
@@ -108,12 +108,12 @@ class Expressions:
         return f"{left} {COMPARISONS[expr.name]} {right}"
 
     def loop(self, var: Var, start: Expr, stop: Expr, step: int) -> None:
-        """Learn what values a loop's variable has."""
+        """Record the bounds of a loop's variable."""
         first, last = interval(start, self.bounds), interval(stop, self.bounds)
         self.bounds[var] = (first[0], last[1] - 1) if step > 0 else (last[0] + 1, first[1])
 
     def read(self, var: Var, is_unsigned: bool) -> None:
-        """Learn what values a number from memory has."""
+        """Record the bounds of a number from memory."""
         self.bounds[var] = (0, inf) if is_unsigned else ANYTHING
 
 

@@ -1,4 +1,4 @@
-"""What the headers of August 2026 refuse of a whole program, beyond the rules of its instructions."""
+"""What the headers of August 2026 reject in a whole program, beyond the rules of its instructions."""
 
 from __future__ import annotations
 
@@ -12,43 +12,38 @@ from ptokit.isa.policy import GatherExec, SLayout, TileType
 from ptokit.program.bounds import reaches
 from ptokit.program.ir import Assign, Flag, Instr, Program, Stmt, TileDecl, TileUse, walk
 from ptokit.target import Core, Profile
+from ptokit.text.cpp.types import instructions
 
 
 def tile_findings(name: str, spec: TileSpec, target: str) -> Iterator[Finding]:
-    """A tile type that the headers assert against: storage that is no whole number of blocks."""
+    """A tile type that the headers assert against: its storage is not a whole number of blocks."""
     if spec.slayout is SLayout.NoneBox:
         found, whole = f"{spec.burst_bytes} bytes", spec.burst_bytes % 32 == 0
-        wanted = "of rows (or columns, if it is ColMajor) that are a multiple of 32 bytes"
+        expected = "of rows (or columns, if it is ColMajor) that are a multiple of 32 bytes"
     else:
         rows, cols = spec.box
         free_rows = spec.loc is TileType.Vec or spec.rows == 1
         found, whole = f"{spec.rows} x {spec.cols}", spec.cols % cols == 0 and (free_rows or spec.rows % rows == 0)
-        wanted = f"of whole boxes of {rows} x {cols}"
+        expected = f"of whole boxes of {rows} x {cols}"
     if not whole:
-        said = f"{name} must be {wanted} for the C++ tile type; found {found}"
+        message = f"{name} must be {expected} for the C++ tile type; found {found}"
         rule, fix = clauses.first(("CO-ALIGN-01", "CP-HDR-01"), target), "pad the tile and give valid="
-        yield Finding("error", rule, said, None, name, wanted, found, fix, target=target)
+        yield Finding("error", rule, message, None, name, expected, found, fix, target=target)
 
 
 def cores(program: Program, profile: Profile) -> dict[Core, str]:
     """The cores whose tiles a program uses, and a tile of each; empty if the target has no cores."""
-    uses = (
-        operand.tile
-        for stmt in walk(program.body)
-        if isinstance(stmt, Instr)
-        for operand in stmt.operands
-        if isinstance(operand, TileUse)
-    )
-    return {profile.core_of([program.tiles[tile].spec.loc]): tile for tile in uses} if profile.cores else {}
+    used = (use for instr in instructions(program.body) for use in instr.operands if isinstance(use, TileUse))
+    return {profile.core_of([program.tiles[use.tile].spec.loc]): use.tile for use in used} if profile.cores else {}
 
 
 def is_simt(stmt: Stmt) -> bool:
-    """Whether a statement is a gather that the vector core does for the cube core."""
+    """Whether a statement is a gather that the vector core runs for the cube core."""
     return isinstance(stmt, Instr) and GatherExec.Simt in stmt.modifiers
 
 
 def hand_over_findings(program: Program, profile: Profile) -> Iterator[Finding]:
-    """A gather on the vector core hands its result over to the cube core; nothing hands anything back."""
+    """A gather on the vector core hands its result over to the cube core; nothing is handed back."""
     if not any(is_simt(stmt) for stmt in walk(program.body)):
         return
     vector = profile.core_of([TileType.Vec])
@@ -56,27 +51,28 @@ def hand_over_findings(program: Program, profile: Profile) -> Iterator[Finding]:
         if isinstance(stmt, Flag) and vector in (profile.owner(stmt.src), profile.owner(stmt.dst)):
             said = f"{program.name}: the gather with executor simt would have to wait for {stmt.src} of the other core"
             fix = 'give every such gather a scratch and a table of its own, outside loops, or use executor="scalar"'
-            wanted, target = "no wait across cores", profile.name
-            yield Finding("error", "KN-16", said, None, "executor", wanted, fix=fix, where=stmt.where, target=target)
+            expected, target = "no wait across cores", profile.name
+            yield Finding("error", "KN-16", said, None, "executor", expected, fix=fix, where=stmt.where, target=target)
 
 
 def program_findings(program: Program, profile: Profile, used: int, *, has_workspace: bool) -> Iterator[Finding]:
     """Both cores in one kernel, and tiles in the UB that the headers use themselves."""
     if has_workspace:
         yield from _unknown_addresses(program)
-    here = cores(program, profile)
-    if len(here) > 1:
-        said = f"{program.name}: C++ is emitted for one core; {' and '.join(here.values())} belong to two"
+    used_cores = cores(program, profile)
+    if len(used_cores) > 1:
+        message = f"{program.name}: C++ is emitted for one core; {' and '.join(used_cores.values())} belong to two"
         fix = "split the kernel in two, and pass data through memory"
-        wanted, target = "tiles of one core", profile.name
-        yield Finding("error", "KN-16", said, None, "", wanted, fix=fix, where=program.where, target=target)
+        expected, target = "tiles of one core", profile.name
+        yield Finding("error", "KN-16", message, None, "", expected, fix=fix, where=program.where, target=target)
     end = profile.headers.hidden if profile.headers else None
-    for stmt in walk(program.body):
-        if isinstance(stmt, Instr) and INSTRUCTIONS[stmt.name].cpp.uses_hidden and end is not None and used > end:
-            said = f"{stmt.name}: the headers use UB from {end:#x} on themselves; the tiles end at {used:#x}"
-            yield Finding(
-                "error", "A-38", said, "H-38", "", f"below {end:#x}", fix="use smaller tiles", where=stmt.where
-            )
+    if end is None or used <= end:
+        return
+    for instr in instructions(program.body):
+        if INSTRUCTIONS[instr.name].cpp.uses_hidden:
+            message = f"{instr.name}: the headers use UB from {end:#x} on themselves; the tiles end at {used:#x}"
+            expected, fix = f"below {end:#x}", "use smaller tiles"
+            yield Finding("error", "A-38", message, "H-38", "", expected, fix=fix, where=instr.where)
 
 
 def _unknown_addresses(program: Program) -> Iterator[Finding]:
@@ -87,6 +83,6 @@ def _unknown_addresses(program: Program) -> Iterator[Finding]:
         )
         for address in addresses:
             if not isinstance(address, int) and reach.value(address) is None:
-                said = f"{program.name}: a workspace must lie behind the tiles, and one of them lies at {address}"
+                message = f"{program.name}: a workspace must lie behind the tiles, and one of them lies at {address}"
                 fix = "give the tile an address that does not depend on the block or an argument"
-                yield Finding("error", "A-38", said, None, "", "a known address", fix=fix, where=stmt.where)
+                yield Finding("error", "A-38", message, None, "", "a known address", fix=fix, where=stmt.where)

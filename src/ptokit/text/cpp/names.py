@@ -1,4 +1,4 @@
-"""Names and comments in C++: whatever a program calls its things, the text stays what it is meant to be."""
+"""Names and comments in C++: no name of a program can change the meaning of the text."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ API = """
     SaturationMode ScatterAtomicOp ScatterConflict ScatterOOB Shape Stride Tile TileType bfloat16_t event_t
     get_block_idx get_block_num half pipe_barrier pto set_flag wait_flag floor_div floor_mod least greatest
     kDynUbBytes stream blocks"""
-"""What the emitted text calls by these names itself."""
+"""Names that the emitted text uses itself."""
 BUILT_IN = """
     block block_idx block_num status l2_vaddr_base l2_in_main linux unix errno assert stdin stdout stderr std main abort
     exit free malloc time"""
-"""Macros and variables of the vendor's compiler, and what every C++ program has."""
+"""Macros and variables of the vendor's compiler, and of every C++ program."""
 RESERVED = frozenset((*KEYWORDS.split(), *API.split(), *BUILT_IN.split()))
 PATTERN = re.compile(r"[A-Z][A-Z0-9_]*[A-Z0-9]|u?int\d+_t|(hi)?float8_\w+")
 """Names all in capitals, which may be macros or instructions; element types."""
@@ -34,7 +34,7 @@ LONGEST = 60
 
 
 def identifier(name: str) -> str:
-    """A name as a C++ identifier: plain letters, nothing that C++ or the vendor's headers use themselves."""
+    """A name as a C++ identifier: ASCII letters, no name that C++ or the vendor's headers use."""
     plain = re.sub(r"[\W_]+", "_", name[: 2 * LONGEST], flags=re.ASCII)[:LONGEST]
     if not re.match(r"[A-Za-z]", plain):
         plain = f"x{plain}"
@@ -42,12 +42,12 @@ def identifier(name: str) -> str:
 
 
 def _clear(name: str) -> str:
-    """A name that C++ and the vendor's headers do not use themselves, and hardly can."""
+    """A name that C++ and the vendor's headers do not use."""
     return f"{name}_" if name in RESERVED or PATTERN.fullmatch(name) else name
 
 
 class Identifiers:
-    """One C++ name for each name of a program, and new names that nothing else has."""
+    """One C++ name for each name of a program, and new unique names."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -55,14 +55,14 @@ class Identifiers:
         self._last: dict[str, int] = defaultdict(int)
 
     def of(self, name: str, kind: str = "") -> str:
-        """The name of something in the program; a tile and an argument, say, may have the same there."""
+        """The C++ name of a program's name; names of different kinds, as a tile and an argument, may be equal there."""
         if (kind, name) not in self._given:
             self._given[kind, name] = self.fresh(name)
         return self._given[kind, name]
 
-    def fresh(self, wish: str) -> str:
-        """A new name, like the one that is wished for."""
-        first = name = identifier(wish)
+    def fresh(self, base: str) -> str:
+        """A new name, made from another one."""
+        first = name = identifier(base)
         while name in self._taken:
             self._last[first] += 1
             name = _clear(f"{first.rstrip('_')}_{self._last[first]}")
@@ -86,5 +86,5 @@ def comment(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """A text that cannot end its line or run on into the next, not even by the trigraph of a backslash."""
+    """The text without characters that end or continue a line, including the trigraph of a backslash."""
     return re.sub(r"[^\x20-\x3e\x40-\x5b\x5d-\x7e]", "_", text)

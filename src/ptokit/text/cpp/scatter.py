@@ -1,12 +1,12 @@
 """Scatters by row, written with the headers' TSCATTER, which takes flat offsets and may clear its destination first.
 
-An index that names a row becomes `row * Cols + column`. Where the headers clear the destination, the values and a mark
-for each of them are scattered into workspaces; the marks then say which cells of the destination keep their content.
+An index that names a row becomes `row * Cols + column`. If the headers clear the destination, the values and a mark
+for each of them are scattered into workspaces; the marks then select the cells of the destination that stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ptokit.isa.catalog import INSTRUCTIONS
@@ -18,20 +18,7 @@ from ptokit.isa.policy import BLayout, IotaOrder, PtoEnum, ScatterIndex, TileTyp
 from ptokit.isa.tscatter import ZEROES_FIRST
 from ptokit.program.calls import call_of, named_operands
 from ptokit.program.expr import Expr
-from ptokit.program.ir import (
-    Assign,
-    Barrier,
-    Block,
-    Branch,
-    Constant,
-    Instr,
-    Loop,
-    Operand,
-    Program,
-    Stmt,
-    TileDecl,
-    TileUse,
-)
+from ptokit.program.ir import Assign, Barrier, Constant, Instr, Operand, Program, Stmt, TileDecl, TileUse, transform
 from ptokit.program.place import BLOCK
 from ptokit.program.steps import ISSUE
 from ptokit.target import Profile
@@ -41,13 +28,13 @@ UNIT = dtype("int16")
 
 
 def flatten(program: Program, profile: Profile, free: int) -> Program:
-    """A program whose tiles have addresses, without scatters by row; UB is free for workspaces from an address on."""
+    """A program with addresses, without scatters by row. UB is free for workspaces from `free` on."""
     return _Flattener(program, profile, free).result()
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A tile of the program, or one of the workspace, as an operand: all of it unless told."""
+    """A tile of the program, or one of the workspace, as an operand, by default all of it."""
 
     name: str
     spec: TileSpec
@@ -63,27 +50,25 @@ class _Flattener:
         self.needs_barriers = False
         self.names = set(program.tiles)
         self.begin: list[Stmt] = []
-        """What stands before the program: workspaces, and what is computed once."""
+        """Statements before the program: workspaces, and what is computed once."""
         self.parts: dict[tuple[str, TileSpec, int | None], _Part] = {}
-        """The tiles of the workspace, by what they are for and, if they lie over another one, its address."""
+        """The tiles of the workspace, by role and, if they share the memory of another one, its address."""
         self.places: dict[str, int] = {}
         self.views: dict[str, dict[str, _Part]] = {}
         """Tiles of the program as tiles of other types, by the names of both."""
 
     def result(self) -> Program:
         """The program, with all that its scatters need."""
-        body = _replaced(self.program.body, self._statement)
-        body = _replaced(body, self._with_views)
+        body = transform(transform(self.program.body, self._statement), self._with_views)
         if not self.begin:
             return self.program
         return replace(self.program, body=(*self._ordered(self.begin), *body))
 
-    def _statement(self, stmt: Stmt) -> Iterable[Stmt]:
-        flat = INSTRUCTIONS[stmt.name].cpp.flat if isinstance(stmt, Instr) else None
-        if flat is None or not isinstance(stmt, Instr):
-            return (stmt,)
+    def _statement(self, stmt: Stmt) -> Stmt | Iterable[Stmt]:
+        if not isinstance(stmt, Instr) or (flat := INSTRUCTIONS[stmt.name].cpp.flat) is None:
+            return stmt
         call = call_of(self.program, stmt, self.profile)
-        return self._scatter(stmt, call) if flat(call) else (stmt,)
+        return self._scatter(stmt, call) if flat(call) else stmt
 
     def _scatter(self, instr: Instr, call: Call) -> Iterable[Stmt]:
         known = len(self.begin)
@@ -97,7 +82,7 @@ class _Flattener:
     # --- the steps of a scatter ---
 
     def _plain(self, instr: Instr) -> Iterator[Instr]:
-        """The headers keep what no index names."""
+        """The headers keep the cells that no index names."""
         dst, src, _ = instr.operands
         offsets = yield from self._offsets(instr)
         yield _scatter(dst, src, offsets)
@@ -120,7 +105,7 @@ class _Flattener:
         yield _instr("tor", old, old, bits)
 
     def _offsets(self, instr: Instr) -> Iterator[Instr]:
-        """`idx * Cols + column`; gives the operand."""
+        """`idx * Cols + column`; returns the operand."""
         idx, valid = self._tile(instr, "idx"), _use(instr, "idx").valid
         spec = _as(idx.spec, _signed(idx.spec.dtype))
         columns, offsets = self._columns(spec), self._workspace("offsets", spec).use(valid)
@@ -133,7 +118,7 @@ class _Flattener:
     # --- what is computed once ---
 
     def _columns(self, spec: TileSpec) -> _Part:
-        """A tile whose elements are the numbers of their columns: all are counted, less those of the rows above."""
+        """A tile of column numbers: the element numbers, less the number of the first element in the row."""
         is_known = ("columns", spec, None) in self.parts
         columns = self._workspace("columns", spec)
         if is_known:
@@ -155,7 +140,7 @@ class _Flattener:
         return columns
 
     def _marks(self, spec: TileSpec) -> _Part:
-        """A tile of ones, all bits."""
+        """A tile with every bit set."""
         is_known = ("marks", spec, None) in self.parts
         marks = self._workspace("marks", spec)
         self.begin += () if is_known else (_instr("texpands", marks, _number(spec.dtype, -1)),)
@@ -168,7 +153,7 @@ class _Flattener:
         return _Part(tile, self.program.tiles[tile].spec)
 
     def _workspace(self, role: str, spec: TileSpec, over: _Part | None = None) -> _Part:
-        """A tile behind all others, or over one of these; scatters of one kind share it."""
+        """A tile behind all others, or in the memory of one of these; scatters of one kind share it."""
         given = self.places[over.name] if over else None
         key = role, spec, given
         if key not in self.parts:
@@ -185,16 +170,16 @@ class _Flattener:
             known[role] = _Part(self._name(f"{tile.name}_{role}"), spec)
         return known[role]
 
-    def _name(self, wish: str) -> str:
-        name, number = wish, 0
+    def _name(self, base: str) -> str:
+        name, number = base, 0
         while name in self.names:
             number += 1
-            name = f"{wish}_{number}"
+            name = f"{base}_{number}"
         self.names.add(name)
         return name
 
     def _with_views(self, stmt: Stmt) -> Iterable[Stmt]:
-        """Where a tile is declared or moves, its views are and do."""
+        """Declare and move the views of a tile together with the tile."""
         yield stmt
         if isinstance(stmt, TileDecl):
             for view in self.views.get(stmt.name, {}).values():
@@ -203,7 +188,7 @@ class _Flattener:
             yield from (replace(stmt, tile=view.name) for view in self.views.get(stmt.tile, {}).values())
 
     def _ordered(self, steps: Iterable[Stmt]) -> Iterator[Stmt]:
-        """In manual mode no flags are added: barriers order the pipes, also with what the author wrote behind."""
+        """In manual mode no flags are added: barriers order the pipes, also with the author's statements behind."""
         scalar = True
         for step in steps:
             if self.needs_barriers and isinstance(step, Instr) and self._is_scalar(step) != scalar:
@@ -214,22 +199,9 @@ class _Flattener:
             yield Barrier("ALL", auto=True)
 
     def _is_scalar(self, instr: Instr) -> bool:
-        """Whether the scalar pipe does all the work of an instruction; the rest here is the vector pipe's."""
+        """Whether an instruction runs on the scalar pipe; the others here run on the vector pipe."""
         kernels = kernels_of(INSTRUCTIONS[instr.name], self.profile.name).values()
         return {effect.pipe for kernel in kernels for effect in kernel.effects} == {ISSUE}
-
-
-def _replaced(block: Block, change: Callable[[Stmt], Iterable[Stmt]]) -> Block:
-    """The block with each statement changed, from the inside out."""
-    result: list[Stmt] = []
-    for stmt in block:
-        if isinstance(stmt, Loop):
-            stmt = replace(stmt, body=_replaced(stmt.body, change))
-        elif isinstance(stmt, Branch):
-            then, otherwise = (_replaced(arm, change) for arm in (stmt.then, stmt.otherwise))
-            stmt = replace(stmt, then=then, otherwise=otherwise)
-        result += change(stmt)
-    return tuple(result)
 
 
 def _instr(name: str, *operands: _Part | Operand, modifiers: tuple[PtoEnum | None, ...] = ()) -> Instr:

@@ -8,7 +8,7 @@ from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
 from ptokit.program.ir import Argument, Float, Integer, Program
 from ptokit.program.verify_call import Options
 from ptokit.target import PROFILES, Profile
-from ptokit.text.cpp.body import INDENT, Body, kind_of
+from ptokit.text.cpp.body import INDENT, KernelBody, kind_of
 from ptokit.text.cpp.expr import HELPERS
 from ptokit.text.cpp.headers import cores
 from ptokit.text.cpp.names import comment, place_text
@@ -21,8 +21,8 @@ BLOCKS = {BLOCK_IDX: "get_block_idx", BLOCK_NUM: "get_block_num"}
 def emit(program: Program, profile: Profile, options: Options | None = None, *, dyn_ub: int | None = None) -> str:
     """The program as C++. An auto program gets its addresses and flags first; a manual one keeps its own.
 
-    Refuses with a `VerifyError` what the target refuses, and what its headers do not take or compute otherwise.
-    `dyn_ub` is what the launch asks for, in bytes; without it the launch asks for what the tiles need.
+    Raises a `VerifyError` for what the target rejects, and for what its headers reject or compute differently.
+    `dyn_ub` is the dynamic UB of the launch in bytes; by default, what the tiles need.
     """
     if profile.headers is None:
         known = ", ".join(name for name, other in PROFILES.items() if other.headers)
@@ -36,11 +36,11 @@ def emit(program: Program, profile: Profile, options: Options | None = None, *, 
 
 
 class _File:
-    """One source: what stands before the kernel, the kernel, and its launch."""
+    """One source: the head, the kernel, and its launch."""
 
     def __init__(self, ready: Ready, profile: Profile) -> None:
         self.ready, self.program, self.profile = ready, ready.program, profile
-        self.body = Body(ready, profile)
+        self.body = KernelBody(ready, profile)
         self.identifiers = self.body.identifiers
         self.kernel = self.identifiers.of(self.program.name, "kernel")
 
@@ -62,14 +62,14 @@ class _File:
         yield from ("#include <cstdint>", "", "#include <pto/pto-inst.hpp>", "", "using namespace pto;", "")
 
     def _helpers(self) -> Iterator[str]:
-        for name, (function, does, about) in HELPERS.items():
+        for name, (function, code, about) in HELPERS.items():
             if name in self.body.expressions.helpers:
                 yield comment(about)
-                yield f"static AICORE inline int64_t {function}(int64_t a, int64_t b) {{ {does} }}"
+                yield f"static AICORE inline int64_t {function}(int64_t a, int64_t b) {{ {code} }}"
                 yield ""
 
     def _parameters(self, memory: str) -> Iterator[str]:
-        """What the launch passes: a pointer for each memory, and numbers."""
+        """The parameters: a pointer for each memory, and numbers."""
         for argument in self.program.arguments:
             if not isinstance(argument, Argument):
                 yield f"{_number_type(argument)} {self._name(argument)}"
@@ -81,17 +81,17 @@ class _File:
         return self.identifiers.of(argument.name, kind_of(argument))
 
     def _guarded(self, lines: list[str]) -> Iterator[str]:
-        """The body, for the one core that has the tiles; for both where the vector core gathers for the cube core."""
-        here = cores(self.program, self.profile)
-        guarded = self.profile.cores if self.body.has_both_cores else here
+        """The body, for the core that has the tiles, or for both if the vector core gathers for the cube core."""
+        used_cores = cores(self.program, self.profile)
+        guarded = self.profile.cores if self.body.has_both_cores else used_cores
         tests = " || ".join(f"defined({core.macro})" for core in guarded)
-        yield from (f"#if {tests}" for _ in here)
+        yield from (f"#if {tests}" for _ in used_cores)
         used = self.body.expressions.used
         yield from (
             f"{INDENT}const int64_t {self.identifiers.of(var)} = {BLOCKS[var]}();" for var in BLOCKS if var in used
         )
         yield from lines
-        yield from ("#endif" for _ in here)
+        yield from ("#endif" for _ in used_cores)
 
     def _launcher(self) -> Iterator[str]:
         """A function for the host; the simulator calls the kernel itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ptokit.isa.instruction import Call
@@ -9,13 +10,18 @@ from ptokit.isa.operand import FRACTAL_ROWS, TileSpec
 from ptokit.isa.policy import BLayout, Coalesce, GlobalLayout, Pad, SLayout, TileType
 from ptokit.program.calls import call_of, has_slices, named_operands, tile_spec
 from ptokit.program.expr import Expr, apply
-from ptokit.program.ir import Argument, Instr, Program, TileUse, View
+from ptokit.program.ir import Argument, Block, Instr, Program, TileUse, View, walk
 from ptokit.target import Profile
 from ptokit.text.cpp.calls import enumerator
 
 
+def instructions(block: Block) -> Iterator[Instr]:
+    """All instructions of a block, in the order of the text."""
+    return (stmt for stmt in walk(block) if isinstance(stmt, Instr))
+
+
 def header_call(program: Program, instr: Instr, profile: Profile) -> Call:
-    """An instruction as the headers see it: a slice is a tile as wide as the one that it is of, and valid in part."""
+    """An instruction as the headers see it: a slice is a tile of the full width, valid in part."""
     call = call_of(program, instr, profile)
     if not has_slices(instr):
         return call
@@ -24,7 +30,7 @@ def header_call(program: Program, instr: Instr, profile: Profile) -> Call:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class GlobalBlock:
     """A block of global memory as a C++ type and its run-time numbers."""
 
     argument: Argument
@@ -34,8 +40,8 @@ class Tensor:
     layout: GlobalLayout
 
 
-def lies_down(call: Call, name: str) -> bool:
-    """Whether a column is written as a row of the same bytes: headers take row numbers so, and no row of 4 bytes."""
+def becomes_row(call: Call, name: str) -> bool:
+    """Whether a column is written as a row of the same bytes: the headers require it of row numbers and narrow rows."""
     tile = call.values[name]
     if not isinstance(tile, TileSpec) or tile.cols != 1:
         return False
@@ -45,8 +51,8 @@ def lies_down(call: Call, name: str) -> bool:
     return name == "idx" and call.values.get("coalesce") is Coalesce.Row
 
 
-def lying(spec: TileSpec) -> TileSpec:
-    """A column as a row."""
+def as_row(spec: TileSpec) -> TileSpec:
+    """A column as a row of the same bytes."""
     return TileSpec(
         spec.dtype, spec.loc, 1, spec.rows, 1, spec.valid_rows, pad=spec.pad, dynamic=(False, spec.dynamic[0])
     )
@@ -57,40 +63,40 @@ def pointer_of(program: Program, argument: Argument) -> Argument:
     return program.tensors[argument.array]
 
 
-def whole_view(program: Program, view: View) -> Tensor:
+def whole_view(program: Program, view: View) -> GlobalBlock:
     """All of a view."""
     argument = program.tensors[view.argument]
-    return Tensor(argument, offset_of(argument, view), *_five(argument, view), argument.layout)
+    return GlobalBlock(argument, offset_of(argument, view), *_five(argument, view), argument.layout)
 
 
-def transfer(program: Program, instr: Instr, call: Call) -> tuple[Tensor, tuple[Expr, Expr]]:
+def transfer(program: Program, instr: Instr, call: Call) -> tuple[GlobalBlock, tuple[Expr, Expr]]:
     """The block that a load or store moves, exactly, and the tile's valid extents."""
     (view,) = (operand for operand in instr.operands if isinstance(operand, View))
     ((name, use),) = (
         (name, operand) for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)
     )
     spec, valid = tile_spec(program.tiles[use.tile].spec, use).unsliced, use.valid
-    if lies_down(call, name):
-        spec, valid = lying(spec), (1, valid[0])
+    if becomes_row(call, name):
+        spec, valid = as_row(spec), (1, valid[0])
     return _cut(whole_view(program, view), spec, valid), valid
 
 
-def _cut(tensor: Tensor, tile: TileSpec, valid: tuple[Expr, Expr]) -> Tensor:
-    """The part of a block that a transfer moves. A tile of one row or column is a run of elements where it must be."""
+def _cut(tensor: GlobalBlock, tile: TileSpec, valid: tuple[Expr, Expr]) -> GlobalBlock:
+    """The part of a block that a transfer moves. A tile of one row or column may be a run of elements."""
     rows, cols = tensor.shape[3:]
     if tensor.layout is GlobalLayout.NZ or tensor.shape[:3] != (1, 1, 1):
         return tensor
-    stands = tile.cols == 1 and rows == 1 and valid[0] != 1
-    lies = tile.rows == 1 and cols == 1 and valid[1] != 1
-    other = tile.loc is TileType.Vec and 1 in (tile.rows, tile.cols) and tile.form != tensor.layout.text
-    if not (stands or lies or other):
+    is_column = tile.cols == 1 and rows == 1 and valid[0] != 1
+    is_row = tile.rows == 1 and cols == 1 and valid[1] != 1
+    differs = tile.loc is TileType.Vec and 1 in (tile.rows, tile.cols) and tile.form != tensor.layout.text
+    if not (is_column or is_row or differs):
         return replace(tensor, shape=(1, 1, 1, *valid))
     return replace(
         tensor, shape=(1, 1, 1, *valid), stride=(*tensor.stride[:3], 1, 1), layout=GlobalLayout.parse(tile.form)
     )
 
 
-def logical_extents(tensor: Tensor) -> tuple[Expr, Expr]:
+def logical_extents(tensor: GlobalBlock) -> tuple[Expr, Expr]:
     """Rows and columns of a block under its layout."""
     a, b, c, rows, cols = tensor.shape
     if tensor.layout is GlobalLayout.NZ:
@@ -101,7 +107,7 @@ def logical_extents(tensor: Tensor) -> tuple[Expr, Expr]:
 
 
 def offset_of(argument: Argument, view: View) -> Expr:
-    """Elements before a view's first, from where the pointer points."""
+    """The number of elements from the pointer to the first of a view."""
     offset = argument.offset
     for start, step in zip(view.starts, argument.stride, strict=True):
         offset = apply("add", offset, apply("mul", start, step))
@@ -118,10 +124,10 @@ def _five(argument: Argument, view: View) -> tuple[tuple[Expr, ...], tuple[Expr,
 
 def tile_type(spec: TileSpec, valid: tuple[Expr, Expr]) -> str:
     """`Tile<TileType::Vec, float, 16, 64>`, without trailing arguments that are equal to their defaults."""
-    extents = ("-1" if mark else str(extent) for extent, mark in zip(valid, spec.dynamic, strict=True))
-    choices = (enumerator(spec.blayout), *extents, enumerator(spec.slayout), str(spec.fractal), enumerator(spec.pad))
-    plain = enumerator(BLayout.RowMajor), str(spec.rows), str(spec.cols)
-    usual = (*plain, enumerator(SLayout.NoneBox), "512", enumerator(Pad.Null))
-    said = max((k + 1 for k, pair in enumerate(zip(choices, usual, strict=True)) if pair[0] != pair[1]), default=0)
+    regions = ("-1" if mark else str(extent) for extent, mark in zip(valid, spec.dynamic, strict=True))
+    choices = (enumerator(spec.blayout), *regions, enumerator(spec.slayout), str(spec.fractal), enumerator(spec.pad))
+    extents = str(spec.rows), str(spec.cols)
+    defaults = (enumerator(BLayout.RowMajor), *extents, enumerator(SLayout.NoneBox), "512", enumerator(Pad.Null))
+    count = max((k + 1 for k, pair in enumerate(zip(choices, defaults, strict=True)) if pair[0] != pair[1]), default=0)
     first = (enumerator(spec.loc), spec.dtype.cpp, str(spec.rows), str(spec.cols))
-    return f"Tile<{', '.join((*first, *choices[:said]))}>"
+    return f"Tile<{', '.join((*first, *choices[:count]))}>"

@@ -1,4 +1,4 @@
-"""What headers compute differently than the instructions say, if the values or the order of a program show it."""
+"""Programs whose values or order show where the headers compute differently than the instructions define."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad
 from ptokit.program.calls import access_of, call_of, named_operands
 from ptokit.program.expr import apply
-from ptokit.program.ir import Block, Constant, Instr, Program, TileDecl, TileUse, children, walk
+from ptokit.program.ir import Block, Constant, Instr, Program, TileDecl, TileUse, children
 from ptokit.target import Profile
+from ptokit.text.cpp.types import instructions
 
-Extents = tuple[int, int]
+_Region = tuple[int, int]
 
 
 def value_findings(program: Program, profile: Profile) -> Iterator[Finding]:
     """Infinite numbers that are compared by a difference, and padding that a load has cleared."""
-    for instr in _instructions(program.body):
+    for instr in instructions(program.body):
         finite = INSTRUCTIONS[instr.name].cpp.finite
         if finite and finite(call_of(program, instr, profile)):
             yield from _infinite(instr, profile)
@@ -30,9 +31,9 @@ def _infinite(instr: Instr, profile: Profile) -> Iterator[Finding]:
     """If equality is a small difference, two infinities are not equal."""
     for name, number in named_operands(instr).items():
         if isinstance(number, Constant) and number.dtype.is_float and np.isinf(_value(number)):
-            said = f"{instr.name} on {profile.name}: the simulator finds no value equal to an infinite one"
+            message = f"{instr.name} on {profile.name}: the simulator finds no value equal to an infinite one"
             fix = "compare with ge or le and the largest finite number"
-            yield Finding("error", "CP-HDR-01", said, None, name, "a finite number", "inf", fix, instr.where)
+            yield Finding("error", "CP-HDR-01", message, None, name, "a finite number", "inf", fix, instr.where)
 
 
 def _value(number: Constant) -> float:
@@ -40,13 +41,13 @@ def _value(number: Constant) -> float:
 
 
 class _Padding:
-    """Padding that an instruction should keep, and that is read afterwards, where its header clears the whole tile."""
+    """Padding that is read after an instruction whose header clears the whole tile."""
 
     def __init__(self, program: Program, profile: Profile) -> None:
         self.program, self.profile = program, profile
 
-    def findings(self, block: Block, wide: dict[str, Extents], cleared: dict[str, Extents]) -> Iterator[Finding]:
-        """`wide` is the region of each tile that was written before, `cleared` what a load left of it."""
+    def findings(self, block: Block, wide: dict[str, _Region], cleared: dict[str, _Region]) -> Iterator[Finding]:
+        """`wide` is the region of each tile written before, `cleared` the part of it that a load left."""
         for stmt in block:
             if isinstance(stmt, TileDecl) and stmt.fresh:
                 wide.pop(stmt.name, None)
@@ -55,16 +56,16 @@ class _Padding:
                 yield from self._instruction(stmt, wide, cleared)
             for inner in children(stmt):
                 yield from self.findings(inner, dict(wide), dict(cleared))
-                for instr in _instructions(inner):
+                for instr in instructions(inner):
                     cleared.pop(_written(instr), None)
 
-    def _instruction(self, instr: Instr, wide: dict[str, Extents], cleared: dict[str, Extents]) -> Iterator[Finding]:
+    def _instruction(self, instr: Instr, wide: dict[str, _Region], cleared: dict[str, _Region]) -> Iterator[Finding]:
         access = access_of(instr.name)
         for name, use in named_operands(instr).items():
             if isinstance(use, TileUse) and access[name] != "write" and _exceeds(use, cleared.get(use.tile)):
-                said = f"{instr.name}: {name} reads padding of {use.tile}, which the simulator's load has cleared"
+                message = f"{instr.name}: {name} reads padding of {use.tile}, which the simulator's load has cleared"
                 fix = "load into another tile, or give the tile a pad value"
-                yield Finding("error", "TL-03", said, None, name, "what the load has written", "", fix, instr.where)
+                yield Finding("error", "TL-03", message, None, name, "what the load has written", "", fix, instr.where)
         first = instr.operands[0]
         if isinstance(first, TileUse):
             before = wide.get(first.tile, (0, 0))
@@ -78,14 +79,14 @@ class _Padding:
             wide[first.tile] = max(rows, before[0]), max(cols, before[1])
 
 
-def _known(use: TileUse) -> Extents | None:
-    """How far a use reaches, from the tile's first row and column on."""
+def _known(use: TileUse) -> _Region | None:
+    """The end of a use in rows and columns of the tile, if known."""
     rows, cols = (apply("add", start, extent) for start, extent in zip(use.start, use.valid, strict=True))
     return (rows, cols) if isinstance(rows, int) and isinstance(cols, int) else None
 
 
-def _exceeds(use: TileUse, limit: Extents | None) -> bool:
-    """Whether a use certainly reaches further than some extents."""
+def _exceeds(use: TileUse, limit: _Region | None) -> bool:
+    """Whether a use certainly exceeds a region."""
     known = _known(use)
     return known is not None and limit is not None and any(map(int.__gt__, known, limit))
 
@@ -93,7 +94,3 @@ def _exceeds(use: TileUse, limit: Extents | None) -> bool:
 def _written(instr: Instr) -> str:
     first = instr.operands[0]
     return first.tile if isinstance(first, TileUse) else ""
-
-
-def _instructions(block: Block) -> Iterator[Instr]:
-    return (stmt for stmt in walk(block) if isinstance(stmt, Instr))

@@ -3,7 +3,7 @@
 | file | what it knows |
 |---|---|
 | `lifting.py` | statements and instructions, with destinations or with values |
-| `writing.py` | free names, numbers as operations, views of memory |
+| `writing.py` | unique names, numbers as operations, views of memory |
 """
 
 from ptokit.text.lift.lifting import Form, lift

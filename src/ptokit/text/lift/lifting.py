@@ -1,9 +1,9 @@
 """A program as operations, with destinations (Level 2) or with values (Level 1).
 
-In Level 1 a tile comes to be as the result of the instruction that first writes it. Where that cannot be said (its
-valid extents are computed, it has an address, or something else mentions it first), it is allocated as in Level 2, and
-results that go into it name it: `{tile = "acc"}`. The plain form knows both: there, what goes into a known tile or into
-memory has a destination.
+In Level 1 a tile is the result of the instruction that first writes it. If that is not possible (its valid extents are
+computed, it has an address, or another statement uses it first), it is allocated as in Level 2, and results that go
+into it name it: `{tile = "acc"}`. The plain form has both: an instruction that writes a known tile or memory has a
+destination.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from ptokit.program.place import BLOCK
 from ptokit.target import left_layouts
 from ptokit.target.cpu import CPU
 from ptokit.text.extents import merge_extents, part_extents, part_type
-from ptokit.text.lift.writing import NAME, Parts, Scope, Writing
+from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
-from ptokit.text.memories import is_unshaped, ways_to
+from ptokit.text.memories import is_unshaped, offset_terms
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
 
 Form = Literal["l1", "l2", "as"]
@@ -68,16 +68,16 @@ def lift(program: Program, form: Form, arch: str = "") -> Unit:
 
 
 def _arch(program: Program) -> str:
-    """The architecture that tiles in `left` speak of: readers take their layout from it."""
-    found = {decl.spec.blayout for decl in program.tiles.values() if decl.spec.loc is TileType.Left}
-    if len(found) > 1:
-        said = "tiles in left of both layouts: text takes their layout from the architecture"
-        raise VerifyError([Finding("error", "CO-ASM-02", said, fix="use one layout for all tiles in left")])
-    return next((arch for arch, layout in left_layouts().items() if layout in found), "")
+    """The architecture with the layout of the tiles in `left`: readers take it from there."""
+    layouts = {decl.spec.blayout for decl in program.tiles.values() if decl.spec.loc is TileType.Left}
+    if len(layouts) > 1:
+        message = "tiles in left of both layouts: text takes their layout from the architecture"
+        raise VerifyError([Finding("error", "CO-ASM-02", message, fix="use one layout for all tiles in left")])
+    return next((arch for arch, layout in left_layouts().items() if layout in layouts), "")
 
 
 class _Lift(Writing):
-    """One program on its way to text."""
+    """The tree of one program."""
 
     def __init__(self, program: Program, form: Form) -> None:
         super().__init__(program)
@@ -114,24 +114,24 @@ class _Lift(Writing):
 
     def block(self, block: Block) -> None:
         """All statements of a block."""
-        born = self._born(block) if self.has_results else set()
+        results = self._result_tiles(block) if self.has_results else set()
         for stmt in block:
             self.where = stmt.where
-            if not (isinstance(stmt, TileDecl) and stmt.name in born):
+            if not (isinstance(stmt, TileDecl) and stmt.name in results):
                 WRITERS[type(stmt)](self, stmt)
 
     @contextmanager
-    def body(self) -> Iterator[Scope]:
-        """A body inside a statement, with its end."""
-        self.scopes.append(Scope(self.scopes[-1]))
+    def body(self) -> Iterator[WrittenScope]:
+        """A body inside a statement, with its terminator."""
+        self.scopes.append(WrittenScope(self.scopes[-1]))
         yield self.scopes[-1]
         self.add("scf.yield")
         self.scopes.pop()
 
     def allocate(self, decl: TileDecl) -> None:
-        """A tile comes to be."""
+        """The allocation of a tile."""
         value = Value(self.own(decl.name), decl.spec)
-        parts: Parts = {}
+        parts: OperandParts = {}
         if decl.addresses:
             parts["addr"] = (self.number(decl.addresses[0], "i64"),)
         extents = self._first_extents(decl)
@@ -143,14 +143,14 @@ class _Lift(Writing):
         self.scopes[-1].valid[decl.name] = extents
 
     def _first_extents(self, decl: TileDecl) -> tuple[Expr, Expr] | None:
-        """The valid extents that a tile starts with: computed ones are those of its first use, if known already."""
+        """The initial valid extents of a tile. Computed ones are those of its first use, if known already."""
         if not is_unknown(*decl.spec.valid):
             return decl.spec.valid
         use = self._first_uses.get(decl.name)
         if use is None or not all(map(self.is_known, use)):
             return None
         if any(is_unknown(k) and isinstance(u, int) for k, u in zip(decl.spec.valid, use, strict=True)):
-            return None  # a number here would be read as the tile's own
+            return None  # readers would take a number for the tile's own extent
         rows, cols = (u if is_unknown(k) else k for k, u in zip(decl.spec.valid, use, strict=True))
         return rows, cols
 
@@ -164,25 +164,25 @@ class _Lift(Writing):
         return found
 
     def assign(self, stmt: Assign) -> None:
-        """A tile moves."""
+        """A change of a tile's address."""
         old, address = self.scopes[-1].tiles[stmt.tile], self.number(stmt.address, "i64")
         moved = Value(self.name(f"{stmt.tile}_moved"), old.type)
         self.add("tassign", {"tile": (old,), "addr": (address,)}, moved)
         self.scopes[-1].tiles[stmt.tile] = moved
 
     def load(self, stmt: LoadScalar) -> None:
-        """A scalar is read from memory; the pointer goes ahead once for each dim, so that readers find them again."""
+        """A scalar load. The pointer is advanced once for each dim, so that readers can recover the dims."""
         argument = self.program.tensors[stmt.source.argument]
-        *ahead, last = ways_to(argument, stmt.source)
+        *leading, last = offset_terms(argument, stmt.source)
         pointer = self.pointer(argument.array, argument.offset)
-        for offset in ahead:
-            pointer = self.further(pointer, offset)
+        for offset in leading:
+            pointer = self.advanced(pointer, offset)
         result = Value(self.own(stmt.result), argument.dtype.mlir)
         self.add("load_scalar", {"ptr": (pointer,), "index": (self.number(last),)}, result)
         self.scopes[-1].numbers[stmt.result, "index"] = self.converted("arith.index_cast", result, "index")
 
     def flag(self, stmt: Flag) -> None:
-        """One end of a hand-over."""
+        """A set or a wait of an event."""
         pipes = {"src_pipe": f"PIPE_{stmt.src}", "dst_pipe": f"PIPE_{stmt.dst}"}
         if isinstance(stmt.event, int):
             self.add(f"{stmt.action}_flag", {}, attributes={**pipes, "event_id": f"EVENT_ID{stmt.event}"})
@@ -190,31 +190,31 @@ class _Lift(Writing):
             self.add(f"{stmt.action}_flag_dyn", {"event_id": (self.number(stmt.event),)}, attributes=pipes)
 
     def barrier(self, stmt: Barrier) -> None:
-        """Everything before ends first."""
+        """A barrier."""
         self.add("barrier", {}, attributes={"pipe": f"PIPE_{stmt.pipe}"})
 
     def loop(self, stmt: Loop) -> None:
-        """A loop. One that counts down is counted in turns: text knows only positive steps."""
+        """A loop. One that counts down counts its iterations instead: text has only positive steps."""
         down, start, step = stmt.step < 0, stmt.start, stmt.step
         trips = apply("sub", 0, apply("floordiv", apply("sub", start, stmt.stop), step))
         bounds = (0, trips, 1) if down else (start, stmt.stop, step)
-        var = Value(self.name(f"{stmt.var}_turn") if down else self.own(stmt.var), "index")
+        var = Value(self.name(f"{stmt.var}_iteration") if down else self.own(stmt.var), "index")
         values = tuple(map(self.number, bounds))
-        self._forget_changed(stmt.body)
-        turn = Var(var.name) if down else stmt.var
-        self.limits.loop(turn, bounds[0], bounds[1])
+        self._invalidate_changed(stmt.body)
+        counter = Var(var.name) if down else stmt.var
+        self.limits.loop(counter, bounds[0], bounds[1])
         with self.body() as inner:
-            inner.numbers[turn, "index"] = var
+            inner.numbers[counter, "index"] = var
             if down:
-                inner.numbers[stmt.var, "index"] = self.number(apply("add", start, apply("mul", turn, step)))
+                inner.numbers[stmt.var, "index"] = self.number(apply("add", start, apply("mul", counter, step)))
             self.block(stmt.body)
         merge_extents(self.scopes[-1].valid, [inner.valid], is_certain=False)
         attributes = {"ptokit.buffers": stmt.buffers} if stmt.buffers > 1 else {}
         self.where = stmt.where
         self.add("scf.for", {"ins": values}, attributes=attributes, bodies=[Body(inner.operations, (var,))])
 
-    def _forget_changed(self, block: Block) -> None:
-        """Tiles that a loop's body uses with several extents have none that are certain when a turn begins."""
+    def _invalidate_changed(self, block: Block) -> None:
+        """Tiles that a loop's body uses with several extents have no known extents at the start of an iteration."""
         valid = self.scopes[-1].valid
         for instr in _instructions(block):
             for use in instr.tiles:
@@ -224,7 +224,7 @@ class _Lift(Writing):
     def branch(self, stmt: Branch) -> None:
         """A branch."""
         condition = self.number(truth(stmt.condition), "i1")
-        arms: list[Scope] = []
+        arms: list[WrittenScope] = []
         for block in (stmt.then, stmt.otherwise) if stmt.otherwise else (stmt.then,):
             with self.body() as arm:
                 self.block(block)
@@ -233,21 +233,21 @@ class _Lift(Writing):
         self.where = stmt.where
         self.add("scf.if", {"ins": (condition,)}, bodies=[Body(arm.operations) for arm in arms])
 
-    def _born(self, block: Block) -> set[str]:
-        """Tiles that come to be as a result: the next statement is the first to mention them, and writes them."""
-        waiting: dict[str, TileDecl] = {}
-        born: set[str] = set()
+    def _result_tiles(self, block: Block) -> set[str]:
+        """Tiles that are results: the first statement that uses one writes it."""
+        unused: dict[str, TileDecl] = {}
+        results: set[str] = set()
         for stmt in block:
             if isinstance(stmt, TileDecl):
-                waiting[stmt.name] = stmt
+                unused[stmt.name] = stmt
                 continue
             for name in mentioned(stmt):
-                decl = waiting.pop(name, None)
-                if decl is not None and isinstance(stmt, Instr) and _begins(stmt, decl):
-                    born.add(name)
+                decl = unused.pop(name, None)
+                if decl is not None and isinstance(stmt, Instr) and _defines(stmt, decl):
+                    results.add(name)
             if self.has_destinations and isinstance(stmt, Instr) and _has_mode(INSTRUCTIONS[stmt.name]):
-                born.discard(getattr(stmt.operands[0], "tile", ""))
-        return born
+                results.discard(getattr(stmt.operands[0], "tile", ""))
+        return results
 
     # --- Instructions ----------------------------------------------------------------------------------------
 
@@ -266,9 +266,9 @@ class _Lift(Writing):
             attributes["waits"] = instr.waits
         ins = [self.operand(operands[name]) for name in definition.sources(order) if name in operands]
         self._add_workspace(instr, ins)
-        self._finish(instr, tuple(ins), attributes)
+        self._add_instruction(instr, tuple(ins), attributes)
 
-    def _finish(self, instr: Instr, ins: tuple[Value, ...], attributes: dict[str, Any]) -> None:
+    def _add_instruction(self, instr: Instr, ins: tuple[Value, ...], attributes: dict[str, Any]) -> None:
         destination, op = instr.operands[0], INSTRUCTIONS[instr.name].op
         known = not isinstance(destination, TileUse) or destination.tile in self.scopes[-1].tiles
         if self.has_destinations and (known or not self.has_results):
@@ -282,7 +282,7 @@ class _Lift(Writing):
             self.add(op, {"ins": (*ins, self.operand(destination))}, attributes=attributes)
 
     def _result(self, use: TileUse) -> tuple[Value, dict[str, Any]]:
-        """The value that an instruction makes: a new tile, or a known one, which is named."""
+        """The result of an instruction: a new tile, or a known one, which an attribute names."""
         spec, tiles = self.program.tiles[use.tile].spec, self.scopes[-1].tiles
         if use.window is not None:
             part = self._part(use, use.window)
@@ -294,7 +294,7 @@ class _Lift(Writing):
         return Value(self.own(use.tile), spec), {}
 
     def operand(self, operand: Operand) -> Value:
-        """What stands for an operand."""
+        """The value of an operand."""
         if isinstance(operand, TileUse):
             return self._tile(operand)
         if isinstance(operand, View):
@@ -343,7 +343,7 @@ class _Lift(Writing):
         return self.converted("arith.sitofp", self.number(number.value, "i64"), element.mlir)
 
     def _add_workspace(self, instr: Instr, ins: list[Value]) -> None:
-        """The workspace that text gives some instructions: the author's, or one that is made for the text."""
+        """The workspace of an instruction: the author's, or one that is added for the text."""
         workspace = INSTRUCTIONS[instr.name].workspace
         if workspace is None:
             return
@@ -354,14 +354,14 @@ class _Lift(Writing):
         if spec is None:
             return
         whole = replace(spec, valid_rows=spec.rows, valid_cols=spec.cols, dynamic=(False, False), addr=None)
-        parts: Parts = {} if self._free is None else {"addr": (self.constant(self._free, "i64"),)}
+        parts: OperandParts = {} if self._free is None else {"addr": (self.constant(self._free, "i64"),)}
         result = Value(self.name("tmp"), whole)
         self.add("alloc_tile", parts, result, attributes={"ptokit.workspace": True})
         ins.insert(workspace.position, result)
 
     @cached_property
     def _free(self) -> int | None:
-        """Where no tile lies, if the program has addresses."""
+        """The first free address behind the tiles, if the program has addresses."""
         if self.program.mode != "manual":
             return None
         return -(-footprint(self.program, CPU).get(TileType.Vec, Use(0)).end // BLOCK) * BLOCK
@@ -377,11 +377,11 @@ WRITERS: dict[type, Callable[[_Lift, Any], None]] = {
     Loop: _Lift.loop,
     Branch: _Lift.branch,
 }
-"""What writes each kind of statement."""
+"""The method for each kind of statement."""
 
 
-def _begins(instr: Instr, decl: TileDecl) -> bool:
-    """Whether an instruction's result can be the tile's beginning: all that is known of the tile is in its type."""
+def _defines(instr: Instr, decl: TileDecl) -> bool:
+    """Whether an instruction's result can define the tile: the type says everything about the tile."""
     uses = [use for use in instr.tiles if use.tile == decl.name]
     first = instr.operands[0]
     plain = not decl.addresses and not any(decl.spec.dynamic)
@@ -389,7 +389,7 @@ def _begins(instr: Instr, decl: TileDecl) -> bool:
 
 
 def _own_names(program: Program) -> Iterator[str]:
-    """Names that things of the program have: arguments, tiles, variables."""
+    """The names of the program's arguments, tiles and variables."""
     yield from (argument.name for argument in program.arguments)
     for stmt in walk(program.body):
         if isinstance(stmt, TileDecl):
@@ -403,14 +403,14 @@ def _instructions(block: Block) -> Iterator[Instr]:
 
 
 def _implies_mode(program: Program) -> bool:
-    """Whether readers find out by themselves who cares for addresses and flags."""
+    """Whether readers infer the mode of the program."""
     return mode_of(program.body) == program.mode
 
 
 def _attributes(
     instruction: Instruction, chosen: dict[str, PtoEnum | None], resolved: dict[str, Any]
 ) -> dict[str, Any]:
-    """Modifiers that say something, and those that are always written, as attributes."""
+    """Modifiers that were chosen, and those that are always written, as attributes."""
     attributes: dict[str, Any] = {}
     for modifier, text in instruction.attributes:
         member = resolved[modifier.name] if text.always else chosen[modifier.name]

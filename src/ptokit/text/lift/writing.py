@@ -1,4 +1,4 @@
-"""What every form of text is written with: free names, numbers as operations, views of memory."""
+"""Common to every form of text: unique names, numbers as operations, views of memory."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 from ptokit.finding import Where
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Expr, Op, Var, is_condition, variables
 from ptokit.program.ir import Argument, Constant, Program, View
-from ptokit.text.extents import Extents
+from ptokit.text.extents import ScopedExtents
 from ptokit.text.numbers import NATURAL, PREDICATES, WRITTEN, Limits, written_out
 from ptokit.text.tree import Body, Operation, Tensor, Value
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*|[0-9]+")
-"""Names that every form of text takes."""
+"""Names that are valid in every form of text."""
 
-Parts = dict[str, tuple[Value, ...]]
+OperandParts = dict[str, tuple[Value, ...]]
 
 
-class Scope:
-    """A body that is being written, and what is known in it."""
+class WrittenScope:
+    """A body that is being written, and the values known in it."""
 
-    def __init__(self, outer: Scope | None = None) -> None:
+    def __init__(self, outer: WrittenScope | None = None) -> None:
         self.operations: list[Operation] = []
         self.numbers: ChainMap[tuple[Expr, str], Value] = outer.numbers.new_child() if outer else ChainMap()
         self.views: ChainMap[View, Value] = outer.views.new_child() if outer else ChainMap()
         self.tensors: ChainMap[str, Value] = outer.tensors.new_child() if outer else ChainMap()
         self.tiles: ChainMap[str, Value] = outer.tiles.new_child() if outer else ChainMap()
-        self.valid: Extents = outer.valid.new_child() if outer else ChainMap()
+        self.valid: ScopedExtents = outer.valid.new_child() if outer else ChainMap()
 
 
 class Writing:
@@ -37,20 +37,20 @@ class Writing:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.called = dict(program.names)
+        self.expression_names = dict(program.names)
         self.taken: set[str] = set()
         self._spelt: dict[str, str] = {}
         self._numbered: Counter[str] = Counter()
         self.pointers: dict[str, Value] = {}
-        self.scopes = [Scope()]
+        self.scopes = [WrittenScope()]
         self.head: list[Operation] = []
         self.constants: dict[tuple[int | Constant, str], Value] = {}
         self.limits = Limits()
         self.where: Where | None = None
 
-    def name(self, wanted: str) -> str:
-        """A name that is free, as close to the wanted one as text allows."""
-        plain = wanted if NAME.fullmatch(wanted) else "".join(c if NAME.fullmatch(f"a{c}") else "_" for c in wanted)
+    def name(self, base: str) -> str:
+        """A unique name, as close to another one as text allows."""
+        plain = base if NAME.fullmatch(base) else "".join(c if NAME.fullmatch(f"a{c}") else "_" for c in base)
         plain = plain if NAME.fullmatch(plain) else f"v_{plain}"
         name = plain
         while name in self.taken:
@@ -60,7 +60,7 @@ class Writing:
         return name
 
     def own(self, name: str) -> str:
-        """The name of something of the program, which is its own wherever text allows it."""
+        """The text's name for a name of the program: the same if text allows it."""
         if name not in self._spelt:
             self._spelt[name] = name if NAME.fullmatch(name) else self.name(name)
         return self._spelt[name]
@@ -68,12 +68,12 @@ class Writing:
     def add(
         self,
         op: str,
-        parts: Parts | None = None,
+        parts: OperandParts | None = None,
         *results: Value,
         attributes: dict[str, Any] | None = None,
         bodies: Sequence[Body] = (),
     ) -> None:
-        """Write an operation down."""
+        """Append an operation."""
         operation = Operation(op, parts or {}, results, attributes or {}, tuple(bodies), self.where)
         self.scopes[-1].operations.append(operation)
 
@@ -89,7 +89,7 @@ class Writing:
         return numbers[expr, kind]
 
     def is_known(self, expr: Expr) -> bool:
-        """Whether everything that an expression depends on is known here."""
+        """Whether all variables of an expression are known here."""
         numbers = self.scopes[-1].numbers
         return all(var in (BLOCK_IDX, BLOCK_NUM) or (var, "index") in numbers for var in variables(expr))
 
@@ -97,7 +97,7 @@ class Writing:
         return "i1" if is_condition(expr) else "i64" if expr in (BLOCK_IDX, BLOCK_NUM) else "index"
 
     def constant(self, value: int | Constant, kind: str) -> Value:
-        """A constant, which stands at the head of the function."""
+        """A constant, defined at the head of the function."""
         key = value, kind
         if key not in self.constants:
             shown = f"c{value}" if isinstance(value, int) and value >= 0 else "cst"
@@ -134,14 +134,14 @@ class Writing:
         kind = self._own_kind(expr)
         name = NATURAL[expr.name] if natural else WRITTEN[expr.name]
         operands = tuple(self.number(arg, kind) for arg in expr.args)
-        result = Value(self._called(expr, expr.name), kind)
+        result = Value(self._name_of(expr, expr.name), kind)
         self.add(f"arith.{name}", {"ins": operands}, result)
         return result
 
-    def _called(self, expr: Expr, usual: str) -> str:
-        """A name for an expression: the author's, or else the one that it had before."""
-        name = self.name(self.called.get(expr, usual))
-        self.called.setdefault(expr, name)
+    def _name_of(self, expr: Expr, default: str) -> str:
+        """A name for an expression: the author's, or the one from its last use."""
+        name = self.name(self.expression_names.get(expr, default))
+        self.expression_names.setdefault(expr, name)
         return name
 
     def _block_number(self, var: Var) -> Value:
@@ -154,7 +154,7 @@ class Writing:
     def _compared(self, expr: Op) -> Value:
         operands = tuple(self.number(arg) for arg in expr.args)
         word = next(word for word in PREDICATES if word in (expr.name, f"s{expr.name}"))
-        result = Value(self._called(expr, "holds"), "i1")
+        result = Value(self._name_of(expr, "holds"), "i1")
         self.add("arith.cmpi", {"ins": operands}, result, attributes={"predicate": word})
         return result
 
@@ -176,11 +176,11 @@ class Writing:
         return self.own(argument.name) if argument.view_of else self.name(f"{argument.name}_view")
 
     def pointer(self, memory: str, offset: Expr) -> Value:
-        """A pointer so many elements into a memory."""
-        return self.pointers[memory] if offset == 0 else self.further(self.pointers[memory], offset)
+        """A pointer at an offset into a memory."""
+        return self.pointers[memory] if offset == 0 else self.advanced(self.pointers[memory], offset)
 
-    def further(self, pointer: Value, offset: Expr) -> Value:
-        """A pointer so many elements further on."""
+    def advanced(self, pointer: Value, offset: Expr) -> Value:
+        """A pointer advanced by some elements."""
         result = Value(self.name(f"{pointer.name}_from"), pointer.type)
         self.add("addptr", {"ptr": (pointer,), "offset": (self.number(offset),)}, result)
         return result
@@ -199,7 +199,7 @@ class Writing:
 
 
 def _dims(argument: Argument, sizes: tuple[Expr, ...]) -> tuple[int | None, ...]:
-    """Extents for a type: those that the run tells, or that the type leaves to it, are open."""
+    """Extents for a type; those known at run time, or marked as dynamic, are open."""
     marks = argument.dynamic[5 - len(sizes) : 5]
     return tuple(size if isinstance(size, int) and not mark else None for size, mark in zip(sizes, marks, strict=True))
 

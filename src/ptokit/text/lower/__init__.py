@@ -1,11 +1,11 @@
-"""From a tree of operations to a `Program`: functions, loops and branches become statements, calls are written out.
+"""From a tree of operations to a `Program`: functions, loops and branches become statements, calls are inlined.
 
 | file | what it knows |
 |---|---|
-| `program.py` | the program of a text: which function it is, and what remains to be done at the end |
-| `lowering.py` | the program on its way: values, names, bodies |
+| `program.py` | the program of a text: its function, and the last steps |
+| `lowering.py` | the state of a lowering: values, names, bodies |
 | `arguments.py`, `statements.py`, `control.py`, `arithmetic.py`, `instructions.py` | the operations, by kind |
-| `operands.py` | what a value may stand for, and operands made of it |
+| `operands.py` | the meaning of a value, and operands made from it |
 """
 
 from ptokit.text.lower.program import lower, mode_of

@@ -1,4 +1,4 @@
-"""What a kernel is given: pointers, arrays, numbers, and tiles that come to be with it."""
+"""Arguments of a kernel: pointers, arrays, numbers, and tiles that are declared with it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTEGER = re.compile(r"index|[su]?i[0-9]+")
 
 
 def take_argument(low: Lowering, value: Value) -> Callable[[], tuple[Argument | Integer | Float, ...]]:
-    """Take note of an argument; what it becomes is known at the end."""
+    """Define an argument. The result returns the program's arguments for it, once all statements are read."""
     kind, where = value.type, low.where
     if isinstance(kind, TileSpec):
         low.values[value] = low.declare(value, kind)
@@ -46,7 +46,7 @@ def take_argument(low: Lowering, value: Value) -> Callable[[], tuple[Argument | 
 
 
 def _whole(low: Lowering, name: str, kind: Tensor, where: Where | None) -> tuple[View, tuple[Integer, ...]]:
-    """An array whose type says its shape; an extent that it leaves open is a number that the launch passes."""
+    """An array whose type has its shape; an open extent is a number that the launch passes."""
     place = low.memories.add(name, kind.dtype, where)
     shape = tuple(Var(low.unique(open_extent(name, dim))) if n is None else n for dim, n in enumerate(kind.dims))
     numbers = tuple(extent for extent in shape if isinstance(extent, Var))

@@ -24,7 +24,7 @@ def read_arithmetic(low: Lowering, operation: Operation) -> None:
 
 
 def computed(low: Lowering, operation: Operation) -> Meaning | None:
-    """What an operation on numbers gives; None where it has no lowering."""
+    """The result of an operation on numbers; None if it has no lowering."""
     name = operation.name.removeprefix("arith.")
     if name == "constant":
         return _literal(operation.attributes.get("value"))
@@ -47,12 +47,12 @@ def _combined(low: Lowering, name: str, operation: Operation, a: Expr, b: Expr) 
     if name == "cmpi":
         return compared(word, low.limits, a, b)
     found = combined(name, low.limits, a, b)
-    return found if found is None or name not in UNSIGNED else _held(low, found, operation.results[0].type)
+    return found if found is None or name not in UNSIGNED else _in_type(low, found, operation.results[0].type)
 
 
 def _cast(low: Lowering, name: str, operation: Operation) -> Meaning | None:
     (value,) = operation.ins
-    number, source, wanted = low.meaning(value), value.type, operation.results[0].type
+    number, source, target = low.meaning(value), value.type, operation.results[0].type
     if not isinstance(number, int | Var | Op):
         return None
     if name in UNSIGNED_CASTS:
@@ -60,12 +60,12 @@ def _cast(low: Lowering, name: str, operation: Operation) -> Meaning | None:
     elif source == "i1":
         number = apply("sub", 0, number)  # the one bit is the sign
     if name in ("sitofp", "uitofp"):
-        return Rounded(number, dtype(str(wanted))) if wanted in FLOATS else None
-    return _held(low, number, wanted) if name == "trunci" else number
+        return Rounded(number, dtype(str(target))) if target in FLOATS else None
+    return _in_type(low, number, target) if name == "trunci" else number
 
 
-def _held(low: Lowering, number: Expr, kind: Type) -> Expr:
-    """A number as a type holds it: signed, but one bit is 0 or 1."""
+def _in_type(low: Lowering, number: Expr, kind: Type) -> Expr:
+    """A number wrapped to a type: signed, but one bit is 0 or 1."""
     return wrapped(number, _width(kind), signed=kind != "i1", limits=low.limits)
 
 

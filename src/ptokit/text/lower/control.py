@@ -5,25 +5,25 @@ from __future__ import annotations
 from ptokit.program.expr import GUARDS, Expr, Op, Var, apply, difference, parts, total, truth, variables
 from ptokit.program.ir import Branch, Loop
 from ptokit.text.lower.arithmetic import computed
-from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, Scope
+from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, OpenScope
 from ptokit.text.lower.operands import Meaning, TileName
 from ptokit.text.numbers import bounded, selected
 from ptokit.text.tree import Body, Operation, Value, walk
 
 MOST_CALLS = 16
-"""Calls inside one another."""
+"""Nested calls."""
 MOST_BUFFERS = 8
 """Copies of a tile."""
 
 
 def _inline(low: Lowering, op: Operation) -> None:
-    """A section, whose operations count as if they stood alone."""
+    """A section: its operations belong to the body around it."""
     for body in op.bodies:
         low.block(body)
 
 
 def _call(low: Lowering, op: Operation) -> None:
-    """A call: the operations of the function, for these arguments."""
+    """A call, inlined."""
     name = str(op.attributes.get("callee"))
     function = low.functions.get(name)
     if function is None or not (function.body.operations or function.arguments):
@@ -31,7 +31,7 @@ def _call(low: Lowering, op: Operation) -> None:
     if len(function.arguments) != len(op.ins):
         low.refuse(f"@{name} takes {len(function.arguments)} arguments, found {len(op.ins)}")
     if len(low.tile_names) > MOST_CALLS:
-        low.refuse(f"more than {MOST_CALLS} calls inside one another; a function that calls itself has no lowering")
+        low.refuse(f"more than {MOST_CALLS} nested calls; a function that calls itself has no lowering")
     for argument, value in zip(function.arguments, op.ins, strict=True):
         if argument.type != value.type:
             low.refuse(f"@{name}: %{value.name} is of another type than the parameter %{argument.name}")
@@ -46,7 +46,7 @@ def _call(low: Lowering, op: Operation) -> None:
 
 def _branch(low: Lowering, op: Operation) -> None:
     condition, where, known = truth(low.number(op.ins[0])), low.where, set(low.loads)
-    arms: list[Scope] = []
+    arms: list[OpenScope] = []
     yielded: list[list[Meaning]] = []
     for body in op.bodies:
         with low.scope() as arm:
@@ -63,19 +63,19 @@ def _branch(low: Lowering, op: Operation) -> None:
 
 
 def _chosen(low: Lowering, condition: Expr, choices: list[Meaning], loaded: set[Var]) -> Meaning:
-    """What a branch gives: a number by its condition, or what both arms give."""
+    """A result of a branch: a number by its condition, or the value that both arms yield."""
     numbers = [choice for choice in choices if isinstance(choice, int | Var | Op)]
-    if len(numbers) == 2 and numbers[0] != numbers[1] and any(_is_bound_to_arm(n, loaded) for n in numbers):
-        low.refuse("a branch that gives a number which only one arm can compute has no lowering")
+    if len(numbers) == 2 and numbers[0] != numbers[1] and any(_needs_its_arm(n, loaded) for n in numbers):
+        low.refuse("a branch that yields a number which only one arm can compute has no lowering")
     if len(numbers) == 2:
         return selected(condition, numbers[0], numbers[1])
     if len(choices) == 2 and choices[0] == choices[1]:
         return choices[0]
-    low.refuse("a branch that gives one tile or another has no lowering")
+    low.refuse("a branch that yields one tile or another has no lowering")
 
 
-def _is_bound_to_arm(number: Expr, loaded: set[Var]) -> bool:
-    """Whether a number has no value unless its arm is taken: it was loaded there, or may divide by zero."""
+def _needs_its_arm(number: Expr, loaded: set[Var]) -> bool:
+    """Whether a number has a value only if its arm is taken: it was loaded there, or may divide by zero."""
     risky = (part for part in parts(number) if isinstance(part, Op) and part.name in GUARDS)
     return bool(variables(number) & loaded) or any(not isinstance(part.args[1], int) for part in risky)
 
@@ -86,17 +86,17 @@ def _loop(low: Lowering, op: Operation) -> None:
     start, stop, step = (low.number(bound) for bound in op.ins[:3])
     if isinstance(step, int) and step <= 0:
         low.refuse(f"the step of a loop is positive; found {step}")
-    name = value.name if isinstance(step, int) else f"{value.name}_turn"
+    name = value.name if isinstance(step, int) else f"{value.name}_iteration"
     where, var = low.where, Var(low.unique(name))
     trips = apply("sub", 0, apply("floordiv", apply("sub", start, stop), step))
-    turn: Expr = apply("floordiv", apply("sub", var, start), step) if isinstance(step, int) else var
+    number: Expr = apply("floordiv", apply("sub", var, start), step) if isinstance(step, int) else var
     low.values[value] = var if isinstance(step, int) else apply("add", start, apply("mul", var, step))
     bounds = (start, stop, step) if isinstance(step, int) else (0, trips, 1)
     low.limits.loop(var, bounds[0], bounds[1])
     initial = [low.meaning(given) for given in op.ins[3:]]
     steps = _carried(low, body, carried, initial)
     for argument, first, advance in zip(carried, initial, steps, strict=True):
-        low.values[argument] = _advanced(first, advance, turn)
+        low.values[argument] = _advanced(first, advance, number)
     buffers = op.attributes.get("ptokit.buffers", 1)
     if type(buffers) is not int or not 1 <= buffers <= MOST_BUFFERS:
         low.refuse(f"ptokit.buffers is a number from 1 to {MOST_BUFFERS}; found {buffers}")
@@ -111,14 +111,15 @@ def _loop(low: Lowering, op: Operation) -> None:
         low.values[result] = _advanced(first, advance, apply("max", trips, 0))
 
 
-def _advanced(first: Meaning, advance: Expr, turns: Expr) -> Meaning:
+def _advanced(first: Meaning, advance: Expr, iterations: Expr) -> Meaning:
+    """A carried value after some iterations."""
     if not isinstance(first, int | Var | Op):
         return first
-    return bounded(apply("add", first, apply("mul", advance, turns)))
+    return bounded(apply("add", first, apply("mul", advance, iterations)))
 
 
 def _forget_changed(low: Lowering, body: Body) -> None:
-    """Tiles whose valid extents the body changes have none that are certain when a turn begins."""
+    """Tiles whose valid extents the body changes have no known extents at the start of an iteration."""
     valid = low.scopes[-1].valid
     for operation in walk(body):
         for value in operation.part("tile") if operation.name == "set_validshape" else ():
@@ -127,8 +128,8 @@ def _forget_changed(low: Lowering, body: Body) -> None:
                 valid[meaning.name] = None
 
 
-def _refuse_hidden_changes(low: Lowering, inner: Scope) -> None:
-    """Refuse what a body changes by way of a call or another name: uses before it were read with other extents."""
+def _refuse_hidden_changes(low: Lowering, inner: OpenScope) -> None:
+    """Refuse a change of extents in a call or under another name: earlier uses were read with other extents."""
     valid = low.scopes[-1].valid
     for tile, extents in inner.valid.maps[0].items():
         if valid.get(tile) is not None and valid[tile] != extents:
@@ -137,7 +138,7 @@ def _refuse_hidden_changes(low: Lowering, inner: Scope) -> None:
 
 
 def _carried(low: Lowering, body: Body, carried: list[Value], initial: list[Meaning]) -> list[Expr]:
-    """By how much each value grows that a loop carries from turn to turn; tiles and memory must stay what they are."""
+    """The increment per iteration of each value that a loop carries; tiles and memory must not change."""
     marks: dict[Value, Expr] = {value: Var(f"%{value.name}") for value in carried}
     inside = frozenset().union(variables(low.values[body.arguments[0]]), *map(variables, marks.values()))  # type: ignore[arg-type]
     known = _numbers(low, body, dict(marks)) if carried else {}
@@ -155,11 +156,11 @@ def _carried(low: Lowering, body: Body, carried: list[Value], initial: list[Mean
     return steps
 
 
-CARRIED = "a number must grow by the same in every turn; a tile stays the same, so write into it and carry nothing"
+CARRIED = "a number must grow by the same amount in every iteration; a tile stays the same, so write into it instead"
 
 
 def _numbers(low: Lowering, body: Body, known: dict[Value, Expr]) -> dict[Value, Expr]:
-    """The numbers that a body computes from numbers alone, before it is read."""
+    """The numbers that a body computes from known numbers, before it is read."""
     kept = low.values
     for operation in body.operations:
         inputs = {value: known.get(value, kept.get(value)) for value in operation.ins}
@@ -178,4 +179,4 @@ CONTROL: dict[str, Handler] = {
     "scf.if": _branch,
     "scf.for": _loop,
 }
-"""What reads each of these operations."""
+"""The handler of each operation."""

@@ -23,7 +23,7 @@ from ptokit.text.lower.operands import (
     tile_use,
     workspace_of,
 )
-from ptokit.text.memories import Place
+from ptokit.text.memories import ElementPointer
 from ptokit.text.results import result_type
 from ptokit.text.spelling import instruction_of
 from ptokit.text.tree import Operation, Value
@@ -52,10 +52,10 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
 
 
 def _workspace(low: Lowering, operation: Operation) -> TileUse | None:
-    """The tile that the text gives an instruction to compute in, unless it was written for this text alone."""
+    """The workspace that the text gives an instruction, unless it was added for the text only."""
     instruction = instruction_of(operation.name)
     value = workspace_of(operation, instruction) if instruction is not None else None
-    if value is None or low.tile(value) in low.made_up:
+    if value is None or low.tile(value) in low.added_workspaces:
         return None
     return tile_use(low.tile_name(value), low.scopes[-1].valid, operation.name)
 
@@ -73,7 +73,7 @@ def _destination(low: Lowering, instruction: Instruction, operation: Operation, 
 
 
 def _result(low: Lowering, result: Value, operation: Operation, named: dict[str, Value]) -> TileName:
-    """The tile that a result is: one that its attribute names, or a new one."""
+    """The tile of a result: the one that its attribute names, or a new one."""
     if "tile" in operation.attributes:
         name = low.tile_names[-1].get(str(operation.attributes["tile"]), "")
         if name not in low.scopes[-1].valid:
@@ -85,19 +85,19 @@ def _result(low: Lowering, result: Value, operation: Operation, named: dict[str,
     if not isinstance(kind, TileSpec):
         kind = result_type(operation.name, [_type(low, value) for value in named.values()], operation.attributes)
     if kind is None:
-        said = f"{operation.name}: nothing says the type of %{result.name}"
-        raise Refusal(f"{said}; write it at the end, as in `-> !pto.tile<16x32xf32>`")
+        message = f"{operation.name}: the type of %{result.name} is not known"
+        raise Refusal(f"{message}; write it at the end, as in `-> !pto.tile<16x32xf32>`")
     return low.declare(result, kind, _open_extents(low, kind, named))
 
 
 def _type(low: Lowering, value: Value) -> object:
-    """The type of a source; that of a tile is known even where the text does not say it."""
+    """The type of a source; that of a tile is known even if the text does not give it."""
     meaning = low.meaning(value)
     return low.tiles[meaning.name] if isinstance(meaning, TileName) else value.type
 
 
 def _is_like(tile: TileSpec, other: TileSpec) -> bool:
-    """Whether two descriptions are of one tile, whatever is valid of it and whether it is a slice."""
+    """Whether two types are equal, apart from the valid region and the strides of a slice."""
     plain, against = (
         replace(spec, valid_rows=0, valid_cols=0, dynamic=(False, False), pitch=0, skew=None) for spec in (tile, other)
     )
@@ -118,7 +118,7 @@ def _open_extents(low: Lowering, spec: TileSpec, named: dict[str, Value]) -> tup
 
 
 def _element_type(low: Lowering, destination: Operand, named: dict[str, Value]) -> DType | None:
-    """The element type that numbers of an instruction have: that of its sources, else of its destination."""
+    """The element type of an instruction's numbers: that of its sources, else of its destination."""
     tiles = [low.meaning(value) for value in named.values()]
     names = [meaning.name for meaning in tiles if isinstance(meaning, TileName)]
     if len(names) > 1 and next(iter(named)) == "mask":
@@ -129,17 +129,17 @@ def _element_type(low: Lowering, destination: Operand, named: dict[str, Value]) 
 
 
 def _operand(low: Lowering, instruction: Instruction, param: Param, value: Value, element: DType | None) -> Operand:
-    meaning, wanted = low.meaning(value), kind_of(instruction, param)
-    if not is_kind(meaning, wanted):
-        hint = "; make a view of the pointer" if isinstance(meaning, Place) else ""
-        raise Refusal(f"{instruction.name}: {param.name} must be {wanted}{hint}")
-    if wanted == "a number":
+    meaning, kind = low.meaning(value), kind_of(instruction, param)
+    if not is_kind(meaning, kind):
+        hint = "; make a view of the pointer" if isinstance(meaning, ElementPointer) else ""
+        raise Refusal(f"{instruction.name}: {param.name} must be {kind}{hint}")
+    if kind == "a number":
         return number_operand(instruction, param, meaning, element)
     return meaning if isinstance(meaning, View) else tile_use(meaning, low.scopes[-1].valid, instruction.name)
 
 
 def _with_destination(operation: Operation) -> Operation:
-    """The operation with its destination told apart: without results and `outs`, it is the last operand."""
+    """The operation with its destination in `outs`. Without results and `outs`, it is the last operand."""
     if operation.outs or operation.results or not operation.ins:
         return operation
     *ins, last = operation.ins

@@ -1,4 +1,4 @@
-"""A program on its way from text: what values stand for, what is written so far, and what is known of names."""
+"""The state of a lowering: the meaning of values, the statements so far, names and tiles."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import TextError, choices, guess
-from ptokit.text.extents import Extents, merge_extents, part_extents, part_type
+from ptokit.text.extents import ScopedExtents, merge_extents, part_extents, part_type
 from ptokit.text.lower.operands import Meaning, Refusal, TileName
-from ptokit.text.memories import Memories, Place
+from ptokit.text.memories import ElementPointer, Memories
 from ptokit.text.numbers import Limits, TooLong
 from ptokit.text.spelling import instruction_of, instructions
 from ptokit.text.tree import Body, Operation, Unit, Value
 
 MOST_STATEMENTS = 250_000
-"""Operations of one program; calls that are written out count each time."""
+"""Operations of one program; inlined calls count each time."""
 MOST_BODIES = 64
-"""Loops and branches inside one another."""
+"""Nested loops and branches."""
 
 MOST_ERRORS = 100
 """Errors after which a text is not read any further."""
 
 YIELDING = ("scf.yield", "func.return", "return", "yield")
 OWN = ("sync", "section", "tgemv")
-"""First words of names with dots that are operations of `pto` all the same."""
+"""Prefixes of operations of `pto` that have a dot in their names."""
 
 Handler = Callable[["Lowering", Operation], None]
 """Reads one kind of operation."""
@@ -47,18 +47,18 @@ class Stop(Exception):
 
 
 @dataclass
-class Scope:
+class OpenScope:
     """A body that is being read."""
 
     statements: list[Stmt] = field(default_factory=list)
-    valid: Extents = field(default_factory=lambda: ChainMap({}))
-    """The valid extents of tiles; None where they depend on the way that led here."""
+    valid: ScopedExtents = field(default_factory=lambda: ChainMap({}))
+    """The valid extents of tiles; None if they depend on the path taken."""
     buffers: int = 1
     """Copies of each tile that is declared here."""
 
 
 class Lowering:
-    """One program on its way."""
+    """The lowering of one program."""
 
     def __init__(self, unit: Unit, handlers: Mapping[str, Handler]) -> None:
         self.unit = unit
@@ -67,42 +67,42 @@ class Lowering:
         self.values: dict[Value, Meaning] = {}
         self.memories = Memories()
         self.limits = Limits()
-        self.scopes = [Scope()]
+        self.scopes = [OpenScope()]
         self.names: dict[Expr, str] = {}
         self.taken: Counter[str] = Counter((BLOCK_IDX, BLOCK_NUM))
         self.steady: set[Var] = {BLOCK_IDX, BLOCK_NUM}
-        self.made_up: set[str] = set()
-        """Tiles that were written for instructions that must have a workspace, and that no program has."""
+        self.added_workspaces: set[str] = set()
+        """Workspaces that a printer has added to the text, and that the program does not have."""
         self.tiles: dict[str, TileSpec] = {}
         self.parts: dict[str, TileName] = {}
-        """Slices of tiles, by the names that they are known by."""
-        self.loads: dict[Var, Place] = {}
+        """Slices of tiles, by their names."""
+        self.loads: dict[Var, ElementPointer] = {}
         self.count = 0
         self.tile_names: list[dict[str, str]] = [{}]
-        """Of each function that is being read: its names for tiles, and the program's."""
+        """For each function that is being read: the program's names of its tiles."""
         self.where: Where | None = None
         self.errors: list[TextError] = []
         self.not_read: set[Value] = set()
         """Results of operations that were refused. What uses them is not read either."""
 
     def refuse(self, message: str, hint: str = "", where: Where | None = None) -> NoReturn:
-        """Refuse the operation at hand."""
+        """Refuse the current operation."""
         head, found, tail = message.partition("; did you mean ")
         hint = f"did you mean {tail}" if found else hint
         raise self.unit.source.error(head, where or self.where, hint)
 
     def unique(self, name: str) -> str:
-        """The name, with a number where it is taken."""
+        """The name, with a number if it is taken."""
         used = self.taken[name]
         self.taken[name] += 1
         return self.unique(f"{name}_{used}") if used else name
 
     def emit(self, stmt: Stmt) -> None:
-        """Write a statement down."""
+        """Append a statement."""
         self.scopes[-1].statements.append(stmt)
 
     def block(self, body: Body) -> tuple[Value, ...]:
-        """Read operations one after the other; gives the values that the last one yields or returns."""
+        """Read the operations of a body. Returns the values that the last one yields."""
         yielded: tuple[Value, ...] = ()
         for operation in body.operations:
             self.count += 1
@@ -132,7 +132,7 @@ class Lowering:
                 raise Stop from None
 
     def operation(self, operation: Operation) -> None:
-        """Read one operation: by its own name, or as the dialect's or the instructions' handler has it."""
+        """Read one operation with the handler of its name, of its dialect, or of instructions."""
         handler = self.handlers.get(operation.name) or self.handlers.get(f"{operation.name.partition('.')[0]}.*")
         try:
             if handler is not None:
@@ -147,7 +147,7 @@ class Lowering:
             self.refuse(str(problem))
 
     def unknown(self, operation: Operation) -> NoReturn:
-        """Refuse an operation that nothing executes."""
+        """Refuse an operation without a handler."""
         head, dot, _ = operation.name.partition(".")
         own = not dot or head in OWN or head in instructions()
         known = [f"pto.{name}" for name in instructions()] + [_shown(name) for name in self.handlers if "*" not in name]
@@ -157,28 +157,28 @@ class Lowering:
         self.refuse(said, f"{meant}\n    {supported}" if meant else supported)
 
     @contextmanager
-    def scope(self, buffers: int | None = None) -> Iterator[Scope]:
+    def scope(self, buffers: int | None = None) -> Iterator[OpenScope]:
         """A body of its own."""
         outer = self.scopes[-1]
         if len(self.scopes) > MOST_BODIES:
-            self.refuse(f"more than {MOST_BODIES} bodies inside one another")
-        self.scopes.append(Scope([], outer.valid.new_child(), outer.buffers if buffers is None else buffers))
+            self.refuse(f"more than {MOST_BODIES} nested bodies")
+        self.scopes.append(OpenScope([], outer.valid.new_child(), outer.buffers if buffers is None else buffers))
         yield self.scopes[-1]
         self.scopes.pop()
 
-    def leave(self, *inner: Scope, is_certain: bool = False) -> None:
-        """After bodies, of which one has certainly run or not: valid extents that depend on it are not certain."""
+    def leave(self, *inner: OpenScope, is_certain: bool = False) -> None:
+        """Merge the valid extents after bodies. `is_certain`: one of them has run."""
         merge_extents(self.scopes[-1].valid, [scope.valid for scope in inner], is_certain=is_certain)
 
     def number(self, value: Value) -> Expr:
-        """A value that is a whole number."""
+        """The expression of a value that is a whole number."""
         meaning = self.meaning(value)
         if not isinstance(meaning, int | Var | Op):
             self.refuse(f"%{value.name} is no whole number")
         return meaning
 
     def meaning(self, value: Value) -> Meaning:
-        """What a value stands for."""
+        """The meaning of a value."""
         if value in self.not_read:
             raise NotRead
         if value not in self.values:
@@ -186,14 +186,14 @@ class Lowering:
         return self.values[value]
 
     def define(self, operation: Operation, meaning: Meaning) -> None:
-        """Let the result of an operation stand for something."""
+        """Give the result of an operation its meaning."""
         (result,) = operation.results
         self.values[result] = meaning
         if isinstance(meaning, Op) and meaning not in self.names and result.name.strip("0123456789"):
             self.names[meaning] = result.name
 
     def declare(self, value: Value, spec: TileSpec, valid: tuple[Expr, Expr] | None = None, *at: Expr) -> TileName:
-        """A tile comes to be. Extents that nothing says yet must be set before it is used."""
+        """Declare a tile. Unknown extents must be set before it is used."""
         name, scope = self.unique(value.name), self.scopes[-1]
         extents: tuple[Expr, Expr] = valid or spec.valid
         rows, cols = map(known, extents)
@@ -206,7 +206,7 @@ class Lowering:
         return TileName(name)
 
     def cut(self, value: Value, source: Value, window: Window) -> None:
-        """Let a value stand for a slice of a tile, or of a slice."""
+        """Define a value as a slice of a tile, or of a slice."""
         outer = self.tile_name(source)
         spec, scope = self.tiles[outer.name], self.scopes[-1]
         name = self.unique(value.name)
@@ -222,7 +222,7 @@ class Lowering:
         self.tile_names[-1][value.name] = name
 
     def tile_name(self, value: Value) -> TileName:
-        """A value that is a tile or a slice of one."""
+        """The tile or slice of a value."""
         meaning = self.meaning(value)
         if not isinstance(meaning, TileName):
             self.refuse(f"%{value.name} is no tile")

@@ -1,4 +1,4 @@
-"""What stands behind values of a text, and instructions made of them."""
+"""The meaning of values in a text, and operands of instructions made from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptokit.isa.spelling import Attribute
 from ptokit.program.expr import Expr, Op, Var
 from ptokit.program.ir import Constant, Given, Number, Operand, TileUse, View, Window
 from ptokit.text.errors import guess
-from ptokit.text.memories import Place
+from ptokit.text.memories import ElementPointer
 from ptokit.text.results import member_of
 from ptokit.text.tree import Operation, Value
 
@@ -24,7 +24,7 @@ class TileName:
     """A tile of the program, or a slice of one."""
 
     name: str
-    """What it is known by: of a slice, a name of its own."""
+    """Its name; a slice has its own."""
     tile: str = ""
     """The tile that a slice is of."""
     window: Window | None = None
@@ -38,14 +38,14 @@ class Rounded:
     dtype: DType
 
 
-Meaning = Expr | Place | View | TileName | Constant | Given | Rounded
-"""What a value of the text stands for."""
+Meaning = Expr | ElementPointer | View | TileName | Constant | Given | Rounded
+"""The meaning of a value."""
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "stPhase": ("unspecified",), "reluPreMode": ("no_relu",), "padMode": ("PadNull",), "initOutBuffer": (False,),
     "operandSegmentSizes": (), "isBinary": (),
 }  # fmt: skip
-"""Attributes that change nothing with these values; without values, that never do."""
+"""Attributes that have no effect with these values; without values, with any."""
 
 
 class Refusal(ValueError):
@@ -57,12 +57,12 @@ class Refusal(ValueError):
 
 
 def order_of(operation: Operation, instruction: Instruction) -> PtoEnum | None:
-    """The member of the modifier that the order of the sources states: reversed ones do not begin with the tile."""
+    """The member of the modifier that the order of the sources states: reversed sources do not begin with the tile."""
     modifier = instruction.order
     if modifier is None or modifier.text is None:
         return None
-    is_usual = operation.ins and isinstance(operation.ins[0].type, TileSpec)
-    return modifier.fixed_default if is_usual else modifier.text.reverses
+    is_default = operation.ins and isinstance(operation.ins[0].type, TileSpec)
+    return modifier.fixed_default if is_default else modifier.text.reverses
 
 
 def named_sources(operation: Operation, instruction: Instruction, order: PtoEnum | None) -> dict[str, Value]:
@@ -74,8 +74,8 @@ def named_sources(operation: Operation, instruction: Instruction, order: PtoEnum
     if not least <= len(given) <= len(names):
         most = f" to {len(names)}" if len(names) > least else ""
         plural = "" if len(names) == 1 else "s"
-        said = f"{operation.name} takes {least}{most} operand{plural} ({', '.join(names)})"
-        raise Refusal(f"{said}, found {len(given)}; other forms have no lowering")
+        message = f"{operation.name} takes {least}{most} operand{plural} ({', '.join(names)})"
+        raise Refusal(f"{message}, found {len(given)}; other forms have no lowering")
     return dict(zip(names, given, strict=False))
 
 
@@ -100,7 +100,7 @@ def modifiers_of(operation: Operation, instruction: Instruction, order: PtoEnum 
 
 
 def _is_idle(key: str, value: object) -> bool:
-    """Whether an attribute says nothing that a program could miss."""
+    """Whether a program loses nothing without an attribute."""
     return "." in key or key in IDLE or (key in NEUTRAL and (not NEUTRAL[key] or value in NEUTRAL[key]))
 
 
@@ -121,13 +121,13 @@ def _modifier(operation: Operation, modifier: Modifier, text: Attribute) -> PtoE
 
 
 def kind_of(instruction: Instruction, param: Param) -> str:
-    """What an operand must be. An instruction that takes a table has rules that tell tiles and memory apart."""
+    """The required kind of an operand. The rules of instructions that take a table distinguish tiles and memory."""
     is_number = param.kind in ("number", "position")
     return SHOWN["tile or memory" if instruction.takes_table and not is_number else param.kind]
 
 
 def is_kind(meaning: Meaning, kind: str) -> bool:
-    """Whether a meaning is what an operand must be."""
+    """Whether a meaning is of a kind."""
     return isinstance(meaning, KINDS[kind])
 
 
@@ -135,7 +135,7 @@ SHOWN = {
     "number": "a number", "position": "a number", "memory": "a block of memory", "tile": "a tile",
     "tile or memory": "a tile or memory",
 }  # fmt: skip
-"""Kinds of operands in words."""
+"""Kinds of operands in messages."""
 KINDS: dict[str, tuple[type, ...]] = {
     "a number": (int, Var, Op, Constant, Given, Rounded),
     "a block of memory": (View,),
@@ -152,7 +152,7 @@ def number_operand(instruction: Instruction, param: Param, meaning: Meaning, dty
             raise Refusal(f"{what} must be a whole number")
         return Number(INT32, meaning, steers=True)
     if dtype is None:
-        raise Refusal(f"{what} is a number, and no tile says of which type")
+        raise Refusal(f"{what} is a number, and no tile determines its type")
     if isinstance(meaning, int | Var | Op):
         if not dtype.is_integer:
             raise Refusal(f"{what} must be a number of type {dtype.mlir}; found a whole number")
@@ -164,7 +164,7 @@ def number_operand(instruction: Instruction, param: Param, meaning: Meaning, dty
 
 
 def _integer(value: int, dtype: DType, what: str) -> Constant:
-    """A whole number as bits. Text writes unsigned numbers as signed ones of the same width, too."""
+    """A whole number as bits. Text may write an unsigned number as a signed one of the same width."""
     width = 8 * dtype.size
     if not -(1 << (width - 1)) <= value < 1 << width:
         raise Refusal(f"{what}: {value} does not fit {dtype.mlir}")
@@ -172,7 +172,7 @@ def _integer(value: int, dtype: DType, what: str) -> Constant:
 
 
 def tile_use(meaning: Meaning, valid: Mapping[str, tuple[Expr, Expr] | None], name: str) -> TileUse:
-    """A tile as an operand, with the extents that are valid now."""
+    """A tile as an operand, with its current valid extents."""
     assert isinstance(meaning, TileName)
     extents = valid[meaning.name]
     if extents is None:

@@ -1,4 +1,4 @@
-"""The program of a text: its kernel is found, read operation by operation, and put together."""
+"""The program of a text, from its kernel."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from ptokit.text.tree import Function, Unit, walk
 
 MODES = ("auto", "flags", "manual")
 HANDLERS: dict[str, Handler] = {**STATEMENTS, **CONTROL, "arith.*": read_arithmetic, "*": read_instruction}
-"""What reads each operation, by its name; by its dialect; else as an instruction."""
+"""Handlers by the name of an operation, by its dialect (`arith.*`), and of instructions (`*`)."""
 
 
 def lower(unit: Unit, function: str | None = None) -> Program:
-    """The program of a text: of the function that is asked for, else of its kernel.
+    """The program of a text: of the named function, by default of its kernel.
 
-    What has no lowering raises a TextError that names the operation and its place.
+    An operation without a lowering raises a TextError with its place.
     """
     return _program(Lowering(unit, HANDLERS), _entry(unit, function))
 
 
 def _entry(unit: Unit, name: str | None) -> Function:
-    """The function that is asked for; else the one marked as entry; else the only one that nobody calls."""
+    """The named function; by default the one marked as entry, or the only one that is not called."""
     whole = [function for function in unit.functions if not function.is_declared]
     if name is not None:
         found = next((function for function in whole if function.name == name), None)
@@ -65,8 +65,8 @@ def _entry(unit: Unit, name: str | None) -> Function:
         raise unit.source.error("the text has no kernel", None)
     if len(free) > 1:
         names = ", ".join(function.name for function in free)
-        said = f"the text has {len(free)} kernels ({names}); say which one"
-        raise unit.source.error(said, free[1].where, "name it with --function, or function=")
+        message = f"the text has {len(free)} kernels ({names}); choose one"
+        raise unit.source.error(message, free[1].where, "name it with --function, or function=")
     return free[0]
 
 
@@ -78,17 +78,17 @@ def _program(low: Lowering, function: Function) -> Program:
     if low.errors:
         raise joined(low.errors)
     body = transform(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))
-    body = _without(body, low.made_up)
+    body = _without(body, low.added_workspaces)
     mode = str(function.attributes.get("ptokit.mode", mode_of(body)))
     if mode not in MODES:
         low.refuse(f"ptokit.mode is one of {', '.join(MODES)}; found {mode}")
-    kept = tuple(argument for make in listed for argument in _in_use(make(), body))
+    used = tuple(argument for make in listed for argument in _in_use(make(), body))
     names = tuple((expr, name) for expr, name in low.names.items() if isinstance(expr, Op))
-    return without_defaults(Program(function.name, kept, body, (), names, mode, low.unit.arch, where=function.where))
+    return without_defaults(Program(function.name, used, body, (), names, mode, low.unit.arch, where=function.where))
 
 
 def _in_use(arguments: tuple[Argument | Integer | Float, ...], body: Block) -> Iterator[Argument | Integer | Float]:
-    """What the launch passes, then the views that statements use, in the order of their first use."""
+    """The arguments that the launch passes, then the views in use, in the order of their first use."""
     views = {a.name: a for a in arguments if isinstance(a, Argument) and a.view_of}
     yield from (argument for argument in arguments if argument.name not in views)
     yield from (views[name] for name in dict.fromkeys(_viewed(body)) if name in views)
@@ -102,7 +102,7 @@ def _with_view(low: Lowering, stmt: Stmt) -> Stmt:
 
 
 def mode_of(body: Block) -> str:
-    """Who cares for addresses and flags, as far as a text tells: what it has of its own is its author's."""
+    """The mode of a text without an explicit one: addresses or flags in it are the author's."""
     found = list(statements(body))
     if any(isinstance(stmt, Assign) or (isinstance(stmt, TileDecl) and stmt.addresses) for stmt in found):
         return "manual"
@@ -111,7 +111,7 @@ def mode_of(body: Block) -> str:
 
 
 def _viewed(body: Block) -> Iterator[str]:
-    """Arguments that statements have views of."""
+    """The arguments that statements use views of."""
     for stmt in statements(body):
         views = stmt.operands if isinstance(stmt, Instr) else (stmt.source,) if isinstance(stmt, LoadScalar) else ()
         yield from (view.argument for view in views if isinstance(view, View))

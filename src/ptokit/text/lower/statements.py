@@ -15,14 +15,14 @@ from ptokit.program.slices import layout_problem
 from ptokit.target.profile import PIPES
 from ptokit.text.lower.lowering import Handler, Lowering
 from ptokit.text.lower.operands import TileName
-from ptokit.text.memories import Place, all_of
+from ptokit.text.memories import ElementPointer, all_of
 from ptokit.text.numbers import bounded
 from ptokit.text.tree import Operation, Tensor, Value
 
 
 def _make_view(low: Lowering, op: Operation) -> None:
     place = low.meaning(op.part("ptr")[0])
-    if not isinstance(place, Place):
+    if not isinstance(place, ElementPointer):
         low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
     shape, stride = (tuple(low.number(value) for value in op.part(part)) for part in ("shape", "strides"))
     if not 1 <= len(shape) <= 5 or len(shape) != len(stride):
@@ -66,15 +66,15 @@ def _part(low: Lowering, op: Operation) -> None:
 
 
 def _check_type(low: Lowering, result: Value, extents: tuple[Expr, ...], element: DType | None) -> None:
-    """Refuse a view whose type says something else than its operands."""
+    """Refuse a view whose type contradicts its operands."""
     kind = result.type
     if not isinstance(kind, Tensor):
         return
     if len(kind.dims) != len(extents):
         low.refuse(f"%{result.name} has {len(extents)} dims, and its type {len(kind.dims)}")
-    for wanted, extent in zip(kind.dims, extents, strict=True):
-        if wanted is not None and isinstance(extent, int) and wanted != extent:
-            low.refuse(f"%{result.name}: its type says {wanted}, and its operands {extent}")
+    for dim, extent in zip(kind.dims, extents, strict=True):
+        if dim is not None and isinstance(extent, int) and dim != extent:
+            low.refuse(f"%{result.name}: its type says {dim}, and its operands {extent}")
     if element is not None and kind.dtype is not element:
         low.refuse(f"%{result.name}: its type says {kind.dtype.mlir}, and the pointer {element.mlir}")
 
@@ -88,11 +88,11 @@ def _dim(low: Lowering, op: Operation) -> None:
 
 def _add_pointer(low: Lowering, op: Operation) -> None:
     place, offset = low.meaning(op.part("ptr")[0]), low.number(op.part("offset")[0])
-    if not isinstance(place, Place):
+    if not isinstance(place, ElementPointer):
         low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
-    ahead = place.ahead(offset)
-    bounded(ahead.offset)
-    low.define(op, ahead)
+    advanced = place.plus(offset)
+    bounded(advanced.offset)
+    low.define(op, advanced)
 
 
 def _alloc(low: Lowering, op: Operation) -> None:
@@ -111,7 +111,7 @@ def _alloc(low: Lowering, op: Operation) -> None:
     addresses = [low.number(value) for value in op.part("addr")]
     tile = low.values[result] = low.declare(result, spec, (extents[0], extents[1]), *addresses)
     if op.attributes.get("ptokit.workspace"):
-        low.made_up.add(tile.name)
+        low.added_workspaces.add(tile.name)
 
 
 def _set_valid(low: Lowering, op: Operation) -> None:
@@ -128,8 +128,8 @@ def _subset(low: Lowering, op: Operation) -> None:
         low.refuse("subset takes two offsets and two sizes from 1 up, as in `%t[%i, %j] sizes [16, 16]`")
     name = low.tile_name(value).name
     window = Window((starts[0], starts[1]), cast("tuple[int, int]", sizes))
-    if said := layout_problem(low.tiles[name], window):
-        low.refuse(said)
+    if problem := layout_problem(low.tiles[name], window):
+        low.refuse(problem)
     low.cut(result, value, window)
 
 
@@ -149,13 +149,13 @@ def _assign(low: Lowering, op: Operation) -> None:
 def _load_scalar(low: Lowering, op: Operation) -> None:
     place, index = low.meaning(op.part("ptr")[0]), low.number(op.part("index")[0])
     (result,) = op.results
-    if not isinstance(place, Place):
+    if not isinstance(place, ElementPointer):
         low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
     element = low.memories.dtype(place)
     if not element.is_integer or element.name == "bool":
         low.refuse(f"a scalar load of {element.mlir} has no lowering; whole numbers have one")
     var = Var(low.unique(result.name))
-    source = place.ahead(index)
+    source = place.plus(index)
     low.loads[var] = source
     limits = np.iinfo(low.memories.dtype(place).numpy)
     low.limits.bounds[var] = int(limits.min), int(limits.max)
@@ -195,7 +195,7 @@ KINDS = {
     "TLOAD": "MTE2", "TSTORE_VEC": "MTE3", "TSTORE_ACC": "FIX", "TMOV_M2L": "MTE1", "TMOV_M2B": "MTE1",
     "TMATMUL": "M", "TVEC": "V",
 }  # fmt: skip
-"""The pipe of each kind of work that events name."""
+"""The pipe of each kind of work in events."""
 
 
 def _pipe_of_kind(low: Lowering, word: object) -> str:
@@ -231,4 +231,4 @@ STATEMENTS: dict[str, Handler] = {
     "barrier_sync": _barrier_sync,
     **dict.fromkeys(("get_block_idx", "get_block_num"), _block_index),
 }
-"""What reads each of these operations."""
+"""The handler of each operation."""

@@ -2,30 +2,30 @@
 
 unit = read_ptoas(text, "lookup.ptoas")
 print_ptoas(unit)                 # a fixed point: reading it again prints the same
-format_ptoas(text)                # the same with every comment kept
+format_ptoas(text)                # the same with every comment
 
-The grammar is in docs/ptoas.md. What cannot be read raises a TextError.
+The grammar is in docs/ptoas.md. A text that cannot be read raises a TextError.
 
 | file | what it knows |
 |---|---|
 | `tokens.py`, `statement.py` | text to tokens, tokens to statements |
-| `types.py`, `literals.py` | types and numbers, in all spellings of the pages |
+| `types.py`, `literals.py` | types and numbers, in all spellings of the documents |
 | `shapes.py` | operand orders, suffixes and keys, as tables |
 | `reader.py`, `builder.py` | statements to operations |
-| `scope.py` | values, and what is known of those that nothing declares |
+| `scope.py` | values, and the inference of those that are not declared |
 | `writer.py` | operations to text |
 """
 
 from __future__ import annotations
 
-from ptokit.text.ptoas.reader import Reader
+from ptokit.text.ptoas.reader import PtoasReader
 from ptokit.text.ptoas.writer import print_unit
 from ptokit.text.tree import Unit
 
 
 def read_ptoas(text: str | bytes, file: str = "<text>") -> Unit:
-    """Read a text. A kernel that its text does not name is called as the file."""
-    return Reader(text, file).unit()
+    """Read a text. A kernel without a name has that of the file."""
+    return PtoasReader(text, file).unit()
 
 
 def print_ptoas(unit: Unit) -> str:
@@ -35,5 +35,5 @@ def print_ptoas(unit: Unit) -> str:
 
 def format_ptoas(text: str | bytes, file: str = "<text>") -> str:
     """The canonical text of a text, with all its comments."""
-    reader = Reader(text, file)
+    reader = PtoasReader(text, file)
     return print_unit(reader.unit(), reader.notes)

@@ -1,4 +1,4 @@
-"""Statements of PTO-AS as operations: opcodes get their meaning, operands their parts."""
+"""Statements of PTO-AS as operations: opcodes are resolved, operands grouped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import guess
+from ptokit.text.limits import MAX_DEPTH
 from ptokit.text.numbers import PREDICATES, READ, UNSIGNED
-from ptokit.text.ptoas.scope import PENDING, Frame, Scope, is_number
+from ptokit.text.ptoas.scope import PENDING, KernelScope, OpenBody, is_number
 from ptokit.text.ptoas.shapes import (
     BLOCKS,
     DEFAULT_TYPES,
@@ -19,18 +20,17 @@ from ptokit.text.ptoas.shapes import (
     KEYWORDS,
     LONG,
     PIPES,
-    SHAPES,
     STATIC,
-    Shape,
+    SYNTAX,
+    Syntax,
     keys,
     modes,
     moves_memory,
     suffixes,
     words,
 )
-from ptokit.text.ptoas.statement import Draft, Item, Written, unknown_word
-from ptokit.text.ptoas.tokens import MAX_DEPTH
-from ptokit.text.ptoas.types import Unsaid
+from ptokit.text.ptoas.statement import Draft, RawItem, TypeAt, unknown_word
+from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.results import result_type
 from ptokit.text.spelling import instruction_of, instructions
 from ptokit.text.tree import Body, Opaque, Operation, Pointer, Tensor, Type, Value
@@ -40,30 +40,30 @@ ARITY = {
     **{f"arith.{name}": 2 for name in (*READ, *UNSIGNED, "cmpi")},
     "arith.select": 3,
 }
-"""Operands of operations on numbers."""
+"""The number of operands of operations on numbers."""
 WORDLIKE = ("word", "string")
-"""Operands that are no values."""
+"""Kinds of operands that are not values."""
 LONGEST = 100
-"""Characters of an opcode."""
+"""The longest opcode, in characters."""
 MEMORY_TYPES = ("memref", "partition_tensor_view")
-"""Placeholders that stand for memory."""
+"""Placeholder types of memory."""
 
 Destination = tuple[list[Value], list[Value]]
-"""What an instruction writes, and what it reads."""
+"""The operands that an instruction writes, and those that it reads."""
 
 
 class Builder:
-    """Makes the operations of one kernel."""
+    """Builds the operations of one kernel."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: KernelScope) -> None:
         self.scope = scope
 
     def build(self, draft: Draft) -> Operation:
-        """The operation that a statement is; it is written down in the body at hand."""
+        """The operation of a statement, appended to the current body."""
         name, attributes = self._opcode(draft)
         if name in BLOCKS:
             return self._block(draft, name, attributes)
-        if name in STATIC or name in SHAPES:
+        if name in STATIC or name in SYNTAX:
             return self._shaped(draft, STATIC.get(name, name), attributes)
         if name.startswith("arith."):
             return self._arithmetic(draft, name, attributes)
@@ -73,26 +73,26 @@ class Builder:
         return self._other(draft, f"comm.{name}" if instruction is not None else name, attributes)
 
     def _opcode(self, draft: Draft) -> tuple[str, dict[str, Any]]:
-        """The name of an operation, and its attributes: those of suffixes, and those that are written."""
+        """The name of an operation, and its attributes: those of suffixes, and explicit ones."""
         if len(draft.opcode) > LONGEST:
             self.scope.fail(f"an opcode of {len(draft.opcode)} characters", draft.start)
-        name, said, problem = _opcode(draft.opcode)
+        name, implied, problem = _opcode(draft.opcode)
         if problem:
             self.scope.fail(problem, draft.start)
-        attributes: dict[str, Any] = dict(said)
-        clauses = {} if name in SHAPES else _words(draft)
-        for key, value in (*draft.attributes.items(), *clauses.items()):
-            key = keys().get((name, key), key)
+        attributes: dict[str, Any] = dict(implied)
+        clauses = {} if name in SYNTAX else _words(draft)
+        for short, value in (*draft.attributes.items(), *clauses.items()):
+            key = keys().get((name, short), short)
             if key in attributes:
-                self.scope.fail(f"`{key}` is said twice, by a suffix or by an attribute", draft.start)
+                self.scope.fail(f"`{key}` is given twice, by a suffix or by an attribute", draft.start)
             attributes[key] = words().get((key, value), value) if isinstance(value, str) else value
         return name, attributes
 
-    # --- Operations of a shape of their own -----------------------------------------------------------------------
+    # --- Operations that are not instructions -----------------------------------------------------------------------
 
     def _shaped(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
-        shape = SHAPES[name]
-        self._expect_results(draft, name, shape.gives)
+        shape = SYNTAX[name]
+        self._expect_results(draft, name, shape.results)
         self._refuse_outs(draft, name)
         if shape.words:
             return self._worded(draft, name, shape, attributes)
@@ -101,12 +101,12 @@ class Builder:
             attributes["addr"] = self.scope.number(items.pop(), "i64")
             del types[1:]
         elif len(items) != len(shape.operands):
-            wanted = ", ".join(shape.operands) or "none"
-            self.scope.fail(f"{name} takes {len(shape.operands)} operands ({wanted}), found {len(items)}", draft.start)
+            names = ", ".join(shape.operands) or "none"
+            self.scope.fail(f"{name} takes {len(shape.operands)} operands ({names}), found {len(items)}", draft.start)
         if (shape.only_result or not items) and draft.given is None:
             draft.given, types = types, []
-        said = [written for written in types[: len(items)] if written.type != Unsaid("number", "dtype")]
-        values = self.scope.values(items, said, spread=False, declare=name == "tassign")
+        known = [written for written in types[: len(items)] if written.type != Placeholder("number", "dtype")]
+        values = self.scope.values(items, known, spread=False, declare=name == "tassign")
         parts: dict[str, tuple[Value, ...]] = {}
         parts |= {part: (value,) for part, value in zip(shape.operands, values, strict=False)}
         if shape.index:
@@ -120,12 +120,12 @@ class Builder:
         results = self._results(draft, [kind] if kind is not None else None)
         return self.scope.emit(name, parts, results, attributes)
 
-    def _keyed(self, draft: Draft, name: str, shape: Shape) -> dict[str, tuple[Value, ...]]:
+    def _keyed(self, draft: Draft, name: str, shape: Syntax) -> dict[str, tuple[Value, ...]]:
         known = (*shape.lists, *shape.keyed)
         for key, items in draft.keyed.items():
             if key not in known:
-                said = f"{name} has no `{key}`, " + (f"expected: {', '.join(known)}" if known else "it has none")
-                self.scope.fail(said + guess(key, known), items[0].start if items else draft.start)
+                message = f"{name} has no `{key}`, " + (f"expected: {', '.join(known)}" if known else "it has none")
+                self.scope.fail(message + guess(key, known), items[0].start if items else draft.start)
         for key in shape.lists:
             if key not in draft.keyed:
                 self.scope.fail(f"{name} needs `{key} = [...]`", draft.start)
@@ -135,8 +135,8 @@ class Builder:
             if key in draft.keyed
         }
 
-    def _shaped_result(self, name: str, shape: Shape, parts: dict[str, tuple[Value, ...]]) -> Type | None:
-        """The type of a result that no type is written for."""
+    def _shaped_result(self, name: str, shape: Syntax, parts: dict[str, tuple[Value, ...]]) -> Type | None:
+        """The type of a result without an explicit type."""
         if shape.result:
             return shape.result
         source = parts[shape.operands[0]][0].type if shape.operands else None
@@ -152,7 +152,7 @@ class Builder:
         number = self.scope.extents.plain(value)
         return number if isinstance(number, int) else None
 
-    def _worded(self, draft: Draft, name: str, shape: Shape, attributes: dict[str, Any]) -> Operation:
+    def _worded(self, draft: Draft, name: str, shape: Syntax, attributes: dict[str, Any]) -> Operation:
         """`set_flag[PIPE_MTE2, PIPE_V, EVENT_ID0]`, with or without brackets; the event may be a value."""
         items = draft.operands
         self._keyed(draft, name, shape)
@@ -161,13 +161,13 @@ class Builder:
         parts: dict[str, tuple[Value, ...]] = {}
         for key, item in zip(shape.words, items, strict=True):
             if item.kind == "value" and key == "event_id" and name in DYNAMIC:
-                parts[key] = (self.scope.value(item, Written("index", item.start)),)
+                parts[key] = (self.scope.value(item, TypeAt("index", item.start)),)
                 name = DYNAMIC[name]
             else:
                 attributes[key] = self._keyword(key, item)
         return self.scope.emit(name, parts, (), attributes)
 
-    def _keyword(self, key: str, item: Item) -> str:
+    def _keyword(self, key: str, item: RawItem) -> str:
         known = KEYWORDS.get(key, ())
         word = f"EVENT_ID{item.text}" if item.kind == "number" and known is EVENTS else item.text
         if item.kind not in WORDLIKE and word == item.text:
@@ -186,22 +186,22 @@ class Builder:
             return self._arith_constant(draft)
         self._expect_results(draft, name, (1,))
         self._refuse_outs(draft, name)
-        self._keyed(draft, name, Shape())
+        self._keyed(draft, name, Syntax())
         result: Type | None = None
         if name == "arith.cmpi":
-            word = items.pop(0) if items else Item("word", "", draft.start)
+            word = items.pop(0) if items else RawItem("word", "", draft.start)
             if word.text not in PREDICATES:
                 self.scope.fail(unknown_word(word.text, PREDICATES, "comparison"), word.start)
             attributes["predicate"], result = word.text, "i1"
         if len(items) != ARITY.get(name, len(items)):
             self.scope.fail(f"{name} takes {ARITY[name]} operands, found {len(items)}", draft.start)
-        kinds: list[Written | None] = [types[0] if types else None] * len(items)
+        kinds: list[TypeAt | None] = [types[0] if types else None] * len(items)
         if name == "arith.select" and kinds:
-            kinds[0] = Written("i1", items[0].start)
+            kinds[0] = TypeAt("i1", items[0].start)
         values = [self.scope.value(item, kind) for item, kind in zip(items, kinds, strict=True)]
-        said = types[0].type if types else values[-1].type if values else "index"
-        result = result or (said if not isinstance(said, Unsaid) else "index")
-        if draft.given is not None and draft.given and not isinstance(draft.given[0].type, Unsaid):
+        operand = types[0].type if types else values[-1].type if values else "index"
+        result = result or (operand if not isinstance(operand, Placeholder) else "index")
+        if draft.given is not None and draft.given and not isinstance(draft.given[0].type, Placeholder):
             result = draft.given[0].type
         draft.given = None
         return self.scope.emit(name, {"ins": tuple(values)}, self._results(draft, [result]), attributes)
@@ -209,14 +209,14 @@ class Builder:
     def _arith_constant(self, draft: Draft) -> Operation:
         if len(draft.operands) != 1 or len(draft.results) != 1:
             self.scope.fail("expected a result and a number, as in `%c = arith.constant 16 : index`", draft.start)
-        written = draft.types[0] if draft.types else Written("index", draft.start)
+        written = draft.types[0] if draft.types else TypeAt("index", draft.start)
         return self.scope.constant(draft.operands[0], written, draft.results[0])
 
     def _block(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
         """A loop, a branch or a section: its body is read next."""
         if len(self.scope.frames) > MAX_DEPTH:
             self.scope.fail(f"nested more than {MAX_DEPTH} deep", draft.start)
-        condition = Written("i1", draft.start)
+        condition = TypeAt("i1", draft.start)
         kinds = [condition] if name == "scf.if" else [None] * len(draft.operands)
         values = tuple(self.scope.value(item, kind) for item, kind in zip(draft.operands, kinds, strict=True))
         carried = [value.type for value in values[3:]] if name == "scf.for" else []
@@ -225,7 +225,7 @@ class Builder:
         bodies = tuple(Body() for _ in range(2 if name == "scf.if" else 1))
         operation = self.scope.emit(name, {"ins": values}, results, attributes)
         operation.bodies = bodies
-        frame = Frame(bodies[0], {}, operation)
+        frame = OpenBody(bodies[0], {}, operation)
         self.scope.frames.append(frame)
         if name == "scf.for":
             kinds = [values[0].type, *(value.type for value in values[3:])]
@@ -267,16 +267,16 @@ class Builder:
         return self.scope.emit(name, parts, results, attributes)
 
     def _clauses(self, draft: Draft) -> dict[str, tuple[Value, ...]]:
-        """Values that are written `key = ...` behind the operands play parts of their own."""
+        """Values that are written `key = ...` behind the operands, as groups of their own."""
         return {key: tuple(self.scope.value(item, None) for item in items) for key, items in draft.keyed.items()}
 
-    def _flat(self, draft: Draft) -> tuple[list[Item], list[Written]]:
-        """Operands and their types. Types of indices, where the list has them, are told apart."""
+    def _flat(self, draft: Draft) -> tuple[list[RawItem], list[TypeAt]]:
+        """Operands and their types. Types of indices, if the list has them, are separated."""
         items, types = list(draft.operands), list(draft.types)
         indices = sum(len(item.indices or ()) for item in items)
         if not indices or len(types) != len(items) + indices:
             return items, types
-        own: list[Written] = []
+        own: list[TypeAt] = []
         for item in items:
             own.append(types.pop(0))
             if item.indices:
@@ -287,36 +287,36 @@ class Builder:
                     self.scope.value(index, written)
         return items, own
 
-    def _destination_first(self, draft: Draft, items: list[Item], types: list[Written]) -> Destination:
+    def _destination_first(self, draft: Draft, items: list[RawItem], types: list[TypeAt]) -> Destination:
         if not items:
             self.scope.fail(f"{draft.opcode} has no operands", draft.start)
         values = self.scope.values(items, types, spread=True, declare=1)
         return values[:1], values[1:]
 
     def _moved(
-        self, instruction: Instruction, items: list[Item], types: list[Written], *, is_bare: bool
+        self, instruction: Instruction, items: list[RawItem], types: list[TypeAt], *, is_bare: bool
     ) -> Destination:
         """Destination and sources of an instruction whose operands stand in several orders (A-24)."""
         *names, last = (param.name for param in instruction.operands)
         if len(items) != len(instruction.operands):
             start = items[0].start if items else self.scope.tokens.start
-            wanted = f"{', '.join(names)} and {last}"
-            self.scope.fail(f"{instruction.op} takes {wanted}, found {len(items)} operands", start)
+            expected = f"{', '.join(names)} and {last}"
+            self.scope.fail(f"{instruction.op} takes {expected}, found {len(items)} operands", start)
         memory = self._memory_of(items, types, is_bare=is_bare, is_first=bool(modes(instruction)) and not is_bare)
-        said = next((written for written in types if _is_memory(written.type)), None)
+        memory_type = next((written for written in types if _is_memory(written.type)), None)
         others = [item for at, item in enumerate(items) if at != memory]
-        kinds = [written for written in types if written is not said]
+        kinds = [written for written in types if written is not memory_type]
         if len(kinds) not in (0, 1, len(others)):
             self.scope.fail(f"{len(types)} types for {len(items)} operands", types[-1].start)
         writes_memory = instruction.operands[0].kind == "memory"
         tiles = self.scope.values(others, kinds, spread=True, declare=not writes_memory)
-        place = self.scope.typed([(items[memory], said)])
+        place = self.scope.typed([(items[memory], memory_type)])
         return (place, tiles) if writes_memory else (tiles, place)
 
-    def _memory_of(self, items: list[Item], types: list[Written], *, is_bare: bool, is_first: bool) -> int:
-        """Which operand is memory: the one that is known to be, else the one whose type says so, else by custom.
+    def _memory_of(self, items: list[RawItem], types: list[TypeAt], *, is_bare: bool, is_first: bool) -> int:
+        """Which operand is memory, by its value, else by its type, else by convention.
 
-        An opcode with its mode has memory first. One without it, as the pages write it, has memory second, and its type
+        An opcode with its mode has memory first. One without it, as in the documents, has memory second, and its type
         first.
         """
         for at, item in enumerate(items):
@@ -331,7 +331,7 @@ class Builder:
     def _instruction_results(
         self, draft: Draft, name: str, ins: list[Value], attributes: dict[str, Any]
     ) -> tuple[tuple[Value, ...], list[Value]]:
-        """The results of an instruction. A name that is a tile already is written again: a destination."""
+        """The results of an instruction. A name that is a tile already is a destination."""
         item, *more = draft.results
         known = self.scope.lookup(item.name)
         if not more and known is not None and (known.type is PENDING or isinstance(known.type, TileSpec)):
@@ -341,14 +341,14 @@ class Builder:
                 known.type = self._inferred(draft, name, ins, attributes)
             return (), [known]
         given = draft.given or []
-        if given and not isinstance(given[0].type, Unsaid):
+        if given and not isinstance(given[0].type, Placeholder):
             return self._results(draft, None), []
         kind = self._inferred(draft, name, ins, attributes)
         draft.given = None
         return self._results(draft, [kind]), []
 
     def _inferred(self, draft: Draft, name: str, ins: list[Value], attributes: dict[str, Any]) -> Type:
-        """The type of a result that the text does not say."""
+        """The type of a result that the text does not give."""
         return result_type(name, [value.type for value in ins], attributes) or self._untyped(draft)
 
     # --- Results and blocks ---------------------------------------------------------------------------------------
@@ -356,8 +356,8 @@ class Builder:
     def _expect_results(self, draft: Draft, name: str, counts: tuple[int, ...]) -> None:
         """Refuse a statement with more or fewer results than its operation has."""
         if len(draft.results) not in counts:
-            said = f"{name} gives {counts[-1] or 'no'} value{'s' if counts[-1] != 1 else ''}"
-            self.scope.fail(f"{said}, and {len(draft.results)} are named", draft.start)
+            count = f"{counts[-1] or 'no'} result{'s' if counts[-1] != 1 else ''}"
+            self.scope.fail(f"{name} has {count}, and {len(draft.results)} are named", draft.start)
 
     def _refuse_outs(self, draft: Draft, name: str) -> None:
         if draft.outs:
@@ -365,19 +365,19 @@ class Builder:
 
     def _untyped(self, draft: Draft) -> NoReturn:
         item = draft.results[0]
-        unsaid = next((written for written in draft.given or () if isinstance(written.type, Unsaid)), None)
-        if unsaid is not None:
-            self.scope.refuse_placeholder(item.text, unsaid)
-        said = f"nothing says the type of {item.text}; write it at the end"
-        self.scope.fail(f"{said}, as in `-> !pto.tile<16x32xf32>`", item.start)
+        for written in draft.given or ():
+            if isinstance(written.type, Placeholder):
+                self.scope.refuse_placeholder(item.text, written)
+        message = f"the type of {item.text} is not known; write it at the end"
+        self.scope.fail(f"{message}, as in `-> !pto.tile<16x32xf32>`", item.start)
 
     def _results(self, draft: Draft, kinds: list[Type] | None) -> tuple[Value, ...]:
-        """The results of an operation, of the types behind the arrow, else of these."""
+        """The results of an operation, with the types behind the arrow, else with these."""
         given = draft.given
         if given:
             kinds = []
             for position, written in enumerate(given):
-                if isinstance(written.type, Unsaid):
+                if isinstance(written.type, Placeholder):
                     name = draft.results[position].text if position < len(draft.results) else "the result"
                     self.scope.refuse_placeholder(name, written)
                 kinds.append(written.type)
@@ -399,11 +399,11 @@ class Builder:
         }
         return [parts.get(value.name, value) for value in values]
 
-    def _part(self, name: str, view: Value, item: Item, tile: Value | None) -> Value:
+    def _part(self, name: str, view: Value, item: RawItem, tile: Value | None) -> Value:
         """The block of a view that starts at some indices and is as large as the valid region of a tile."""
         if not isinstance(view.type, Tensor):
-            said = f"nothing tells what memory {item.text} is"
-            self.scope.fail(f"{said}; declare it: `.arg {item.text} : !pto.memref<RxCxf32>`", item.start)
+            message = f"the type of {item.text} is not known"
+            self.scope.fail(f"{message}; declare it: `.arg {item.text} : !pto.memref<RxCxf32>`", item.start)
         instruction = instruction_of(name)
         if instruction is not None and instruction.takes_table:
             self.scope.fail(f"{name} takes a whole table, not a block; make a block with partition_view", item.start)
@@ -413,7 +413,7 @@ class Builder:
             self.scope.fail(f"{len(indices)} indices for the {rank} dims of {item.text}", item.start)
         sizes = self.scope.extents.block(view.type, tile) if tile is not None else None
         if sizes is None or tile is None:
-            self.scope.fail(f"nothing tells how large the block {item.text}[...] is; {_advice(tile)}", item.start)
+            self.scope.fail(f"the size of the block {item.text}[...] is not known; {_advice(tile)}", item.start)
         zeros = [self.scope.index(0) for _ in range(rank - len(indices))]
         values = tuple(self.scope.index(size) if isinstance(size, int) else size for size in sizes)
         dims = tuple(size if isinstance(size, int) else None for size in sizes)
@@ -426,7 +426,7 @@ class Builder:
     # --- Everything else ------------------------------------------------------------------------------------------
 
     def _other(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
-        """An operation that is only kept: values are operands, words are attributes."""
+        """An operation without a meaning here: values are operands, words are attributes."""
         words: dict[str, list[str]] = {}
         for item in draft.operands:
             if item.kind in WORDLIKE:
@@ -438,7 +438,7 @@ class Builder:
             self.scope.fail("expected the name of a kernel, as in `call @name(%x)`", draft.start)
         if not draft.operands and draft.given is None:
             draft.given, draft.types = draft.types or None, []
-        attributes |= {key: said if len(said) > 1 else said[0] for key, said in words.items()}
+        attributes |= {key: found if len(found) > 1 else found[0] for key, found in words.items()}
         items, types = self._flat(draft)
         ins = self.scope.values(items, types, spread=True)
         outs = self.scope.values(draft.outs or [], draft.out_types, spread=True, declare=1)
@@ -452,14 +452,14 @@ class Builder:
 
 
 def _words(draft: Draft) -> dict[str, Any]:
-    """What is written `key = word` behind the operands, taken away from there: that is an attribute."""
+    """Attributes that are written `key = word` behind the operands. They are removed from the draft."""
     found = {key: items for key, items in draft.keyed.items() if all(item.kind in WORDLIKE for item in items)}
     draft.keyed = {key: items for key, items in draft.keyed.items() if key not in found}
     return {key: items[0].text if len(items) == 1 else [item.text for item in items] for key, items in found.items()}
 
 
 def _is_memory(kind: object) -> bool:
-    return isinstance(kind, Tensor | Pointer) or (isinstance(kind, Unsaid) and kind.kind in MEMORY_TYPES)
+    return isinstance(kind, Tensor | Pointer) or (isinstance(kind, Placeholder) and kind.kind in MEMORY_TYPES)
 
 
 def _advice(tile: Value | None) -> str:
@@ -472,13 +472,13 @@ def _advice(tile: Value | None) -> str:
 
 @derived
 def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
-    """The operation that an opcode names, the attributes that its suffixes say, and what is wrong with it."""
+    """The operation that an opcode names, the attributes of its suffixes, and what is wrong with it."""
     name = text.removeprefix("pto.")
     if not name[:1].replace("_", "a").isalpha():
         return name, (), "expected an opcode after `pto.`"
     for spelling in (name, name.lower()):
         for known in (spelling, spelling.replace("_", "."), spelling.replace(".", "_")):
-            if known in LONG or known in SHAPES or known in STATIC or known in BLOCKS or known in instructions():
+            if known in LONG or known in SYNTAX or known in STATIC or known in BLOCKS or known in instructions():
                 return LONG.get(known, known), (), ""
         for head in suffixes():
             if spelling.startswith((f"{head}.", f"{head}_")):
@@ -487,8 +487,8 @@ def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
 
 
 def _suffixes(head: str, rest: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """What the suffixes of an opcode say, in any order, and what is wrong with them."""
-    known, said = suffixes()[head], dict[str, str]()
+    """The attributes of an opcode's suffixes, in any order, and what is wrong with them."""
+    known, found = suffixes()[head], dict[str, str]()
     longest_first = sorted(known, key=len, reverse=True)
     while rest:
         word = next((word for word in longest_first if re.match(rf"[._]{word}(?![a-z])", rest)), None)
@@ -496,8 +496,8 @@ def _suffixes(head: str, rest: str) -> tuple[tuple[tuple[str, str], ...], str]:
             wrong = rest[1:].partition(".")[0]
             return (), f"{head} has no suffix `.{wrong}`, expected: {' '.join(known)}{guess(wrong, known)}"
         key, value = known[word]
-        if key in said:
-            return (), f"{head} has two suffixes for `{key}`: {said[key]} and {value}"
-        said[key] = value
+        if key in found:
+            return (), f"{head} has two suffixes for `{key}`: {found[key]} and {value}"
+        found[key] = value
         rest = rest[len(word) + 1 :]
-    return tuple(said.items()), ""
+    return tuple(found.items()), ""

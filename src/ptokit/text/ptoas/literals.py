@@ -15,9 +15,9 @@ from ptokit.text.ptoas.types import shortened
 from ptokit.text.tree import Type
 
 LONGEST = 10_000
-"""Longer strings are a mistake."""
+"""The longest string."""
 DIGITS = 40
-"""Longer numbers are a mistake."""
+"""The longest number."""
 _KEYWORD = re.compile(r"#\w+(?:\.(?P<name>\w+))?\s*<\s*(?:(?P<spaced>\w+)\s+)?(?P<word>\w+)\s*>")
 _STRIPPED = re.compile(r"#(?P<word>[\w.]+)|<\s*(?P<bare>\w+)\s*>")
 _WORD = re.compile(r"[A-Za-z_][\w.$]*+", re.ASCII)
@@ -27,7 +27,7 @@ _UNSAFE = re.compile(r'["\\\x00-\x1f\x7f]')
 
 
 def plain_number(text: str) -> int | float:
-    """A number as Python has it."""
+    """A Python number."""
     if len(text) > DIGITS:
         raise ValueError(f"`{shortened(text)}` has too many digits")
     if "x" in text.lower():
@@ -39,7 +39,7 @@ def plain_number(text: str) -> int | float:
 
 
 def constant(text: str, kind: Type) -> int | Constant:
-    """A number of a type: whole ones as they are, others as bits; a hexadecimal one is the bits themselves."""
+    """A number of a type: an integer, or the bits of a float, which hexadecimal digits give directly."""
     if not isinstance(kind, str):
         raise ValueError("a number stands here, and its type is not that of a number")
     number = {"true": 1, "false": 0}.get(text)
@@ -67,7 +67,7 @@ def _whole(number: int | float, kind: str) -> int:
 
 
 def constant_text(value: int | Constant, kind: Type) -> str:
-    """A number of a type, so that reading gives it again."""
+    """The text of a number, which reads back as the same number."""
     if isinstance(value, Constant):
         return _bits_text(value.dtype, value.bits)
     return ("true" if value else "false") if kind == "i1" else str(int(value))
@@ -88,20 +88,20 @@ def keyword(text: str) -> tuple[str, str]:
     found = _KEYWORD.fullmatch(text) or _STRIPPED.fullmatch(text)
     if found is None:
         raise ValueError(f"`{shortened(text)}` is no keyword, expected one as in #pto.pipe<PIPE_V>")
-    said = found.groupdict()
-    return said.get("name") or said.get("spaced") or "", said.get("word") or said["bare"]
+    groups = found.groupdict()
+    return groups.get("name") or groups.get("spaced") or "", groups.get("word") or groups["bare"]
 
 
 def string(text: str) -> str:
-    """What a string says."""
+    """The content of a string."""
     if len(text) > LONGEST:
         raise ValueError(f"a string of {len(text)} characters")
     return _ESCAPE.sub(_unescaped, text[1:-1])
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    said = found[1]
-    return chr(int(said, 16)) if len(said) == 2 else _ESCAPED.get(said, said)
+    code = found[1]
+    return chr(int(code, 16)) if len(code) == 2 else _ESCAPED.get(code, code)
 
 
 def attributes_text(attributes: Mapping[str, Any]) -> str:

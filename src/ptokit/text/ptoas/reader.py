@@ -1,4 +1,4 @@
-"""PTO-AS read into a tree, statement by statement; comments find their places."""
+"""PTO-AS read into a tree, statement by statement, with its comments."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from ptokit.text.errors import TextError, guess, joined
 from ptokit.text.ptoas.builder import Builder
-from ptokit.text.ptoas.scope import Frame, Scope
+from ptokit.text.ptoas.scope import KernelScope, OpenBody
 from ptokit.text.ptoas.shapes import BLOCKS
-from ptokit.text.ptoas.statement import Grammar, Item
+from ptokit.text.ptoas.statement import Grammar, RawItem
 from ptokit.text.ptoas.tokens import END, MAX_STATEMENTS, Tokens, checked
-from ptokit.text.ptoas.types import Unsaid
+from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.tree import Body, Function, Operation, Source, Unit, Value
 
 DIRECTIVES = (".arch", ".kernel", ".arg", ".const")
@@ -27,8 +27,8 @@ _OPENS = re.compile(r"(?:%[^=\n]*=[ \t]*)?(?:scf\.)?(?:for|if)\b", re.ASCII)
 _VALUE = re.compile(r"%[\w$.-]+", re.ASCII)
 
 
-class Reader:
-    """Reads a text. `notes` holds the comments that stand at no operation."""
+class PtoasReader:
+    """Reads a text. `notes` holds the comments that belong to no operation."""
 
     def __init__(self, text: str | bytes, file: str) -> None:
         self.source = Source(checked(text, file), file)
@@ -46,15 +46,15 @@ class Reader:
 
     def _start_function(self, name: str, start: int, attributes: dict[str, Any], *, named: bool = False) -> None:
         self._function = Function(name, Body(), attributes, self.source.where(start))
-        self._scope = Scope(self.tokens, self._function.body)
+        self._scope = KernelScope(self.tokens, self._function.body)
         self._scope.headed = self._named = named
         self._builder = Builder(self._scope)
         self._begun = False
         """Whether a statement of the kernel was read."""
         self._opened = False
-        """Whether the statement has opened a body, which may begin on its line."""
+        """Whether the statement has opened a body, which may begin on the same line."""
         self._last: Operation | Value | Body | Function | None = None
-        """What a comment at the end of the line belongs to."""
+        """The owner of a comment at the end of the line."""
 
     def _finish_function(self) -> None:
         self._scope.finish()
@@ -117,7 +117,7 @@ class Reader:
         del frames[depth + is_open :]
         if is_open and len(frames) == depth:
             operation = Operation("scf.if", bodies=(Body(), Body()))
-            frames.append(Frame(operation.bodies[0], {}, operation, GUESSED))
+            frames.append(OpenBody(operation.bodies[0], {}, operation, GUESSED))
         self._opened = False
         self._last = None
 
@@ -149,7 +149,7 @@ class Reader:
             tokens.expected("the end of the statement")
 
     def _keep_remark(self) -> None:
-        """Give the comment at the end of a line to what stands last on it."""
+        """Attach the comment at the end of a line to the last item on it."""
         remark = self.tokens.remark()
         if remark and isinstance(self._last, Operation):
             self._last.remark = remark
@@ -158,7 +158,7 @@ class Reader:
         self._last = None
 
     def _label(self, comments: tuple[str, ...]) -> tuple[str, ...]:
-        """A label says nothing here: it is kept as a comment."""
+        """Labels have no meaning; they become comments."""
         tokens, lines = self.tokens, list(comments)
         while tokens.kind == "word" and self.source.text.startswith(":", tokens.end):
             self._count_one()
@@ -222,7 +222,7 @@ class Reader:
         tokens.advance()
         return self.grammar.string(text, start) if kind == "string" else text
 
-    def _architecture(self, start: int, comments: tuple[str, ...]) -> None:
+    def _architecture(self, _start: int, comments: tuple[str, ...]) -> None:
         self._arch = self._name("the name of an architecture")
         self._note("arch", comments)
 
@@ -231,7 +231,7 @@ class Reader:
             self.tokens.fail("`.arg` lines stand before the statements of a kernel", start)
         item = self._new_name()
         written = self.grammar.annotation()
-        if isinstance(written.type, Unsaid):
+        if isinstance(written.type, Placeholder):
             self._scope.refuse_placeholder(item.text, written)
         value = self._scope.define(item, written.type)
         self._scope.arguments.append(value)
@@ -250,15 +250,15 @@ class Reader:
         operation.where, operation.comments = self.source.where(start), comments
         self._last = operation
 
-    def _new_name(self) -> Item:
+    def _new_name(self) -> RawItem:
         tokens = self.tokens
         start = tokens.start
-        return Item("value", tokens.take("value", "a value, such as `%x`"), start)
+        return RawItem("value", tokens.take("value", "a value, such as `%x`"), start)
 
     # --- The end of bodies ----------------------------------------------------------------------------------------
 
     def _close(self, comments: tuple[str, ...]) -> None:
-        """A body ends; `else` may follow, or attributes of its operation."""
+        """The end of a body; `else` may follow, or attributes of its operation."""
         tokens = self.tokens
         if len(self._scope.frames) == 1:
             self.tokens.fail("there is no body that `}` could close", tokens.start - 1)
@@ -277,7 +277,7 @@ class Reader:
             if operation.name != "scf.if" or frame.body is operation.bodies[1]:
                 self.tokens.fail("`else` follows the body of an `if`", tokens.start)
             tokens.expect("{")
-            self._scope.frames.append(Frame(operation.bodies[1], {}, operation, tokens.opening))
+            self._scope.frames.append(OpenBody(operation.bodies[1], {}, operation, tokens.opening))
             self._opened = True
         elif tokens.at("{"):
             operation.attributes = self._attributes()
@@ -287,12 +287,12 @@ class Reader:
 
 
 def _stem(file: str) -> str:
-    """What a kernel without a name is called: as its file."""
+    """The name of a kernel without one: that of its file."""
     stem = re.sub(r"\W", "_", PurePath(file).stem, flags=re.ASCII)
     return stem if stem.strip("_") and not file.startswith("<") and file != "-" else "kernel"
 
 
 def _end_with_yield(body: Body) -> None:
-    """What a body gives to its operation is said by its last operation, even if it gives nothing."""
+    """Add the terminator of a body, if it has none."""
     if not body.operations or body.operations[-1].name != "scf.yield":
         body.operations.append(Operation("scf.yield"))

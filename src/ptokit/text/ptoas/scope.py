@@ -1,8 +1,8 @@
-"""Names and values of a kernel in PTO-AS while it is read: who is who, of what type, and who comes from nowhere.
+"""Names and values of a kernel in PTO-AS while it is read: their types, and values without a declaration.
 
-A value that is used and never declared comes to be where that is safe. The tile that an instruction writes, or that an
-address is given to, is declared before the statement that mentions it first. A listing without a header has more of
-these: there memory and numbers become arguments, of the types that their uses tell.
+A value that is used and never declared is declared where that is safe. A tile that an instruction writes, or that gets
+an address, is declared before the statement that uses it first. In a listing without a header, memory and numbers
+become arguments, with the types of their uses.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ptokit.isa.policy import TileType
 from ptokit.program.ir import Constant
 from ptokit.text.errors import guess
 from ptokit.text.ptoas.literals import constant
-from ptokit.text.ptoas.shapes import Extents
-from ptokit.text.ptoas.statement import Item, Written, unknown_word
+from ptokit.text.ptoas.shapes import KnownExtents
+from ptokit.text.ptoas.statement import RawItem, TypeAt, unknown_word
 from ptokit.text.ptoas.tokens import Tokens
-from ptokit.text.ptoas.types import Unsaid, agree, type_text
+from ptokit.text.ptoas.types import Placeholder, agree, type_text
 from ptokit.text.tree import Body, Opaque, Operation, Type, Value
 
 PENDING = Opaque("")
-"""The type of a value that nothing has told yet."""
+"""The type of a value whose type is not known yet."""
 
 
 @dataclass
-class Frame:
+class OpenBody:
     """A body that is being read."""
 
     body: Body
@@ -46,20 +46,20 @@ class _Implicit:
     """The statement of the kernel that uses it first."""
 
 
-class Scope:
+class KernelScope:
     """The values of one kernel."""
 
     def __init__(self, tokens: Tokens, body: Body) -> None:
         self.tokens, self.source = tokens, tokens.source
-        self.frames = [Frame(body)]
+        self.frames = [OpenBody(body)]
         self.arguments: list[Value] = []
         self.headed = False
-        """Whether a header says what the arguments are."""
+        """Whether a header declares the arguments."""
         self.position = 0
         """The statement of the kernel that is being read."""
-        self.extents = Extents()
+        self.extents = KnownExtents()
         self._implicit: list[_Implicit] = []
-        self._unsaid: dict[Value, Written] = {}
+        self._placeholders: dict[Value, TypeAt] = {}
         self._starts: dict[Value, int] = {}
 
     def fail(self, message: str, start: int) -> NoReturn:
@@ -73,7 +73,7 @@ class Scope:
         results: tuple[Value, ...] = (),
         attributes: dict[str, Any] | None = None,
     ) -> Operation:
-        """Write an operation down."""
+        """Append an operation."""
         operation = Operation(name, {key: part for key, part in parts.items() if part}, results, attributes or {})
         self.frames[-1].body.operations.append(operation)
         self.extents.note(operation)
@@ -86,8 +86,8 @@ class Scope:
                 return frame.names[name]
         return None
 
-    def define(self, item: Item, kind: Type, frame: Frame | None = None) -> Value:
-        """A new value; no name that is known here stands for two."""
+    def define(self, item: RawItem, kind: Type, frame: OpenBody | None = None) -> Value:
+        """A new value; its name must not be in use."""
         known = self.lookup(item.name)
         if known is not None:
             line = self.source.where(self._starts[known]).line
@@ -97,16 +97,16 @@ class Scope:
         self._starts[value] = item.start
         return value
 
-    def constant(self, number: Item, written: Written, item: Item | None) -> Operation:
-        """A number as an operation; one without a name is written where it is used."""
+    def constant(self, number: RawItem, written: TypeAt, item: RawItem | None) -> Operation:
+        """A number as an operation; one without a name is printed at its use."""
         kind = written.type
-        if isinstance(kind, Unsaid):
+        if isinstance(kind, Placeholder):
             self.refuse_placeholder(number.text, written)
         value = self.number(number, kind)
         result = self.define(item, kind) if item is not None else Value("", kind)
         return self.emit("arith.constant", {}, (result,), {"value": value})
 
-    def number(self, number: Item, kind: Type) -> int | Constant:
+    def number(self, number: RawItem, kind: Type) -> int | Constant:
         """A number of a type."""
         try:
             return constant(number.text, kind)
@@ -114,13 +114,13 @@ class Scope:
             self.fail(str(problem), number.start)
 
     def index(self, number: int) -> Value:
-        """A number that counts, without a name."""
+        """An index constant without a name."""
         return self.emit("arith.constant", {}, (Value("", "index"),), {"value": number}).results[0]
 
-    def value(self, item: Item, written: Written | None, default: Type = "index", *, declare: bool = False) -> Value:
-        """The value that an operand is; a number becomes a constant without a name."""
+    def value(self, item: RawItem, written: TypeAt | None, default: Type = "index", *, declare: bool = False) -> Value:
+        """The value of an operand; a number becomes a constant without a name."""
         if item.kind in ("number", "address") or item.text in ("true", "false"):
-            kind = written or Written(default, item.start)
+            kind = written or TypeAt(default, item.start)
             return self.constant(item, kind, None).results[0]
         if item.kind != "value":
             self.fail(f"expected a value or a number, found `{item.text}`", item.start)
@@ -133,7 +133,7 @@ class Scope:
             self._check_loc(item, value)
         return value
 
-    def _imply(self, item: Item, *, declare: bool) -> Value:
+    def _imply(self, item: RawItem, *, declare: bool) -> Value:
         if self.headed and not declare:
             self._undefined(item.name, item.start)
         value = Value(item.name, PENDING)
@@ -142,12 +142,12 @@ class Scope:
         self._implicit.append(_Implicit(value, item.start, self.position))
         return value
 
-    def values(self, items: list[Item], types: list[Written], *, spread: bool, declare: int = 0) -> list[Value]:
+    def values(self, items: list[RawItem], types: list[TypeAt], *, spread: bool, declare: int = 0) -> list[Value]:
         """The values of operands, by the types behind the colon: one each, or one for all (`spread`), or fewer.
 
-        The first `declare` operands may be tiles that come to be here.
+        The first `declare` operands may be tiles that are not declared yet.
         """
-        given: list[Written | None] = list(types)
+        given: list[TypeAt | None] = list(types)
         if len(types) == 1 and items and spread:
             given = [types[0] if self._is_open(item) or not at else None for at, item in enumerate(items)]
         elif len(types) > len(items) or (types and spread and len(types) < len(items)):
@@ -155,7 +155,9 @@ class Scope:
         given += [None] * (len(items) - len(given))
         return self.typed(list(zip(items, given, strict=True)), spread=spread, declare=declare)
 
-    def typed(self, pairs: list[tuple[Item, Written | None]], *, spread: bool = True, declare: int = 0) -> list[Value]:
+    def typed(
+        self, pairs: list[tuple[RawItem, TypeAt | None]], *, spread: bool = True, declare: int = 0
+    ) -> list[Value]:
         """The values of operands with their types. A number without one has the element type of the last tile."""
         found = [
             None if is_number(item) else self.value(item, written, declare=at < declare)
@@ -168,27 +170,27 @@ class Scope:
             for value, (item, written) in zip(found, pairs, strict=True)
         ]  # fmt: skip
 
-    def _is_open(self, item: Item) -> bool:
+    def _is_open(self, item: RawItem) -> bool:
         value = self.lookup(item.name) if item.kind == "value" else None
         return item.kind == "value" and (value is None or value.type is PENDING)
 
-    def indices(self, item: Item) -> tuple[Value, ...]:
+    def indices(self, item: RawItem) -> tuple[Value, ...]:
         """The numbers in brackets behind an operand."""
-        return tuple(self.value(index, Written("index", index.start)) for index in item.indices or ())
+        return tuple(self.value(index, TypeAt("index", index.start)) for index in item.indices or ())
 
-    def agree(self, value: Value, written: Written) -> None:
-        """A type that is written at a use must be that of the value; where nothing told one, it tells it."""
+    def agree(self, value: Value, written: TypeAt) -> None:
+        """Check the type at a use against that of the value, which takes it if it has none."""
         kind = written.type
-        if isinstance(kind, Unsaid):
-            self._unsaid.setdefault(value, written)
+        if isinstance(kind, Placeholder):
+            self._placeholders.setdefault(value, written)
         elif value.type is PENDING:
             value.type = kind
         elif not agree(value.type, kind):
             line = self.source.where(self._starts[value]).line if value in self._starts else 1
-            said = f"%{value.name} is {type_text(value.type)} (line {line}), and not {type_text(kind)}"
-            self.fail(said, written.start)
+            message = f"%{value.name} is {type_text(value.type)} (line {line}), and not {type_text(kind)}"
+            self.fail(message, written.start)
 
-    def _check_loc(self, item: Item, value: Value) -> None:
+    def _check_loc(self, item: RawItem, value: Value) -> None:
         known = tuple(loc.text for loc in TileType)
         if item.loc not in known:
             self.fail(unknown_word(item.loc, known, "place of a tile"), item.start)
@@ -201,22 +203,22 @@ class Scope:
         hint = close or f"; did you mean to declare it, as in `.arg %{name} : !pto.memref<1000x64xf32>`?"
         self.fail(f"`%{name}` is not defined{hint}", start)
 
-    def refuse_placeholder(self, name: str, written: Written) -> NoReturn:
-        """Refuse a type that stands for one, where nothing else tells the type."""
+    def refuse_placeholder(self, name: str, written: TypeAt) -> NoReturn:
+        """Refuse a placeholder type of a value whose type is not known otherwise."""
         kind = written.type
-        assert isinstance(kind, Unsaid)
-        said = f"`<{kind.text}>` is a placeholder, and nothing else says what {name} is"
-        self.fail(f"{said}; {kind.advice}", written.start)
+        assert isinstance(kind, Placeholder)
+        message = f"`<{kind.text}>` is a placeholder, and the type of {name} is not known"
+        self.fail(f"{message}; {kind.advice}", written.start)
 
     # --- The end -----------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Declare what is used and was never declared, and give the body its arguments."""
+        """Declare the values that are used and not declared, and set the arguments of the body."""
         tiles: dict[int, list[_Implicit]] = {}
         for implicit in self._implicit:
             value = implicit.value
-            if value.type is PENDING and value in self._unsaid:
-                self.refuse_placeholder(f"%{value.name}", self._unsaid[value])
+            if value.type is PENDING and value in self._placeholders:
+                self.refuse_placeholder(f"%{value.name}", self._placeholders[value])
             if isinstance(value.type, TileSpec):
                 tiles.setdefault(implicit.position, []).append(self._checked(implicit))
             elif self.headed or value.type is PENDING:
@@ -230,8 +232,8 @@ class Scope:
     def _checked(self, implicit: _Implicit) -> _Implicit:
         kind, name = implicit.value.type, implicit.value.name
         if isinstance(kind, TileSpec) and any(kind.dynamic):
-            said = f"%{name} = alloc_tile valid_row = %rows valid_col = %cols : ..."
-            self.fail(f"the valid extents of %{name} are open; declare it first: `{said}`", implicit.start)
+            example = f"%{name} = alloc_tile valid_row = %rows valid_col = %cols : ..."
+            self.fail(f"the valid extents of %{name} are open; declare it first: `{example}`", implicit.start)
         return implicit
 
     def _with_tiles(self, operations: list[Operation], tiles: dict[int, list[_Implicit]]) -> list[Operation]:
@@ -244,6 +246,6 @@ class Scope:
         return result
 
 
-def is_number(item: Item) -> bool:
+def is_number(item: RawItem) -> bool:
     """Whether an operand is written as a number."""
     return item.kind in ("number", "address")

@@ -1,4 +1,4 @@
-"""How operations are written in PTO-AS, as tables: suffixes, parts of operands, words in brackets, types."""
+"""The syntax of operations in PTO-AS, as tables: suffixes, groups of operands, words in brackets, types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ptokit.text.tree import Operation, Tensor, Value
 
 @derived
 def suffixes() -> Mapping[str, Mapping[str, tuple[str, str]]]:
-    """By opcode: its suffixes and the attributes that they state, in the order in which they are written."""
+    """By opcode: its suffixes and their attributes, in the order of printing."""
     found = {
         op: {
             text.prefix + member.text: (text.key, str(text.written(member)))
@@ -30,8 +30,8 @@ def suffixes() -> Mapping[str, Mapping[str, tuple[str, str]]]:
 
 def defaults(instruction: Instruction) -> dict[str, object]:
     """The values of attributes that need no suffix, by their keys."""
-    usual = ((text, modifier.fixed_default) for modifier, text in instruction.attributes if text.suffix)
-    return {text.key: text.written(member) for text, member in usual if member is not None}
+    chosen = ((text, modifier.fixed_default) for modifier, text in instruction.attributes if text.suffix)
+    return {text.key: text.written(member) for text, member in chosen if member is not None}
 
 
 def modes(instruction: Instruction) -> list[str]:
@@ -42,12 +42,12 @@ def modes(instruction: Instruction) -> list[str]:
 def opcode_pattern(instruction: Instruction) -> str:
     """The opcode with its suffixes: `op.{row,elem}[.{clamp,wrap,zero}]`. Defaults are left out."""
     words: dict[str, list[str]] = {}
-    unspoken = defaults(instruction)
+    implied = defaults(instruction)
     for word, (key, value) in suffixes().get(instruction.op, {}).items():
-        if unspoken.get(key) != value:
+        if implied.get(key) != value:
             words.setdefault(key, []).append(word)
     given = {key: f".{{{','.join(found)}}}" if len(found) > 1 else f".{found[0]}" for key, found in words.items()}
-    return instruction.op + "".join(text if key not in unspoken else f"[{text}]" for key, text in given.items())
+    return instruction.op + "".join(text if key not in implied else f"[{text}]" for key, text in given.items())
 
 
 @derived
@@ -71,89 +71,89 @@ def words() -> Mapping[tuple[str, str], object]:
 
 
 def moves_memory(instruction: Instruction) -> bool:
-    """Whether one operand is memory and all others are tiles, so that types tell them apart in any order."""
+    """Whether one operand is memory and all others are tiles, so that types identify them in any order."""
     kinds = [param.kind for param in instruction.operands]
     return kinds.count("memory") == 1 and set(kinds) == {"memory", "tile"}
 
 
 KEYWORDS = {"src_pipe": PIPES, "dst_pipe": PIPES, "pipe": PIPES, "event_id": EVENTS}
-"""Words that operations know."""
+"""The words of attributes that are keywords."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """How an operation that is no instruction is written."""
+class Syntax:
+    """The syntax of an operation that is not an instruction."""
 
     operands: tuple[str, ...] = ()
-    """The parts of its operands, in order."""
+    """The groups of its operands, in order."""
     index: str = ""
-    """The part of what stands in brackets behind the last operand."""
+    """The group of the operands in brackets behind the last one."""
     lists: tuple[str, ...] = ()
-    """Parts that are written `name = [%a, %b]`."""
+    """Groups that are written `name = [%a, %b]`."""
     keyed: tuple[str, ...] = ()
-    """Parts that are written `name = %a`, where they are."""
+    """Optional operands that are written `name = %a`."""
     words: tuple[str, ...] = ()
     """Attributes that are written as words, in brackets."""
     result: str = ""
-    """The type of the result, where no type is written."""
+    """The type of the result, if it is not written."""
     only_result: bool = False
     """Whether the type behind the colon is that of the result."""
-    gives: tuple[int, ...] = (1,)
-    """How many results it may have."""
+    results: tuple[int, ...] = (1,)
+    """The numbers of results that it may have."""
 
 
-SHAPES = {
-    "make_tensor_view": Shape(("ptr",), lists=("shape", "strides"), only_result=True),
-    "partition_view": Shape(("view",), lists=("offsets", "sizes")),
-    "get_tensor_view_dim": Shape(("view", "dim"), result="index"),
-    "addptr": Shape(("ptr", "offset")),
-    "alloc_tile": Shape(keyed=("addr", "valid_row", "valid_col"), only_result=True),
-    "declare_tile": Shape(only_result=True),
-    "set_validshape": Shape(("tile", "row", "col"), gives=(0,)),
-    "tassign": Shape(("tile", "addr"), gives=(0, 1)),
-    "subset": Shape(("tile",), lists=("offsets",)),
-    "treshape": Shape(("tile",)),
-    "bitcast": Shape(("tile",)),
-    "load_scalar": Shape(("ptr",), index="index"),
-    "load": Shape(("ptr",), index="index"),
-    "store_scalar": Shape(("value", "ptr"), index="index", gives=(0,)),
-    "store": Shape(("value", "ptr"), index="index", gives=(0,)),
-    **dict.fromkeys(("set_flag", "wait_flag"), Shape(words=("src_pipe", "dst_pipe", "event_id"), gives=(0,))),
-    **dict.fromkeys(("record_event", "wait_event"), Shape(words=("src_op", "dst_op", "event_id"), gives=(0,))),
-    "barrier": Shape(words=("pipe",), gives=(0,)),
-    "barrier_sync": Shape(words=("op_type",), gives=(0,)),
-    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), Shape(result="i64")),
+SYNTAX = {
+    "make_tensor_view": Syntax(("ptr",), lists=("shape", "strides"), only_result=True),
+    "partition_view": Syntax(("view",), lists=("offsets", "sizes")),
+    "get_tensor_view_dim": Syntax(("view", "dim"), result="index"),
+    "addptr": Syntax(("ptr", "offset")),
+    "alloc_tile": Syntax(keyed=("addr", "valid_row", "valid_col"), only_result=True),
+    "declare_tile": Syntax(only_result=True),
+    "set_validshape": Syntax(("tile", "row", "col"), results=(0,)),
+    "tassign": Syntax(("tile", "addr"), results=(0, 1)),
+    "subset": Syntax(("tile",), lists=("offsets",)),
+    "treshape": Syntax(("tile",)),
+    "bitcast": Syntax(("tile",)),
+    "load_scalar": Syntax(("ptr",), index="index"),
+    "load": Syntax(("ptr",), index="index"),
+    "store_scalar": Syntax(("value", "ptr"), index="index", results=(0,)),
+    "store": Syntax(("value", "ptr"), index="index", results=(0,)),
+    **dict.fromkeys(("set_flag", "wait_flag"), Syntax(words=("src_pipe", "dst_pipe", "event_id"), results=(0,))),
+    **dict.fromkeys(("record_event", "wait_event"), Syntax(words=("src_op", "dst_op", "event_id"), results=(0,))),
+    "barrier": Syntax(words=("pipe",), results=(0,)),
+    "barrier_sync": Syntax(words=("op_type",), results=(0,)),
+    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), Syntax(result="i64")),
 }
-"""Operations of a shape of their own."""
+"""Operations that are not instructions."""
 
 DYNAMIC = {"set_flag": "set_flag_dyn", "wait_flag": "wait_flag_dyn"}
-"""Operations that are called otherwise where the event is a number that the run tells."""
+"""Operations with another name if the event is known at run time."""
 STATIC = {name: short for short, name in DYNAMIC.items()}
 
 LONG = {"for": "scf.for", "if": "scf.if", "yield": "scf.yield", "call": "func.call", "return": "func.return"}
-"""Short names of operations around instructions."""
+"""Short names of other operations."""
 SHORT = {name: short for short, name in LONG.items()}
 
 BLOCKS = ("scf.for", "scf.if", "section.cube", "section.vector")
 """Operations with a body."""
 
 DEFAULT_TYPES = {"addr": "i64"}
-"""Types of numbers that are written in place, by the part that they play; `index` elsewhere."""
+"""Types of literals as operands, by group; `index` elsewhere."""
 
 
 Extent = int | Value
-"""An extent: a number, or a value that the run tells."""
+"""An extent: a number, or a value known at run time."""
 
 
-class Extents:
-    """The valid extents of tiles, as far as the text was read."""
+class KnownExtents:
+    """The valid extents of tiles at the current point of the text."""
 
     def __init__(self) -> None:
         self._numbers: dict[Value, int] = {}
         self._tiles: dict[Value, tuple[Extent, Extent]] = {}
 
     def note(self, operation: Operation) -> None:
-        """Take note of what an operation says of numbers and of extents."""
+        """Record the numbers and extents that an operation defines."""
         if operation.name == "arith.constant":
             value = operation.attributes.get("value")
             if isinstance(value, int):
@@ -172,11 +172,11 @@ class Extents:
                 self._tiles[tile[0]] = self.plain(row[0]), self.plain(col[0])
 
     def plain(self, value: Value) -> Extent:
-        """The number that a value is, if the text says it."""
+        """The number of a value if it is a constant, else the value."""
         return self._numbers.get(value, value)
 
     def block(self, view: Tensor, tile: Value) -> tuple[Extent, ...] | None:
-        """The extents of the block of a view that fills the valid region of a tile; None where nothing tells them."""
+        """The extents of the block of a view that fills the valid region of a tile; None if they are not known."""
         if not isinstance(tile.type, TileSpec):
             return None
         rows, cols = self._tiles.get(tile, tile.type.valid)

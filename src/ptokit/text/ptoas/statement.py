@@ -1,4 +1,4 @@
-"""The grammar of PTO-AS: one statement as it is written, before its names mean anything."""
+"""The grammar of PTO-AS: one statement as it is written, before names are resolved."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from ptokit.text.errors import choices, guess
 from ptokit.text.ptoas.literals import constant, keyword, plain_number, string
 from ptokit.text.ptoas.shapes import BLOCKS
 from ptokit.text.ptoas.tokens import END, MAX_ITEMS, Tokens
-from ptokit.text.ptoas.types import TypeProblem, Unsaid, read_type
+from ptokit.text.ptoas.types import Placeholder, TypeProblem, read_type
 from ptokit.text.tree import Type
 
 _GOES_ON = re.compile(r"\s*+(?:->|:)")
 
 
 @dataclass(frozen=True)
-class Item:
+class RawItem:
     """An operand as it is written."""
 
     kind: str
     """`value`, `number`, `address` (of `@tile(...)`), `word`, `symbol` or `string`."""
     text: str
     start: int
-    indices: tuple[Item, ...] | None = None
-    """What stands in brackets behind it."""
+    indices: tuple[RawItem, ...] | None = None
+    """The operands in brackets behind it."""
     key: str = ""
     """The name of a keyword attribute."""
     loc: str = ""
-    """What `!loc=` says of a tile."""
+    """The location of a tile from `!loc=`."""
 
     @property
     def name(self) -> str:
@@ -40,10 +40,10 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Written:
+class TypeAt:
     """A type at a place."""
 
-    type: Type | Unsaid
+    type: Type | Placeholder
     start: int
 
 
@@ -53,18 +53,18 @@ class Draft:
 
     opcode: str = ""
     start: int = 0
-    results: list[Item] = field(default_factory=list)
-    operands: list[Item] = field(default_factory=list)
-    outs: list[Item] | None = None
+    results: list[RawItem] = field(default_factory=list)
+    operands: list[RawItem] = field(default_factory=list)
+    outs: list[RawItem] | None = None
     """The operands of `outs(...)`; those of `ins(...)` are the operands."""
-    keyed: dict[str, list[Item]] = field(default_factory=dict)
+    keyed: dict[str, list[RawItem]] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
-    types: list[Written] = field(default_factory=list)
-    out_types: list[Written] = field(default_factory=list)
-    given: list[Written] | None = None
+    types: list[TypeAt] = field(default_factory=list)
+    out_types: list[TypeAt] = field(default_factory=list)
+    given: list[TypeAt] | None = None
     """The types behind the arrow."""
-    arguments: list[Item] = field(default_factory=list)
-    """The values that a loop gives to its body."""
+    arguments: list[RawItem] = field(default_factory=list)
+    """The arguments of a loop's body."""
     groups: list[str] = field(default_factory=list)
     """Which of `ins(...)` and `outs(...)` are written."""
 
@@ -94,7 +94,7 @@ class Grammar:
     # --- Operands --------------------------------------------------------------------------------------------
 
     def _separated(self, close: str = "") -> Iterator[None]:
-        """Once for each entry of a list with commas; lines may end between them."""
+        """Yield for each entry of a list with commas, which may span lines."""
         tokens, count = self.tokens, 0
         while True:
             count += 1
@@ -121,11 +121,11 @@ class Grammar:
             tokens.expected(f"`,` or `{close}`")
         return found
 
-    def _plain_value(self) -> Item:
+    def _plain_value(self) -> RawItem:
         start = self.tokens.start
-        return Item("value", self.tokens.take("value", "a value, such as `%x`"), start)
+        return RawItem("value", self.tokens.take("value", "a value, such as `%x`"), start)
 
-    def item(self) -> Item:
+    def item(self) -> RawItem:
         """One operand."""
         tokens = self.tokens
         start, kind, text = tokens.start, tokens.kind, tokens.text
@@ -138,26 +138,26 @@ class Grammar:
         if kind in ("attribute", "angle"):
             return self._keyword(text, start)
         if kind == "string":
-            return Item("string", self.string(text, start), start)
+            return RawItem("string", self.string(text, start), start)
         if kind in ("word", "number"):
-            return Item(kind, text, start)
+            return RawItem(kind, text, start)
         tokens.expected("an operand: a value such as `%x`, or a number")
 
-    def _keyword(self, text: str, start: int) -> Item:
+    def _keyword(self, text: str, start: int) -> RawItem:
         try:
             key, word = keyword(text)
         except ValueError as problem:
             self.tokens.fail(str(problem), start)
-        return Item("word", word, start, key=key)
+        return RawItem("word", word, start, key=key)
 
     def string(self, text: str, start: int) -> str:
-        """What a string says."""
+        """The content of a string."""
         try:
             return string(text)
         except ValueError as problem:
             self.tokens.fail(str(problem), start)
 
-    def _value(self) -> Item:
+    def _value(self) -> RawItem:
         tokens = self.tokens
         start, text, loc = tokens.start, tokens.text, ""
         end = tokens.end
@@ -171,19 +171,19 @@ class Grammar:
         indices = None
         if tokens.accept("["):
             indices = tuple(self._listed("]", self.item))
-        return Item("value", text, start, indices, loc=loc)
+        return RawItem("value", text, start, indices, loc=loc)
 
-    def _symbol(self) -> Item:
+    def _symbol(self) -> RawItem:
         """`@tile(0x1000)`, or the name of a function."""
         tokens = self.tokens
         start, text = tokens.start, tokens.text
         tokens.advance()
         if text != "@tile":
-            return Item("symbol", text, start)
+            return RawItem("symbol", text, start)
         tokens.expect("(", " behind @tile")
         address = tokens.take("number", "an address, such as `@tile(0x1000)`")
         tokens.expect(")", " behind the address")
-        return Item("address", address, start)
+        return RawItem("address", address, start)
 
     def _operands(self, draft: Draft) -> None:
         tokens = self.tokens
@@ -226,8 +226,8 @@ class Grammar:
         if name in draft.groups:
             tokens.fail(f"`{name}(...)` is given twice")
         draft.groups.append(name)
-        items: list[Item] = []
-        types: list[Written] = []
+        items: list[RawItem] = []
+        types: list[TypeAt] = []
         opening = tokens.opening
         tokens.skip_lines()
         while not tokens.accept(")"):
@@ -322,7 +322,7 @@ class Grammar:
         return self._scalar_value()
 
     def _scalar_value(self) -> object:
-        """A word, a string, a truth value, or a number, perhaps of a type."""
+        """A word, a string, a boolean, or a number, perhaps with a type."""
         tokens = self.tokens
         if tokens.kind == "type":
             text = tokens.text
@@ -335,19 +335,19 @@ class Grammar:
             tokens.fail("expected the value of an attribute: a number, a word or a string", item.start)
         return {"true": True, "false": False}.get(item.text, item.text) if item.kind == "word" else item.text
 
-    def _number(self, item: Item) -> int | float | Constant:
+    def _number(self, item: RawItem) -> int | float | Constant:
         tokens = self.tokens
         try:
             if not tokens.accept(":"):
                 return plain_number(item.text)
             kind = self._type().type
-            return constant(item.text, kind if not isinstance(kind, Unsaid) else "index")
+            return constant(item.text, kind if not isinstance(kind, Placeholder) else "index")
         except ValueError as problem:
             tokens.fail(str(problem), item.start)
 
     # --- Types -----------------------------------------------------------------------------------------------
 
-    def _type(self) -> Written:
+    def _type(self) -> TypeAt:
         tokens = self.tokens
         start, text = tokens.start, tokens.text
         if tokens.kind not in ("type", "word"):
@@ -359,9 +359,9 @@ class Grammar:
         except TypeProblem as problem:
             tokens.fail(str(problem), start + problem.offset)
         tokens.advance()
-        return Written(kind, start)
+        return TypeAt(kind, start)
 
-    def _types(self) -> list[Written]:
+    def _types(self) -> list[TypeAt]:
         """`T, T`, `(T, T)` or `()`."""
         tokens = self.tokens
         tokens.skip_lines()
@@ -369,7 +369,7 @@ class Grammar:
             return self._listed(")", self._type)
         return [self._type() for _ in self._separated()]
 
-    def annotation(self) -> Written:
+    def annotation(self) -> TypeAt:
         """`: T`."""
         self.tokens.expect(":", " and a type")
         return self._type()
@@ -390,7 +390,7 @@ class Grammar:
                 draft.operands.append(value)
         self._tail_of_head(draft)
 
-    def _initial(self) -> tuple[Item, Item]:
+    def _initial(self) -> tuple[RawItem, RawItem]:
         argument = self._plain_value()
         self.tokens.expect("=")
         return argument, self.item()
@@ -412,5 +412,5 @@ class Grammar:
 
 
 def unknown_word(word: str, known: tuple[str, ...], what: str) -> str:
-    """What to say of a word that nobody knows."""
+    """The message for an unknown word."""
     return f"`{word}` is no {what}, expected one of: {choices(word, known)}{guess(word, known)}"

@@ -1,6 +1,6 @@
-"""PTO-AS as tokens, one after the other. Comments and blank lines are put aside for whoever keeps them.
+"""PTO-AS as tokens. Comments and blank lines are collected separately.
 
-One regular expression without backtracking reads the text once; nothing is looked at twice, however odd it is.
+One regular expression without backtracking reads the text once, in linear time for any input.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from ptokit.text.limits import MAX_BYTES as MAX_BYTES
-from ptokit.text.limits import MAX_DEPTH as MAX_DEPTH
 from ptokit.text.limits import plain_text
 from ptokit.text.ptoas.types import shortened
 from ptokit.text.tree import Source
@@ -49,18 +47,18 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _REST = re.compile(r"[\w.+-]{2,40}", re.ASCII)
 _MARK = re.compile(r"^[ \t]*+(?://|--|#)")
 END = "end"
-"""The kind of what follows the last token."""
+"""The kind of the token at the end of the text."""
 
-_SAID = {"line": "the end of the line", END: "the end of the text"}
+_SHOWN = {"line": "the end of the line", END: "the end of the text"}
 
 
 def checked(text: str | bytes, file: str) -> str:
-    """The text, if it is text and not too long; with plain line ends."""
+    """The text, if it is UTF-8 and not too long; with `\\n` as line end."""
     return plain_text(text, file).replace("\r\n", "\n")
 
 
 class Tokens:
-    """The token at hand: its kind, its text, where it starts; and what was put aside on the way to it."""
+    """The current token: its kind, text and place; and the comments before it."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -71,7 +69,7 @@ class Tokens:
         """Whether the token at hand is the first on its line."""
         self._scan = _TOKEN.finditer(source.text)
         self._blank = False
-        """Whether a blank line follows the token at hand."""
+        """Whether a blank line follows the current token."""
         self._before: list[str] = []
         self._remarks: list[str] = []
         self.advance()
@@ -94,7 +92,7 @@ class Tokens:
                 if is_blank:
                     self._before.append("")
             elif kind == "comment":
-                self._put_aside(found[0], alone=line_ended)
+                self._keep_comment(found[0], alone=line_ended)
             else:
                 break
         else:
@@ -105,49 +103,45 @@ class Tokens:
         if kind == "other":
             self._refuse_character()
 
-    def _put_aside(self, comment: str, *, alone: bool) -> None:
-        said = _MARK.sub("//", comment).rstrip()
-        if alone:
-            self._before.append(said)
-        else:
-            self._remarks.append(said)
+    def _keep_comment(self, comment: str, *, alone: bool) -> None:
+        (self._before if alone else self._remarks).append(_MARK.sub("//", comment).rstrip())
 
     def _refuse_character(self) -> NoReturn:
-        said = {'"': "the string has no end", "<": "`<` has no `>` on its line", "!": "expected a type after `!`"}
+        messages = {'"': "the string has no end", "<": "`<` has no `>` on its line", "!": "expected a type after `!`"}
         whole = _REST.match(self.source.text, self.start)
-        self.fail(said.get(self.text) or f"cannot read {f'`{whole[0]}`' if whole else repr(self.text)}")
+        self.fail(messages.get(self.text) or f"cannot read {f'`{whole[0]}`' if whole else repr(self.text)}")
 
-    # --- What was put aside ----------------------------------------------------------------------------------
+    # --- Comments --------------------------------------------------------------------------------------------
 
     def comments(self) -> tuple[str, ...]:
-        """Comments and blank lines before the token at hand, once."""
+        """Comments and blank lines before the current token. Each is returned once."""
         taken, self._before = tuple(self._before), []
         return taken
 
     def remark(self) -> str:
-        """The comment at the end of the line that ends here, once."""
+        """The comment at the end of the line that ends here. It is returned once."""
         taken, self._remarks = " ".join(self._remarks), []
         return taken
 
     # --- Reading ---------------------------------------------------------------------------------------------
 
     def fail(self, message: str, start: int | None = None) -> NoReturn:
-        """Refuse the text, at the token at hand or elsewhere. What follows `; did you mean` is the hint."""
+        """Refuse the text, at the current token or elsewhere. What follows `; did you mean` is the hint."""
         at = self.start if start is None else start
         head, found, tail = message.partition("; did you mean ")
         head = head if len(head) < LONGEST else f"{head[:LONGEST]}..."
         raise self.source.error(head, self.source.where(at), f"did you mean {tail}" if found else "")
 
     def expected(self, what: str) -> NoReturn:
-        """Refuse the token at hand."""
-        self.fail(f"expected {what}, found {_SAID.get(self.kind) or f'`{shortened(self.text)}`'}")
+        """Refuse the current token."""
+        self.fail(f"expected {what}, found {_SHOWN.get(self.kind) or f'`{shortened(self.text)}`'}")
 
     def at(self, text: str) -> bool:
-        """Whether a mark or a word is at hand."""
+        """Whether the current token is a mark or a word with this text."""
         return self.text == text and self.kind in ("mark", "word")
 
     def accept(self, text: str) -> bool:
-        """Go past a mark or a word, if it is at hand."""
+        """Consume a mark or a word, if it is the current token."""
         if self.text == text and self.kind in ("mark", "word"):
             self.opening = self.start
             self.advance()
@@ -159,12 +153,12 @@ class Tokens:
         return self.kind == END or (self._is_new and _STATEMENT.match(self.source.text, self.start) is not None)
 
     def expect(self, text: str, context: str = "") -> None:
-        """Go past a mark or a word that must be at hand."""
+        """Consume a mark or a word, which must be the current token."""
         if not self.accept(text):
             self.expected(f"`{text}`{context}")
 
     def take(self, kind: str, what: str) -> str:
-        """Go past a token of a kind that must be at hand."""
+        """Consume a token of a kind, which must be the current one."""
         if self.kind != kind:
             self.expected(what)
         text = self.text
@@ -172,7 +166,7 @@ class Tokens:
         return text
 
     def skip_lines(self) -> None:
-        """Go on to the next line that has something."""
+        """Go on to the next line that is not empty."""
         if self.kind == "line":
             self.advance()
 

@@ -1,6 +1,6 @@
-"""Types of PTO-AS: every spelling that the documents print is read, one is written.
+"""Types of PTO-AS: every spelling of the documents is read, one is written.
 
-A tile is written short, `!pto.tile<16x32xf32>`, where it lies in `vec`, is row-major, has no boxes, fractals of 512
+A tile is written short, `!pto.tile<16x32xf32>`, if it lies in `vec`, is row-major, has no boxes, fractals of 512
 bytes and no padding value; else with all its fields, `!pto.tile<mat, f16, 16, 32, col_major, row_major, 512, null>`.
 A valid region that is not the whole tile follows: `valid=8x?`.
 """
@@ -21,15 +21,15 @@ from ptokit.text.errors import choices, guess
 from ptokit.text.tree import Opaque, Pointer, Tensor, Type
 
 MOST = 1 << 31
-"""Larger extents are a mistake."""
+"""The limit of an extent."""
 LONGEST = 1000
-"""Characters of a type."""
+"""The longest type, in characters."""
 FRACTALS = (16, 32, 512, 1024)
 FIELDS = ("loc", "dtype", "rows", "cols", "valid", "v_row", "v_col", "blayout", "slayout", "fractal", "pad", "compact")
 
 
 @dataclass(frozen=True)
-class Unsaid:
+class Placeholder:
     """A type that is written with a placeholder, as in `!pto.tile<...>` and `!pto.tile<RxCxT>`."""
 
     kind: str
@@ -37,8 +37,8 @@ class Unsaid:
 
     @property
     def advice(self) -> str:
-        """What to write instead."""
-        return f"write what it is, as in {EXAMPLES[self.kind]}"
+        """A hint at what to write instead."""
+        return f"write the type, as in {EXAMPLES[self.kind]}"
 
 
 EXAMPLES = {
@@ -48,7 +48,7 @@ EXAMPLES = {
 
 
 class TypeProblem(ValueError):
-    """What is wrong with a type, and how far into it."""
+    """An error in a type, and its offset."""
 
     def __init__(self, message: str, offset: int = 0) -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ class TypeProblem(ValueError):
 
 @dataclass(frozen=True)
 class _Item:
-    """What stands between two commas: `16x32xf32`, or `key = word`."""
+    """An item between commas: `16x32xf32`, or `key = word`."""
 
     text: str
     offset: int
@@ -81,15 +81,15 @@ _ITEM = re.compile(r"(?:[^,<>]++|<(?:[^<>]++|<[^<>]*+>)*+>)++")
 _KEYED = re.compile(r"\s*([A-Za-z_]\w*+)\s*=\s*")
 
 
-def read_type(text: str) -> Type | Unsaid:
-    """The type that a text spells."""
+def read_type(text: str) -> Type | Placeholder:
+    """The type of a text."""
     if len(text) > LONGEST:
         raise TypeProblem(f"a type of {len(text)} characters")
     return _read_type(text)
 
 
 @lru_cache(maxsize=4096)
-def _read_type(text: str) -> Type | Unsaid:
+def _read_type(text: str) -> Type | Placeholder:
     found = _HEAD.fullmatch(text)
     if found is None:
         raise TypeProblem("expected a type")
@@ -102,12 +102,12 @@ def _read_type(text: str) -> Type | Unsaid:
     return reader(name, body, found.start(2))
 
 
-def _number_type(name: str, text: str) -> Type | Unsaid:
-    """`index`, `i32`, `f16`; another name of the dialect is kept."""
+def _number_type(name: str, text: str) -> Type | Placeholder:
+    """`index`, `i32`, `f16`; another type of the dialect is kept as text."""
     if name == "index":
         return name
     if name in ("dtype", "T"):
-        return Unsaid("number", name)
+        return Placeholder("number", name)
     if name in _READERS:
         raise TypeProblem(f"expected `<` after `{name}`", len(text))
     element = _element(name)
@@ -119,7 +119,7 @@ def _number_type(name: str, text: str) -> Type | Unsaid:
 
 
 def _element(name: str) -> DType | None:
-    """The element type of a name, if text has one."""
+    """The element type of a name, if there is one."""
     return _ELEMENTS.get(name.lower())
 
 
@@ -135,7 +135,7 @@ def _marked(text: str) -> str:
     return text if text.startswith("!") else f"!{text}"
 
 
-def _pointer(name: str, body: str, offset: int) -> Pointer:
+def _pointer(_name: str, body: str, offset: int) -> Pointer:
     """`!pto.ptr<f32>`; the address space that some add must be global memory."""
     element, *spaces = _items(body, offset)
     if [space.text for space in spaces] not in ([], ["gm"]):
@@ -143,11 +143,11 @@ def _pointer(name: str, body: str, offset: int) -> Pointer:
     return Pointer(_dtype(element.text, element))
 
 
-def _tensor(name: str, body: str, offset: int) -> Tensor | Unsaid:
-    """`memref<16x?xf32>`, `memref<f32, 16, 32>` and, for five extents that only the run tells, `memref<f32, 5>`."""
+def _tensor(name: str, body: str, offset: int) -> Tensor | Placeholder:
+    """`memref<16x?xf32>`, `memref<f32, 16, 32>` and, for five extents known at run time, `memref<f32, 5>`."""
     items = _items(body, offset)
     if _is_placeholder(items):
-        return Unsaid(name if name in EXAMPLES else "memref", body)
+        return Placeholder(name if name in EXAMPLES else "memref", body)
     first, *rest = items
     part = name == "partition_tensor_view"
     if _SHAPE.fullmatch(first.text):
@@ -166,30 +166,30 @@ def _tensor(name: str, body: str, offset: int) -> Tensor | Unsaid:
 
 @dataclass
 class _Tile:
-    """Fields of a tile as they are found."""
+    """The fields of a tile that were read so far."""
 
     name: str
     fields: dict[str, object] = field(default_factory=dict)
 
     def put(self, key: str, value: object, item: _Item) -> None:
-        """Take a field; none comes twice."""
+        """Set a field, which must not be set yet."""
         if key in self.fields:
-            raise item.problem(f"the type says `{key}` twice")
+            raise item.problem(f"the type has `{key}` twice")
         self.fields[key] = value
 
     def next_of(self, item: _Item, *keys: str) -> str:
-        """The first of some fields that nothing has said yet."""
+        """The first of some fields that is not set yet."""
         for key in keys:
             if key not in self.fields:
                 return key
         raise item.problem(f"`{shortened(item.text)}` is one field too many")
 
 
-def _tile(name: str, body: str, offset: int) -> TileSpec | Unsaid:
+def _tile(name: str, body: str, offset: int) -> TileSpec | Placeholder:
     """A tile in any spelling: short, keyed, compact, or field by field."""
     items = _items(body, offset)
     if _is_placeholder(items):
-        return Unsaid("tile", body)
+        return Placeholder("tile", body)
     tile = _Tile(name)
     for item in items:
         if item.key:
@@ -209,7 +209,7 @@ def _take_keyed(tile: _Tile, item: _Item) -> None:
     if key == "valid":
         rows, *cols = _DIM.split(item.text)
         if len(cols) != 1:
-            raise item.problem("expected the valid extents as `valid=RxC`, with `?` where only the run tells one")
+            raise item.problem("expected the valid extents as `valid=RxC`, with `?` for one known at run time")
         tile.put("v_row", _extent(rows, item), item)
         tile.put("v_col", _extent(cols[0], item), item)
     else:
@@ -217,7 +217,7 @@ def _take_keyed(tile: _Tile, item: _Item) -> None:
 
 
 def _take_positional(tile: _Tile, item: _Item) -> None:
-    """A field without its name: what it looks like tells which one it is, and the order tells rows from columns."""
+    """A field without its name: its form identifies it, and the order distinguishes rows and columns."""
     word = item.text.replace("_", "").lower()
     if _SHAPE.fullmatch(item.text):
         dims, element = _shape(item)
@@ -274,7 +274,7 @@ def _spec(tile: _Tile, last: _Item) -> TileSpec:
 
 
 def _items(body: str, offset: int) -> list[_Item]:
-    """What stands between commas; a key is told from its value."""
+    """The items between commas, with keys and values separated."""
     items: list[_Item] = []
     for found in _ITEM.finditer(body):
         keyed = _KEYED.match(found[0])
@@ -282,12 +282,12 @@ def _items(body: str, offset: int) -> list[_Item]:
         start = found.end() - len(text.lstrip())
         items.append(_Item(text.strip().strip('"'), offset + start, keyed[1] if keyed else ""))
     if not items or any(not item.text for item in items):
-        raise TypeProblem("the type says nothing between `<`, `,` and `>`", offset)
+        raise TypeProblem("an item of the type is empty", offset)
     return items
 
 
 def _is_placeholder(items: list[_Item]) -> bool:
-    """Whether the documents' words stand for what should be said: `...`, `RxCxT`, `loc, dtype, rows`."""
+    """Whether the type has placeholders of the documents: `...`, `RxCxT`, `loc, dtype, rows`."""
     return any(item.text in ("...", "…") or (not item.key and _is_symbolic(item.text)) for item in items)
 
 
@@ -335,18 +335,18 @@ def _word(enum: type[PtoEnum], what: str) -> Callable[[_Item], PtoEnum]:
         found = known.get(item.text.replace("_", "").lower())
         if found is None:
             words = [member.text for member in enum]
-            said = f"`{shortened(item.text)}` is no {what}, expected one of: {choices(item.text, words)}"
-            raise item.problem(said + guess(item.text, words))
+            message = f"`{shortened(item.text)}` is no {what}, expected one of: {choices(item.text, words)}"
+            raise item.problem(message + guess(item.text, words))
         return found
 
     return read
 
 
 def _fractal(item: _Item) -> object:
-    """Bytes of a fractal, or a word of the older pages; NZ and ZN say the layout too."""
+    """Bytes of a fractal, or a word of the older pages; NZ and ZN give the layout too."""
     word = item.text.lower()
     if word in ("fr", "rn"):
-        raise item.problem(f"nothing tells how large a fractal `{item.text}` is; write its bytes: 16, 32, 512 or 1024")
+        raise item.problem(f"the size of the fractal `{item.text}` is not known; write its bytes: 16, 32, 512 or 1024")
     if word in _FRACTAL_WORDS:
         return _FRACTAL_WORDS[word]
     size = item.number("the fractal")
@@ -394,7 +394,7 @@ _FIELD_READERS: dict[str, Callable[[_Item], object]] = {
     "compact": _compact,
 }
 
-_READERS: dict[str, Callable[[str, str, int], Type | Unsaid]] = {
+_READERS: dict[str, Callable[[str, str, int], Type | Placeholder]] = {
     **dict.fromkeys(("tile", "tile_buf"), _tile),
     **dict.fromkeys(("memref", "tensor_view", "partition_tensor_view"), _tensor),
     "ptr": _pointer,
@@ -402,7 +402,7 @@ _READERS: dict[str, Callable[[str, str, int], Type | Unsaid]] = {
 
 
 def shortened(text: str) -> str:
-    """A text that is not too long for a message."""
+    """A text, shortened for a message."""
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -444,10 +444,10 @@ def _shown(extent: int | None) -> str:
 
 
 def agree(known: Type, written: Type) -> bool:
-    """Whether a type that is written at a use can be that of the value: what it leaves open does not count."""
+    """Whether the type at a use is compatible with that of the value: open parts match."""
     if isinstance(known, TileSpec) and isinstance(written, TileSpec):
         same = (known.dtype, known.rows, known.cols) == (written.dtype, written.rows, written.cols)
-        return same and (written == known or _says_little(written) or _but_valid(written) == _but_valid(known))
+        return same and (written == known or _is_short(written) or _but_valid(written) == _but_valid(known))
     if isinstance(known, Tensor) and isinstance(written, Tensor):
         pairs = zip(known.dims, written.dims, strict=False)
         open_ = all(a == b or a is None or b is None for a, b in pairs)
@@ -457,7 +457,7 @@ def agree(known: Type, written: Type) -> bool:
     return known == written
 
 
-def _says_little(spec: TileSpec) -> bool:
+def _is_short(spec: TileSpec) -> bool:
     return "," not in type_text(spec)
 
 

@@ -15,11 +15,11 @@ from ptokit.text.ptoas.literals import attributes_text, constant_text, value_tex
 from ptokit.text.ptoas.shapes import (
     BLOCKS,
     DEFAULT_TYPES,
-    SHAPES,
     SHORT,
     STATIC,
-    Extents,
-    Shape,
+    SYNTAX,
+    KnownExtents,
+    Syntax,
     defaults,
     modes,
     moves_memory,
@@ -31,7 +31,7 @@ from ptokit.text.spelling import instruction_of
 from ptokit.text.tree import Body, Function, Operation, Tensor, Unit, Value, walk
 
 Notes = Mapping[object, Sequence[str]]
-"""Comments that stand at no operation: before functions, arguments and the ends of bodies."""
+"""Comments that belong to no operation: before functions, arguments and the ends of bodies."""
 
 _NAME = re.compile(r"[\w$.]++(?:-[\w$.]++)*+", re.ASCII)
 _SYMBOL = re.compile(r"[A-Za-z_][\w.$]*+", re.ASCII)
@@ -81,7 +81,7 @@ class _FunctionWriter:
         self.scopes: list[dict[str, Value]] = [{}]
         self.names: dict[Value, str] = {}
         self.number = 0
-        self.literals, self.blocks = _written_in_place(function.body)
+        self.literals, self.blocks = _inlined(function.body)
         self.output: list[str] = []
 
     def lines(self) -> list[str]:
@@ -101,12 +101,12 @@ class _FunctionWriter:
         remark = " ".join(self.notes.get((owner, "remark"), ()))
         if isinstance(owner, Operation):
             remark = owner.remark
-        said = f"  {_comment(' '.join(remark.split()))}" if remark.strip() else ""
-        self.output.append(f"{indent}{text}{said}")
+        end = f"  {_comment(' '.join(remark.split()))}" if remark.strip() else ""
+        self.output.append(f"{indent}{text}{end}")
 
     def _body(self, body: Body, indent: str) -> None:
         for operation in body.operations:
-            if not _goes_without_saying(operation):
+            if not _is_implied(operation):
                 self._operation(operation, indent)
         self.output += _comment_lines(self.notes.get(body, ()), indent)
 
@@ -127,7 +127,7 @@ class _FunctionWriter:
         self.scopes.append({})
         self._line(indent, f"{results}{self._head(operation, first)} {{", operation)
         self._body(first, f"{indent}  ")
-        for body in filter(self._says_something, more):
+        for body in filter(self._has_content, more):
             self._line(indent, "} else {", first)
             self.scopes[-1] = {}
             self._body(body, f"{indent}  ")
@@ -135,16 +135,16 @@ class _FunctionWriter:
         self.scopes.pop()
         self._line(indent, f"}}{_dictionary(operation.attributes)}", first)
 
-    def _says_something(self, body: Body) -> bool:
+    def _has_content(self, body: Body) -> bool:
         noted = body in self.notes or (body, "remark") in self.notes
         return noted or any(map(self._is_shown, body.operations))
 
     def _is_shown(self, operation: Operation) -> bool:
-        """Whether anything of an operation stands in a line of its own."""
-        return not _goes_without_saying(operation) and (bool(operation.comments) or not self._is_inline(operation))
+        """Whether an operation or its comments take a line."""
+        return not _is_implied(operation) and (bool(operation.comments) or not self._is_inline(operation))
 
     def _is_inline(self, operation: Operation) -> bool:
-        """Whether its value is written where it is used."""
+        """Whether its value is printed at its use."""
         results = operation.results
         return bool(results) and (results[0] in self.literals or results[0] in self.blocks)
 
@@ -162,11 +162,10 @@ class _FunctionWriter:
     # --- Names -------------------------------------------------------------------------------------------------
 
     def _define(self, value: Value) -> str:
-        """A name for a value, its own where that is free."""
-        wanted = value.name if _NAME.fullmatch(value.name) else _ODD.sub("_", value.name)
-        name = wanted
+        """A name for a value, its own if that is free."""
+        name = base = value.name if _NAME.fullmatch(value.name) else _ODD.sub("_", value.name)
         while not name or any(name in scope for scope in self.scopes):
-            name = f"{wanted}_{self.number}" if wanted else str(self.number)
+            name = f"{base}_{self.number}" if base else str(self.number)
             self.number += 1
         self.scopes[-1][name] = value
         self.names[value] = f"%{name}"
@@ -190,7 +189,7 @@ class _FunctionWriter:
             (result,) = operation.results
             number = constant_text(operation.attributes["value"], result.type)
             return f".const {self._define(result)} = {number} : {type_text(result.type)}"
-        shape = SHAPES.get(STATIC.get(name, name))
+        shape = SYNTAX.get(STATIC.get(name, name))
         if shape is not None:
             return self._shaped(operation, STATIC.get(name, name), shape)
         if name.startswith("arith."):
@@ -207,7 +206,7 @@ class _FunctionWriter:
     def _listed(self, values: Iterable[Value]) -> str:
         return ", ".join(map(self._use, values))
 
-    def _shaped(self, operation: Operation, name: str, shape: Shape) -> str:
+    def _shaped(self, operation: Operation, name: str, shape: Syntax) -> str:
         attributes = dict(operation.attributes)
         if shape.words:
             words = [self._word(operation, attributes, key) for key in shape.words]
@@ -232,7 +231,7 @@ class _FunctionWriter:
         if operation.part(key):
             return self._listed(operation.part(key))
         if key not in attributes:
-            raise _problem(operation, f"{operation.name} says no {key}")
+            raise _problem(operation, f"{operation.name} has no {key}")
         return value_text(attributes.pop(key))
 
     def _arithmetic(self, operation: Operation) -> str:
@@ -248,7 +247,7 @@ class _FunctionWriter:
         return f"{self._results(operation)}{operation.name} {', '.join(items)}{_dictionary(attributes)}{kinds}"
 
     def _instruction(self, operation: Operation, instruction: Instruction) -> str:
-        """`%dst = op %a, %b : (T, T) -> T`, or the destination first; a block of memory stands last."""
+        """`%dst = op %a, %b : (T, T) -> T`, or the destination first; a block of memory comes last."""
         values = [*operation.outs, *operation.ins]
         if instruction.operands[0].is_block:
             values = [*operation.ins, *operation.outs]
@@ -257,7 +256,7 @@ class _FunctionWriter:
         return self._results(operation) + text
 
     def _general(self, operation: Operation) -> str:
-        """An operation that is only kept; destinations that it tells apart stay apart."""
+        """An operation without a syntax of its own. Destinations stay separate."""
         attributes, ins, outs = dict(operation.attributes), operation.ins, operation.outs
         operands = f" {self._listed(ins)}" if ins else ""
         types = ins
@@ -288,12 +287,12 @@ class _FunctionWriter:
         return ", ".join(type_text(value.type) for value in whole)
 
 
-# --- What is written where it is used ----------------------------------------------------------------------------
+# --- Literals and blocks at their use ----------------------------------------------------------------------------
 
 
-def _written_in_place(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tuple[Value, ...]]]]:
-    """Numbers and blocks without names: the text of each number; the view and the indices of each block."""
-    extents = Extents()
+def _inlined(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tuple[Value, ...]]]]:
+    """Numbers and blocks that are printed at their use: the text of a number; the view and indices of a block."""
+    extents = KnownExtents()
     literals: dict[Value, str] = {}
     blocks: dict[Value, tuple[Value, tuple[Value, ...]]] = {}
     candidates: dict[Value, Operation] = {}
@@ -305,7 +304,7 @@ def _written_in_place(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[V
             literals[result] = constant_text(operation.attributes["value"], result.type)
         elif result is not None and not result.name and operation.name == "partition_view":
             candidates[result] = operation
-        elif instruction_of(operation.name) is not None or operation.name not in SHAPES:
+        elif instruction_of(operation.name) is not None or operation.name not in SYNTAX:
             for value in (*operation.ins, *operation.outs):
                 if value in candidates and _is_block(candidates[value], operation, extents):
                     made = candidates[value]
@@ -322,7 +321,7 @@ def _written_in_place(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[V
 
 
 def _must_have_names(operation: Operation) -> set[Value]:
-    """Operands for which a number without a name would be read as something else."""
+    """Operands that need a name: a literal would be read with another type."""
     if operation.name == "scf.if" or operation.name in STATIC:
         return {value for values in operation.parts.values() for value in values}
     found = set(operation.ins[:1]) if operation.name == "arith.select" else set()
@@ -333,15 +332,15 @@ def _must_have_names(operation: Operation) -> set[Value]:
 
 
 def _typed_parts(operation: Operation) -> tuple[str, ...]:
-    """Parts whose types stand behind the colon."""
-    shape = SHAPES.get(operation.name)
+    """Groups whose types are written behind the colon."""
+    shape = SYNTAX.get(operation.name)
     if shape is None:
         return ("ins", "outs")
     return () if shape.only_result else shape.operands
 
 
-def _is_block(made: Operation, user: Operation, extents: Extents) -> bool:
-    """Whether a block is what its view with indices would be read as, at this use."""
+def _is_block(made: Operation, user: Operation, extents: KnownExtents) -> bool:
+    """Whether the view with indices reads back as this block, at this use."""
     view, result = made.part("view")[0].type, made.results[0].type
     instruction = instruction_of(user.name)
     takes_table = instruction is not None and instruction.takes_table
@@ -359,8 +358,8 @@ def _is_block(made: Operation, user: Operation, extents: Extents) -> bool:
 # --- Small parts -----------------------------------------------------------------------------------------------
 
 
-def _goes_without_saying(operation: Operation) -> bool:
-    """Whether an operation only ends its body."""
+def _is_implied(operation: Operation) -> bool:
+    """Whether an operation is an empty terminator, which is not printed."""
     ends = operation.name in ("scf.yield", "func.return", "return")
     return ends and not operation.ins and not operation.comments and not operation.remark
 
@@ -393,7 +392,7 @@ def _has_one_destination(operation: Operation, instruction: Instruction) -> bool
 
 
 def _is_one_memory(operation: Operation, instruction: Instruction) -> bool:
-    """Whether one operand is memory and all others are tiles, so that types tell them apart."""
+    """Whether one operand is memory and all others are tiles, so that types identify them."""
     memory, tiles = operation.outs, operation.ins
     if instruction.operands[0].kind == "tile":
         memory, tiles = tiles, (*operation.outs, *operation.results)
@@ -405,15 +404,15 @@ def _is_one_memory(operation: Operation, instruction: Instruction) -> bool:
 
 
 def _with_suffixes(operation: Operation, instruction: Instruction) -> tuple[str, dict[str, Any]]:
-    """The opcode with its suffixes, and the attributes that no suffix states."""
+    """The opcode with its suffixes, and the attributes without a suffix."""
     attributes, known = dict(operation.attributes), suffixes().get(operation.name, {})
-    unspoken, missing = defaults(instruction), set(modes(instruction)) - attributes.keys()
+    implied, missing = defaults(instruction), set(modes(instruction)) - attributes.keys()
     for modifier, text in instruction.attributes:
-        if text.key in missing:  # the shapes of the operands may state it (A-25)
+        if text.key in missing:  # the shapes of the operands may determine it (A-25)
             member = default_of(instruction, modifier, [value.type for value in operation.ins])
             attributes |= {} if member is None else {text.key: text.written(member)}
     words = [word for word, (key, value) in known.items() if attributes.get(key) == value]
     for word in words:
         del attributes[known[word][0]]
-    spoken = [word for word in words if unspoken.get(known[word][0]) != known[word][1]]
-    return ".".join((operation.name, *spoken)), attributes
+    printed = [word for word in words if implied.get(known[word][0]) != known[word][1]]
+    return ".".join((operation.name, *printed)), attributes
