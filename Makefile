@@ -1,9 +1,9 @@
-# Two commands: `make demo` shows what ptokit does, `make test` proves it. Both set up what they need.
+# `make demo` shows what ptokit does, `make test` runs all checks. Both set up what they need.
 
 PYTHON ?= python3
-# Python 3 of the path has .venv; `make test PYTHON=python3.14` has .venv-3.14.
-SAYS_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
-VERSION := $(shell $(PYTHON) $(SAYS_VERSION))
+# python3 uses .venv; `make test PYTHON=python3.14` uses .venv-3.14.
+PRINT_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+VERSION := $(shell $(PYTHON) $(PRINT_VERSION))
 ifeq ($(VERSION),)
 $(error $(PYTHON) does not start; name another: make $(MAKECMDGOALS) PYTHON=python3.12)
 endif
@@ -12,12 +12,12 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
 
-# The tests of emitted C++ want a C++20 compiler: one of the machine's, else one that pip installs.
+# The tests of emitted C++ need a C++20 compiler: an installed one, else one from pip.
 COMPILER := $(shell for c in g++ clang++ c++; do $$c -std=c++20 -fsyntax-only -x c++ /dev/null 2>/dev/null && echo $$c; done)
 comma    := ,
 EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)
 
-.PHONY: demo test test-pythons test-torch lint types fuzz bench clean
+.PHONY: demo test test-pythons test-torch lint types fuzz mutants bench clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -26,7 +26,7 @@ test: $(READY)
 	$(BIN)/pytest -n auto --dist worksteal
 	$(MAKE) lint types
 
-# The tests with torch tensors, which `make test` runs only where torch is installed.
+# The tests with torch tensors; `make test` skips them if torch is not installed.
 TORCH_TESTS := tests/test_torch_and_friends.py tests/test_torch_versions.py tests/test_ops.py tests/lang/test_kernel.py
 
 test-torch: $(READY)
@@ -34,7 +34,7 @@ test-torch: $(READY)
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),torch]"
 	$(BIN)/pytest -n auto $(TORCH_TESTS)
 
-# The language, the single calls and the gallery, on every supported Python that this machine has.
+# The language, the single calls and the gallery, on every supported Python of this machine.
 test-pythons:
 	$(PYTHON) tests/pythons.py
 
@@ -52,15 +52,21 @@ fuzz: $(READY)
 	PTOKIT_FUZZ=20 $(BIN)/pytest -n auto tests/machine/test_ground_truth.py tests/machine/test_clocks.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.machine.both tests/conformance tests/property tests/compute tests/lang
 
-# The last four hold figures against what was asked: all run, and each can fail.
+# Small changes of isa/, engine/ and target/, each of which a test must notice; `make mutants MUTANTS="-j 16 --count 2000"`.
+MUTANTS ?= -j 2 --count 240
+
+mutants: $(READY)
+	$(BIN)/python tests/mutation $(MUTANTS)
+
+# The last four compare figures with requirements: all run, and each can fail.
 bench: $(PEERS)
 	$(BIN)/python benchmarks/eager.py
 	$(BIN)/python benchmarks/text.py
 	$(BIN)/python benchmarks/cli.py
 	@failed=0; for file in launch machine growth peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
 
-# An environment of another version of Python is made anew.
-ifneq ($(VERSION),$(shell $(BIN)/python $(SAYS_VERSION) 2>/dev/null))
+# An environment of another Python version is created again.
+ifneq ($(VERSION),$(shell $(BIN)/python $(PRINT_VERSION) 2>/dev/null))
 .PHONY: $(READY)
 CLEAR := --clear
 endif

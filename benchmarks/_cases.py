@@ -1,7 +1,7 @@
-"""The indexed moves that are measured: the operation, its arrays, the pattern of its indices, and what is asked of it.
+"""The measured indexed moves: the operation, its arrays, the pattern of its indices, and the required figures.
 
-Every array is a view of a few buffers that all cases share. Tables beyond the caches take four times the last level.
-What is scattered are small whole numbers: their sums are exact in every order and type, so results agree to the bit.
+Every array is a view of a few shared buffers. Tables larger than the caches take four times the last level.
+Scattered values are small whole numbers: their sums are exact in every order and type, so results agree exactly.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-import ml_dtypes  # noqa: F401  (NumPy learns the name bfloat16)
+import ml_dtypes  # noqa: F401  (registers bfloat16 with NumPy)
 import numpy as np
 from _machine import Array, caches, empty, memory, size
 from _measure import FLOOR, Ask
@@ -20,7 +20,7 @@ LEAST_TABLE, MOST_TABLE = 64 << 20, min(1 << 30, memory() // 16)
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much a run moves."""
+    """The amount of data of a run."""
 
     payload: int = 64 << 20
     """Bytes of the rows that are moved."""
@@ -29,8 +29,8 @@ class Sizes:
 
     @cached_property
     def tables(self) -> dict[str, int]:
-        """Bytes of a table that no cache holds (a power of two), of one that only a large last cache holds, and of one
-        that every core's own cache holds."""
+        """Bytes of a table larger than all caches (a power of two), of one that fits a large last cache, and of one
+        that fits a core's own cache."""
         levels = caches()
         wanted = min(max(4 * levels[max(levels)], LEAST_TABLE), MOST_TABLE)
         beyond = 1 << (wanted - 1).bit_length()
@@ -50,7 +50,7 @@ def _uniform(lanes: int, cells: int) -> Array:
 
 
 def _zipf(lanes: int, cells: int) -> Array:
-    """Cell of rank k with a probability like 1 / k^1.2; the ranks lie all over the table."""
+    """Cell of rank k with a probability like 1 / k^1.2; the ranks are spread over the table."""
     rng, drawn = _generator(), np.empty(0, np.int64)
     while len(drawn) < lanes:
         more = rng.zipf(1.2, lanes)
@@ -59,13 +59,13 @@ def _zipf(lanes: int, cells: int) -> Array:
 
 
 def _strided(stride: int) -> Callable[[int, int], Array]:
-    """Every `stride`-th cell; from the end back to the next cell of the beginning, so that none comes twice."""
+    """Every `stride`-th cell; wraps around to the next cell from the start, so that none repeats."""
 
-    def walk(lanes: int, cells: int) -> Array:
+    def indices(lanes: int, cells: int) -> Array:
         steps = np.arange(lanes, dtype=np.int64) * stride
         return (steps % cells + steps // cells) % cells
 
-    return walk
+    return indices
 
 
 STRIDES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -90,7 +90,7 @@ def indices_of(pattern: str, lanes: int, cells: int, dtype: str) -> Array:
 
 @lru_cache(maxsize=32)
 def buffer(role: str, count: int, aligned: bool) -> Array:
-    """Memory that has been touched: random bits in a table to gather from, else zeros."""
+    """Initialised memory: random bits in a table to gather from, else zeros."""
     found = empty(count, aligned)
     found[:] = np.resize(np.frombuffer(_generator().bytes(1_000_003), np.uint8), count) if role == "table" else 0
     return found
@@ -113,9 +113,9 @@ class Work:
     table: Array
     indices: Array
     values: Array
-    """Where a gather puts its result, and what a scatter takes."""
+    """The result of a gather, or the source of a scatter."""
     repeats: bool
-    """Whether a cell is named more than once."""
+    """Whether indices repeat."""
 
     @property
     def payload(self) -> int:
@@ -128,13 +128,13 @@ class Work:
         return self.values if self.op == "gather" else self.table
 
     def reset(self) -> None:
-        """Bring the arrays back to where every call begins: a scatter's table holds zeros."""
+        """Restore the initial state of a call: a scatter's table is zero."""
         if self.op != "gather":
             self.table.fill(0)
 
     @cached_property
     def truth(self) -> Array:
-        """What NumPy makes of it in its plainest words."""
+        """The result of NumPy's simplest call."""
         if self.op == "gather":
             return self.table[self.indices]
         table = np.zeros_like(self.table)
@@ -152,13 +152,13 @@ class Work:
 
 
 def bits(array: Array) -> Array:
-    """The same elements as whole numbers: what moves them and what compares them need not know their type."""
+    """The same elements as whole numbers, for code that moves or compares bits."""
     return array.view(f"i{array.itemsize}")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A move to be measured, in words."""
+    """The description of a move."""
 
     group: str
     op: str
@@ -175,7 +175,7 @@ class Case:
 
     @cached_property
     def name(self) -> str:
-        """What tells the case from all others."""
+        """A unique name."""
         said = [f"{self.op} {size(self.row)} rows" if self.row else f"{self.op} elements"]
         said += [self.dtype] * (self.dtype != "float32") + [self.pattern] * (self.pattern != "uniform")
         said += [self.table] * (self.table != "beyond") + ["aligned"] * self.aligned
@@ -211,7 +211,7 @@ MOVES = (
     ("gather", 128), ("gather", 1024), ("gather", 0),
     ("store", 1024), ("add", 1024), ("store", 0), ("add", 0), ("max", 0),
 )  # fmt: skip
-"""The moves that no pattern may break, as operation and row bytes."""
+"""The moves that are measured with every pattern, as operation and row bytes."""
 ASKED = {
     Case("row gather", "gather", 128): (Ask(2.0), Ask(2.6, "NumPy", 1)),
     Case("row gather", "gather", 1024): (Ask(1.7),),
@@ -225,7 +225,7 @@ ASKED = {
     Case("element scatter", "add", 0, "float16"): (Ask(4.0),),
     Case("element scatter", "add", 0, "bfloat16"): (Ask(3.5),),
 }
-"""What is asked beyond the floor."""
+"""Required figures above the floor."""
 
 
 def _listed() -> Iterator[Case]:
@@ -257,4 +257,4 @@ def _asks(case: Case) -> tuple[Ask, ...]:
 
 
 CASES = tuple(replace(case, asks=_asks(case)) for case in _listed())
-assert ASKED.keys() <= set(CASES), "something is asked of a case that is not measured"
+assert ASKED.keys() <= set(CASES), "a required figure belongs to no measured case"

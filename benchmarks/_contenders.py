@@ -1,8 +1,8 @@
-"""The same indexed move in the words of every library.
+"""The same indexed move as calls of every library.
 
-A library may have several forms for a move; `pick` finds the fastest that is right. Forms write into arrays that exist
-already, take the arrays as they are, and skip what can be skipped honestly (NumPy's buffering under `mode="clip"`, a
-type where only bits move). A library that has no form for a move gives none.
+A library may have several calls (forms) for a move; `pick` finds the fastest correct one. Forms write into existing
+arrays, use the arrays unchanged, and skip unnecessary work (NumPy's buffering under `mode="clip"`, the element type if
+only bits move). A library that cannot do a move has no forms.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from _measure import LIMIT, OURS, Call, Who, interleaved, median
 
 import ptokit as pto
 
-# Before any of them is loaded: threads that spin while they wait would take the cores of the next contender.
+# Set before the libraries are loaded: threads that spin while they wait would occupy the cores of the next contender.
 os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "0"}
 
 Forms = dict[str, Call]
@@ -32,19 +32,19 @@ MOVED = ("gather", "store")
 
 
 def nothing() -> None:
-    """What most contenders need done before a call."""
+    """The default preparation of a call."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """Who can be measured."""
+    """A library that can be measured."""
 
     name: str
     forms: Callable[[Work, int], Forms]
     set_threads: Callable[[int], object] = lambda threads: None
     threaded: bool = True
     ordered: bool = True
-    """Whether the last of several lanes that store into one cell is promised to win on several threads."""
+    """Whether the last of several stores into one cell is guaranteed to win on several threads."""
 
 
 def _ptokit(work: Work, threads: int) -> Forms:
@@ -126,7 +126,7 @@ def _torch_threads(threads: int) -> None:
 
 @cache
 def _loops() -> dict[tuple[str, int], Callable[..., None]]:
-    """Loops as one writes them for Numba, by operation and dimensions; `prange` is `range` where not parallel."""
+    """Loops for Numba, by operation and dimensions; `prange` is `range` if not parallel."""
     from numba import prange
 
     def gather_rows(table, indices, out):
@@ -173,7 +173,7 @@ def _loops() -> dict[tuple[str, int], Callable[..., None]]:
 
 @cache
 def _compiled(op: str, dims: int) -> dict[str, Callable[..., None]]:
-    """A loop on one thread, one over all lanes in parallel, and one in parallel over as many parts as threads."""
+    """A loop on one thread, one over all lanes in parallel, and one in parallel over one part per thread."""
     from numba import get_num_threads, njit, prange
 
     loop = njit(_loops()[op, dims])
@@ -192,11 +192,11 @@ def _compiled(op: str, dims: int) -> dict[str, Callable[..., None]]:
 
 
 def _numba(work: Work, threads: int) -> Forms:
-    """Loops on all threads, or on one where repeated cells would make threads race."""
+    """Loops on all threads, or on one if repeated cells would make threads race."""
     table, values = work.table, work.values
     if work.op in MOVED:
         table, values = bits(table), bits(values)
-    elif table.dtype.name in ("float16", "bfloat16"):  # it knows no arithmetic of these on a processor
+    elif table.dtype.name in ("float16", "bfloat16"):  # it has no arithmetic for these on a CPU
         return {}
     parallel = threads > 1 and (work.op == "gather" or not work.repeats)
     forms = _compiled(work.op, work.table.ndim)
@@ -219,7 +219,7 @@ LIBRARIES = tuple(
     )
     if find_spec(needs)
 )
-"""Those that are installed."""
+"""The installed libraries."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class Contender:
 
 
 def pick(library: Library, work: Work, threads: int) -> Contender | str:
-    """The fastest right form of a library, or the fastest wrong one, marked so; or what went wrong, if anything."""
+    """The fastest correct form of a library, or the fastest wrong one; or an error message, empty without forms."""
     found: list[tuple[bool, float, Contender]] = []
     problem = ""
     library.set_threads(threads)
@@ -250,7 +250,7 @@ def pick(library: Library, work: Work, threads: int) -> Contender | str:
     for form, call in forms.items():
         try:
             right = work.is_right(call) and not lucky
-        except Exception as error:  # a form that a library refuses is no form
+        except Exception as error:  # the library does not support the form
             problem = f"{form}: {error}"
             continue
         seconds = 0.0 if len(forms) == 1 else median(interleaved({form: call}, 2, before={form: before})[form])
@@ -276,7 +276,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def limit(threads: int) -> Contender:
-    """A plain copy of memory, each thread a part: what no move can beat."""
+    """A copy of memory, split among threads: the upper limit of any move."""
     source, target = _copied("source"), _copied("target")
     ends = [COPIED * part // threads for part in range(threads + 1)]
     parts = [(target[a:b], source[a:b]) for a, b in pairwise(ends)]

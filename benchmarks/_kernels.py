@@ -1,6 +1,6 @@
-"""What kernels cost: a tile program over many blocks, compiling, launching.
+"""Costs of kernels: a tile program over many blocks, compiling, launching.
 
-Run as a program, it prints the seconds that compiling each kernel of the gallery takes in a process of its own.
+Run as a program, it prints the seconds that compiling each kernel of the gallery takes in a separate process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ENGINE = "native"
 
 @pto.kernel
 def gather_tiles(table, indices, out, rows: pto.const = ROWS):
-    """`out[i] = table[indices[i]]`. The tile is only stored, so an engine may gather straight into `out`."""
+    """`out[i] = table[indices[i]]`. The tile is only stored, so an engine may gather directly into `out`."""
     first = pto.block_idx() * rows
     ids = pto.Tile("vec", indices.dtype, 1, rows)
     tile = pto.Tile("vec", table.dtype, rows, table.shape[1])
@@ -55,7 +55,7 @@ def gather_kept_tiles(table, indices, out, heads, rows: pto.const = ROWS):
 
 PROGRAMS = {
     "tile program": (gather_kept_tiles, Ask(0.35, LIMIT)),
-    "tile program, tile forwarded away": (gather_tiles, Ask(0.42, LIMIT)),
+    "tile program, tile forwarded": (gather_tiles, Ask(0.42, LIMIT)),
 }
 
 
@@ -76,7 +76,7 @@ def programs(sizes: Sizes) -> Iterator[tuple[str, Work, Library, Ask]]:
 
 
 def small_gather(rounds: int) -> Verdict:
-    """What a call of 1,000 indices takes in all, its result allocated."""
+    """The time of a call with 1,000 indices, including the allocation of its result."""
     table, indices = np.arange(10_000, dtype="float32"), indices_of("uniform", 1000, 10_000, "int64")
     calls: dict[str, Call] = {OURS: partial(pto.gather, table, indices), "NumPy": partial(np.take, table, indices)}
     times = _warm(calls, rounds)
@@ -85,7 +85,7 @@ def small_gather(rounds: int) -> Verdict:
 
 
 def launch_overhead(rounds: int) -> Verdict:
-    """What a launch of one block takes beyond a block's own work, which the further blocks of a larger launch tell."""
+    """The time of a launch of one block minus the time per block of a larger launch."""
     rows, cols, more = 16, 64, 64
     table = np.ones((1000, cols), "float32")
     indices = indices_of("uniform", rows * (more + 1), len(table), "int32")
@@ -106,7 +106,7 @@ def _warm(calls: dict[str, Call], rounds: int, loops: int = 300) -> dict[str, li
 
 
 def compiling(rounds: int) -> list[Verdict]:
-    """What compiling a kernel of the gallery takes, and loading it from the disk cache; the slowest of them counts."""
+    """The time to compile a kernel of the gallery, and to load it from the disk cache; the slowest one counts."""
     found: dict[str, dict[str, list[float]]] = {"cold": {}, "from the disk cache": {}}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as cache:
@@ -137,9 +137,9 @@ def _timed(call: Call) -> float:
 
 
 def main() -> None:
-    """Compile the gallery: the first native launch of a kernel that is traced already, less what later ones take."""
+    """Compile the gallery: the first native launch of a traced kernel minus later launches."""
     table, indices, out = np.ones((9, 16), "float32"), np.zeros(8, "int32"), np.zeros((8, 16), "float32")
-    gather_tiles[1](table, indices, out, rows=8, target=TARGET, engine=ENGINE)  # imports all that is needed
+    gather_tiles[1](table, indices, out, rows=8, target=TARGET, engine=ENGINE)  # imports everything
     found: dict[str, float] = {}
     for name in GALLERY:
         kernel, arrays = case(name)

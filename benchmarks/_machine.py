@@ -1,4 +1,4 @@
-"""What a run ran on: processor, caches, memory, versions; and arrays of a chosen alignment."""
+"""The machine of a run: processor, caches, memory, versions; and arrays with a given alignment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def caches() -> dict[int, int]:
-    """Bytes of the data caches of one core by level; the usual sizes where the system does not say."""
+    """Bytes of the data caches of one core by level; common sizes if the system does not report them."""
     found: dict[int, int] = {}
     for folder in sorted(CACHES.glob("index*")):
         kind, level, size = ((folder / name).read_text().strip() for name in ("type", "level", "size"))
@@ -45,11 +45,11 @@ def cores() -> int:
 
 
 def _busy() -> float | None:
-    """Seconds that all programs have spent on these processors; None where the system does not say."""
+    """Seconds that all programs have spent on these processors; None if the system does not report it."""
     try:
         lines = Path("/proc/stat").read_text().splitlines()
         spent = {int(name[3:]): counts for name, *counts in map(str.split, lines) if name[:3] == "cpu" and name[3:]}
-        working = (0, 1, 2, 5, 6, 7)  # user, nice, system, two kinds of interrupts, and what a hypervisor took
+        working = (0, 1, 2, 5, 6, 7)  # user, nice, system, two kinds of interrupts, and time taken by a hypervisor
         ticks = sum(int(spent[cpu][kind]) for cpu in os.sched_getaffinity(0) for kind in working)
         return ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, KeyError, AttributeError):
@@ -57,13 +57,13 @@ def _busy() -> float | None:
 
 
 class Neighbours:
-    """How much of the processors other programs took, from now on. They spoil what is measured on all cores."""
+    """The processor time of other programs from now on. They disturb measurements on all cores."""
 
     def __init__(self) -> None:
         self._began, self._busy, self._own = time.monotonic(), _busy(), sum(os.times()[:4])
 
     def share(self) -> float:
-        """From 0 to 1; 0 where the system does not say."""
+        """From 0 to 1; 0 if the system does not report it."""
         busy = _busy()
         if busy is None or self._busy is None:
             return 0.0
@@ -72,7 +72,7 @@ class Neighbours:
 
 
 def size(count: float) -> str:
-    """A number of bytes, for people."""
+    """A number of bytes, with a unit."""
     for unit in ("B", "KB", "MB"):
         if count < 1024:
             return f"{count:.4g} {unit}"
@@ -81,12 +81,12 @@ def size(count: float) -> str:
 
 
 def address(array: Array) -> int:
-    """Where an array begins."""
+    """The address of an array."""
     return array.__array_interface__["data"][0]
 
 
 def empty(count: int, aligned: bool = False) -> Array:
-    """So many bytes, wherever NumPy puts them or at the beginning of a cache line."""
+    """`count` bytes, as NumPy allocates them or at the start of a cache line."""
     if not aligned:
         return np.empty(count, np.uint8)
     raw = np.empty(count + LINE, np.uint8)
@@ -95,7 +95,7 @@ def empty(count: int, aligned: bool = False) -> Array:
 
 
 def _processor() -> str:
-    """The processor's name, as the system knows it."""
+    """The processor's name, as the system reports it."""
     if shutil.which("lscpu"):
         said = subprocess.run(["lscpu"], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
         for line in said.stdout.splitlines():
@@ -112,7 +112,7 @@ def _version(package: str) -> str:
 
 
 def facts() -> dict[str, str]:
-    """What stands at the head of a report."""
+    """The head of a report."""
     large = sorted({address(empty(64 << 20)) % LINE for _ in range(4)})
     return {
         "architecture": platform.machine(),

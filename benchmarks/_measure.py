@@ -1,7 +1,7 @@
-"""Timing contenders side by side, and judging what was asked of them.
+"""Interleaved timing of contenders, and comparison with the required figures.
 
-Contenders take turns: each round calls every one of them, and each round begins with another one. What slows the
-machine down for a while so slows all of them, and the median of the ratios within rounds is what counts.
+Each round calls every contender, and each round starts with another one. So a temporary slowdown of the machine affects
+all of them, and the median of the ratios within rounds is what counts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import NamedTuple, TypeVar
 Call = Callable[[], object]
 Name = TypeVar("Name", bound=Hashable)
 Times = dict[Name, list[float]]
-"""The seconds of each contender's calls, round by round; NaN for a round it was left out of."""
+"""The seconds of each contender's calls, round by round; NaN for a skipped round."""
 
 LEAST_ROUNDS = 3
-"""Rounds that even the slowest contender takes part in."""
+"""Rounds that no contender skips."""
 
 
 def interleaved(
@@ -34,12 +34,12 @@ def interleaved(
 ) -> Times[Name]:
     """Seconds of one call, for every contender and round.
 
-    `loops` calls are timed together. `before` is what a contender needs done first, which is not timed. A `pause` lets
-    the threads of the contender before go to sleep. Whoever has used up `patience` seconds sits later rounds out.
+    `loops` calls are timed together. `before` prepares a call and is not timed. A `pause` lets the threads of the
+    previous contender go to sleep. A contender that has used `patience` seconds skips later rounds.
     """
     names, times = list(calls), {name: [] for name in calls}
-    for turn in range(rounds):
-        start = turn % len(names)
+    for number in range(rounds):
+        start = number % len(names)
         for name in names[start:] + names[:start]:
             done = [t for t in times[name] if not math.isnan(t)]
             if len(done) >= LEAST_ROUNDS and sum(done) * loops > patience:
@@ -57,7 +57,7 @@ def interleaved(
 
 
 def median(times: Sequence[float]) -> float:
-    """The median over the rounds that were taken."""
+    """The median over the rounds that were not skipped."""
     return statistics.median([t for t in times if not math.isnan(t)] or [math.nan])
 
 
@@ -72,36 +72,36 @@ def ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
 
 
 class Who(NamedTuple):
-    """A contender: a library with so many threads."""
+    """A contender: a library with a number of threads."""
 
     library: str
     threads: int
 
 
 OURS, LIMIT = "ptokit", "memcpy"
-"""The contender that is judged, and the one that nobody can beat; all others are peers."""
+"""The contender that is judged, and the upper limit; all others are peers."""
 
 
 def on_threads(everybody: Iterable[Who], threads: int) -> dict[str, Who]:
-    """Each library on so many threads, or on as many as it has if it has fewer."""
+    """Each library with `threads` threads, or with its largest number below that."""
     return {who.library: who for who in sorted(everybody, key=lambda who: who.threads) if who.threads <= threads}
 
 
 def best_peer(times: Times[Who], right: Collection[Who], threads: int) -> Who | None:
-    """The fastest other library whose results are right, with the same threads."""
+    """The fastest other library with correct results and the same threads."""
     able = [who for name, who in on_threads(times, threads).items() if name not in (OURS, LIMIT) and who in right]
     return min(able, key=lambda who: median(times[who]), default=None)
 
 
 @dataclass(frozen=True)
 class Ask:
-    """How many times as fast as another ptokit shall be."""
+    """The required speed of ptokit relative to another contender."""
 
     at_least: float
     against: str = "best peer"
     """`best peer`, or the name of one contender."""
     threads: int | None = None
-    """As many as there are contenders for, where none are named."""
+    """The default is the largest number that is measured."""
 
 
 FLOOR = Ask(round(1 / 1.05, 3))
@@ -110,7 +110,7 @@ FLOOR = Ask(round(1 / 1.05, 3))
 
 @dataclass(frozen=True)
 class Verdict:
-    """A figure that was asked for, and the one that was found: NaN where there is none."""
+    """A required figure, and the measured one: NaN if there is none."""
 
     case: str
     what: str
@@ -120,14 +120,14 @@ class Verdict:
 
     @property
     def met(self) -> bool:
-        """Whether the figure is good enough; one that could not be measured is not."""
+        """Whether the requirement is met; an unmeasured one is not."""
         return self.found <= self.asked if self.at_most else self.found >= self.asked
 
 
 def judge(case: str, asks: Sequence[Ask], times: Times[Who], right: Collection[Who], most: int) -> list[Verdict]:
-    """Hold ptokit's times against what was asked, where `most` threads were measured.
+    """Compare ptokit's times with the required figures; `most` threads were measured.
 
-    What is asked for several threads is left out of a run on one.
+    Requirements for several threads are omitted in a run on one.
     """
     verdicts: list[Verdict] = []
     for ask in asks:
@@ -144,7 +144,7 @@ def judge(case: str, asks: Sequence[Ask], times: Times[Who], right: Collection[W
 
 
 def _opponent(ask: Ask, times: Times[Who], right: Collection[Who], threads: int) -> Who | None:
-    """Whom ptokit is compared with."""
+    """The contender that ptokit is compared with."""
     if ask.against == "best peer":
         return best_peer(times, right, threads)
     found = on_threads(times, threads).get(ask.against)

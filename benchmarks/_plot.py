@@ -1,4 +1,4 @@
-"""Lines on logarithmic axes as SVG, readable in light and in dark."""
+"""Line plots with logarithmic axes as SVG, for light and dark mode."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Points = Sequence[tuple[float, float]]
 Ticks = Mapping[float, str]
 
 WIDTH, HEIGHT = 470, 300
-"""Of a panel with its labels."""
+"""The size of a panel with its labels."""
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 36, 46
 HEAD = 90
-"""Above the panels: the title and the names of the lines."""
+"""The height of the title and the legend above the panels."""
 COLOURS = (("#0b62d6", "#6cb2ff"), ("#6b7280", "#a3abb8"), ("#c2410c", "#ff9d66"), ("#047857", "#5fd3a5"))
-"""Of each kind of line, on light and on dark ground."""
+"""Colours of the lines, on light and on dark ground."""
 STYLE = """
 svg { font: 12px system-ui, sans-serif; }
 .ground { fill: #ffffff; } text { fill: #1f2937; } .quiet { fill: #6b7280; }
@@ -57,7 +57,7 @@ def _in_unit(value: float, unit: Mapping[float, str]) -> str:
 
 
 class _Axes:
-    """Where values lie on the page."""
+    """Coordinates of values on the page."""
 
     def __init__(self, panel: Panel, x: float, y: float) -> None:
         self.left, self.right, self.top, self.bottom = x + LEFT, x + WIDTH - RIGHT, y + TOP, y + HEIGHT - BOTTOM
@@ -78,8 +78,8 @@ class _Axes:
         return round(self.bottom - (math.log10(value) - low) / (high - low) * (self.bottom - self.top), 1)
 
 
-def _text(x: float, y: float, said: str, anchor: str = "middle", more: str = "") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" {more}>{escape(said)}</text>'
+def _text(x: float, y: float, text: str, anchor: str = "middle", more: str = "") -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
 
 
 def _panel(panel: Panel, styles: Mapping[str, str], x: float, y: float) -> list[str]:

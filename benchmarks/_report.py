@@ -22,7 +22,7 @@ BUSY = 0.05
 
 @dataclass(frozen=True)
 class Result:
-    """What a case showed."""
+    """The result of a case."""
 
     group: str
     name: str
@@ -34,7 +34,7 @@ class Result:
 
     @property
     def right(self) -> set[Who]:
-        """Who gives the true result."""
+        """The contenders with a correct result."""
         return {contender.who for contender in self.contenders if contender.right}
 
     @property
@@ -43,7 +43,7 @@ class Result:
         return sorted({who.threads for who in self.times if who.library == LIMIT})
 
     def shown(self, who: Who) -> str:
-        """A contender's GB/s of payload, marked where its result is wrong."""
+        """A contender's GB/s of payload, marked if its result is wrong."""
         return figure(self.payload / median(self.times[who]) / 1e9) + " (wrong)" * (who not in self.right)
 
     def lead(self, threads: int) -> tuple[str, float]:
@@ -56,18 +56,18 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a run showed."""
+    """The results of a run."""
 
     facts: dict[str, str]
     results: tuple[Result, ...]
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...]
     neighbours: float
-    """The part of the processors that other programs took."""
+    """The share of processor time of other programs."""
 
     @property
     def missed(self) -> list[Verdict]:
-        """What was asked and not reached."""
+        """The requirements that were missed."""
         return [verdict for verdict in self.verdicts if not verdict.met]
 
 
@@ -81,7 +81,7 @@ RATES_HEAD = ("case", "threads", *LIBRARIES, "best peer", "ratio")
 
 
 def asked_rows(verdicts: Iterable[Verdict]) -> list[list[str]]:
-    """What was asked, as cells of a table."""
+    """Required and measured figures, as cells of a table."""
     return [
         [
             v.case,
@@ -95,7 +95,7 @@ def asked_rows(verdicts: Iterable[Verdict]) -> list[list[str]]:
 
 
 def rate_rows(results: Iterable[Result]) -> list[list[str]]:
-    """GB/s of everybody, as cells of a table."""
+    """GB/s of all contenders, as cells of a table."""
     rows: list[list[str]] = []
     for result in results:
         for threads in result.threads:
@@ -123,15 +123,15 @@ def show(report: Report, console: Console) -> None:
     for note in report.notes:
         console.print(note, markup=False)
     if report.neighbours > BUSY:
-        said = f"Other programs took {report.neighbours:.0%} of the processors: figures of all cores mean little."
-        console.print(said, style="bold red", highlight=False)
+        message = f"Other programs used {report.neighbours:.0%} of the processors: figures of all cores are unreliable."
+        console.print(message, style="bold red", highlight=False)
     if report.verdicts:
-        console.print(table("What was asked", ASKED_HEAD, asked_rows(report.verdicts)))
-    console.print(f"{len(report.verdicts) - len(report.missed)} of {len(report.verdicts)} asked figures are met.")
+        console.print(table("Required figures", ASKED_HEAD, asked_rows(report.verdicts)))
+    console.print(f"{len(report.verdicts) - len(report.missed)} of {len(report.verdicts)} required figures are met.")
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table for the terminal; what is missed is red."""
+    """A table for the terminal; missed figures are red."""
     found = Table(title=title, title_justify="left", header_style="bold")
     for name in head:
         found.add_column(name, justify="left" if name in ("case", "what", "best peer", "") else "right")
@@ -141,10 +141,10 @@ def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Tab
 
 
 def markdown(report: Report) -> str:
-    """The same for a page."""
-    parts = ["# Side by side", "\n".join(f"- {name}: {value}" for name, value in report.facts.items())]
+    """The report as Markdown."""
+    parts = ["# Comparison", "\n".join(f"- {name}: {value}" for name, value in report.facts.items())]
     if report.verdicts:
-        parts += ["## What was asked", _markdown_table(ASKED_HEAD, asked_rows(report.verdicts))]
+        parts += ["## Required figures", _markdown_table(ASKED_HEAD, asked_rows(report.verdicts))]
     for group, results in groups(report.results).items():
         parts += [f"## {group.capitalize()}, GB/s of payload", _markdown_table(RATES_HEAD, rate_rows(results))]
     if report.notes:
@@ -157,12 +157,12 @@ def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def asked_data(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
-    """What was asked, for programs; null where there is no number."""
+    """Required and measured figures as JSON data; null if there is no number."""
     return [{**asdict(v), "asked": _number(v.asked), "found": _number(v.found), "met": v.met} for v in verdicts]
 
 
 def as_data(report: Report) -> dict[str, Any]:
-    """The same for programs; seconds are those of every round, null for rounds that were left out."""
+    """The report as JSON data; seconds are those of every round, null for skipped rounds."""
     return {
         "facts": report.facts,
         "asked": asked_data(report.verdicts),
@@ -193,13 +193,13 @@ def _number(value: float) -> float | None:
 
 
 def write(report: Report, folder: Path) -> list[Path]:
-    """Both files, each whole or not at all."""
+    """Write both files, each atomically."""
     texts = {"peers.md": markdown(report), "peers.json": json.dumps(as_data(report), indent=1) + "\n"}
     return [replace_file(folder / name, text) for name, text in texts.items()]
 
 
 def replace_file(path: Path, text: str) -> Path:
-    """Write a file, so that nobody finds half of it."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f".{path.name}.{os.getpid()}")
     half.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Kernels that scatter, on the default number of threads and on one: the default must not be slower."""
+"""Kernels that scatter, on the default number of threads and on one; the default must not be slower."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import ptokit as pto
 ROWS = 32
 ROUNDS, TRIES = 21, 3
 ASKED = 1.1
-"""How many times as long the default may take; above 1 for the noise of a measurement."""
+"""The largest ratio of the default to one thread; above 1 because of measurement noise."""
 SHAPES = ((100, 64), (1_000, 64), (5_000, 32), (20_000, 8), (20_000, 256), (100_000, 64), (200_000, 32))
-"""Rows that are scattered, and their float32 columns."""
+"""Number of scattered rows, and their float32 columns."""
 SPREADS = ("uniform", "few rows", "sorted")
 
 
@@ -48,7 +48,7 @@ def scatter_elements(src, idx, out, atomic: pto.const):
 
 @pto.kernel
 def scatter_exponentials(src, idx, out, atomic: pto.const):
-    """`out[idx[i]] += exp(src[i])`: work that threads can share, beside the scatter."""
+    """`out[idx[i]] += exp(src[i])`: work besides the scatter that threads can share."""
     first = pto.block_idx() * ROWS
     rows = pto.Tile("vec", src.dtype, ROWS, src.shape[1])
     ids = pto.Tile("vec", idx.dtype, 1, ROWS)
@@ -59,7 +59,7 @@ def scatter_exponentials(src, idx, out, atomic: pto.const):
 
 
 def indices(rng: np.random.Generator, count: Any, below: int, spread: str) -> Any:
-    """Rows of the table, as they are spread over it."""
+    """Row indices with a distribution over the table."""
     if spread == "few rows":
         return rng.choice(rng.integers(0, below, 4, dtype="int32"), count)
     found = rng.integers(0, below, count, dtype="int32")
@@ -89,7 +89,7 @@ def cases() -> Iterator[tuple[str, Any]]:
 
 
 def measured() -> Iterator[tuple[Verdict, float, float]]:
-    """What was asked of each case, with the milliseconds of both; a figure that is missed gets more rounds."""
+    """The verdict of each case, with the milliseconds of both; a missed figure gets more rounds."""
     for name, launch in cases():
         calls: dict[str, Call] = {"default": launch, "one": partial(launch, threads=1)}
         interleaved(calls, 2)

@@ -1,8 +1,8 @@
-"""How long the command line takes to answer.
+"""Response times of the command line.
 
     python benchmarks/cli.py
 
-Medians over processes of their own, after one that writes bytecode. Asked for: `ptokit --help` in under 0.4 s.
+Medians over separate processes, after one that writes bytecode. Required: `ptokit --help` in under 0.4 s.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMANDS = (
 
 
 def process(words: tuple[str, ...]) -> None:
-    """One process, from its start to its end."""
+    """Run one process to its end."""
     subprocess.run([sys.executable, "-m", "ptokit", *words], check=False, capture_output=True)
 
 

@@ -1,8 +1,8 @@
-"""What an eager call costs: medians of interleaved repeats, in one run.
+"""Costs of eager calls: medians of interleaved repeats, in one run.
 
     python benchmarks/eager.py
 
-Asked for: mgather of a 16x128 float32 tile under 15 us; of a 64x256 tile at 4 GB/s of payload or more on one core;
+Required: mgather of a 16x128 float32 tile under 15 us; of a 64x256 tile at 4 GB/s of payload or more on one core;
 a refused call under 200 us; import under 0.3 s.
 """
 
@@ -33,7 +33,7 @@ def gather(rows: int, cols: int) -> Callable[[], object]:
 
 
 def numpy_take(rows: int, cols: int) -> Callable[[], object]:
-    """The same work by the plainest NumPy call."""
+    """The same work with NumPy's simplest call."""
     rng = np.random.default_rng(1)
     table = rng.random((10_000, cols), np.float32)
     idx = rng.integers(0, 10_000, rows)

@@ -1,9 +1,9 @@
-"""How time and memory grow: with the number of indices from 1e3 to 1e8, and with the size of the table.
+"""Growth of time and memory with the number of indices, from 1e3 to 1e8, and with the size of the table.
 
     python benchmarks/growth.py [--quick] [--threads N] [--most N] [--out FOLDER]
 
-Writes `growth.svg` and `growth.json`. Asked for: time linear in the indices; besides its arrays a call takes at most
-the index bytes of one chunk and 64 MB. Ends with status 1 where that is missed.
+Writes `growth.svg` and `growth.json`. Required: time linear in the indices; temporary memory of a call at most the
+index bytes of one chunk and 64 MB. The status is 1 if that is missed.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ HERE = Path(__file__).parent
 TIMED = ("gather", "add")
 OPS = ("gather", "store", "add", "max")
 CHUNK = 1 << 20
-"""Indices that are made at a time."""
+"""Indices that are generated at a time."""
 LANES = 4 << 20
-"""Indices that the engine takes at a time, for the bound on its memory."""
+"""Indices that the engine processes at a time, for the bound on its memory."""
 BOUND = (64 << 20) + 8 * LANES
 SETTLED = 1_000_000
 STRAIGHT = 1.25
-"""How many times as long an index of the largest call may take as one of a call of a million."""
+"""The largest ratio of the time per index in the largest call to that in a call of a million."""
 BATCH = 0.002
-"""Seconds that calls are timed together for, at least."""
+"""The least number of seconds for calls that are timed together."""
 TIME = {1e-9: "ns", 1e-6: "µs", 1e-3: "ms", 1.0: "s"}
 COUNT = {1.0: "", 1e3: "K", 1e6: "M"}
 AXES = ((0, COUNT), (1, TIME))
 
 Lines = dict[str, list[tuple[float, float]]]
-"""Points by the name of a line."""
+"""Points by line name."""
 
 
 def move(op: str, lanes: int, table: int) -> Work:
-    """So many single elements, moved from or to a table of so many bytes."""
+    """A move of `lanes` single elements from or to a table of `table` bytes."""
     cells = table // 4
     indices = indices_of("uniform", lanes, cells, "int64")
     if op == "gather":
@@ -65,12 +65,12 @@ def _floats(role: str, count: int) -> np.ndarray[tuple[int], np.dtype[np.float32
 
 
 def named(who: Who) -> str:
-    """A contender, for people."""
+    """The display name of a contender."""
     return f"{who.library}, {who.threads} thread{'s' * (who.threads > 1)}"
 
 
 class Field:
-    """Everybody who can do an operation, each in the form that is fastest for a million indices."""
+    """All contenders for an operation, each with its fastest form for a million indices."""
 
     def __init__(self, op: str, threads: Sequence[int]) -> None:
         work = move(op, SETTLED, FULL.tables["beyond"])
@@ -82,7 +82,7 @@ class Field:
                     self._forms[found.who] = library, found.form
 
     def seconds(self, work: Work, rounds: int) -> Iterator[tuple[str, float]]:
-        """The median time of everybody, by name."""
+        """The median time of every contender, by name."""
         calls: dict[Who, Call] = {}
         before: dict[Who, Call] = {}
         for who, (library, form) in self._forms.items():
@@ -116,7 +116,7 @@ def over_tables(field: Field, op: str, tables: Sequence[int], rounds: int) -> Li
 
 
 def extra_memory(op: str, lanes: int, threads: int) -> int:
-    """Bytes that a call takes besides its arrays: how far a process of its own grows during it."""
+    """Bytes of temporary memory of a call: the growth of a separate process during it."""
     words = [sys.executable, __file__, "--call", op, "--most", str(lanes), "--threads", str(threads)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -125,7 +125,7 @@ def extra_memory(op: str, lanes: int, threads: int) -> int:
 
 
 def call_alone(op: str, lanes: int, threads: int) -> int:
-    """The same in this process. Arrays are filled piece by piece, so that filling them leaves no peak behind."""
+    """The same in this process. Arrays are filled in chunks, so that filling them does not raise the peak."""
     rng, table = np.random.default_rng(0), np.zeros(FULL.tables["beyond"] // 4, "float32")
     indices, values = np.empty(lanes, "int64"), np.zeros(lanes, "float32")
     for start in range(0, lanes, CHUNK):
@@ -148,11 +148,11 @@ def call_alone(op: str, lanes: int, threads: int) -> int:
 
 
 def _peak() -> int:
-    """The most memory that this process has had. On Linux not by `getrusage`, which begins with the parent's."""
+    """The peak memory of this process. Not from `getrusage` on Linux, which starts with the parent's."""
     status = Path("/proc/self/status")
-    said = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
-    if said:
-        return 1024 * int(said[1])
+    match = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    if match:
+        return 1024 * int(match[1])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
@@ -168,7 +168,7 @@ def straight(op: str, lines: Lines) -> Iterator[Verdict]:
 
 
 def styles(most: int) -> dict[str, str]:
-    """How each line looks: a colour for a library, whole on all its threads, dashed on one of several."""
+    """The style of each line: a colour per library, solid for all threads, dashed for one of several."""
     found: dict[str, str] = {}
     for number, library in enumerate(LIBRARIES):
         for threads in sorted({1, most}, reverse=True) if library.threaded else (1,):
@@ -178,7 +178,7 @@ def styles(most: int) -> dict[str, str]:
 
 
 def panels(times: dict[str, Lines], tables: dict[str, Lines]) -> Iterator[Panel]:
-    """The times as pictures."""
+    """The plots of the times."""
     for op, lines in times.items():
         across, up = (decades([point[axis] for line in lines.values() for point in line], unit) for axis, unit in AXES)
         yield Panel(f"{op} elements: time of a call", "indices", "time", lines, across, up)
@@ -189,7 +189,7 @@ def panels(times: dict[str, Lines], tables: dict[str, Lines]) -> Iterator[Panel]
 
 
 def measure(most: int, threads: int, rounds: int) -> tuple[dict[str, dict[str, Lines]], list[Verdict]]:
-    """All lines, and what they say about what is asked."""
+    """All lines, and the verdicts on them."""
     counts, largest = sorted({1, threads}), FULL.tables["beyond"]
     tables = [1 << bits for bits in range(16, 40, 2) if 1 << bits <= min(8 * largest, MOST_TABLE)]
     fields = {op: Field(op, counts) for op in TIMED}
@@ -201,21 +201,19 @@ def measure(most: int, threads: int, rounds: int) -> tuple[dict[str, dict[str, L
     verdicts = [verdict for op, lines in times.items() for verdict in straight(op, lines)]
     for op, points in memory.items():
         for lanes, extra in points:
-            said = f"MB besides its arrays, {lanes:.0e} indices"
-            verdicts.append(Verdict(f"memory, {op}", said, BOUND / 2**20, extra / 2**20, at_most=True))
+            what = f"MB of temporary memory, {lanes:.0e} indices"
+            verdicts.append(Verdict(f"memory, {op}", what, BOUND / 2**20, extra / 2**20, at_most=True))
     return {"time of a call": times, "time of an index": sizes, "extra memory": {OURS: memory}}, verdicts
 
 
 def main() -> int:
-    """Run, print, draw; 1 where something asked is missed."""
+    """Run, print, draw; 1 if a requirement is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="to 1e7 indices, fewer rounds")
     parser.add_argument("--threads", type=int, default=min(2, cores()), help="measured besides one (%(default)s)")
     parser.add_argument("--most", type=float, help="indices of the largest call (1e8, or 1e7 with --quick)")
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the files that are written")
-    parser.add_argument(
-        "--call", choices=OPS, help="make one call only and print the bytes it takes besides its arrays"
-    )
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="output folder")
+    parser.add_argument("--call", choices=OPS, help="make one call only and print its bytes of temporary memory")
     given = parser.parse_args()
     most = int(given.most or (1e7 if given.quick else 1e8))
     if given.call:

@@ -1,15 +1,14 @@
-"""What a kernel costs besides its work: tracing and verifying it once, and launching it again and again.
+"""Overhead of kernels: tracing and verifying once, and repeated launches.
 
     python benchmarks/launch.py [--scatters]
 
-Asked for: tracing and verifying a kernel of the gallery under 50 ms; a cached launch adds under 60 us over the work
-itself. What a launch adds is all that happens outside the engine (`Run.seconds`): sorting the arguments, finding the
-program, reporting. The last column shows how much of the engine's time the instructions take by themselves, run again
-over the same memory: the rest is the way from one instruction to the next. All of it on the reference engine;
-`peers.py` measures what a native launch costs.
+Required: tracing and verifying a kernel of the gallery under 50 ms; a cached launch adds under 60 us to the work. The
+added time is the time outside the engine (`Run.seconds`): binding arguments, finding the program, reporting. The last
+column is the time of the instructions alone, run again over the same memory; the rest of the engine's time is spent
+between instructions. All of it on the reference engine; `peers.py` measures native launches.
 
-Then kernels that scatter, on the native engine: the default number of threads must not be slower than one. The status
-is 1 where it is. With `--scatters` only these are measured.
+Then kernels that scatter, on the native engine: the default number of threads must not be slower than one. Otherwise
+the status is 1. With `--scatters` only these are measured.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def case(name: str) -> tuple[Any, dict[str, Any]]:
 
 
 def first_check(name: str) -> float:
-    """Milliseconds to trace and verify a kernel, in a process that has done nothing else."""
+    """Milliseconds to trace and verify a kernel, in a new process."""
     code = (
         f"import sys, time; sys.path[:0] = [{str(Path(__file__).parent)!r}]; import launch, ptokit as pto\n"
         f"kernel, arrays = launch.case({name!r}); check = pto.check; began = time.perf_counter()\n"
@@ -90,7 +89,7 @@ def microseconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def scatters() -> bool:
-    """Compare the default number of threads with one, for kernels that scatter; whether it is as quick everywhere."""
+    """Compare the default number of threads with one, for kernels that scatter; whether it is as fast for all."""
     from _scatters import ASKED, measured
 
     from ptokit.engine.native.workers import thread_count
@@ -113,7 +112,7 @@ def main() -> None:
 
 
 def launches() -> None:
-    """What launches of the gallery cost."""
+    """Print the costs of launches of the gallery."""
     print("| kernel | trace and verify | cached launch | the engine's time | added | instructions alone |")
     print("|---|---|---|---|---|---|")
     for name in GALLERY:

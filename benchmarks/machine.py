@@ -1,9 +1,9 @@
-"""What the machine model costs: against the reference engine, and with the number of blocks.
+"""Costs of the machine model: relative to the reference engine, and by number of blocks.
 
     python benchmarks/machine.py
 
-Asked for: a clean kernel that gathers 64x256 tiles over 256 blocks takes at most 10 times as long as on the reference
-engine, with all checks on; time and memory grow with the blocks and no faster, up to 10,000 of them.
+Required: a clean kernel that gathers 64x256 tiles over 256 blocks takes at most 10 times as long as on the reference
+engine, with all checks on; time and memory grow at most linearly, up to 10,000 blocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TARGETS = ("a2a3", "a5")
 
 @pto.kernel
 def lookup(table, indices, out, rows: pto.const = ROWS):
-    """`out[i] = table[indices[i]]`, one tile a block."""
+    """`out[i] = table[indices[i]]`, one tile per block."""
     first = pto.block_idx() * rows
     idx = pto.Tile("vec", indices.dtype, 1, rows)
     dst = pto.Tile("vec", table.dtype, rows, table.shape[-1])
@@ -39,7 +39,7 @@ def lookup(table, indices, out, rows: pto.const = ROWS):
 
 
 def arrays(blocks: int, cols: int) -> dict[str, Any]:
-    """A table, indices for so many blocks, and room for the result."""
+    """A table, indices for the blocks, and an array for the result."""
     rng = np.random.default_rng(0)
     table = rng.standard_normal((10_000, cols), dtype="float32")
     indices = rng.integers(0, len(table), blocks * ROWS, dtype="int32")
@@ -60,7 +60,7 @@ def ratio(target: str, rounds: int = 9) -> tuple[float, float]:
 
 
 def grown(blocks: int) -> tuple[float, float]:
-    """Microseconds a block, and megabytes that they hold at most, beyond those of one block."""
+    """Microseconds per block, and the peak memory in MB beyond that of one block."""
     given = arrays(blocks, GROWTH_COLS)
     began = time.perf_counter()
     launch(blocks, given)
@@ -69,13 +69,13 @@ def grown(blocks: int) -> tuple[float, float]:
 
 
 def launch(blocks: int, given: dict[str, Any]) -> None:
-    """Run on the machine; all must be clean."""
+    """Run on the machine; there must be no findings."""
     report = lookup[blocks](**given, target="a5", engine="machine")
     assert report.ok, report
 
 
 def held(blocks: int, given: dict[str, Any]) -> int:
-    """The most bytes that a launch holds besides its arrays."""
+    """Peak bytes of temporary memory of a launch."""
     tracemalloc.start()
     launch(blocks, given)
     _, peak = tracemalloc.get_traced_memory()
@@ -84,7 +84,7 @@ def held(blocks: int, given: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    """Print both tables; status 1 where the ratio is missed."""
+    """Print both tables; status 1 if the ratio is missed."""
     print(f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}\n")
     print("| target | reference | machine |")
     print("|---|---|---|")

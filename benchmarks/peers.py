@@ -1,9 +1,9 @@
-"""ptokit side by side with NumPy, PyTorch, Numba and a plain copy of memory: same arrays, one run, who is faster.
+"""ptokit compared with NumPy, PyTorch, Numba and memcpy, on the same arrays in one run.
 
     python benchmarks/peers.py [--quick] [--case PATTERN] [--threads N] [--repeats N] [--out FOLDER]
 
-Prints GB/s of payload and ratios, writes them as Markdown and JSON, and ends with status 1 where an asked figure is
-missed. A figure that is missed gets more rounds, up to three times as many, before it counts.
+Prints GB/s of payload and ratios, writes them as Markdown and JSON, and ends with status 1 if a required figure is
+missed. A missed figure gets more rounds, up to three times as many, before it counts.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from rich.console import Console
 
 HERE = Path(__file__).parent
 PAUSE = 0.005
-"""Seconds in which idle threads of a library stop spinning."""
+"""Seconds after which idle threads of a library have stopped spinning."""
 PATIENCE = 1.0
 """Seconds that a contender may spend on its rounds of a case."""
 ATTEMPTS = 3
-"""How often the rounds of a case are run while it misses what is asked."""
+"""How often the rounds of a case are run while it misses a requirement."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run measures and how long."""
+    """The settings of a run."""
 
     sizes: Sizes
     rounds: int
     most: int
-    """Threads, besides one."""
+    """Threads, besides one thread."""
     pattern: str
 
     def wants(self, group: str, name: str) -> bool:
-        """Whether a case was asked for."""
+        """Whether a case is selected."""
         return fnmatchcase(f"{group}: {name}".lower(), f"*{self.pattern.lower()}*")
 
 
 def contest(
     plan: Plan, group: str, name: str, contenders: Sequence[Contender], payload: int, asks: Sequence[Ask]
 ) -> Result:
-    """Measure contenders side by side; what misses an ask is measured for longer."""
+    """Measure contenders, interleaved; a case that misses a requirement gets more rounds."""
     calls, before = {c.who: c.call for c in contenders}, {c.who: c.before for c in contenders}
     right = {c.who for c in contenders if c.right}
     times: Times[Who] = {who: [] for who in calls}
@@ -71,7 +71,7 @@ def contest(
 def contenders_for(
     work: Work, libraries: Sequence[Library], counts: Sequence[int], note: Callable[[str], None]
 ) -> Iterator[Contender]:
-    """Everybody who can do a move, with each number of threads, and the limit."""
+    """All contenders for a move, with each number of threads, and the limit."""
     for library in libraries:
         for threads in counts if library.threaded else (1,):
             found = pick(library, work, threads)
@@ -83,7 +83,7 @@ def contenders_for(
 
 
 def moves(plan: Plan, note: Callable[[str], None]) -> Iterator[Result]:
-    """All indexed moves that were asked for."""
+    """All selected indexed moves."""
     for case in CASES:
         if plan.wants(case.group, case.name):
             work = case.work(plan.sizes)
@@ -93,7 +93,7 @@ def moves(plan: Plan, note: Callable[[str], None]) -> Iterator[Result]:
 
 
 def tile_programs(plan: Plan, note: Callable[[str], None]) -> Iterator[Result]:
-    """The programs over many blocks that were asked for; peers do the same move as one call."""
+    """The selected programs over many blocks; peers do the same move as one call."""
     for name, work, kernel, ask in programs(plan.sizes):
         if plan.wants("kernels", name):
             libraries = [kernel, *(library for library in LIBRARIES if library.name != OURS)]
@@ -110,7 +110,7 @@ COSTS: dict[str, Callable[[int], list[Verdict]]] = {
 
 
 def costs(plan: Plan, note: Callable[[str], None]) -> Iterator[Verdict]:
-    """The times of calls that were asked for."""
+    """The selected costs of calls."""
     for name, cost in COSTS.items():
         if plan.wants("costs", name):
             try:
@@ -121,7 +121,7 @@ def costs(plan: Plan, note: Callable[[str], None]) -> Iterator[Verdict]:
 
 
 def measure(plan: Plan, console: Console) -> Report:
-    """Measure all that was asked for, with a line for each case that is done."""
+    """Measure all selected cases, and print a line for each."""
     began, neighbours = time.monotonic(), Neighbours()
     results: list[Result] = []
     verdicts: list[Verdict] = []
@@ -140,13 +140,13 @@ def measure(plan: Plan, console: Console) -> Report:
 
 
 def main() -> int:
-    """Run, print, write; 1 where an asked figure is missed."""
+    """Run, print, write; 1 if a required figure is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="less data and fewer rounds")
-    parser.add_argument("--case", default="", metavar="PATTERN", help="only cases whose `group: name` has this in it")
+    parser.add_argument("--case", default="", metavar="PATTERN", help="only cases whose `group: name` contains this")
     parser.add_argument("--threads", type=int, default=min(2, cores()), help="measured besides one (%(default)s)")
     parser.add_argument("--repeats", type=int, help="rounds of a case (7, or 5 with --quick)")
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the files that are written")
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="output folder")
     given = parser.parse_args()
     rounds = given.repeats or (5 if given.quick else 7)
     plan = Plan(QUICK if given.quick else FULL, rounds, max(1, given.threads), given.case)
@@ -154,7 +154,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 150)
     report = measure(plan, console)
     if not report.results and not report.verdicts:
-        parser.error(f"no case has {given.case!r} in its name")
+        parser.error(f"no case matches {given.case!r}")
     show(report, console)
     for path in write(report, given.out):
         console.print(f"wrote {path}", highlight=False)

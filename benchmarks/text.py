@@ -1,8 +1,8 @@
-"""How fast MLIR text is read and printed, and whether that is linear.
+"""Speed of reading and printing MLIR text, by size.
 
     python benchmarks/text.py
 
-Asked for: 3,000 lines a second or more for typical Level 2 files, linear in size to 100,000 lines.
+Required: 3,000 lines a second or more for typical Level 2 files, linear in size to 100,000 lines.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ TILE = (
     "!pto.tile_buf<loc=vec, dtype=f32, rows=64, cols=64, v_row=64, v_col=?, blayout=row_major, slayout=none_box,"
     " fractal=512, pad=0>"
 )
-TURN = f"""\
-    // The tile of turn {{n}}.
+ITERATION = f"""\
+    // The tile of iteration {{n}}.
     %o{{n}} = arith.constant {{n}} : index
     %w{{n}} = pto.partition_view %v, offsets = [%o{{n}}, %c0], sizes = [%c, %c] : !pto.tensor_view<?x?xf32> -> {VIEW}
     %t{{n}} = pto.alloc_tile valid_col = %c : {TILE}
@@ -37,20 +37,20 @@ TURN = f"""\
 
 
 def program(lines: int) -> str:
-    """A program as tools write it, about so many lines long."""
-    turns = "".join(TURN.format(n=n) for n in range(lines // 11))
+    """A program like those of tools, of about `lines` lines."""
+    body = "".join(ITERATION.format(n=n) for n in range(lines // 11))
     return f"""\
 module attributes {{pto.target_arch = "a2a3"}} {{
   func.func @kernel(%p: !pto.ptr<f32>, %c0: index, %c: index, %full: i1) {{
     %v = pto.make_tensor_view %p, shape = [%c, %c], strides = [%c, %c0] : !pto.tensor_view<?x?xf32>
-{turns}    return
+{body}    return
   }}
 }}
 """
 
 
 def timed(work: Callable[[], Result]) -> tuple[Result, float]:
-    """What some work gives, and its seconds: those of the processor, so that other work does not count."""
+    """The result of some work, and its processor seconds."""
     start = time.process_time()
     result = work()
     return result, time.process_time() - start

@@ -1,4 +1,4 @@
-"""Runs an example's kernel on every target that takes it, and compares the result with NumPy."""
+"""Runs an example's kernel on every target that accepts it, and compares the result with NumPy."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import ptokit as pto
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Case = dict[str, Array]
-"""The arrays of a launch, by the kernel's own names; the kernel writes `out`."""
+"""The arrays of a launch, by parameter; the kernel writes `out`."""
 
 
 def run_everywhere(
     kernel: Any, case: Case, expected: Array, *, grid: int, tolerance: Array | None = None, **constants: object
 ) -> None:
-    """Launch on each target in turn and print a line each: how it went, or why the target refuses the kernel."""
+    """Launch on each target and print a line: the result, or why the target refuses the kernel."""
     print(f"{kernel.__name__}, {grid} blocks")
     report = pto.check(kernel, **case, grid=grid, **constants)
-    for target, said in report.targets.items():
-        if not said.accepted:
-            print(f"  {target}: refused\n    {next(finding for finding in said.findings if finding.level == 'error')}")
+    for target, result in report.targets.items():
+        if not result.accepted:
+            print(f"  {target}: refused\n    {next(each for each in result.findings if each.level == 'error')}")
             continue
         arrays = case | {"out": case["out"].copy()}
         run = kernel[grid](**arrays, target=target, **constants)
@@ -29,7 +29,7 @@ def run_everywhere(
 
 
 def compared(found: Array, expected: Array, tolerance: Array | None = None) -> str:
-    """How a result agrees with what was expected: the same bits, or element by element within a tolerance."""
+    """Check a result: the same bits as expected, or each element within a tolerance."""
     if tolerance is None:
         assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes(), "not the bits that NumPy gives"
         return "the same bits as NumPy"

@@ -1,11 +1,11 @@
-"""Embedding bag: the weighted sum of the table rows that each bag of ids names.
+"""Embedding bag: the weighted sum of the table rows that each bag of ids selects.
 
 Every bag has `per` ids; shorter bags are filled up with an id outside the table, which `oob="zero"` turns into rows of
-zeros. A tile holds several bags, one below the other, so one `mgather` fetches them all. The weights of a tile lie side
-by side in memory and are loaded as a column, an N x 1 ColMajor tile, in one burst: `trowexpandmul` takes one number a
-row in that form. Each bag is then a slice of whole rows, `vectors[start : start + per]`, a tile of its own at a higher
-address, and `tcolsum` adds its rows into one row of the result, again a slice. Sums run from the first row to
-the last in float32 and are rounded once, on every engine.
+zeros. A tile holds several bags, one below the other, so one `mgather` fetches them all. The weights of a tile are
+contiguous in memory and are loaded as a column, an N x 1 ColMajor tile, in one burst: `trowexpandmul` takes one number
+per row in that form. Each bag is then a slice of whole rows, `vectors[start : start + per]`, a tile at a higher
+address, and `tcolsum` adds its rows into one row of the result, again a slice. Sums run from the first row to the last
+in float32 and are rounded once, on every engine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from _run import Array, Case, run_everywhere
 import ptokit as pto
 
 PADDING = -1
-"""The id of what fills up a bag; any id outside the table would do."""
+"""The id of padding in a bag; any id outside the table would do."""
 PER = 6
 """Ids in a bag."""
 

@@ -2,9 +2,9 @@
 
 A token that occurs five times in a batch adds five rows to one table row, and the occurrences may lie in different
 blocks: this is what `mscatter` with `atomic="add"` is for. No sorting, no second pass, and the kernel reads each
-incoming row once. Padding lies outside the table and is dropped by `oob="skip"`. The order of float additions is the
-hardware's own, so the last bits may differ between runs there; here every engine adds in the order of the tokens, and
-since each block takes a run of neighbouring tiles, the sum has the same bits for every grid.
+incoming row once. Padding lies outside the table and is dropped by `oob="skip"`. Hardware adds floats in no fixed
+order, so the last bits may differ between runs there; here every engine adds in the order of the tokens, and since each
+block takes consecutive tiles, the sum has the same bits for every grid.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def reference(gradient: Array, tokens: Array, out: Array) -> Array:
 def make_case(
     rng: np.random.Generator, *, count: int = 1000, vocabulary: int = 400, width: int = 256, dtype: str = "float32"
 ) -> Case:
-    """A batch in which tokens repeat, and a gradient that already holds something."""
+    """A batch with repeated tokens, and a gradient that is not zero."""
     tokens = rng.integers(0, vocabulary, count, dtype="int32")
     return {
         "gradient": rng.standard_normal((count, width), dtype="float32").astype(dtype),

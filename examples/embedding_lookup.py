@@ -1,10 +1,10 @@
 """Embedding lookup: rows of a table by token ids, with a padding id that gives zeros.
 
-Every output row is one table row, so `mgather` in row mode does the whole work: one index moves one contiguous row. The
+Every output row is one table row, so `mgather` in row mode is all it needs: one index moves one contiguous row. The
 padding id lies outside the table and the policy is `oob="zero"`, so padding costs no comparison, no mask and no table
-row that must be kept at zero. Each block takes a fair run of the tiles, whatever the grid: `tiles * block // blocks` is
-where its share begins, and a block too many has an empty one. The last tile may be short, which its valid region says.
-With `buffers=2` the ids of a tile load while the rows of the tile before are still on their way out.
+row that must be kept at zero. Each block takes an equal share of the tiles, for any grid: it starts at
+`tiles * block // blocks`, and surplus blocks have an empty one. The last tile may be short: its valid region is
+smaller. With `buffers=2` the ids of a tile load while the rows of the tile before are still being stored.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Gathered matmul: `table[ids] @ weights` in one kernel, without writing the gathered rows anywhere.
 
-The cube core cannot read UB, so the rows go straight from memory into an NZ tile in L1, the layout the cube wants: the
-gather converts on the way, and its indices come from memory too. The weights are the same for every tile of rows, so a
-block loads them once and keeps them in L1. The product walks the inner dimension in slices that fit L0: `textract` cuts
-a slice of both, `tmatmul` starts the sum and `tmatmul_acc` goes on with it. The result leaves the accumulator directly.
-The `cpu` target has no L1 path and says so.
+The cube core cannot read UB, so the rows go directly from memory into an NZ tile in L1, the layout of the cube: the
+gather converts them, and its indices come from memory too. The weights are the same for every tile of rows, so a block
+loads them once and keeps them in L1. The product iterates over the inner dimension in slices that fit L0: `textract`
+copies a slice of both, `tmatmul` starts the sum and `tmatmul_acc` continues it. The result leaves the accumulator
+directly. The `cpu` target has no L1 path and refuses the kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from _run import Array, Case, run_everywhere
 import ptokit as pto
 
 NZ = {"blayout": "col_major", "slayout": "row_major"}
-"""How a tile lies in L1 for the cube."""
+"""The layout of a tile in L1 for the cube."""
 
 
 @pto.kernel
@@ -57,7 +57,7 @@ def reference(table: Array, ids: Array, weights: Array, out: Array) -> Array:
 
 
 def tolerance(table: Array, ids: Array, weights: Array, out: Array) -> Array:
-    """How far a float32 sum may be from it, in whatever order it is taken: k * 2^-23 * sum |a| |b|."""
+    """How far a float32 sum may be from it, in any order of the additions: k * 2^-23 * sum |a| |b|."""
     terms = np.abs(table[ids]).astype("float64") @ np.abs(weights).astype("float64")
     return len(weights) * 2.0**-23 * terms
 

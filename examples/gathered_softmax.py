@@ -1,9 +1,9 @@
-"""Softmax over gathered logits: each request has a list of candidates, and wants their probabilities.
+"""Softmax over gathered logits: the probabilities of each request's candidates.
 
-Load, gather, reduce, expand and store meet in one kernel, so neither the gathered logits nor the exponentials ever go
+Load, gather, reduce, expand and store are one kernel, so neither the gathered logits nor the exponentials ever go
 to memory: a tile of requests is read once and written once. The gather is by element, since candidates lie anywhere in
-the catalogue. A request with fewer candidates is filled up with ids past the catalogue's end: `oob="clamp"` sends those
-to the last entry, which holds minus infinity, and its exponential is exactly zero. (`oob="zero"` would not do: a logit
+the catalogue. A request with fewer candidates is padded with ids past the catalogue's end: `oob="clamp"` maps those
+to the last entry, which is minus infinity, and its exponential is exactly zero. (`oob="zero"` would not do: a logit
 of zero is a candidate like any other.) The row's maximum is subtracted first, as always, so that no exponential
 overflows.
 """
@@ -16,7 +16,7 @@ from _run import Array, Case, run_everywhere
 import ptokit as pto
 
 PADDING = 2**31 - 1
-"""Fills up a row of candidates: an id past the end of every catalogue."""
+"""Pads a row of candidates: an id past the end of every catalogue."""
 
 
 @pto.kernel

@@ -1,11 +1,11 @@
-"""Histogram and segment maximum: single elements meet in cells of memory, by element scatter.
+"""Histogram and segment maximum: single elements are combined in cells of memory, by element scatter.
 
-Both kernels are the same walk: load a run of values, find a cell for each, and let `mscatter` combine it with what the
-cell holds, `atomic="add"` for a count and `atomic="max"` for a maximum. Any number of elements may meet in one cell,
-from any block. The histogram finds its bins in UB (scale, then round down), and a sample outside the range gets a bin
+Both kernels have the same steps: load a run of values, find a cell for each, and let `mscatter` combine it with the
+cell, `atomic="add"` for a count and `atomic="max"` for a maximum. Any number of elements may have the same cell, from
+any block. The histogram computes its bins in UB (scale, then round down), and a sample outside the range gets a bin
 outside the table, which `oob="skip"` drops: no comparison is needed. Note what `clamp` would do here: indices are
 unsigned, so a sample *below* the range would be counted in the *last* bin. On A2/A3 hardware an element scatter adds by
-scalar loads and stores, which are not atomic between cores: there, give every block a histogram of its own.
+scalar loads and stores, which are not atomic between cores: there, give every block its own histogram.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def segment_max_reference(values: Array, segments: Array, out: Array) -> Array:
 
 
 def make_histogram_case(rng: np.random.Generator, *, count: int = 20_000, bins: int = 64) -> Case:
-    """Samples of which some lie outside the range."""
+    """Samples, some of them outside the range."""
     return {"samples": 2 * rng.standard_normal(count, dtype="float32"), "out": np.zeros(bins, "int32")}
 
 

@@ -1,11 +1,11 @@
 """Mixture of experts: token rows go out to their experts' buffers, and the weighted sum of the answers comes back.
 
-The router gives every token `top_k` choices: a slot in the experts' buffer and a gate. Both kernels walk the tokens,
-never the slots. `dispatch` loads a row once and scatters it to each of its slots: that reads `top_k` times less than a
-gather by slots would. `combine` gathers the answers of one choice at a time and adds them in a tile, so the sum needs
-no atomics, and its order is fixed. A choice that found its expert full has a slot outside the buffer: the scatter skips
-it and the gather gives zeros, so dropped choices need no branch. `slots` lies choice by choice, `[top_k, tokens]`,
-because an index tile loads a contiguous run.
+The router gives every token `top_k` choices: a slot in the experts' buffer and a gate. Both kernels iterate over
+tokens, never slots. `dispatch` loads a row once and scatters it to each of its slots: that reads `top_k` times less
+than a gather by slots would. `combine` gathers the answers of one choice at a time and adds them in a tile, so the sum
+needs no atomics, and its order is fixed. A choice whose expert was full has a slot outside the buffer: the scatter
+skips it and the gather gives zeros, so dropped choices need no branch. `slots` is `[top_k, tokens]`, because an index
+tile loads a contiguous run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from _run import Array, Case, run_everywhere
 import ptokit as pto
 
 DROPPED = -1
-"""The slot of a choice whose expert had no room."""
+"""The slot of a choice whose expert was full."""
 
 
 @pto.kernel
@@ -61,9 +61,9 @@ def combine(answers, slots, gates, out, rows: pto.const = 32, oob: pto.const = "
 
 
 def column(numbers, rows, n):
-    """A tile with one number for each row, upright as the row expansions take it.
+    """A ColMajor tile with one number for each row, as the row expansions take it.
 
-    Memory loads row-major; the sum over a single column stands it up.
+    Memory loads row-major; the sum over a single column changes the layout.
     """
     loaded = pto.Tile("vec", numbers.dtype, rows, 16, valid=(n, 1))
     upright = pto.Tile("vec", numbers.dtype, rows, 1, valid=(n, 1), blayout="col_major")

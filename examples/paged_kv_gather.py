@@ -1,11 +1,11 @@
 """Paged KV cache: the pages of every sequence, found through its block table, become contiguous keys.
 
-A page is one row of the table, so one index moves all keys of a page: on A2/A3 that is one transfer where a gather of
-single keys would need a page's worth of them. The unit of work is a chunk of pages of one sequence, not a sequence:
-lengths are ragged, and one long sequence should not keep one block busy while the others have nothing to do. Lengths
-are read by the scalar pipe (`pto.load_scalar`) and steer everything else: how many whole pages a chunk has, and which
-chunk has the page that is only partly filled. That page is gathered whole, then its valid region shrinks to the keys
-that exist, so what the cache happens to hold behind them never reaches the output.
+A page is one row of the table, so one index moves all keys of a page: on A2/A3 that is one transfer, where a gather of
+single keys would need one for each key. The unit of work is a chunk of pages of one sequence, not a sequence: lengths
+are ragged, and one long sequence should not keep one block busy while the others have nothing to do. Lengths are read
+by the scalar pipe (`pto.load_scalar`) and determine how many whole pages a chunk has, and which chunk has the page that
+is only partly filled. That page is gathered whole, then its valid region shrinks to the keys that exist, so other
+contents of the page never reach the output.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from _run import Array, Case, run_everywhere
 import ptokit as pto
 
 UNUSED = -1
-"""Entries of a block table behind the last page of a sequence; they are never read as an index."""
+"""Entries of a block table after the last page of a sequence; they are never read as an index."""
 
 
 @pto.kernel
 def paged_kv_gather(
     cache, block_table, lengths, out, page_keys: pto.const = 16, pages: pto.const = 8, oob: pto.const = "undefined"
 ):
-    """`out[s]` = the first `lengths[s]` keys of sequence `s`, page after page; the rest of `out` is left alone."""
+    """`out[s]` = the first `lengths[s]` keys of sequence `s`, page after page; the rest of `out` is not written."""
     sequences, most_pages, width = out.shape
     key = width // page_keys
     chunks = pto.cdiv(most_pages, pages)
@@ -71,7 +71,7 @@ def make_case(
     """Sequences whose pages lie anywhere in the cache; a page is a row of `page_keys` keys."""
     used = [-(-length // page_keys) for length in lengths]
     most = max((1, *used))
-    owners = rng.permutation(sum(used) + 8).astype("int32")  # some pages belong to nobody
+    owners = rng.permutation(sum(used) + 8).astype("int32")  # some pages are unused
     block_table = np.full((len(lengths), most), UNUSED, "int32")
     for sequence, count in enumerate(used):
         block_table[sequence, :count], owners = owners[:count], owners[count:]

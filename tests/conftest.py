@@ -21,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """A test fails when a finding that was made meanwhile names a rule that does not apply to its target."""
+    """A test fails if one of its findings has a rule that does not apply to its target."""
     yield
     faults = findings.take_faults()
     assert not faults, "\n".join(faults)

@@ -1,4 +1,4 @@
-"""Watches every finding that is made while tests run: its rule exists, and applies to the target it was found on."""
+"""Checks every finding of the tests: its rule exists, and applies to its target."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def take_faults() -> list[str]:
 
 @contextmanager
 def expected_faults() -> Iterator[list[str]]:
-    """Findings made inside may be wrong; what was wrong with them is in the list afterwards."""
+    """Findings inside may be wrong; the list has the faults afterwards."""
     before, kept, found = dict(FAULTS), dict(SEEN), []
     FAULTS.clear()
     SEEN.clear()

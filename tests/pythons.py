@@ -52,7 +52,7 @@ def says(path: str) -> str:
 
 
 def is_passed(version: str, python: str) -> bool:
-    """Whether the tests pass, in an environment of their own."""
+    """Whether the tests pass, in a separate environment."""
     venv = f".venv-{version}"
     ready = ["make", "--no-print-directory", f"{venv}/.ready", f"PYTHON={python}", f"VENV={venv}"]
     tests = [f"{venv}/bin/pytest", "-q", "-n", "auto", "--dist", "worksteal", *TESTS]

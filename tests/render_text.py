@@ -1,4 +1,4 @@
-"""What is rendered, as plain text in lines of any length."""
+"""Rendered output as plain text, without wrapped lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 
 
 def text_of(page: RenderableType) -> str:
-    """The page without colours and without line breaks of its own."""
+    """The page without colours and without wrapped lines."""
     out = io.StringIO()
     Console(file=out, width=10_000, color_system=None, no_color=True).print(page)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

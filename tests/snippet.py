@@ -1,4 +1,4 @@
-"""Source text as code whose source can be read back, as if it stood in a file of its own."""
+"""Source text as code whose source can be read, as if it were in a file."""
 
 from __future__ import annotations
 

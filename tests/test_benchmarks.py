@@ -23,7 +23,7 @@ TORCH, TORCH_1, COPY = Who("PyTorch", 2), Who("PyTorch", 1), Who("memcpy", 2)
 
 
 class Clock:
-    """Time that passes only when somebody works."""
+    """A clock that advances only by `work`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -37,21 +37,21 @@ class Clock:
         self.now += seconds
 
 
-def test_contenders_take_turns_and_each_round_begins_with_another() -> None:
+def test_contenders_are_interleaved_and_each_round_starts_with_another() -> None:
     clock = Clock()
     calls = {name: partial(clock.work, name, 1.0) for name in "abc"}
     interleaved(calls, 4, clock=clock)
     assert "".join(clock.done) == "abcbcacababc"
 
 
-def test_what_is_done_before_a_call_is_not_timed_and_loops_share_their_time() -> None:
+def test_preparation_is_not_timed_and_loops_share_their_time() -> None:
     clock = Clock()
     calls, before = {"a": partial(clock.work, "a", 2.0)}, {"a": partial(clock.work, "ready", 50.0)}
     assert interleaved(calls, 2, loops=3, before=before, clock=clock) == {"a": [2.0, 2.0]}
     assert clock.done == ["ready", "a", "a", "a"] * 2
 
 
-def test_who_is_slow_sits_rounds_out_but_not_the_first_three() -> None:
+def test_a_slow_contender_skips_rounds_but_not_the_first_three() -> None:
     clock = Clock()
     calls = {"slow": partial(clock.work, "slow", 9.0), "fast": partial(clock.work, "fast", 1.0)}
     times = interleaved(calls, 6, patience=10, clock=clock)
@@ -60,7 +60,7 @@ def test_who_is_slow_sits_rounds_out_but_not_the_first_three() -> None:
     assert all(math.isnan(t) for t in times["slow"][3:])
 
 
-def test_a_median_and_a_ratio_leave_out_rounds_that_were_not_taken() -> None:
+def test_a_median_and_a_ratio_ignore_skipped_rounds() -> None:
     assert median([3.0, math.nan, 1.0, 2.0]) == 2.0
     assert math.isnan(median([math.nan]))
     assert ratio([4.0, 90.0, math.nan], [2.0, 30.0, 1.0]) == 2.5
@@ -79,7 +79,7 @@ def test_the_best_peer_is_right_and_has_the_same_threads() -> None:
     assert best_peer(times, {OURS, COPY}, 2) is None
 
 
-def test_asks_are_held_against_the_right_opponent() -> None:
+def test_requirements_are_compared_with_the_right_opponent() -> None:
     times = {OURS: [1.0], OURS_1: [2.0], COPY: [0.5], NUMPY: [5.0], TORCH: [1.9]}
     asks = [Ask(2.0), Ask(2.0, "NumPy"), Ask(2.6, "NumPy", 1), Ask(0.35, "memcpy"), FLOOR]
     found = judge("case", asks, times, times, 2)
@@ -100,7 +100,7 @@ def test_nothing_is_met_by_a_wrong_result_or_without_an_opponent(right: set[Who]
     assert not verdict.met
 
 
-def test_one_thread_is_not_asked_for_what_several_shall_do() -> None:
+def test_one_thread_has_no_requirements_for_several() -> None:
     times = {OURS_1: [1.0], NUMPY: [3.0]}
     assert [v.asked for v in judge("case", [Ask(2.0), Ask(2.6, "NumPy", 1)], times, times, 1)] == [2.6]
 
@@ -208,7 +208,7 @@ def report() -> Report:
     return Report({"cores": "2"}, (Result("rows", "store", contenders, times, 10**9, verdicts[:1]),), verdicts, (), 0.0)
 
 
-def test_a_report_tells_rates_ratios_wrong_results_and_what_is_missed() -> None:
+def test_a_report_has_rates_ratios_wrong_results_and_missed_figures() -> None:
     page = markdown(report())
     assert "| store | 2 | 2 | 1 | 4 (wrong) | – | 10 | NumPy | 2 |" in page
     assert "| store | x NumPy | ≥ 1.5 | 2 | met |" in page

@@ -1,4 +1,4 @@
-"""What the documentation shows is true."""
+"""The examples in the documentation are correct."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def text_of(page: str) -> str:
 
 
 def compiled(code: str) -> CodeType:
-    """A block as a file of its own, which its first line may name; `inspect` finds its lines."""
+    """A block as a separate file, which its first line may name; `inspect` finds its lines."""
     named = re.match(r"# (\w+\.py)\n", code)
     file = named[1] if named else "example.py"
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
@@ -43,7 +43,7 @@ def compiled(code: str) -> CodeType:
 
 
 def outcome(code: str, names: dict[str, object]) -> str:
-    """What a block prints; if it raises, the last words of Python about that too."""
+    """What a block prints; if it raises, its exception too."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         try:
@@ -81,7 +81,7 @@ def test_the_refusal_of_the_readme_is_what_a_user_sees() -> None:
     assert str(refusal.value).replace(str(refusal.value.findings[0].where), "<stdin>:2") in text_of("README.md")
 
 
-def test_every_call_of_the_face_stands_in_the_readme() -> None:
+def test_every_public_call_is_in_the_readme() -> None:
     for name in (
         *("mgather", "mscatter", "tscatter", "tload", "tstore", "tmov", "tassign"),
         *("Tile", "GlobalTensor", "dyn", "kernel", "block_idx", "block_num", "range", "when", "otherwise"),
@@ -97,8 +97,8 @@ def test_every_clause_of_the_kernel_language_stands_in_its_page() -> None:
 
 def test_every_file_stands_in_the_architecture() -> None:
     page = text_of("docs/architecture.md")
-    for room in ("program", "engine", "text", "lang", "cli"):
-        for path in (ROOT / "src/ptokit" / room).glob("[a-z]*.py"):
+    for package in ("program", "engine", "text", "lang", "cli"):
+        for path in (ROOT / "src/ptokit" / package).glob("[a-z]*.py"):
             assert re.search(rf"`(?:\w+/)?{path.name}`", page), path.name
 
 

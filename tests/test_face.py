@@ -1,4 +1,4 @@
-"""The public face as it is promised: these names, these arguments, these shapes."""
+"""The public API: names, arguments and shapes."""
 
 from __future__ import annotations
 

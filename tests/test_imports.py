@@ -1,4 +1,4 @@
-"""The house stands as drawn: imports go one way, and importing ptokit is light."""
+"""Imports go one way between packages, and importing ptokit loads little."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 import ptokit
 
 SOURCE = Path(ptokit.__file__).parent
-ROOMS = {
+LAYERS = {
     "finding": 0, "spec": 0, "isa": 1, "target": 2, "program": 3, "engine": 4, "text": 4, "machine": 5, "lang": 6,
     "ops": 7, "render": 8, "demo": 9, "testing": 9, "cli": 10,
 }  # fmt: skip
-"""Each room and its height: a room imports from its own height and below."""
-FACE = ("__init__", "__main__")
+"""The layer of each package: a package imports from its own layer and below."""
+TOP = ("__init__", "__main__")
 
 
 def imported(path: Path) -> set[str]:
-    """Rooms that a file imports from."""
+    """Packages that a file imports from."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
@@ -33,15 +33,15 @@ def imported(path: Path) -> set[str]:
 
 def test_imports_go_one_way() -> None:
     for path in SOURCE.rglob("*.py"):
-        room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        if room in FACE:
+        package = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if package in TOP:
             continue
         for other in imported(path):
-            assert other in ROOMS, f"{path.name} imports {other}, which is no room"
-            assert ROOMS[other] <= ROOMS[room], f"{path.relative_to(SOURCE)} must not import {other}"
+            assert other in LAYERS, f"{path.name} imports {other}, which has no layer"
+            assert LAYERS[other] <= LAYERS[package], f"{path.relative_to(SOURCE)} must not import {other}"
 
 
-def test_files_of_a_room_do_not_import_in_circles() -> None:
+def test_modules_do_not_import_in_cycles() -> None:
     graph: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
         name = ".".join(("ptokit", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
@@ -50,7 +50,7 @@ def test_files_of_a_room_do_not_import_in_circles() -> None:
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:
-        assert name not in trail, f"circle: {' > '.join((*trail, name))}"
+        assert name not in trail, f"cycle: {' > '.join((*trail, name))}"
         if name in done or name not in graph:
             return
         for other in graph[name]:

@@ -1,4 +1,4 @@
-"""`pto.gather` and `pto.scatter`: the calls as promised, everybody's arrays, and refusals that say what to do."""
+"""`pto.gather` and `pto.scatter`: results, arrays of all libraries, and refusals with a fix."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_where_an_index_outside_goes(kind: str, index: int, clamp: int, wrap: in
 
 @pytest.mark.parametrize("kind", ["int32", "uint32", "int64"])
 def test_capacities_beyond_32_bits(kind: str, engine: str) -> None:
-    """One row in memory, named 2^33 times: large indices are in range, and a negative int32 one is large."""
+    """One row in memory, with 2^33 indices: large indices are in range, and a negative int32 one is large."""
     many = (1 << 33) + 5
     table = np.broadcast_to(np.array([7, 8, 9], "int16"), (many, 3))
     info = np.iinfo(kind)
@@ -463,7 +463,7 @@ def test_cells_that_overlap_are_not_written(engine: str) -> None:
 
 
 @pytest.mark.clause("MG-OOB-04")
-def test_a_broken_promise_is_told_in_full(engine: str) -> None:
+def test_a_broken_guarantee_is_reported_in_full(engine: str) -> None:
     out = np.full((2, 3, 4), 7, "float32")
     indices = np.array([[0, 1, 2], [3, 10, -4]], "int32")
     found = refused(
@@ -673,7 +673,7 @@ def test_a_kernel_has_calls_of_its_own(name: str, debug: bool, engine: str) -> N
 
 
 class Native:
-    """Stands in for the native engine: does what the reference does, or does not take the case."""
+    """A fake native engine: it runs the reference, or does not support the case."""
 
     def __init__(self, takes: bool = True) -> None:
         self.takes, self.calls = takes, []

@@ -1,4 +1,4 @@
-"""`make test-pythons` and environments of other versions: the right interpreters, and none left out in silence."""
+"""`make test-pythons` and environments of other versions: the right interpreters, and none skipped silently."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def test_what_is_missing_is_named_and_what_fails_counts(
     monkeypatch.setattr(pythons, "interpreter", lambda version: f"/python{version}" if version in found else None)
     monkeypatch.setattr(pythons, "is_passed", lambda version, python: version in passing and version in python)
     assert pythons.main() == status
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for version in pythons.supported():
         outcome = "passed" if version in passing else "FAILED" if version in found else "MISSING, not tested"
-        assert f"\nPython {version}: {outcome}" in told
+        assert f"\nPython {version}: {outcome}" in printed
 
 
 def commands(*arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""GlobalTensor over everybody's arrays: the same memory, never a copy, and refusals that say what to do."""
+"""GlobalTensor over arrays of all libraries: shared memory, never a copy, and refusals with a fix."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def numbers(source: Any) -> list[list[complex]]:
 
 
 def refused(make: Callable[[], object], *words: str, rule: str = "") -> Exception:
-    """The refusal is one of the plain kinds, comes from ptokit itself, hides nothing and says what to do."""
+    """The refusal is one of the plain kinds, comes from ptokit itself, hides nothing and has a fix."""
     with pytest.raises((TypeError, ValueError)) as caught:
         make()
     problem = caught.value
@@ -873,7 +873,7 @@ def test_unknown_and_missing_arguments_are_python_errors() -> None:
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, pytest.param(None, id="torch")])
-def test_bare_arrays_are_told_to_be_wrapped(wrap: Any) -> None:
+def test_bare_arrays_must_be_wrapped(wrap: Any) -> None:
     array = (wrap or pytest.importorskip("torch").tensor)([[0.0] * 8])
     src, idx = pto.Tile("vec", "float32", 1, 8).write(0), pto.Tile("vec", "int32", 1, 1).write(0)
     refused(lambda: pto.mscatter(array, src, idx), "table", "wrap the array: pto.GlobalTensor(array)")

@@ -1,4 +1,4 @@
-"""Writes into torch tensors and autograd: every write gives the tensor a higher version, and reading does not."""
+"""Writes into torch tensors and autograd: every write increases the tensor's version, and reading does not."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_ordinary_tensors_are_counted_in_inference_mode() -> None:
     assert tensor._version > 0
 
 
-def test_torch_is_imported_by_nobody_but_the_user() -> None:
+def test_ptokit_does_not_import_torch() -> None:
     code = (
         "import sys, numpy as np, ptokit as pto\n"
         "pto.scatter(np.zeros((4, 8), 'float32'), 1.0, np.array([1]))\n"

@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
     from ptokit.ops import gather, scatter
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "BLayout",

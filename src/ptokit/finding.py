@@ -20,6 +20,8 @@ CLOSE = 0.6
 """How similar a misspelt word must be to a name, from 0 to 1."""
 LONGEST_WORD = 160
 """Characters of a word that may be a misspelt name."""
+MOST_NAMES = 500
+"""Names that a misspelt word is compared to: those of about its length."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +74,25 @@ class Finding:
 
 def near(word: str, names: Iterable[str]) -> str:
     """The name that a misspelt word is closest to; empty where none is close."""
+    best = nearest(word, names, 1, CLOSE)
+    return best[0] if best else ""
+
+
+def nearest(word: str, names: Iterable[str], count: int, least: float = -1.0) -> list[str]:
+    """The names that a word is most like, the closest first; only those that are more like it than `least`."""
     from difflib import SequenceMatcher
 
-    def likeness(name: str) -> tuple[float, float]:
-        pairs = (name.lower(), word.lower()), (name, word)  # among equals, the one in the same case
-        alike, exactly = (SequenceMatcher(None, *pair, autojunk=False).ratio() for pair in pairs)
-        return alike, exactly
-
     if len(word) > LONGEST_WORD:
-        return ""
-    best = max(sorted(names), key=likeness, default="")
-    return best if best and likeness(best)[0] > CLOSE else ""
+        return []
+    alike, exactly = SequenceMatcher(None, autojunk=False), SequenceMatcher(None, b=word, autojunk=False)
+    alike.set_seq2(word.lower())
+    found: list[tuple[float, float, str]] = []
+    for name in sorted(sorted(names, key=lambda name: abs(len(name) - len(word)))[:MOST_NAMES]):
+        alike.set_seq1(name.lower())
+        if alike.real_quick_ratio() > least and alike.quick_ratio() > least and alike.ratio() > least:
+            exactly.set_seq1(name)  # among equals, the one in the same case
+            found.append((alike.ratio(), exactly.ratio(), name))
+    return [name for *_, name in sorted(found, key=lambda each: each[:2], reverse=True)[:count]]
 
 
 def summary(findings: tuple[Finding, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Every test of a command has a directory of its own, with a module of kernels in it."""
+"""Every test of a command has its own directory, with a module of kernels in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.shell import KERNELS
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current directory of a command, and nothing remembered from other tests."""
+    """The current directory of a command, with empty caches."""
     (tmp_path / "kernels.py").write_text(KERNELS, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])

@@ -1,4 +1,4 @@
-"""Commands in this process and in processes of their own, and kernels to give them."""
+"""Commands in this process and in separate processes, and kernels for them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ ENVIRONMENT = {
 
 
 def ptokit_(*words: object, given: str | bytes | None = None) -> Result:
-    """A command in this process. Whatever happens, nobody sees a traceback."""
+    """A command in this process. No traceback is ever printed."""
     result = CliRunner().invoke(app, [str(word) for word in words], input=given)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert "Traceback" not in result.output
@@ -87,14 +87,14 @@ def ptokit_(*words: object, given: str | bytes | None = None) -> Result:
 
 
 def fine(*words: object, given: str | bytes | None = None) -> str:
-    """What a command prints that ends with status 0."""
+    """The output of a command with status 0."""
     result = ptokit_(*words, given=given)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
 def misuse(*words: object, given: str | bytes | None = None) -> str:
-    """What a command says that ends with status 2; it prints no results."""
+    """The message of a command with status 2; it prints no results."""
     result = ptokit_(*words, given=given)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
@@ -102,7 +102,7 @@ def misuse(*words: object, given: str | bytes | None = None) -> str:
 
 
 def process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own."""
+    """A command in a separate process."""
     command = [sys.executable, "-m", "ptokit", *words]
     settings = {"env": ENVIRONMENT, "capture_output": True, "text": True, "timeout": 60, **options}
     return subprocess.run(command, check=False, **settings)

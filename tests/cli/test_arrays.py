@@ -1,4 +1,4 @@
-"""`--arg` and `--out`: what files become arrays, and what files are refused."""
+"""`--arg` and `--out`: which files become arrays, and which are refused."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_types_without_a_name_are_read_by_the_type_that_is_asked_for(folder: Pat
         assert array.dtype == element.numpy and np.array_equal(array.view(element.bits), bits)
 
 
-def test_other_types_are_never_reinterpreted_unless_told(folder: Path) -> None:
+def test_other_types_are_not_reinterpreted_by_default(folder: Path) -> None:
     saved(folder / "x.npy", X)
     assert read_array("x", "x.npy", dtype("int32")).dtype == np.float32
     assert read_array("x", "x.npy", dtype("bf16")).dtype == np.float32

@@ -1,4 +1,4 @@
-"""`ptokit cache`: what is kept on disk is shown and removed, and nothing else is."""
+"""`ptokit cache`: it shows and removes the code on disk, and nothing else."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_command_is_needed() -> None:
     assert ptokit_("cache", "burn").exit_code == 2
 
 
-def test_the_page_tells_of_every_command_and_field(cache: Path) -> None:
+def test_the_page_has_every_command_and_field(cache: Path) -> None:
     section = TEXT[TEXT.index("\n## cache\n") :].split("\n## ")[1]
     for command in ("show", "clear"):
         assert f"`cache {command} [--json]`" in section

@@ -1,4 +1,4 @@
-"""What a user gets wrong on the command line and in a kernel, told with the line and the nearest right word."""
+"""Mistakes on the command line and in a kernel are reported with the line and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize("text", MODULES)
-def test_a_module_that_cannot_be_imported_is_told_with_the_line(folder: Path, text: str) -> None:
+def test_a_module_that_cannot_be_imported_is_reported_with_the_line(folder: Path, text: str) -> None:
     (folder / "module.py").write_text(text, encoding="utf-8")
     said, line = MODULES[text]
     for command in ("check", "run", "show"):

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, and nothing else is left behind."""
+"""Files are written atomically, and no temporary file remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens, a user sees one plain line and a status, and a traceback only on request."""
+"""Every failure prints one line and sets a status; a traceback only on request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def raising(problem: BaseException) -> Callable[[], int]:
         (MemoryError(), MISUSED, "something went wrong inside ptokit (MemoryError: MemoryError); please report it"),
         (RecursionError("too deep\nand more"), MISUSED, "(RecursionError: too deep); please report it"),
         (KeyError("x" * 9999), MISUSED, "PTOKIT_TRACEBACK=1 shows where it happened\n"),
-        (ImportError("pip install xdsl", name="xdsl"), MISUSED, "pip install xdsl\n"),
         (Misuse("\x1b[2Jsly\u202e"), MISUSED, "ptokit: \ufffd[2Jsly\ufffd\n"),
     ],
 )  # fmt: skip

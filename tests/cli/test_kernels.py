@@ -227,7 +227,7 @@ def test_a_file_with_a_colon_in_its_name_is_a_file(folder: Path) -> None:
     assert ptokit_("check", "kernels:double").exit_code == 1
 
 
-def test_python_that_goes_wrong_is_told_with_its_line_and_prints_nothing() -> None:
+def test_a_python_error_is_reported_with_its_line_and_prints_nothing() -> None:
     result = ptokit_("show", "kernels:careless", "--arg", "x=f32[4]")
     assert result.exit_code == 1
     assert result.stdout == ""

@@ -1,4 +1,4 @@
-"""`run --engine machine` and `check --run`: what the machine finds, on standard output and as the exit status."""
+"""`run --engine machine` and `check --run`: findings of the machine on standard output, and the exit status."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_finding_of_the_machine_is_status_1_with_its_place_on_standard_output(
     assert "\na5, 1 block: 1 error" in result.stdout
     assert "\nmanual.py:8: error [" in result.stdout and "\n    fix: pto.set_flag(" in result.stdout
     assert result.stderr == ""
-    assert np.array_equal(np.load("y.npy"), X)  # the machine goes on
+    assert np.array_equal(np.load("y.npy"), X)  # the machine continues
 
 
 def test_json_has_the_parts_of_the_report() -> None:
@@ -123,7 +123,7 @@ def test_the_page_names_these_parts() -> None:
     assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [*PARTS]
 
 
-def test_lanes_are_told_on_request() -> None:
+def test_lanes_are_reported_on_request() -> None:
     said = fine("run", *PICK, *MACHINE, "--lanes")
     assert "\nlanes\n" in said and "7 in bounds, 1 clamped" in said
     (lanes,) = printed("run", *PICK, *MACHINE, "--lanes")["lanes"]
@@ -201,10 +201,10 @@ def test_misuse(words: tuple[str, ...], said: str, folder: Path) -> None:
     assert not (folder / "y.npy").exists()
 
 
-def test_what_is_refused_without_a_hazard_s_number_still_is(folder: Path) -> None:
+def test_a_violated_rule_that_is_no_hazard_is_reported_and_nothing_is_saved(folder: Path) -> None:
     saved(folder / "ids.npy", np.zeros(8, "int32"))
     result = ptokit_("run", *PICK[:3], "--arg", "ids=ids.npy", "--arg", "out=f32[4,16]", *MACHINE, "--out", "out=y.npy")
-    assert result.exit_code == 1 and "error [" in result.stderr
+    assert result.exit_code == 1 and "error [" in result.stdout
     assert not (folder / "y.npy").exists()
 
 

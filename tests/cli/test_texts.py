@@ -94,6 +94,16 @@ def test_a_text_that_cannot_be_read_is_a_finding() -> None:
     assert report["error"]["fix"] == "did you mean `return`?"
 
 
+def test_every_error_of_a_text_is_reported() -> None:
+    text = "func.func @f(%n: index) {\n  %a = arith.addi %n, %m : index\n  retrun\n  pto.trap {x = }\n  return\n}\n"
+    shown = ptokit_("check", "-", given=text).stdout
+    assert [line.partition(": ")[0] for line in shown.splitlines() if line.startswith("<stdin>")] == [
+        "<stdin>:2:23", "<stdin>:3:3", "<stdin>:4:17"
+    ]  # fmt: skip
+    error = json.loads(ptokit_("check", "-", "--json", given=text).stdout)["error"]
+    assert [error["where"]["line"], *(other["where"]["line"] for other in error["others"])] == [2, 3, 4]
+
+
 @pytest.mark.parametrize("text", [b"\xff\xfe\0", b"\0" * 100, b"(" * 5000, b"module {" * 300, "\u202e".encode(), b"%"])
 def test_bytes_that_are_no_text_are_a_finding(text: bytes) -> None:
     for words in (("check", "-"), ("fmt", "-"), ("run", "-"), ("show", "-"), ("convert", "-", "--to", "l1")):

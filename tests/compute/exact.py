@@ -1,4 +1,4 @@
-"""What compute means, one element at a time: exact fractions, rounded once. Shares nothing with the engine."""
+"""The meaning of compute, element by element: exact fractions, rounded once. Independent of the engine."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def convert(value, kind: str, to: str, mode: str, saturate: bool):
 
 
 def sample(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Random bits, ordinary numbers and the odd ones of a type, mixed."""
+    """Random bits, ordinary numbers and the special ones of a type, mixed."""
     numpy = pto.dtype(kind).numpy
     count = shape[0] * shape[1]
     noise = rng.integers(0, 256, count * numpy.itemsize, np.uint8).view(numpy)

@@ -1,4 +1,4 @@
-"""Which element types each instruction takes where, written down from the facts, not from the code."""
+"""The element types of each instruction by target, copied from the facts, not from the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What refusals of reductions, scatters and gathers advise: it works."""
+"""The fixes in refusals of reductions, scatters and gathers work."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_row_index_as_wide_as_the_source_asks_for_rows(target: str) -> None:
 
 @pytest.mark.parametrize("target", DEVICES)
 def test_rows_of_a_tile_by_one_index_each(target: str) -> None:
-    """What the fix texts of tscatter and tgather say."""
+    """The fixes of tscatter and tgather."""
     order = np.array([3, 0, 7, 1, 6, 2, 5, 4], "int32")
     with pto.target(target):
         data = np.arange(128, dtype="float32").reshape(8, 16)

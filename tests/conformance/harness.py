@@ -1,8 +1,15 @@
-"""Runs the examples of the clause table: what meets a clause must pass, what breaks it must be stopped by it."""
+"""Runs the examples of the clause table: what meets a clause must pass, what breaks it must be stopped by it.
+
+It also holds the accessors through which the conformance tests read and mutate the tables of rules. The tests name
+no internal table of the package themselves.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from itertools import count, product
 from types import CodeType
@@ -15,12 +22,12 @@ import pytest
 import ptokit as pto
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Rule
+from ptokit.isa.instruction import Instruction, Rule
+from ptokit.lang import dispatch
+from ptokit.machine import hazards, rules
 from ptokit.machine.report import Report
+from ptokit.program import verify, verify_call
 from tests import snippet
-
-REFUSALS = (pto.VerifyError, pto.OutOfBoundsError)
-PYTHON = (AssertionError, ValueError, TypeError)
 
 
 class Reported(Exception):
@@ -31,9 +38,8 @@ class Reported(Exception):
         super().__init__("\n".join(map(str, self.findings)))
 
 
-SEEN = (*REFUSALS, Reported, pto.HazardWarning)
-STOPS = {"reject": (*REFUSALS, Reported), **dict.fromkeys(("text", "accept", "model"), (*SEEN, *PYTHON))}
-"""What may stop code that breaks a clause, by the clause's kind; else a refusal, a hazard or a false assertion."""
+STOPS = (pto.VerifyError, pto.OutOfBoundsError, Reported, pto.HazardWarning)
+"""What stops code that breaks a clause: each carries findings."""
 
 
 def targets_of(name: str) -> tuple[str, ...]:
@@ -67,6 +73,24 @@ def run(code: str, target: str, op: str = "") -> None:
         raise Reported(report)
 
 
+def findings_on(code: str, target: str, op: str = "", **options: Any) -> list[pto.Finding]:
+    """Every finding that some code makes on a target: raised, warned of, noted, or reported by the machine."""
+    names: dict[str, Any] = {"np": np, "pto": pto, "ml_dtypes": ml_dtypes, "target": target}
+    if op:
+        names["op"] = getattr(pto, op)
+    found: list[pto.Finding] = []
+    with pto.target(target, **options) as here, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            exec(compiled(code, target), names)
+        except Exception as stop:
+            found = findings_of(stop)
+        found += here.findings
+    found += [finding for warning in warned for finding in findings_of(warning.message)]  # type: ignore[arg-type]
+    report = names.get("report")
+    return [*found, *(report.findings if isinstance(report, Report) else ())]
+
+
 def findings_of(stop: BaseException) -> list[pto.Finding]:
     """The findings that an exception carries."""
     return [stop.finding] if isinstance(stop, pto.HazardWarning) else list(getattr(stop, "findings", ()))
@@ -74,23 +98,29 @@ def findings_of(stop: BaseException) -> list[pto.Finding]:
 
 @cache
 def clauses_on(rule: str, target: str) -> frozenset[str]:
-    """What findings of a rule name on a target: the rule itself where it applies, else what stands behind it there."""
+    """Clauses in findings of a rule on a target: the rule itself if it applies there, else its base clauses."""
     entries = [entry for each in INSTRUCTIONS.values() for entry in (*each.rules, *each.faults.values())]
     named = {e.clause(target) for e in entries if rule == (e.id if isinstance(e, Rule) else e.rule)}
     return frozenset(named) or frozenset((rule,))
 
 
+def _expected(name: str, target: str) -> set[str]:
+    rules = spec.examples()[name].rule.split() or [name]
+    return {clause for rule in rules for clause in clauses_on(rule, target)}
+
+
 def check_breaks(name: str, code: str, target: str, op: str = "") -> None:
-    """Breaking code must be stopped, and where it is refused, by an error of the clause that it breaks."""
+    """Breaking code must be stopped by a finding of the clause that it breaks, or by the words that the example has."""
     example, clause = spec.examples()[name], spec.clauses().get(name)
-    kind = clause.kind if clause else "decision"
-    with pytest.raises(STOPS.get(kind, (*SEEN, AssertionError, ValueError))) as stop:
+    if example.says:
+        with pytest.raises(ValueError, match=example.says):
+            run(code, target, op)
+        return
+    with pytest.raises(STOPS) as stop:
         run(code, target, op)
-    if kind in ("reject", "decision") or example.rule:
-        expected = example.rule or name
-        found = [f for f in findings_of(stop.value) if f.rule in clauses_on(expected, f.target or target)]
-        assert found, f"{expected} expected, stopped by {stop.value!r}"
-        assert kind != "reject" or found[0].level == "error"
+    found = [f for f in findings_of(stop.value) if f.rule in _expected(name, f.target or target)]
+    assert found, f"{example.rule or name} expected, stopped by {stop.value!r}"
+    assert clause is None or clause.kind != "reject" or found[0].level == "error"
 
 
 def check_example(name: str) -> None:
@@ -101,3 +131,148 @@ def check_example(name: str) -> None:
             run(example.meets, target, op)
         for code in example.breaks:
             check_breaks(name, code, target, op)
+
+
+# --- The tables of rules -------------------------------------------------------------------------------------
+
+
+def rules_of(instruction: Instruction) -> tuple[Rule, ...]:
+    """The rules of an instruction, in the order in which they are checked."""
+    return instruction.rules
+
+
+def header_rules_of(instruction: Instruction) -> tuple[Rule, ...]:
+    """What the C++ headers refuse of an instruction beyond its rules."""
+    return (*instruction.cpp.headers, *instruction.cpp.slices)
+
+
+def forget() -> None:
+    """Drop every verdict that was kept for a later call."""
+    dispatch.PREPARED.clear()
+
+
+def _fewer(rules: tuple[Rule, ...], k: int, target: str) -> tuple[Rule, ...]:
+    on = {name: level for name, level in rules[k].on.items() if name != target}
+    return (*rules[:k], replace(rules[k], on=on), *rules[k + 1 :])
+
+
+@contextmanager
+def without_rule(instruction: Instruction, k: int, target: str) -> Iterator[None]:
+    """Within, one rule of an instruction does not apply on one target."""
+    rules = instruction.rules
+    object.__setattr__(instruction, "rules", _fewer(rules, k, target))
+    forget()
+    try:
+        yield
+    finally:
+        object.__setattr__(instruction, "rules", rules)
+        forget()
+
+
+@contextmanager
+def without_header_rule(instruction: Instruction, k: int, target: str) -> Iterator[None]:
+    """Within, one rule of the headers of an instruction does not apply on one target."""
+    cpp = instruction.cpp
+    count, changed = len(cpp.headers), _fewer(header_rules_of(instruction), k, target)
+    object.__setattr__(instruction, "cpp", replace(cpp, headers=changed[:count], slices=changed[count:]))
+    try:
+        yield
+    finally:
+        object.__setattr__(instruction, "cpp", cpp)
+
+
+def identities(findings: Iterable[pto.Finding], instruction: str, rule: Rule, target: str) -> set[tuple[str, str, str]]:
+    """The findings that a rule of an instruction has made on a target: clause, operand, and what was expected."""
+    return {
+        (finding.rule, finding.operand, finding.expected)
+        for finding in findings
+        if (finding.rule, finding.operand) == (rule.clause(target), rule.operand)
+        and finding.message.startswith(f"{instruction} on {target}: ")
+    }
+
+
+def call_checks() -> dict[str, verify_call.Check]:
+    """What is checked of every call, whatever its instruction, by name."""
+    return {check.run.__name__: check for check in verify_call.CHECKS}
+
+
+def program_checks() -> dict[str, verify.Check]:
+    """What is checked of every whole program, by name."""
+    return {check.__name__: check for check in verify.CHECKS}  # type: ignore[attr-defined]
+
+
+@contextmanager
+def without_check(check: object) -> Iterator[None]:
+    """Within, one check of calls or of programs is left out."""
+    kept = verify_call.CHECKS, verify.CHECKS
+    verify_call.CHECKS, verify.CHECKS = (tuple(each for each in row if each is not check) for row in kept)
+    forget()
+    try:
+        yield
+    finally:
+        verify_call.CHECKS, verify.CHECKS = kept
+        forget()
+
+
+# --- The tables of the machine -------------------------------------------------------------------------------
+
+
+def unordered_rows() -> list[tuple[str, int, str]]:
+    """The kinds of accesses that nothing orders: the instruction, the number of the row there, and the hazard."""
+    rows = [(name, k, row.kind) for name, each in INSTRUCTIONS.items() for k, row in enumerate(each.conflicts)]
+    return [*rows, ("", 0, hazards.CUBE_LOAD)]
+
+
+@contextmanager
+def without_unordered_row(name: str, k: int) -> Iterator[None]:
+    """Within, the machine does not know one kind of accesses that nothing orders; "" names loads for the cube core."""
+    instruction, cube = INSTRUCTIONS.get(name), hazards.CUBE
+    rows = instruction.conflicts if instruction else ()
+    if instruction:
+        object.__setattr__(instruction, "conflicts", (*rows[:k], *rows[k + 1 :]))
+    else:
+        hazards.CUBE = frozenset()
+    try:
+        yield
+    finally:
+        hazards.CUBE = cube
+        if instruction:
+            object.__setattr__(instruction, "conflicts", rows)
+
+
+def repeat_rulings() -> dict[tuple[str, str], set[str]]:
+    """By instruction and target: the hazards of destinations that are named twice."""
+    return {
+        (name, target): {instruction.repeats.same, instruction.repeats.folded}
+        for name, instruction in INSTRUCTIONS.items()
+        if instruction.repeats
+        for target in instruction.repeats.levels
+    }
+
+
+@contextmanager
+def without_repeat_ruling(name: str, target: str) -> Iterator[None]:
+    """Within, nothing is said of repeated destinations of an instruction on a target."""
+    instruction, ruling = INSTRUCTIONS[name], INSTRUCTIONS[name].repeats
+    assert ruling is not None
+    levels = {each: level for each, level in ruling.levels.items() if each != target}
+    object.__setattr__(instruction, "repeats", replace(ruling, levels=levels))
+    try:
+        yield
+    finally:
+        object.__setattr__(instruction, "repeats", ruling)
+
+
+MACHINE_RULES = {"dispatch": "H-23", "burst": "H-01", "scratch": "H-32"}
+"""What the machine finds of one instruction's launch and addresses, by the function that does."""
+
+
+@contextmanager
+def without_machine_rule(name: str) -> Iterator[None]:
+    """Within, one of `MACHINE_RULES` finds nothing."""
+    rule = getattr(rules, name)
+    setattr(rules, name, lambda *_: ())
+    try:
+        yield
+    finally:
+        setattr(rules, name, rule)

@@ -1,6 +1,6 @@
-"""What comes of running the code that breaks a clause, in words, on every target of the example.
+"""Describes the outcome of running code that breaks a clause, on every target of the example.
 
-`python tests/conformance/outcomes.py` writes it down for the pages of `ptokit explain`.
+`python tests/conformance/outcomes.py` writes the file for the pages of `ptokit explain`.
 """
 
 from __future__ import annotations

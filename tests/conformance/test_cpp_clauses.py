@@ -1,4 +1,4 @@
-"""The C++ face of the documents: emitted calls fit the documented signatures, and Python has the same operands.
+"""C++ clauses of the documents: emitted calls match the documented signatures, and Python has the same operands.
 
 Each documented signature stands here as a declaration, written from the clause. An emitted source is compiled with its
 calls directed to that declaration, whose constraints tell the operands apart.

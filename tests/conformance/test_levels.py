@@ -1,4 +1,4 @@
-"""Who says what, how loudly: the levels of the hazards and what the real headers assert, written out again."""
+"""The levels of the hazards, their reporters and the assertions of the real headers, as separate tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages say of an example is what its run shows, on every target; what meets a clause is legal hardware code."""
+"""Pages show the real outcome of an example on every target; code that meets a clause is legal on hardware."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_outcome_of_some_code(code: str) -> None:
 
 @contextmanager
 def repeats_seen() -> Iterator[dict[str, None]]:
-    """Within, the machine looks at every eager call, and the repeated destinations that it reports are collected."""
+    """In this context the machine checks every eager call, and its reports of repeated destinations are collected."""
     found: dict[str, None] = {}
 
     def look(call: Any, storages: Sequence[Storage]) -> None:

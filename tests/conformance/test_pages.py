@@ -1,4 +1,4 @@
-"""Pages leave nothing out: every clause, rule and hazard of an instruction on a target, and every spelling."""
+"""Pages are complete: every clause, rule and hazard of an instruction on a target, and every spelling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import ptokit as pto
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Either
+from ptokit.isa.instruction import ByCase
 from ptokit.program.ir import Instr
 from ptokit.render import pages
 from ptokit.target import PROFILES
@@ -123,7 +123,7 @@ COMPUTED = [
     for instruction in INSTRUCTIONS.values()
     for rule in instruction.rules
     for kind in rule.kinds
-    if isinstance(rule.kind, Either) or kind == "H-27"
+    if isinstance(rule.kind, ByCase) or kind == "H-27"
 ]
 
 
@@ -144,7 +144,7 @@ def test_a_rule_is_found_under_the_clause_that_stands_behind_it() -> None:
 
 
 def expanded(pattern: str) -> set[str]:
-    """Everything that a pattern with `[...]` (or not) and `{a,b}` (one of them) stands for."""
+    """All expansions of a pattern with `[...]` (optional) and `{a,b}` (alternatives)."""
     optional = re.search(r"\[([^\[\]]*)\]", pattern)
     if optional:
         before, after = pattern[: optional.start()], pattern[optional.end() :]

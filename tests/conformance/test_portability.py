@@ -120,7 +120,7 @@ def test_a_target_accepts_what_it_guarantees_and_nothing_else(name: str, target:
     "name", ["ColMajor destination", "ColMajor element index", "padded table rows", "outer dims", "NZ table and tile"]
 )
 def test_what_a_header_lets_through_is_still_reported(name: str) -> None:
-    """The CPU header asserts nothing of this: its build accepts the call, and a hazard says not to rely on it."""
+    """The CPU header asserts nothing of this: its build accepts the call, with a hazard."""
     call, guaranteed = CALLS[name]
     assert "cpu" not in guaranteed and refused(call, "cpu")
     with pto.target("cpu", header=True) as here, warnings.catch_warnings():

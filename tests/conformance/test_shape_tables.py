@@ -77,7 +77,7 @@ def test_operands_are_tiles_in_ub(target: str, loc: str) -> None:
     }
     for what, (rule, call) in calls.items():
         found = rules(target, call)
-        if (what, loc) == ("mgather dst", "mat"):  # the path into L1, which wants an index in memory
+        if (what, loc) == ("mgather dst", "mat"):  # the path into L1, which needs an index in memory
             rule = "MG-LOC-04" if target == "cpu" else "MG-L1-03"
         assert (found == set()) == (loc == "vec"), (what, found)
         if target == "cpu" and rule == "TS-LOC-01":  # by A-52, which gives cpu the rules of the other targets
@@ -172,7 +172,7 @@ SMALL = list(product((1, 2, 3), repeat=2))
 @pytest.mark.clause("MG-MODE-03", "MG-MODE-05", "MG-MODE-06", "MG-MODE-08", "A-02", "A-03")
 @pytest.mark.parametrize("target", TARGETS)
 def test_index_shapes_of_a_row_gather(target: str) -> None:
-    """[1, R] everywhere; [R, 1] as well on cpu and a5, where its entries lie side by side."""
+    """[1, R] everywhere; [R, 1] as well on cpu and a5, where its entries are contiguous."""
     for (rows, cols), shape in product(SMALL, SMALL):
         found = rules(
             target,

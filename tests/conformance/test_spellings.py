@@ -1,4 +1,4 @@
-"""What a page says of an instruction's text is what is printed: the same name, operands and attributes."""
+"""The text form on a page is the printed one: the same name, operands and attributes."""
 
 from __future__ import annotations
 

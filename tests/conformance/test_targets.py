@@ -15,7 +15,7 @@ from tests import findings
 
 
 def named() -> Iterator[tuple[str, str, str]]:
-    """Who names which clause on which target."""
+    """The reporters of clauses by target."""
     for instruction in INSTRUCTIONS.values():
         for rule in (*instruction.rules, *instruction.cpp.headers, *instruction.cpp.slices):
             yield from ((f"{instruction.name}: {rule.operand}", rule.clause(target), target) for target in rule.on)

@@ -1,4 +1,4 @@
-"""Every mode and policy in every textual form: the spelling, the program that it means, and the way back."""
+"""Every mode and policy in every textual form: the spelling, the program that it means, and the round trip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engine is meant, and who named one that there is not: the call, or the environment."""
+"""The choice of an engine, and errors for unknown names from the call or the environment."""
 
 from __future__ import annotations
 

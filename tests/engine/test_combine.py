@@ -1,4 +1,4 @@
-"""Atomics to the bit: wrapping, rounding at every step, NaN and signed zero (A-16)."""
+"""Atomics bit for bit: wrapping, rounding at every step, NaN and signed zero (A-16)."""
 
 from __future__ import annotations
 

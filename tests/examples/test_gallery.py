@@ -1,4 +1,4 @@
-"""The gallery: every kernel against NumPy, on every target that takes it, for any grid, size and index policy."""
+"""The gallery: every kernel against NumPy, on every target that accepts it, for any grid, size and index policy."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def rng() -> np.random.Generator:
 
 
 def launched(entry: Entry, case: Case, grid: int, target: str, **options: Any) -> Array:
-    """What a launch leaves in `out`; the case itself stays as it is."""
+    """The `out` of a launch; the case itself is not changed."""
     arrays = case | {"out": case["out"].copy()}
     entry.kernel[grid](**arrays, target=target, **options)
     return arrays["out"]

@@ -1,4 +1,4 @@
-"""The flags that auto mode puts into the gallery: complete in every block, and none of them for nothing."""
+"""The flags that auto mode adds to the gallery: complete in every block, and all of them needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BlockRun:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the checker is told of it."""
+        """The input of the checker."""
         scalars = {"scalars": lambda argument, place: int(self.case[argument][place])}
         return {"block_idx": self.block, "block_num": self.grid, **scalars}
 

@@ -72,7 +72,7 @@ def test_tiles_follow_the_six_formulas(form: str, dtype: str, fractal: int, down
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("rows", "cols"), [(1, 1), (5, 7), (17, 40), (16, 33)])
-def test_partial_boxes_have_room(form: str, rows: int, cols: int) -> None:
+def test_partial_boxes_are_allocated(form: str, rows: int, cols: int) -> None:
     """The last boxes may be cut: elements still have places of their own, inside the storage."""
     tile = spec(form, "float16", rows, cols)
     offsets = [tile.layout.offset(r, c) for r in range(rows) for c in range(cols)]

@@ -13,7 +13,7 @@ from ptokit.isa.move import Access, Index, Move, Side, Unit
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GatherOOB
 from ptokit.isa.spelling import Attribute, Workspace, same_as
-from ptokit.isa.vector import ALL, Row, Text, alike, build, by_target, filled, plain, typed, types, vec
+from ptokit.isa.vector import ALL, OpRow, Text, alike, build, by_target, filled, plain, typed, types, vec
 
 DATA = by_target(ALL, ALL)
 NUMBERS = by_target(*(types("i32 u32"),) * 4)
@@ -32,7 +32,7 @@ def by_block(tile: TileSpec, blocks: int, step: int) -> tuple[Term, ...]:
 
 
 def lower(call: Call) -> tuple[Move, ...]:
-    """One row of the walk for each block."""
+    """One row of the iteration space for each block."""
     dst, src, blocks, c0 = call.dst, call.src, blocks_of(call), call.dst.dtype.c0
     numbers = Access("offsets", Layout(by_block(call.offsets, blocks, 1), ()))
     index = Index(numbers, Side.SRC, Unit.ROW, src.elements // c0, REMAPS[call.oob])
@@ -41,7 +41,7 @@ def lower(call: Call) -> tuple[Move, ...]:
 
 
 TGATHERBLK: Instruction = build(
-    Row(
+    OpRow(
         "tgatherblk",
         "Gather 32-byte blocks of a tile by their numbers.",
         "block j of dst[i] = block offsets[i, j] of src    blocks are counted through the tile's storage",
@@ -85,7 +85,7 @@ TGATHERBLK: Instruction = build(
         ),
     ),
     cpp="TGATHERBLK(dst, src, offsets, tmp, oob)",
-    text=Text(("src", "offsets", "tmp"), after="gatherOob = #pto<gather_oob clamp>"),
+    text=Text(("src", "offsets", "tmp")),
     workspace=Workspace(2, same_as("offsets")),
 )
 """The instruction, as data."""

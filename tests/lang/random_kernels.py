@@ -32,7 +32,7 @@ class Scope:
     tiles: list[str]
 
     def inner(self, *more: str) -> Scope:
-        """A body inside, whose names end with it."""
+        """An inner scope."""
         return Scope([*self.numbers, *more], [*self.tiles])
 
 
@@ -55,7 +55,7 @@ class Writer:
         return f'pto.Tile("vec", "{kind}", {rows}, {cols}{more}<at {at}>)'
 
     def number(self, scope: Scope, depth: int = 2) -> str:
-        """An expression that has a value whatever its variables are."""
+        """An expression that has a value for all values of its variables."""
         if not depth or self.random.random() < 0.3:
             return self.random.choice([*scope.numbers, *scope.numbers, str(self.random.randint(-3, 9))])
         a, b, small = self.number(scope, depth - 1), self.number(scope, depth - 1), self.random.randint(1, 3)
@@ -166,7 +166,7 @@ def _indented(lines: Lines) -> Lines:
 
 
 def random_kernel(seed: int) -> tuple[str, str]:
-    """The source of a kernel in auto mode, and of the same one in manual mode with addresses of its own."""
+    """The source of a kernel in auto mode, and of the same one in manual mode with addresses."""
     text = Writer(Random(seed)).kernel()
     manual = BUFFERS.sub("", ADDRESS.sub(r", addr=\1", text))  # copies are a matter of auto mode
     return f"@pto.kernel\n{ADDRESS.sub('', text)}", f'@pto.kernel(mode="manual")\n{manual}'

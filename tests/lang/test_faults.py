@@ -1,4 +1,4 @@
-"""Errors of a user's own: named at the line, under the exception's own type, without ptokit's frames."""
+"""Errors in user code: reported at the line, with their own type, without ptokit's frames."""
 
 from __future__ import annotations
 

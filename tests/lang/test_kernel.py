@@ -1,4 +1,4 @@
-"""Kernels: traced once for a signature, launched over a grid, the same bits with real values and by hand."""
+"""Kernels: traced once for a signature, launched over a grid, the same bits in debug runs and in manual mode."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_whatever_the_program_depends_on_traces_again(change: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(("one", "other"), [(0.0, -0.0), ((1,), (1.0,)), ((True,), (1,))])
-def test_constants_that_are_equal_and_not_the_same_are_told_apart(one: object, other: object) -> None:
+def test_equal_constants_of_different_types_are_distinct(one: object, other: object) -> None:
     @pto.kernel
     def fill(out, value: pto.const):
         number = value if isinstance(value, float) else len(str(value))
@@ -410,7 +410,7 @@ def test_text_at_the_margin_does_not_hide_the_source(debug: bool) -> None:
     assert (out == x).all()
 
 
-def test_underscore_is_nobodys_name() -> None:
+def test_underscore_is_not_a_name() -> None:
     @pto.kernel
     def often(x, out):
         tile = pto.Tile("vec", "float32", 4, 8)
@@ -484,7 +484,7 @@ def test_arrays_may_be_parts_of_others() -> None:
     assert (out == expected).all()
 
 
-def test_whole_numbers_are_told_by_the_launch() -> None:
+def test_whole_numbers_are_passed_by_the_launch() -> None:
     x, out = floats(4, 8), zeros(4, 8)
     for add in (3, np.int64(-4), np.uint8(5)):
         scale[1](x, out, add)
@@ -572,7 +572,7 @@ def test_nothing_to_do_is_no_mistake() -> None:
         scale[1](empty, empty, 1)
 
 
-def test_a_run_tells_what_it_did() -> None:
+def test_a_run_has_its_settings_and_findings() -> None:
     run = scale[2](floats(8, 8), zeros(8, 8), 1, target="a2a3", engine="reference")
     assert isinstance(run, pto.Run)
     assert (run.target, run.engine, run.grid, run.findings) == ("a2a3", "reference", 2, ())
@@ -627,7 +627,7 @@ ROWS_APART = (floats(4, 16)[:, :8], zeros(2, 8, dtype="int32"), zeros(2, 8))
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_a_hazard_is_told_once_a_launch_at_its_line(debug: bool) -> None:
+def test_a_hazard_is_reported_once_per_launch_at_its_line(debug: bool) -> None:
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -650,7 +650,7 @@ def test_strict_refuses_hazards(debug: bool) -> None:
     assert (finding.level, finding.rule, finding.where) == ("error", "A-10", pto.Where(__file__, HAZARD_LINE))
 
 
-def test_hazards_of_indices_are_told_while_it_runs() -> None:
+def test_hazards_of_indices_are_reported_at_run_time() -> None:
     @pto.kernel
     def gather(table, idx, out):
         b = pto.block_idx()
@@ -929,7 +929,7 @@ def test_windows_move_with_the_block(target: str, debug: bool) -> None:
 
 @pto.kernel
 def sums(x, out):
-    """Rows of a block and a running sum of them, flags and addresses worked out."""
+    """Rows of a block and a running sum of them, flags and addresses in auto mode."""
     total = pto.Tile("vec", "float32", 2, 16)
     pto.texpands(total, 0)
     for i in pto.range(4, buffers=2):
@@ -942,7 +942,7 @@ def sums(x, out):
 
 @pto.kernel(mode="manual")
 def sums_by_hand(x, out):
-    """The same with addresses, flags, events and barriers of its own."""
+    """The same in manual mode, with addresses, flags, events and barriers."""
     total = pto.Tile("vec", "float32", 2, 16, addr=0)
     rows = pto.Tile("vec", "float32", 2, 16)
     pto.texpands(total, 0)

@@ -1,4 +1,4 @@
-"""Kernels at the edges: enormous numbers, memory that is shared or folded, tensors that are not their arrays."""
+"""Edge cases of kernels: enormous numbers, memory that is shared or folded, tensors that differ from their arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def flags(kernel: Any, *arrays: Any, target: str = "a2a3") -> set[tuple[str, str
     return {(stmt.src, stmt.dst) for stmt in walk(ordered.body) if isinstance(stmt, Flag)}
 
 
-def test_a_loop_without_end_is_not_tried_turn_by_turn() -> None:
+def test_an_endless_loop_is_not_tried_iteration_by_iteration() -> None:
     @pto.kernel
     def k(out):
         for i in pto.range(1 << 61):
@@ -150,7 +150,7 @@ def test_an_array_whose_rows_lie_over_one_another() -> None:
     assert refusal.value.findings[0].rule == "CO-SEM-01"
 
 
-def test_two_enormous_steps_are_two_turns() -> None:
+def test_two_enormous_steps_are_two_iterations() -> None:
     @pto.kernel
     def k(x, out):
         tile = pto.Tile("vec", "int32", 1, 8)

@@ -1,4 +1,4 @@
-"""What users get wrong in kernels: each mistake is refused in words that tell what to do, at the line that has it."""
+"""Mistakes in kernels: each is refused at its line, with a message that gives the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = "# <- here"
 
 @dataclass(frozen=True)
 class Mistake:
-    """A kernel, its launch, and what is said of it at the marked line."""
+    """A kernel, its launch, and the expected message at the marked line."""
 
     rule: str
     """The clause or decision; empty for a plain Python error."""

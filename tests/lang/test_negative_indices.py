@@ -1,4 +1,4 @@
-"""Negative indices: silent under zero and skip, told under clamp and wrap (A-12, H-13), whoever runs the call."""
+"""Negative indices: silent under zero and skip, reported under clamp and wrap (A-12, H-13), on every engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEVICES = ("cpu", "a2a3", "a5")
 ENGINES = ("reference", "native", "machine", "debug")
 NEGATIVE = (-1, -(2**31), -7)
 POLICIES = {"mgather": {"zero": False, "clamp": True, "wrap": True}, "mscatter": {"skip": False, "clamp": True}}
-CASES = [(name, oob, told) for name, table in POLICIES.items() for oob, told in table.items()]
+CASES = [(name, oob, reported) for name, table in POLICIES.items() for oob, reported in table.items()]
 
 
 @pto.kernel
@@ -38,7 +38,7 @@ def scatters(table, index, out, mode: pto.const = "row", oob: pto.const = "skip"
 
 
 @contextmanager
-def told() -> Iterator[list[pto.Finding]]:
+def collected_warnings() -> Iterator[list[pto.Finding]]:
     """Every warning of a call, as findings."""
     found: list[pto.Finding] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -69,31 +69,31 @@ def expected(name: str, mode: str, oob: str) -> np.ndarray[Any, Any]:
     return out
 
 
-def check(findings: list[pto.Finding], is_told: bool) -> None:
+def check(findings: list[pto.Finding], is_reported: bool) -> None:
     odd = [(f.level, f.kind) for f in findings if f.level != "note"]
-    assert odd == ([("hazard", "H-13")] if is_told else [])
+    assert odd == ([("hazard", "H-13")] if is_reported else [])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("target", DEVICES)
 @pytest.mark.parametrize("mode", ["row", "elem"])
 @pytest.mark.parametrize(("name", "oob", "is_told"), CASES)
-def test_kernels(name: str, oob: str, is_told: bool, mode: str, target: str, engine: str) -> None:
+def test_kernels(name: str, oob: str, is_reported: bool, mode: str, target: str, engine: str) -> None:
     table, index, out = operands(mode)
     kernel = gathers if name == "mgather" else scatters
     how = {"debug": True} if engine == "debug" else {"engine": engine}
-    with told() as warned:
+    with collected_warnings() as warned:
         run = kernel[1](table, index, out, mode=mode, oob=oob, target=target, **how)
-    check(list(run.findings) if engine == "machine" else warned, is_told)
+    check(list(run.findings) if engine == "machine" else warned, is_reported)
     assert (out == expected(name, mode, oob)).all()
 
 
 @pytest.mark.parametrize("target", DEVICES)
 @pytest.mark.parametrize("mode", ["row", "elem"])
 @pytest.mark.parametrize(("name", "oob", "is_told"), CASES)
-def test_eager_calls(name: str, oob: str, is_told: bool, mode: str, target: str) -> None:
+def test_eager_calls(name: str, oob: str, is_reported: bool, mode: str, target: str) -> None:
     table, index, out = operands(mode)
-    with pto.target(target), told() as warned:
+    with pto.target(target), collected_warnings() as warned:
         idx = pto.Tile("vec", "int32", *index.shape).write(index)
         if name == "mgather":
             got = pto.Tile("vec", "float32", 8, 8)
@@ -102,8 +102,8 @@ def test_eager_calls(name: str, oob: str, is_told: bool, mode: str, target: str)
         else:
             values = pto.Tile("vec", "float32", 8, 8).write(table)
             event = pto.mscatter(pto.GlobalTensor(out), values, idx, coalesce=mode, oob=oob, atomic="add")
-    check(warned, is_told)
-    check(list(event.findings), is_told)
+    check(warned, is_reported)
+    check(list(event.findings), is_reported)
     assert (out == expected(name, mode, oob)).all()
 
 
@@ -114,7 +114,7 @@ def test_eager_calls(name: str, oob: str, is_told: bool, mode: str, target: str)
 ])  # fmt: skip
 def test_whole_arrays(call: Callable[..., Any], engine: str) -> None:
     table, index, _ = operands("row")
-    with told() as warned:
+    with collected_warnings() as warned:
         call(table, index[0], engine)
     assert not warned
 
@@ -132,11 +132,11 @@ def test_the_other_paths_of_a2a3(
     mode: str, dst: Callable[[], Any], table: Callable[[], Any], index: Callable[[str], Any]
 ) -> None:
     """NZ tables, and gathers into L1."""
-    with pto.target("a2a3"), told() as warned:
+    with pto.target("a2a3"), collected_warnings() as warned:
         got = dst()
         more = {"scratch": pto.GlobalTensor(np.zeros(128, "float32"))} if got.spec.loc is pto.TileType.Mat else {}
         words = more if mode == "elem" else {}
         event = pto.mgather(got, table(), index(mode), coalesce=mode, oob="zero", **words)
-    check(warned, is_told=False)
+    check(warned, is_reported=False)
     assert "H-13" not in [f.kind for f in event.findings]
     assert (got.read() == 0).all()

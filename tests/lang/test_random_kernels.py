@@ -1,4 +1,4 @@
-"""Random kernels give the same bits traced and with real values, placed by auto mode and by hand, on every target."""
+"""Random kernels give the same bits traced and in debug runs, in auto and manual mode, on every target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.lang.random_kernels import TABLE, random_kernel
 GRID = 3
 SEEDS = range(24 * int(os.environ.get("PTOKIT_FUZZ", "1")))
 CRAMPED = replace(A2A3, ub=UnifiedBuffer(size=32))
-"""A target without room: tiles share addresses wherever they can."""
+"""A target with little memory: tiles share addresses wherever they can."""
 
 
 def kernel_of(source: str, name: str) -> Any:

@@ -89,7 +89,7 @@ def as_bits(x, out):
 
 @pto.kernel(mode="manual")
 def one_of_two(x, out, flip):
-    """Arms of a branch, each with a tile of its own over the same place."""
+    """Arms of a branch, each with its own tile at the same address."""
     a = pto.Tile("vec", "float32", 8, 16, addr=0)
     b = pto.Tile("vec", "float32", 8, 16, addr=0x40)
     for i in pto.range(4):
@@ -143,7 +143,7 @@ def test_a_handle_of_a_slice_is_written_in_place(target: str, engine: str) -> No
 
 
 @pytest.mark.parametrize("kernel", [one_buffer, moved])
-def test_one_buffer_is_worth_no_word(kernel: Any) -> None:
+def test_one_buffer_gets_no_finding(kernel: Any) -> None:
     report = pto.check(kernel, source(), np.zeros((8, 16), "float32"))
     assert report.ok and not report.findings
 

@@ -290,7 +290,7 @@ pto.tstore(x, a)
         ("pto.tadds(a[4 : n + 8], b[4:16], 1)", "SL-01"),
     ],
 )
-def test_what_only_the_run_tells_is_refused_then(engine: str, line: str, rule: str) -> None:
+def test_violations_known_at_run_time_are_refused_then(engine: str, line: str, rule: str) -> None:
     body = f"""
 a = pto.Tile("vec", "float32", 16, 32)
 b = pto.Tile("vec", "float32", 16, 32)
@@ -405,7 +405,7 @@ def test_the_simulators_load_would_clear_what_is_not_valid_in_a_slice(tile: str,
 
 
 def test_a_subset_of_text_is_a_slice() -> None:
-    """An offset that the run tells, of a tile that is valid in part: the rest of the tile is not."""
+    """An offset known at run time, of a tile that is valid in part: the rest of the tile is not."""
     text = """
 func.func @f(%x: !pto.ptr<f32>, %i: index) {
   %c0 = arith.constant 0 : index

@@ -1,4 +1,4 @@
-"""The source of a kernel: found again for unchanged code, however it was compiled, and for no other code."""
+"""The source of a kernel: found for unchanged code, however it was compiled, and for no other code."""
 
 from __future__ import annotations
 
@@ -368,7 +368,7 @@ def piped(typed: str, *options: str) -> str:
     return done.stdout + done.stderr
 
 
-def assert_is_told(shown: str, file: str, fix: str) -> None:
+def assert_is_reported(shown: str, file: str, fix: str) -> None:
     said = re.escape("error [KN-15] the source of k cannot be read, so it cannot be checked: Python keeps ")
     assert re.search(rf"{file}:\d+: {said}", shown)
     assert fix in shown
@@ -383,7 +383,7 @@ def test_a_kernel_typed_at_a_prompt() -> None:
     if PROMPT_IS_KEPT:
         assert "sum 32.0" in shown
     else:
-        assert_is_told(shown, "<stdin>", FIX)
+        assert_is_reported(shown, "<stdin>", FIX)
 
 
 def test_a_kernel_for_an_interactive_python_without_a_terminal() -> None:
@@ -391,7 +391,7 @@ def test_a_kernel_for_an_interactive_python_without_a_terminal() -> None:
     if PROMPT_IS_KEPT:
         assert "sum 32.0" in shown
     else:
-        assert_is_told(shown, "<stdin>", FIX)
+        assert_is_reported(shown, "<stdin>", FIX)
 
 
 def test_a_kernel_on_the_command_line() -> None:
@@ -399,11 +399,11 @@ def test_a_kernel_on_the_command_line() -> None:
     if PROMPT_IS_KEPT:
         assert "sum 32.0" in shown
     else:
-        assert_is_told(shown, "<string>", "write it into a file and import it")
+        assert_is_reported(shown, "<string>", "write it into a file and import it")
 
 
 def test_a_kernel_that_is_piped_into_python() -> None:
-    assert_is_told(piped(TYPED + USED, "-"), "<stdin>", FIX)
+    assert_is_reported(piped(TYPED + USED, "-"), "<stdin>", FIX)
 
 
 def test_a_kernel_in_a_text_for_exec() -> None:
@@ -417,7 +417,7 @@ def test_a_kernel_in_a_text_for_exec() -> None:
 
 def test_a_text_for_exec_is_not_taken_for_the_command_line() -> None:
     text = f"text = {TYPED + USED!r}\ndef k(out, n):\n    pass\nexec(text)"
-    assert_is_told(piped("", "-c", text), "<string>", "write it into a file and import it")
+    assert_is_reported(piped("", "-c", text), "<string>", "write it into a file and import it")
 
 
 def test_a_lambda_has_no_source_of_its_own() -> None:

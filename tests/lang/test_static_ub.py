@@ -1,4 +1,4 @@
-"""UB of A5: static tiles and dynUBufSize share 216 KB (MG-BUDG-07), and 128 KB are safe without asking (MG-BUDG-09).
+"""UB of A5: static tiles and dynUBufSize share 216 KB (MG-BUDG-07), and 128 KB need no request (MG-BUDG-09).
 
 The same verdict from `pto.check`, launches, the machine and eager calls.
 """
@@ -114,7 +114,7 @@ def test_one_verdict(kernel: Any, size: int, dyn_ub: int | None, expected: str |
     [(size, kernel is placed, dyn, kind) for kernel, size, dyn, kind in CASES if kernel is not no_threads],
 )
 def test_eager_calls_agree(size: int, addr: bool, dyn_ub: int | None, expected: str | None) -> None:
-    """Without a launch that is named, only what no launch could give is refused."""
+    """Without a launch, only sizes that no launch could provide are refused."""
     table, tokens, _ = arrays(size)
     wanted = None if dyn_ub is None and expected == "H-20" else expected
     with pto.target("a5", dyn_ub=dyn_ub), warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Workspaces: what a call is given as `tmp=` is recorded and checked like any tile."""
+"""Workspaces: the tile that a call gets as `tmp=` is recorded and checked like any tile."""
 
 from __future__ import annotations
 

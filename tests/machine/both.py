@@ -42,11 +42,11 @@ LEVELS = ("note", "hazard", "error")
 JUDGED = ("target", "strict", "header", "dyn_ub")
 REFUSALS = (VerifyError, OutOfBoundsError)
 PASSED_OVER = {"H-10": (GatherOOB, "zero"), "H-11": (ScatterOOB, "skip")}
-"""Broken promises after which lanes are passed over, and the policy under which the reference says what others do."""
+"""Violations after which lanes are skipped, and the policy with which the reference computes the other lanes."""
 
 
 class Mismatch(Exception):
-    """The machine does not do what the reference does. No `AssertionError`: tests expect some of those."""
+    """The machine differs from the reference. Not an `AssertionError`: tests expect some of those."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Tally:
     mismatches: dict[str, None] = field(default_factory=dict)
 
     def refuse(self, said: str) -> None:
-        """Fail the test, and remember why: it may expect exceptions."""
+        """Fail the test, and record why: it may expect exceptions."""
         self.mismatches[said] = None
         raise Mismatch(said)
 
@@ -124,12 +124,12 @@ class MachineCall:
         self.names = names
         certain = [] if self.values else verify(program, profile, options, 1)
         self.verdict = Verdict(certain)
-        """What a launch is told before it runs; numbers that only the run has are judged otherwise."""
+        """The findings before the run; numbers known at run time are checked separately."""
         self.machine = CallMachine(program, profile, options)
 
     def run(self, storages: Sequence[Storage]) -> Report:
         """Run it over the operands' memories, as a launch would."""
-        if refused := [finding for finding in self.verdict.errors if finding.kind is None]:
+        if refused := [finding for finding in self.verdict.errors if finding.blocks]:
             raise VerifyError(refused)
         self.machine.given = dict(zip(self.names, storages, strict=True))
         said = (*self.verdict.errors, *self.verdict.remarks)
@@ -187,7 +187,7 @@ class Beside:
     def _compare_lanes(
         self, what: str, key: tuple[Any, ...], storages: Sequence[Storage], found: Outcome, kind: type, policy: str
     ) -> None:
-        """Lanes within the table did what they do under a policy that says what becomes of the others."""
+        """Lanes within the table gave the results of a policy that defines the other lanes."""
         instruction, profile, options, specs, modifiers = key
         at = next(k for k, modifier in enumerate(instruction.modifiers) if modifier.enum is kind)
         changed = parse_modifiers(instruction, (*modifiers[:at], policy, *modifiers[at + 1 :]))
@@ -223,11 +223,11 @@ class Beside:
             twins = [copied(values) for _ in range(2)]
         except (TypeError, ValueError):
             return  # no engine is ever asked
-        told: list[Finding] = []
+        findings: list[Finding] = []
         reports: list[Report] = []
         mine = Ours.of(options["options"])
         given = [(twin[: len(args)], dict(zip(keywords, twin[len(args) :], strict=True))) for twin in twins]
-        expected = _launched(twins[0], told, lambda: _reference(kernel, grid, *given[0], options, told))
+        expected = _launched(twins[0], findings, lambda: _reference(kernel, grid, *given[0], options, findings))
         found = _launched(twins[1], [], lambda: reports.append(_machine(kernel, grid, *given[1], options, mine)))
         self.tally.launches[options["target"] or here.mode.profile.name] += 1
         self._compare(f"{kernel.name}[{grid}] with {dict(options)}", found, expected, reports)
@@ -235,20 +235,22 @@ class Beside:
     # --- both
 
     def _compare(self, what: str, found: Outcome, expected: Outcome, reports: Sequence[Report]) -> None:
-        """Both outcomes are one, as far as the machine goes on where the reference stops."""
+        """Both outcomes are equal, except that the machine continues where the reference stops."""
         problem, numbers = expected.problem, numbers_of(expected.problem)
         report = reports[0] if reports else None
         ended = f"{found.problem!r} for {problem!r}"
         if problem is None:
             if report is None:
                 return self.tally.refuse(f"{what}: {ended}")
-        elif numbers and None not in numbers:
-            if report is None:
-                if not isinstance(found.problem, REFUSALS) or set(numbers_of(found.problem)) != {None}:
-                    self.tally.refuse(f"{what}: {ended}")
-                return None
+        elif numbers and report is not None:
+            if any(finding.blocks for finding in problem.findings):  # type: ignore[attr-defined]
+                self.tally.refuse(f"{what}: {ended}")
             self.tally.reported.update(map(str, numbers))
             return self._compare_words(what, report, problem.findings)  # type: ignore[attr-defined]
+        elif numbers and None not in numbers and not any(finding.blocks for finding in problem.findings):  # type: ignore[attr-defined]
+            if not isinstance(found.problem, REFUSALS) or set(numbers_of(found.problem)) != {None}:
+                self.tally.refuse(f"{what}: {ended}")
+            return None
         else:
             if type(found.problem) is not type(problem):
                 said = [str(entry) for entry in report.findings] if report else ()
@@ -260,11 +262,11 @@ class Beside:
                 at = int(np.argmax(a != b))
                 self.tally.refuse(f"{what}: operand {k} differs in {(a != b).sum()} bytes of {a.size}, first at {at}")
         if report is not None:
-            self._compare_words(what, report, expected.told)
+            self._compare_words(what, report, expected.findings)
         return None
 
     def _compare_words(self, what: str, report: Report, findings: Sequence[Finding]) -> None:
-        """The report says what the reference says; not its remark on the order of lanes, a note without a number."""
+        """The report has the findings of the reference, except for its note on the order of lanes."""
         wanted = [finding for finding in findings if finding.level != "note" or finding.kind]
         missing = [finding for finding in wanted if not has_entry(report, finding)]
         if missing:
@@ -273,7 +275,7 @@ class Beside:
 
 
 class Ours(MachineOptions):
-    """Options of launches that are made here: those are not looked at again."""
+    """Options of launches made here: those are not checked again."""
 
     @classmethod
     def of(cls, options: object) -> Ours:
@@ -286,24 +288,24 @@ class Ours(MachineOptions):
 
 
 class Quiet(Collector):
-    """Takes findings, and troubles nobody."""
+    """Collects findings, without raising."""
 
-    def __init__(self, told: list[Finding]) -> None:
+    def __init__(self, findings: list[Finding]) -> None:
         super().__init__(None, {})
-        self.found = told
+        self.found = findings
 
     def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
             self.is_new(finding)
 
 
-def _launched(values: Sequence[object], told: list[Finding], work: Callable[[], object]) -> Outcome:
+def _launched(values: Sequence[object], findings: list[Finding], work: Callable[[], object]) -> Outcome:
     problem: BaseException | None = None
     try:
         work()
     except Exception as found:
         problem = found
-    return Outcome([value.tobytes() for value in values if isinstance(value, np.ndarray)], told, problem)
+    return Outcome([value.tobytes() for value in values if isinstance(value, np.ndarray)], findings, problem)
 
 
 def _reference(
@@ -312,10 +314,10 @@ def _reference(
     args: Sequence[object],
     keywords: Any,
     options: Mapping[str, Any],
-    told: list[Finding],
+    findings: list[Finding],
 ) -> None:
     mode = mode_of(options["target"], options["header"], options["strict"], _dyn_ub(options))
-    Launcher(kernel, grid)._run(kernel.bind(args, keywords), mode, Quiet(told), "reference", None)
+    Launcher(kernel, grid)._run(kernel.bind(args, keywords), mode, Quiet(findings), "reference", None)
 
 
 def _dyn_ub(options: Mapping[str, Any]) -> int | None:

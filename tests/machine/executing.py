@@ -1,4 +1,4 @@
-"""Calls that are executed without a program, for what looks at `Executed`; and what plain loops say of their lanes."""
+"""Calls that are executed without a program, for tests of `Executed`; and lane outcomes from plain loops."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def execute(
     tolerant: bool = False,
     **modifiers: object,
 ) -> Executed:
-    """Prepare a call, put indices where it reads them, run it. `start` puts operands so many elements into an array."""
+    """Prepare a call, write its indices, run it. `start` is the offset of operands in an array, in elements."""
     instruction, here = INSTRUCTIONS[name], profile(target)
     given = [modifiers.pop(modifier.name, None) for modifier in instruction.modifiers]
     assert not modifiers, modifiers
@@ -97,7 +97,7 @@ def _write(storage: Storage, offsets: np.ndarray[Any, Any], values: np.ndarray[A
 
 @dataclass
 class Lane:
-    """What became of one lane."""
+    """The outcome of one lane."""
 
     index: int
     outcome: str
@@ -132,7 +132,7 @@ def scattered(indices: Iterable[int], capacity: int, policy: str, *, adds: bool 
 
 
 def first_repeat(cells: Sequence[Any]) -> tuple[int, int, int, int] | None:
-    """The first lane that names what an earlier one named: that earlier one, itself, the last one, and how many do."""
+    """The first lane with a repeated destination: the earlier lane, this lane, the last lane, and their number."""
     seen: dict[Any, int] = {}
     found, count = None, 0
     for lane, cell in enumerate(cells):
@@ -149,7 +149,7 @@ def first_repeat(cells: Sequence[Any]) -> tuple[int, int, int, int] | None:
 
 
 def row_warps(rows: int, cols: int, launched: int, share: int) -> Iterator[list[tuple[int, int]]]:
-    """Lanes of each warp instruction of a row kernel: `share` warps walk a row together (MG-SIMT-03 to -05)."""
+    """Lanes of each warp instruction of a row kernel: `share` warps process a row together (MG-SIMT-03 to -05)."""
     for warp in range(launched):
         for row in range(warp // share, rows, launched // share):
             for col in range(warp % share * 32, cols, share * 32):
@@ -158,13 +158,13 @@ def row_warps(rows: int, cols: int, launched: int, share: int) -> Iterator[list[
 
 def elem_warps(total: int, launched: int) -> Iterator[list[int]]:
     """Elements of each warp instruction of an element kernel, which strides by its threads (MG-SIMT-06, -07)."""
-    for turn in range(0, total, 32 * launched):
+    for base in range(0, total, 32 * launched):
         for warp in range(launched):
-            lanes = [turn + 32 * warp + lane for lane in range(32) if turn + 32 * warp + lane < total]
+            lanes = [base + 32 * warp + lane for lane in range(32) if base + 32 * warp + lane < total]
             if lanes:
                 yield lanes
 
 
 def transactions(warps: Iterable[Iterable[int]]) -> int:
-    """128-byte segments that warps touch, from the addresses of their lanes."""
+    """128-byte segments that warps access, from the addresses of their lanes."""
     return sum(len({address // 128 for address in warp}) for warp in warps)

@@ -1,4 +1,4 @@
-"""Random manual programs of a few instructions, with right, wrong and missing flags; and the cells that each touches.
+"""Random manual programs of a few instructions, with right, wrong and missing flags; and the cells that each accesses.
 
 All numbers are int32 and every memory is counted in cells of that size. Rows are 8 cells, one block of 32 bytes. A few
 tiles lie in the first cells of UB, apart or over each other; what they hold can end up as an index, which is clamped or
@@ -67,13 +67,13 @@ class Sample:
         return f"{self.target}\n{show(self.program)}"
 
 
-def in_turns(of: Sample, turns: int) -> tuple[Sample, Sample]:
-    """The program with its instructions and flags in a loop, and the same written out."""
+def repeat(of: Sample, iterations: int) -> tuple[Sample, Sample]:
+    """The program with its instructions and flags in a loop, and the same unrolled."""
     program = of.program
     tiles, rest = program.body[: len(TILES)], program.body[len(TILES) :]
-    again = (*tiles, Loop(Var("turn"), 0, turns, 1, rest))
+    again = (*tiles, Loop(Var("turn"), 0, iterations, 1, rest))
     return replace(of, program=replace(program, body=again)), replace(
-        of, program=replace(program, body=tiles + rest * turns)
+        of, program=replace(program, body=tiles + rest * iterations)
     )
 
 
@@ -118,7 +118,7 @@ class _Draft:
                 for name in "xyr"}  # fmt: skip
 
     def place_tiles(self) -> None:
-        """Tiles side by side, or wherever chance puts them."""
+        """Adjacent tiles, or tiles at random addresses."""
         is_apart, end = self.dice.random() < 0.6, 0
         for name, kind in TILES.items():
             rows, cols = SHAPES[kind]
@@ -185,7 +185,7 @@ class _Draft:
         return LoadScalar(Var(f"s{self.scalars}"), source)
 
     def chained(self, works: list[Stmt]) -> list[Stmt]:
-        """Now and then, an instruction that waits for the end of an earlier one."""
+        """At random, an instruction that waits for the end of an earlier one."""
         places = [k for k, stmt in enumerate(works) if isinstance(stmt, Instr)]
         if len(places) > 1 and self.dice.random() < 0.2:
             first, second = sorted(self.dice.sample(places, 2))
@@ -208,8 +208,8 @@ class _Draft:
 
     def harms(self) -> tuple[Callable[[list[Stmt]], list[Stmt]], ...]:
         """What can be done to flags; some of it does no harm."""
-        return (self.drop_pair, self.drop_pair, self.drop_end, self.double, self.turn_round, self.turn_back,
-                self.turn_back, self.renumber, self.move, self.move, self.swap, self.with_pair, self.with_pair,
+        return (self.drop_pair, self.drop_pair, self.drop_end, self.double, self.reverse_flag, self.reverse_pair,
+                self.reverse_pair, self.renumber, self.move, self.move, self.swap, self.with_pair, self.with_pair,
                 self.with_barrier)  # fmt: skip
 
     def flag(self, body: list[Stmt]) -> int | None:
@@ -228,14 +228,14 @@ class _Draft:
         return [stmt for k, stmt in enumerate(body) if k not in ends]
 
     def double(self, body: list[Stmt]) -> list[Stmt]:
-        """An end or both ends of a flag come again."""
+        """Repeat the set, the wait or both of a flag."""
         at = self.flag(body)
         ends = self.dice.choice((_ends(body, at), [] if at is None else [at]))
         for k in sorted(ends, reverse=True):
             body = [*body[: k + 1], body[k], *body[k + 1 :]]
         return body
 
-    def turn_round(self, body: list[Stmt]) -> list[Stmt]:
+    def reverse_flag(self, body: list[Stmt]) -> list[Stmt]:
         """A flag from the other pipe."""
         body = list(body)
         for k in _ends(body, self.flag(body)):
@@ -244,7 +244,7 @@ class _Draft:
             body[k] = replace(stmt, src=stmt.dst, dst=stmt.src)
         return body
 
-    def turn_back(self, body: list[Stmt]) -> list[Stmt]:
+    def reverse_pair(self, body: list[Stmt]) -> list[Stmt]:
         """A flag that makes what stands earlier wait for what stands later."""
         ends = _ends(body, self.flag(body))
         if len(ends) < 2:
@@ -271,7 +271,7 @@ class _Draft:
         return [replace(stmt, event=0) if _same_pipes(stmt, chosen) else stmt for stmt in body]  # type: ignore[call-arg]
 
     def move(self, body: list[Stmt]) -> list[Stmt]:
-        """An end of a flag stands elsewhere."""
+        """Move the set or the wait of a flag."""
         at = self.flag(body)
         if at is None:
             return body

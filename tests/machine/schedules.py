@@ -20,7 +20,7 @@ from ptokit.target import Profile
 
 SCALAR = "S"
 WORK, SET, WAIT, WAIT_EVENT, BARRIER = "work", "set", "wait", "wait_event", "barrier"
-"""What an entry can be. A wait for an event leaves it as it is; a wait for a flag takes it."""
+"""What an entry can be. A wait for an event does not change it; a wait for a flag clears it."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that a pipe is given."""
+    """A unit of work of a pipe."""
 
     pipe: str
     act: str
@@ -75,7 +75,7 @@ def entries_of(program: Program, profile: Profile, touched: Touched) -> list[Ent
 
 @dataclass
 class _Issue:
-    """Writes down entries in the order of issue."""
+    """Records entries in the order of issue."""
 
     program: Program
     profile: Profile
@@ -168,7 +168,7 @@ class Search:
         event_waits = {entry.flag for entry in entries if entry.act == WAIT_EVENT}
         taken = {entry.flag for entry in entries if entry.act in (SET, WAIT)} - event_waits
         self.lasting = sum(self.bits[flag] for flag in taken if _is_bit(flag))
-        """The flags of the program, without events and without what instructions hand over by themselves."""
+        """The flags of the program, without events and without handshakes of instructions."""
 
     def verdict(self) -> Verdict:
         """What can be found in all states."""
@@ -215,7 +215,7 @@ class Search:
         return entry.act != BARRIER or all(self.is_done(earlier, state) for earlier in range(k))
 
     def choices(self, ready: list[int]) -> list[int]:
-        """All that is ready; of what is quiet, one is enough."""
+        """All entries that are ready; one of those without effect on others is enough."""
         quiet = [k for k in ready if k in self.quiet]
         return quiet[:1] or ready
 
@@ -267,7 +267,7 @@ def _conflicts(entries: Sequence[Entry]) -> dict[int, list[int]]:
 
 
 def _quiet(entries: Sequence[Entry], conflicts: Mapping[int, list[int]]) -> frozenset[int]:
-    """Entries of which nobody can tell when they happened, once they can."""
+    """Entries of unknown time, after they can happen."""
     used = Counter((entry.flag, entry.act) for entry in entries)
     alone = {
         entry.flag

@@ -1,4 +1,4 @@
-"""What the machine advises: a gather of rows is not told to gather rows."""
+"""Advice of the machine: a gather of rows is not advised to gather rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def advice(mode: str, target: str) -> str:
 
 
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
-def test_a_gather_of_rows_is_not_told_to_gather_rows(target: str) -> None:
+def test_a_gather_of_rows_is_not_advised_to_gather_rows(target: str) -> None:
     said = advice("row", target)
     assert "rather than" not in said and "instead of elements" not in said
     assert ("loads are the limit" if target == "a2a3" else "the vector pipe is the limit: longer rows") in said

@@ -1,4 +1,4 @@
-"""Blocks against each other: random programs over one array, and what sets of rows say of their conflicts."""
+"""Blocks against each other: random programs over one array, and their conflicts from sets of rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def take(x: Any, ids: Any, tile: Any, step: Step, k: int, block: Any) -> None:
 
 
 def touched(steps: tuple[Step, ...], ids: np.ndarray, block: int) -> set[tuple[int, str]]:
-    """Rows that a block touches, and how."""
+    """Rows that a block accesses, and how."""
     found: set[tuple[int, str]] = set()
     for k, step in enumerate(steps):
         if step.only in (None, block):
@@ -67,7 +67,7 @@ def touched(steps: tuple[Step, ...], ids: np.ndarray, block: int) -> set[tuple[i
 
 
 def conflicts(blocks: list[set[tuple[int, str]]]) -> bool:
-    """Whether two blocks touch one row, and not both only read it or use one kind of atomic."""
+    """Whether two blocks access one row, unless both only read it or use the same atomic."""
     return any(
         row == other and (how != as_ or how == "write")
         for first, then in combinations(blocks, 2)

@@ -1,4 +1,4 @@
-"""The clocks of the pipes: what comes before what, on its own and against every schedule of random programs."""
+"""The clocks of the pipes: the order of accesses, in unit tests and against every schedule of random programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AIC = ("AIC.S", "AIC.M", "AIC.MTE1", "AIC.MTE2", "AIC.FIX")
 
 @dataclass
 class Bench:
-    """Clocks, and notes of what they say."""
+    """Clocks, and a record of their reports."""
 
     pipes: tuple[str, ...] = AIV
     early: list[tuple[Hashable, object, object]] = field(default_factory=list)
@@ -268,7 +268,7 @@ def test_work_that_was_issued_before_a_scalar_wait_is_not_ordered_by_it_even_if_
 # --- Handshakes, barriers, events --------------------------------------------------------------------------------
 
 
-def test_a_sync_is_a_flag_that_nobody_else_can_touch() -> None:
+def test_a_sync_is_a_private_flag() -> None:
     bench = Bench()
     bench.work("load", "MTE2")
     bench.set("MTE2", "V")
@@ -305,7 +305,7 @@ def test_a_barrier_leaves_flags_alone() -> None:
 
 
 def test_a_barrier_behind_a_pipe_that_is_held_is_stuck() -> None:
-    """The set that would let the pipe go on is issued after the barrier, which waits for the pipe."""
+    """The set for which the pipe waits is issued after the barrier, which waits for the pipe."""
     bench = Bench()
     bench.wait("MTE2", "V", what="the wait")
     bench.clocks.barrier()
@@ -350,12 +350,12 @@ def test_an_event_can_be_waited_for_again_and_is_not_left_set() -> None:
 
 def test_an_event_of_a_loop_is_signalled_again() -> None:
     bench = Bench()
-    for turn in range(3):
-        bench.work(f"load {turn}", "MTE2")
+    for i in range(3):
+        bench.work(f"load {i}", "MTE2")
         bench.clocks.signal_event("event", ("AIV.MTE2",))
         bench.clocks.wait_event("event", ("AIV.V",), "add")
-        bench.work(f"add {turn}", "V")
-        assert bench.before(f"load {turn}", f"add {turn}")
+        bench.work(f"add {i}", "V")
+        assert bench.before(f"load {i}", f"add {i}")
     assert not bench.stuck
 
 
@@ -372,7 +372,7 @@ def test_a_late_wait_for_an_event_is_for_the_signal_that_was_issued_before_it() 
     assert bench.before("load 1", "add") and bench.unordered("load 2", "add")
 
 
-def test_an_event_that_nobody_signals_is_stuck() -> None:
+def test_an_event_that_is_never_signalled_is_stuck() -> None:
     bench = Bench()
     bench.clocks.wait_event("event", ("AIV.V",), "add")
     bench.work("add", "V")
@@ -466,7 +466,7 @@ def test_pipes_that_wait_for_each_other() -> None:
 
 
 def test_a_pipe_that_waits_for_a_handshake_behind_itself() -> None:
-    """V waits for MTE2, which waits for a flag that V sets later: the user's wait is told, not only the handshake."""
+    """V waits for MTE2, which waits for a flag that V sets later: the user's wait is reported too."""
     bench = Bench()
     bench.wait("V", "MTE2", what="the wait")
     bench.clocks.sync("AIV.MTE2", "AIV.V")
@@ -476,7 +476,7 @@ def test_a_pipe_that_waits_for_a_handshake_behind_itself() -> None:
 
 
 def test_the_scalar_pipe_is_stuck_at_once() -> None:
-    """Nobody else could issue the set."""
+    """No other pipe could issue the set."""
     bench = Bench()
     bench.wait("MTE2", "S", what="the wait")
     assert [stuck.pipe for stuck in bench.stuck] == ["AIV.S"]
@@ -550,7 +550,7 @@ def test_times_go_on_over_blocks() -> None:
 
 
 class Watched:
-    """Entries of a program on clocks: conflicting works that are in no order, and what else goes wrong."""
+    """Entries of a program on clocks: conflicting works that are in no order, and other faults."""
 
     def __init__(self, entries: list[Entry]) -> None:
         self.entries = entries

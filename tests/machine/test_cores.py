@@ -1,4 +1,4 @@
-"""Which core a pipe belongs to, where both have one of that name."""
+"""The core of a pipe, if both cores have one of that name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NZ = {"blayout": "col_major", "slayout": "row_major"}
 
 
 @pto.kernel
-def gathered_products(table, ids, scratch, weights, out, turns: pto.const = 3, executor: pto.const = "simt"):
+def gathered_products(table, ids, scratch, weights, out, trips: pto.const = 3, executor: pto.const = "simt"):
     """Gathers into L1 through one scratch, over and over: threads of the vector core write it, the cube core's MTE2
     reads it."""
     weight = pto.Tile("mat", "float16", 16, 16, **NZ)
     pto.tload(weight, weights)
-    for i in pto.range(turns):
+    for i in pto.range(trips):
         matrix = pto.Tile("mat", "float16", 16, 16, **NZ)
         piece = ids[i * 16 : i * 16 + 16]
         pto.mgather(matrix, table, piece, coalesce="elem", oob="zero", scratch=scratch, executor=executor)

@@ -1,4 +1,4 @@
-"""The machine against the corpus of hazards: every one is found, at its line and operand, and nothing else is said."""
+"""The machine against the corpus of hazards: every one is reported, at its line and operand, and nothing else."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def line_of(finding: pto.Finding) -> str:
 
 @dataclass
 class Verdict:
-    """What was found of what a case has, and what was said besides."""
+    """The expected findings that were reported, and the other ones."""
 
     found: list[pto.Finding] = field(default_factory=list)
     misplaced: list[pto.Finding] = field(default_factory=list)
-    """Of the right kind, and not as the case wants it."""
+    """Of the right kind, but not as the case expects."""
     alarms: list[pto.Finding] = field(default_factory=list)
     crash: str = ""
     """What stopped the launch, which nothing should."""
@@ -55,7 +55,7 @@ def is_it(case: Case, finding: pto.Finding) -> bool:
 
 @cache
 def judged(case: Case) -> Verdict:
-    """Run a case and sort what the machine says of it. Notes are no alarms, unless the hazard is one."""
+    """Run a case and classify its findings. Notes do not count, unless the hazard is one."""
     verdict = Verdict()
     try:
         findings = case.launch().findings
@@ -77,7 +77,7 @@ def judged(case: Case) -> Verdict:
 
 
 def is_right(case: Case) -> bool:
-    """Whether the machine says what it has to say, and nothing else."""
+    """Whether the machine reports the expected findings, and no others."""
     verdict = judged(case)
     return bool(verdict.found) == case.bad and not verdict.alarms and not verdict.crash
 
@@ -126,7 +126,7 @@ def test_every_hazard_that_a_program_can_show_has_cases_and_twins() -> None:
 
 
 def test_the_table_of_hazards_has_the_levels_and_instructions_of_the_cases() -> None:
-    """A level that depends on the case is given in words, which have the level of each."""
+    """A level that depends on the case is a text that contains the level of each."""
     for case in CASES:
         if case.bad and case.kind:
             row = spec.hazards()[case.kind]
@@ -191,6 +191,6 @@ def test_budgets_count_the_highest_address() -> None:
         one(budgets, kind, "high address", target)
 
 
-def test_stale_memory_is_told_by_the_rows_that_were_named() -> None:
+def test_stale_memory_is_detected_by_the_rows_of_the_indices() -> None:
     one(memory, "H-47", "rows", "a5")
     one(memory, "H-48", "rows", "a5")

@@ -1,4 +1,4 @@
-"""The cost model: what the documents say of speed comes out of it, and every number counts."""
+"""The cost model: it agrees with the documents on speed, and every number has an effect."""
 
 from __future__ import annotations
 
@@ -409,13 +409,13 @@ def test_small_tiles_do_not_pay_for_idle_warps() -> None:
         30,
         32,
     ]
-    assert warps(scatter(A5, 1, 8)) == 32  # scatters launch 1024 threads whatever the shape
+    assert warps(scatter(A5, 1, 8)) == 32  # scatters launch 1024 threads for every shape
     small, full = time_of(gather(A5, 1, 16, "elem"), A5), time_of(gather(A5, 16, 64, "elem"), A5)
     assert small < full - 31 * A5.costs["SIMT warp start cycles"] + 1e-9
 
 
 @pytest.mark.clause("MG-COST-10", "MG-SYNC-17")
-def test_the_simt_executor_stores_side_by_side() -> None:
+def test_the_simt_executor_stores_contiguously() -> None:
     dst, table = fractal(TileType.Mat, 16, 32), tensor(TABLE_ROWS, 32)
     given = (dst, table, tensor(16, 32, kind="int32"), tensor(512))
     same = executed(A5, "mgather", *given, indices=np.zeros((16, 32)), executor="simt")

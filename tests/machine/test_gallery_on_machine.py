@@ -1,4 +1,4 @@
-"""The gallery on the machine: clean as it is, reported when any flag is missing, and no flag too many is."""
+"""The gallery on the machine: clean as written, reported if any flag is missing, and not for an additional flag."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.program.judge import handovers, places_of, without
 
 GRIDS = (1, 7)
 ORDER = MachineOptions(checks=("order", "blocks"))
-"""What a missing or needless flag can show in: nothing else is looked at, which is quicker."""
+"""The checks that a missing or needless flag affects; the others are skipped to save time."""
 every_target_with_pipes = pytest.mark.parametrize(
     ("name", "target"), [pytest.param(entry.name, target, id=f"{entry.name}-{target}") for entry, target in LAUNCHES]
 )
@@ -90,7 +90,7 @@ def report_of(program: Program, case: Case, target: str, grid: int, options: Mac
 
 
 def is_reported(program: Program, case: Case, target: str) -> bool:
-    """Whether some launch shows that something is wrong."""
+    """Whether some launch reports a finding."""
     return any(not report_of(program, case, target, grid, ORDER).ok for grid in GRIDS)
 
 
@@ -103,7 +103,7 @@ def test_manual_versions_are_clean(name: str, target: str) -> None:
 
 
 def test_manual_versions_have_flags_of_every_kind() -> None:
-    """There is something to take away: plain flags, flags that a loop carries, flags of both cores."""
+    """There are flags to remove: plain flags, flags that a loop carries, flags of both cores."""
     flags = [stmt for entry, target in LAUNCHES for stmt in walk(manual(entry.name, target)[0].body)
              if isinstance(stmt, Flag)]  # fmt: skip
     pairs = {(flag.src, flag.dst) for flag in flags}
@@ -143,7 +143,7 @@ def test_half_of_a_flag_that_is_missing_is_reported(name: str, target: str) -> N
 
 
 def free_events(program: Program, src: str, dst: str) -> list[int]:
-    """Events of two pipes that no flag uses; 0 is left to what instructions hand over by themselves."""
+    """Events of two pipes that no flag uses; 0 is left to handshakes of instructions."""
     used = [interval(stmt.event, {}) for stmt in walk(program.body)
             if isinstance(stmt, Flag) and (stmt.src, stmt.dst) == (src, dst)]  # fmt: skip
     return [event for event in range(1, EVENT_IDS) if not any(low <= event <= high for low, high in used)]

@@ -18,7 +18,7 @@ from ptokit.machine.report import Report
 from ptokit.program.calls import access_of, named_operands
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.target import profile
-from tests.machine.manual_programs import CELL, UB, WIDTH, Sample, in_turns, results, sample, touched
+from tests.machine.manual_programs import CELL, UB, WIDTH, Sample, repeat, results, sample, touched
 from tests.machine.schedules import Access, Entry, Search, Verdict, entries_of, verdict
 from tests.program.happens_before import check
 
@@ -128,7 +128,7 @@ def test_a_flag_that_is_set_twice_can_be_lost() -> None:
     assert explored(*answered[:2], *answered[:2]).sets_twice
 
 
-def test_a_flag_that_nobody_waits_for_is_left_set() -> None:
+def test_a_flag_without_a_wait_is_left_set() -> None:
     assert explored(work("MTE2", A), put("MTE2", "V")).leaves_set
 
 
@@ -158,7 +158,7 @@ def _first(program: Program, count: int) -> Program:
 
 
 def roughly(of: Sample) -> list[dict[str, Access]]:
-    """What every statement may touch, whatever its indices are: all of a tile, all of a block of an argument."""
+    """What every statement may access, for any indices: all of a tile, all of a block of an argument."""
     return [dict(_rough(of.program, stmt)) for stmt in of.program.body]
 
 
@@ -205,7 +205,7 @@ ORDER = pto.MachineOptions(checks=("order", "blocks"), poison=False)
 
 @dataclass(frozen=True)
 class Found:
-    """What the machine said of a program's order."""
+    """The machine's findings on a program's order."""
 
     races: frozenset[int]
     """Lines that come into conflict with others."""
@@ -220,7 +220,7 @@ class Found:
 
 
 def found_by_machine(of: Sample, arrays: dict[str, Any]) -> Found:
-    """Launch on the machine; notes, and what is said of indices and addresses, do not count here."""
+    """Launch on the machine; notes, and findings on indices and addresses, do not count here."""
     report = TextKernel(of.program)[1](**arrays, target=of.target, engine="machine", options=ORDER)
     assert isinstance(report, Report)
     flags = [finding for finding in report.hazards if finding.rule == "KN-13" and finding.operand in FLAGS]
@@ -239,18 +239,18 @@ def compare(launched: Sample, written_out: Sample, name: str) -> None:
     """
     arrays = {name: array.copy() for name, array in launched.arrays.items()}
     expected, found = judged(written_out), found_by_machine(launched, arrays)
-    told = f"{name}: expected {expected}, found {found}\n{launched}"
+    message = f"{name}: expected {expected}, found {found}\n{launched}"
     wrong = [{line_of(written_out, stmt) for stmt in pair} for pair in expected.races | expected.backward]
     goes_on = not (expected.is_stuck or expected.sets_twice)
-    assert found.is_clean == expected.is_clean, told
-    assert bool(found.deadlocks) != goes_on, told
+    assert found.is_clean == expected.is_clean, message
+    assert bool(found.deadlocks) != goes_on, message
     if goes_on:
-        assert bool(found.left) == expected.leaves_set, told
-        assert found.races <= set().union(*wrong), told
+        assert bool(found.left) == expected.leaves_set, message
+        assert found.races <= set().union(*wrong), message
     if not expected.sets_twice:
-        assert all(found.races & lines for lines in wrong), told
+        assert all(found.races & lines for lines in wrong), message
     values = results(written_out)
-    assert all((arrays[name] == values[name]).all() for name in arrays), told
+    assert all((arrays[name] == values[name]).all() for name in arrays), message
 
 
 def line_of(of: Sample, stmt: int) -> int:
@@ -271,7 +271,7 @@ def test_the_machine_finds_it_in_loops_too(chunk: int) -> None:
     for seed in list(seeds(chunk))[::4]:
         of = sample(seed)
         if _few(of):
-            compare(*in_turns(of, 2), f"seed {seed}, two turns")
+            compare(*repeat(of, 2), f"seed {seed}, two iterations")
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -280,24 +280,24 @@ def test_clean_programs_give_the_same_bits_under_other_schedules(chunk: int) -> 
         of = sample(seed)
         if _few(of):
             same_bits(of, of, f"seed {seed}")
-            same_bits(*in_turns(of, 3), f"seed {seed}, three turns")
+            same_bits(*repeat(of, 3), f"seed {seed}, three iterations")
 
 
-def test_an_event_is_waited_for_in_every_turn_of_a_loop() -> None:
+def test_an_event_is_waited_for_in_every_iteration_of_a_loop() -> None:
     """Its first instruction ends before the second one begins, and nothing else orders the two."""
     of = next(of for of in map(sample, count()) if _few(of) and _needs_event(of))
-    same_bits(*in_turns(of, 3), str(of), schedules=20)
+    same_bits(*repeat(of, 3), str(of), schedules=20)
 
 
 def _needs_event(of: Sample) -> bool:
     """Whether a program is clean in a loop, and would not be without its event."""
     plain = tuple(replace(stmt, event=None, waits=()) if isinstance(stmt, Instr) else stmt for stmt in of.program.body)
-    looped = [in_turns(replace(of, program=replace(of.program, body=body)), 3)[1] for body in (of.program.body, plain)]
+    looped = [repeat(replace(of, program=replace(of.program, body=body)), 3)[1] for body in (of.program.body, plain)]
     return [judged(each).is_clean for each in looped] == [True, False]
 
 
 def same_bits(launched: Sample, written_out: Sample, name: str, schedules: int = 3) -> None:
-    """A program that is clean gives the values of its order, whatever the schedule."""
+    """A clean program gives the values of program order under every schedule."""
     if not judged(written_out).is_clean:
         return
     values = results(written_out)

@@ -1,4 +1,4 @@
-"""What became of every lane, against loops over the lanes."""
+"""The outcome of every lane, against loops over the lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clauses on pipes, cores, launches and memory, each as programs with and without what the clause asks for."""
+"""Clauses on pipes, cores, launches and memory, each as programs that meet and break the clause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEEDS = range(12)
 
 
 def given(makers: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a launch, made anew."""
+    """New arguments of a launch."""
     return {name: make() if callable(make) else make for name, make in makers.items()}
 
 
@@ -181,7 +181,7 @@ def test_a_single_element_on_a5_hands_over_between_the_vector_and_the_scalar_pip
 @pytest.mark.clause("MG-SYNC-03", "MG-L1-30")
 @pytest.mark.parametrize("target", NPU)
 def test_gathers_wait_in_pairs_and_leave_other_pipes_alone(target: str) -> None:
-    """A barrier over all pipes would make every pipe wait; a gather names producers and consumers one by one."""
+    """A barrier over all pipes would make every pipe wait; a gather has a flag for each producer and consumer."""
     here = profile(target)
     for route, chain in here.handshakes.items():
         pairs = (*chain.before, *chain.after, *chain.each_row, *chain.between, *chain.after_fill)
@@ -499,17 +499,17 @@ def test_zeroing_on_a5_is_one_more_instruction_for_each_lane(rows: int, cols: in
      (8, 64, "elem"), (64, 64, "elem"), (100, 104, "elem")],
 )  # fmt: skip
 def test_four_turns_of_the_column_loop_wait_for_memory_together(rows: int, cols: int, mode: str) -> None:
-    """Memory answers once for the first access, then once for each further turn: four columns of a row kernel are one
-    turn, rows and elements are not unrolled."""
+    """Memory answers once for the first access, then once for each further iteration: four columns of a row kernel are
+    one iteration, rows and elements are not unrolled."""
     chunks = -(-cols // 32)
     if mode == "row":
         row_warps = min(rows, 32)
         per_row = min(32 // row_warps, chunks)
-        turns = -(-rows // row_warps) * -(-chunks // (4 * per_row))
+        iterations = -(-rows // row_warps) * -(-chunks // (4 * per_row))
     else:
         accesses = -(-rows * cols // 32)
-        turns = -(-accesses // min(accesses, 32))
-    assert coefficient(gather(A5, rows, cols, mode), A5, "V", "GM latency cycles") == turns
+        iterations = -(-accesses // min(accesses, 32))
+    assert coefficient(gather(A5, rows, cols, mode), A5, "V", "GM latency cycles") == iterations
 
 
 @pytest.mark.clause("MG-SIMT-07")
@@ -567,7 +567,7 @@ def test_a_scatter_of_a5_is_vector_work_and_one_of_a2a3_works_in_rows_or_element
 @pytest.mark.clause("MG-ALIGN-06", "MG-HAZ-01")
 @pytest.mark.parametrize(("kind", "size"), [("int8", 1), ("float16", 2), ("float32", 4)])
 def test_a_burst_to_a_column_is_dropped_unless_the_column_begins_a_block(kind: str, size: int) -> None:
-    """A transfer made by hand to column c of a row that begins at a block."""
+    """A manual transfer to column c of a row that begins at a block."""
     block = 32 // size
     makers = {
         "x": counted(block, dtype=kind),
@@ -717,7 +717,7 @@ def test_an_index_that_nothing_loaded_is_found(target: str) -> None:
 
 @pto.kernel
 def scattered_in_tile(src, idx, out):
-    """Elements of a tile to the rows that an index names, over what was there."""
+    """Elements of a tile to the rows of an index, over the old contents."""
     s, i, d = (pto.Tile("vec", kind, 8, 8) for kind in ("int32", "int32", "int32"))
     pto.tload(s, src)
     pto.tload(i, idx)
@@ -728,7 +728,7 @@ def scattered_in_tile(src, idx, out):
 
 @pytest.mark.clause("TS-CONF-01", "TS-HAZ-02", "TS-SEM-01", "TS-SEM-03", "A-15")
 @pytest.mark.parametrize("target", ["cpu", *NPU])
-def test_repeated_places_get_the_last_writer_and_are_told(target: str) -> None:
+def test_repeated_places_get_the_last_writer_and_are_reported(target: str) -> None:
     random = np.random.default_rng(11)
     seen = set()
     for trial in range(20):

@@ -1,4 +1,4 @@
-"""Launches on the machine that are out of the ordinary: what they find, and that they end with a report."""
+"""Unusual launches on the machine: their findings, and that they end with a report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def twice(x, out, order: pto.const = True):
 
 @pto.kernel(mode="manual")
 def placed(x, y, out, at):
-    """Two tiles of which one lies where the launch says."""
+    """Two tiles; the launch passes the address of one."""
     first = pto.Tile("vec", "float32", ROWS, COLS, addr=0)
     second = pto.Tile("vec", "float32", ROWS, COLS, addr=at)
     pto.tload(first, x[0:ROWS])
@@ -88,7 +88,7 @@ def wide(table, ids, out):
 
 
 @pto.kernel(mode="manual")
-def told(table, ids, out, index: pto.const = "int32"):
+def reported(table, ids, out, index: pto.const = "int32"):
     """A gather whose end the store waits for by an event."""
     idx = pto.Tile("vec", index, 1, 16, addr=0)
     dst = pto.Tile("vec", "float32", 16, COLS, addr=4096)
@@ -144,8 +144,8 @@ def rows_of(x, n, out):
 
 
 @pto.kernel(mode="manual")
-def in_turns(x, out):
-    """`out[i] = x[i] + x[i - 1]`, four rows at a time: two tiles change places with every turn."""
+def alternating(x, out):
+    """`out[i] = x[i] + x[i - 1]`, four rows at a time: two tiles are swapped in every iteration."""
     total = pto.Tile("vec", "float32", 4, COLS, addr=1024)
     for i in pto.range(4):
         before = pto.Tile("vec", "float32", 4, COLS, addr=(i + 1) % 2 * 512)
@@ -161,7 +161,7 @@ def in_turns(x, out):
 
 
 @pto.kernel(mode="manual")
-def told_how_often(counts, x):
+def trips_from_memory(counts, x):
     """How often it goes round is read before it is certain to be there."""
     number = pto.Tile("vec", "int32", 1, 8, addr=0)
     row = pto.Tile("vec", "float32", 1, COLS, addr=64)
@@ -282,8 +282,8 @@ def test_debug_runs_are_no_runs_on_the_machine() -> None:
 
 def test_who_waits_for_an_instruction_that_is_left_out_need_not_wait_for_ever() -> None:
     arrays = floats(64, COLS), np.arange(16, dtype="int32"), floats(16, COLS)
-    assert machine(told[1], *arrays).ok
-    report = machine(told[1], arrays[0], arrays[1].astype("int16"), arrays[2], index="int16")
+    assert machine(reported[1], *arrays).ok
+    report = machine(reported[1], arrays[0], arrays[1].astype("int16"), arrays[2], index="int16")
     assert kinds(report) == ["H-08"]
 
 
@@ -311,7 +311,7 @@ def test_a_wait_across_cores_needs_a_producer(target: str) -> None:
 
 
 def test_what_is_known_of_instructions_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every number of rows is a call of its own."""
+    """Every number of rows is a separate call."""
     monkeypatch.setattr(remember, "__defaults__", (8,))
     known: set[int] = set()
     look = WatchedInstruction._site
@@ -330,14 +330,14 @@ def test_what_is_known_of_instructions_does_not_grow_without_end(monkeypatch: py
 @pytest.mark.parametrize("target", ["a2a3", "a5", "cpu"])
 def test_tiles_that_change_places_are_not_over_one_another(target: str) -> None:
     x, out = floats(16, COLS), floats(16, COLS)
-    assert machine(in_turns[1], x, out, target=target).ok
+    assert machine(alternating[1], x, out, target=target).ok
     assert np.array_equal(out, x + np.vstack([np.zeros((4, COLS), "float32"), x[:12]]))
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_another_schedule_ends_though_a_loop_is_told_to_go_on(seed: int) -> None:
+def test_another_schedule_ends_despite_an_endless_loop(seed: int) -> None:
     counts = np.full(8, 1 << 30, "int32")
-    assert not machine(told_how_often[1], counts, floats(ROWS, COLS), options=pto.MachineOptions(seed=seed)).ok
+    assert not machine(trips_from_memory[1], counts, floats(ROWS, COLS), options=pto.MachineOptions(seed=seed)).ok
 
 
 @pytest.mark.parametrize("checks", ["order", None, 3])
@@ -386,7 +386,7 @@ def test_the_tail_of_a_transferred_row_is_unspecified(target: str, valid: int, r
     assert [kind for kind in kinds(report) if kind == "H-36"] == expected
 
 
-def test_what_nothing_wrote_is_told_once() -> None:
+def test_uninitialised_memory_is_reported_once() -> None:
     report = machine(unwritten_index[1], floats(64, COLS), floats(ROWS, COLS))
     found = [finding for finding in report.hazards if finding.kind == "H-42"]
     assert [(finding.level, finding.operand) for finding in found] == [("error", "idx")]

@@ -1,4 +1,4 @@
-"""What is reported clean gives the bits of the reference under every schedule; what does not is reported."""
+"""A clean program gives the bits of the reference under every schedule; a program that does not is reported."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def scratch_arrays() -> Arrays:
 @pto.kernel(mode="manual")
 def by_events(table, ids, out, down: pto.const = True):
     """One element is gathered by another pipe than eight, so an event is signalled by one and then by the other."""
-    for turn in pto.range(2):
-        n = 8 - 7 * turn if down else 1 + 7 * turn
+    for i in pto.range(2):
+        n = 8 - 7 * i if down else 1 + 7 * i
         idx = pto.Tile("vec", "int32", 1, 8, valid=(1, n), addr=0)
         got = pto.Tile("vec", "int32", 1, 8, valid=(1, n), addr=32)
         pto.barrier("ALL")
-        loaded = pto.tload(idx, ids[turn : turn + 1, 0:n])
+        loaded = pto.tload(idx, ids[i : i + 1, 0:n])
         gathered = pto.mgather(got, table, idx, coalesce="elem", oob="clamp", wait=loaded)
-        pto.tstore(out[turn : turn + 1, 0:n], got, wait=gathered)
+        pto.tstore(out[i : i + 1, 0:n], got, wait=gathered)
 
 
 def event_arrays() -> Arrays:
@@ -88,7 +88,7 @@ def event_arrays() -> Arrays:
 
 @pto.kernel(mode="manual")
 def atomics_backwards(x, ids, acc, y, out):
-    """Flags let the atomic that stands later in the text come first."""
+    """Flags order the atomic that is later in the text first."""
     idx = pto.Tile("vec", "int32", 1, 8, addr=0)
     tile = pto.Tile("vec", "int32", 1, 8, addr=64)
     pto.tload(idx, ids)
@@ -114,7 +114,7 @@ def atomic_arrays() -> Arrays:
 
 @pto.kernel
 def many_loops(table, ids, scratch):
-    """So many hand-overs that barriers take the place of some flags."""
+    """More synchronisations than event ids, so that barriers replace some flags."""
     for _ in pto.range(2):
         for j in range(10):
             for _ in pto.range(2):
@@ -194,7 +194,7 @@ def heard_by_another(x, ids, out, ordered: pto.const = False):
     pto.tstore(out, tile)
 
 
-def test_an_event_orders_those_who_wait_for_it_and_nobody_else() -> None:
+def test_an_event_orders_only_instructions_that_wait_for_it() -> None:
     ids = np.tile(np.arange(8, dtype="int32")[:, None], (1, 8))
     for ordered in (True, False):
         arrays = integers(8, 8), ids, np.zeros((8, 8), "int32")

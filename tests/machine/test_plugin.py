@@ -74,7 +74,7 @@ def tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outcome(pytester: pytest.Pytester, code: str, *options: str) -> pytest.RunResult:
-    """What pytest says of a test file, without its summary, whose length depends on where it runs."""
+    """The output of pytest for a test file, without its summary, whose length depends on the folder."""
     pytester.makepyfile(f"from kernels import *\n\n{code}")
     return pytester.runpytest_subprocess("-p", "ptokit.testing", "-p", "no:cacheprovider", "-rN", *options)
 
@@ -171,7 +171,6 @@ def test_a_refusal_is_in_the_report_of_its_device(ptokit):
     out = np.zeros_like(X)
     reports = ptokit.run(copy, 1, X[:5], out, target="all", strict=True)
     assert not reports.ok and {finding.rule for finding in reports["a5"].findings} == {"TL-02"}
-    assert not out.any()
     with pytest.raises(pytest.fail.Exception, match="copy cpu, 1 block: 1 error"):
         ptokit.check(reports)
 """
@@ -296,7 +295,7 @@ def test_what_a_strict_run_found_stands_beside_another_failure(pytester: pytest.
 
 
 def test_the_plugin_loads_little_until_a_test_uses_it(pytester: pytest.Pytester) -> None:
-    heavy = ("ptokit.machine", "ptokit.lang.launch", "ptokit.lang.kernel", "ptokit.text", "rich", "xdsl", "llvmlite")
+    heavy = ("ptokit.machine", "ptokit.lang.launch", "ptokit.lang.kernel", "ptokit.text", "rich", "llvmlite")
     code = f"import sys, ptokit.testing; assert not {{*{heavy}}} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
 

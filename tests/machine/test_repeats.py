@@ -1,4 +1,4 @@
-"""Destinations that are named twice: which two, who wins, and what is said on which target."""
+"""Repeated destinations: which lanes, which one wins, and the finding by target."""
 
 from __future__ import annotations
 

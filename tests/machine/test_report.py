@@ -1,4 +1,4 @@
-"""A report of the machine: what is ok, and how it is told as text, on a terminal and as JSON."""
+"""A report of the machine: when it is ok, and its form as text, on a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ WHOLE = report(
 )  # fmt: skip
 
 
-def on_terminal(told: Report, *, notes: bool = False, width: int = 60, colours: bool = False) -> str:
+def on_terminal(result: Report, *, notes: bool = False, width: int = 60, colours: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, soft_wrap=True, highlight=False, force_terminal=colours)
-    for line in report_lines(told, notes=notes):
+    for line in report_lines(result, notes=notes):
         console.print(line)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -77,9 +77,9 @@ def on_terminal(told: Report, *, notes: bool = False, width: int = 60, colours: 
     ],
 )
 def test_only_errors_and_hazards_are_wrong(findings: Iterable[Finding], ok: bool, said: str) -> None:
-    told = report(*findings)
-    assert told.ok == ok == (not told.hazards)
-    assert report_text(told).splitlines()[0] == f"a5, 2 blocks: {said}"
+    result = report(*findings)
+    assert result.ok == ok == (not result.hazards)
+    assert report_text(result).splitlines()[0] == f"a5, 2 blocks: {said}"
 
 
 def test_str_is_the_plain_text() -> None:

@@ -1,4 +1,4 @@
-"""Who touched a byte last: layers of a memory against a naive record of every byte."""
+"""The last access to a byte: layers of a memory against a naive record of every byte."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def extents(rng: random.Random) -> tuple[Extent, set[int], int]:
 
 
 def latest(touched: dict[int, list[tuple[int, int]]], places: set[int], low: int, high: int) -> tuple[int, int] | None:
-    """The last access to any of these bytes of which each remembers its own last, within (low, high]."""
+    """The latest of the last accesses to each of these bytes, within (low, high]."""
     last = [touched[place][-1] for place in places if touched.get(place)]
     return max((each for each in last if low < each[0] <= high), default=None)
 

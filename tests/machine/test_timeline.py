@@ -1,4 +1,4 @@
-"""When pipes are busy: schedules worked out by hand, and a naive model of the same rules."""
+"""Busy times of pipes: schedules computed by hand, and a naive model of the same rules."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def spans(timeline: Timeline) -> dict[str, list[tuple[float, float]]]:
 # --- by hand
 
 
-def test_pipes_work_side_by_side_and_each_in_order() -> None:
+def test_pipes_work_in_parallel_and_each_in_order() -> None:
     t = timer()
     t.work(MTE2, 100, 0, "tload")
     t.work(V, 30, 1, "tadd")
@@ -302,12 +302,12 @@ def test_a_chart_says_where_it_ends() -> None:
 # --- what comes of it
 
 
-def piped(turns: int, load: float, store: float, tiles: int) -> Timeline:
-    """Load and store, over and over, with one tile or with more in turn."""
+def piped(trips: int, load: float, store: float, tiles: int) -> Timeline:
+    """Load and store repeatedly, with one tile or with several alternately."""
     t = timer()
-    for turn in range(turns):
-        tile = turn % tiles
-        if turn >= tiles:
+    for i in range(trips):
+        tile = i % tiles
+        if i >= tiles:
             t.wait(MTE2, ("free", tile))
         t.work(MTE2, load, 0, "tload", Where("k.py", 5))
         t.set(MTE2, ("full", tile))
@@ -319,10 +319,10 @@ def piped(turns: int, load: float, store: float, tiles: int) -> Timeline:
 
 @pytest.mark.parametrize(("load", "store"), [(100, 100), (100, 60), (60, 100)])
 def test_two_tiles_let_loads_and_stores_overlap(load: float, store: float) -> None:
-    turns = 8
-    assert piped(turns, load, store, 1).cycles == turns * (load + store)
-    assert piped(turns, load, store, 2).cycles == max(load, store) * (turns - 1) + load + store
-    assert piped(turns, load, store, 2).busy[MTE2] > piped(turns, load, store, 1).busy[MTE2]
+    trips = 8
+    assert piped(trips, load, store, 1).cycles == trips * (load + store)
+    assert piped(trips, load, store, 2).cycles == max(load, store) * (trips - 1) + load + store
+    assert piped(trips, load, store, 2).busy[MTE2] > piped(trips, load, store, 1).busy[MTE2]
 
 
 def test_the_critical_path_goes_from_work_to_work_without_a_gap() -> None:
@@ -408,7 +408,7 @@ def test_overrides_change_the_schedule() -> None:
     assert run(A2A3, {"GM to UB GB/s": 10}, load, gather).cycles > usual.cycles
     assert run(A2A3, {"flag cycles": 200}, load, gather).cycles > usual.cycles
     assert run(A2A3, {"issue cycles": 40}, load, gather).cycles > usual.cycles
-    assert run(A2A3, {"clock GHz": 0.925}, load, gather).cycles < usual.cycles  # fewer cycles go by for each byte
+    assert run(A2A3, {"clock GHz": 0.925}, load, gather).cycles < usual.cycles  # fewer cycles for each byte
 
 
 def test_an_element_gather_holds_up_its_core_and_a_row_gather_mostly_the_load_pipe() -> None:

@@ -59,7 +59,7 @@ def by_element(name: str, target: str, idx: np.ndarray, cells: int, kind: str = 
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("start", [0, 8, 3])
 def test_row_gather_of_a5_against_its_threads(rows: int, cols: int, kind: str, start: int) -> None:
-    """MG-SIMT-03, -04, -05: a warp walks its row 32 columns at a time."""
+    """MG-SIMT-03, -04, -05: a warp processes its row 32 columns at a time."""
     draw = np.random.default_rng(rows * cols)
     idx, size = draw.integers(0, 100, rows).tolist(), np.dtype(kind).itemsize
     found = measured(gather_rows("a5", idx, cols, kind, start={"table": start}))
@@ -130,7 +130,7 @@ def test_small_tiles_launch_few_warps_and_scatters_always_all() -> None:
 
 @pytest.mark.parametrize("rows", [1, 8, 40])
 def test_row_scatter_of_a5(rows: int) -> None:
-    """MS-PERF-01: accesses in a row coalesce, whichever warps walk it."""
+    """MS-PERF-01: accesses in a row coalesce, for any assignment of warps."""
     idx = np.random.default_rng(rows).permutation(64)[:rows].tolist()
     operands = {"table": gm("float32", 64, 72), "src": vec("float32", rows, 72), "idx": vec("int32", rows, 1)}
     found = measured(execute("mscatter", "a5", operands, idx))
@@ -393,6 +393,6 @@ def test_nothing_is_used_that_was_not_moved(seed: int) -> None:
 
 
 def test_tables_are_tensors() -> None:
-    """The helpers mean what they say: a pitch is a distance between rows."""
+    """Test of the helpers: a pitch is a distance between rows."""
     spec = gm("float32", 6, 9, pitch=20)
     assert isinstance(spec, TensorSpec) and spec.stride[3:] == (20, 1) and spec.shape == (1, 1, 1, 6, 9)

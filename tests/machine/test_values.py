@@ -30,7 +30,7 @@ from tests.property.runner import run
 from tests.property.strategies import fuzz
 
 CHUNKS = 13
-"""Examples are taken in so many portions, so that processes can share them."""
+"""The number of portions of the examples, so that processes can share them."""
 GRIDS = (1, 2, 5)
 TARGETS = ("cpu", "a2a3", "a5")
 

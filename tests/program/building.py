@@ -28,7 +28,7 @@ from ptokit.program.ir import (
 
 N, I, J, COND = map(Var, ("n", "i", "j", "cond"))  # noqa: E741
 EDGE = 16
-"""Rows and columns of every tile, unless told."""
+"""Default rows and columns of every tile."""
 
 
 def tile(name: str, loc: str = "vec", rows: int = EDGE, cols: int = EDGE, **fields: object) -> TileDecl:
@@ -52,7 +52,7 @@ def rows(argument: str, start: Expr = 0, size: Expr = EDGE) -> View:
 
 
 def chunk(var: Var, size: int = EDGE) -> Expr:
-    """The first row of a turn's own chunk."""
+    """The first row of an iteration's chunk."""
     return apply("mul", var, size)
 
 

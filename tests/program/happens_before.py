@@ -46,7 +46,7 @@ Scalars = Callable[[str, tuple[int, ...]], int]
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that is wrong with the order of a run."""
+    """A fault in the order of a run."""
 
     kind: str
     """`race`, `deadlock`, `double set`, `left set`, `event id` or `pipe`."""
@@ -65,7 +65,7 @@ class Place:
 
     memory: str
     frame: str
-    """Whose coordinates the ranges are; places of two frames cannot be told apart."""
+    """The coordinate system of the ranges; places of two frames cannot be compared."""
     ranges: tuple[tuple[int, int], ...]
 
     @property
@@ -109,7 +109,7 @@ class Issue:
 
 @dataclass
 class Entry:
-    """Something that a pipe does for one issue."""
+    """The work of a pipe for one issue."""
 
     number: int
     pipe: str
@@ -151,7 +151,7 @@ class Trace:
         return entry
 
     def handover(self, src: str, dst: str, issue: Issue) -> None:
-        """A flag that an instruction sets and waits for by itself."""
+        """A flag that an instruction itself sets and waits for."""
         done = self.add(src, issue)
         self.wait(dst, issue).after.add(done.number)
 
@@ -177,7 +177,7 @@ def zero(argument: str, place: tuple[int, ...]) -> int:
 
 
 class Execution:
-    """One block's walk through a program."""
+    """The execution of a program by one block."""
 
     def __init__(self, program: Program, profile: Profile, values: dict[Var, int], scalars: Scalars) -> None:
         self.program, self.profile, self.values, self.scalars = program, profile, values, scalars
@@ -186,7 +186,7 @@ class Execution:
         self.events: dict[int, list[Entry]] = {}
         """Of every event: the entries of the instruction that signalled it last."""
         self.loops: tuple[tuple[Var, int], ...] = ()
-        self.turn = 0
+        self.iteration = 0
         """The number of the iteration of the innermost loop."""
         self.issues = 0
 
@@ -194,7 +194,7 @@ class Execution:
         return evaluate(expr, self.values)
 
     def run(self, block: Block, path: Path = ()) -> None:
-        """Every statement of a block, in turn."""
+        """Every statement of a block, in order."""
         for k, stmt in enumerate(block):
             issue = Issue(self.issues, stmt, (*path, k), self.loops)
             self.issues += 1
@@ -225,16 +225,16 @@ class Execution:
 
     def loop(self, loop: Loop, path: Path) -> None:
         """Every iteration."""
-        outer, outer_turn = self.loops, self.turn
-        for turn, value in enumerate(range(self.value(loop.start), self.value(loop.stop), loop.step)):
-            self.values[loop.var], self.turn = value, turn
+        outer, outer_iteration = self.loops, self.iteration
+        for iteration, value in enumerate(range(self.value(loop.start), self.value(loop.stop), loop.step)):
+            self.values[loop.var], self.iteration = value, iteration
             self.loops = (*outer, (loop.var, value))
             self.run(loop.body, (*path, 0))
-        self.loops, self.turn = outer, outer_turn
+        self.loops, self.iteration = outer, outer_iteration
 
     def declare(self, decl: TileDecl) -> None:
         """The tile is the next one of its copies."""
-        copy = self.turn % decl.buffers
+        copy = self.iteration % decl.buffers
         if decl.addresses:
             self.places[decl.name] = placed(decl.spec, self.value(decl.addresses[copy]))
         else:
@@ -255,7 +255,7 @@ class Execution:
             self.trace.add(pipe, issue)
 
     def flag(self, flag: Flag, issue: Issue) -> None:
-        """One end of a hand-over."""
+        """The set or the wait of a handshake."""
         event = self.value(flag.event)
         if not 0 <= event < self.profile.event_ids:
             text = f"{issue}: event {event} is not one of 0 to {self.profile.event_ids - 1}"
@@ -369,7 +369,7 @@ def closure(entries: Sequence[Entry]) -> list[int]:
 
 
 def unbalanced(trace: Trace) -> Iterator[Fault]:
-    """Waits that nobody ends, and flags that are still set when the block is done."""
+    """Waits that never end, and flags that are still set at the end of the block."""
     for channel in {**trace.sets, **trace.waits}:
         sets, waits = trace.sets.get(channel, []), trace.waits.get(channel, [])
         for entry in waits[len(sets) :]:

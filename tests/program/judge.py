@@ -1,4 +1,4 @@
-"""What is asked of automatic flags: complete, minimal, and nothing but added."""
+"""Requirements of automatic flags: complete, minimal, and no other change of the program."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def superfluous(ordered: Program, target: Profile, tries: Sequence[Run] | None =
 
 
 def assert_minimal(ordered: Program, target: Profile, tries: Sequence[Run] | None = None) -> None:
-    """Whatever auto mode put in is missed when it is taken out."""
+    """Without any flag that auto mode inserted there is a fault."""
     found = superfluous(ordered, target, tries)
     assert not found, "\n".join([f"{target.name}: nobody needs", *map(str, found), show(ordered)])
 
@@ -109,7 +109,7 @@ def assert_only_added(program: Program, ordered: Program) -> None:
 
 
 def assert_leaves_event_0_to_kernels(ordered: Program, target: Profile) -> None:
-    """Kernels that hand over by themselves use event 0 of the pairs that they list."""
+    """Instructions with handshakes use event 0 of the pairs that they list."""
     calls = [call_of(ordered, stmt, target) for stmt in walk(ordered.body) if isinstance(stmt, Instr)]
     shakes = [call.kernel.handshake for call in calls]
     taken = {pair for shake in shakes for pair in (*shake.before, *shake.after)}
@@ -118,7 +118,7 @@ def assert_leaves_event_0_to_kernels(ordered: Program, target: Profile) -> None:
 
 
 def assert_keeps_values(program: Program, put: Program, target: Profile, run: Run) -> None:
-    """What a tile reads was written by that tile: nobody else has written to its bytes since."""
+    """What a tile reads was written by that tile: no other tile has written to its bytes since."""
     writers: dict[Place, Place] = {}
     apart, together = execute(program, target, **run.arguments), execute(put, target, **run.arguments)
     for entry, twin in zip(apart.entries, together.entries, strict=True):

@@ -1,4 +1,4 @@
-"""Programs as plain data: short ways to write them, random ones, and the runs that show what they do."""
+"""Programs as plain data: short constructors, random programs, and runs of them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def view(argument: str, start: Expr = 0, rows: Expr = 8, cols: int = 64) -> View
 
 def instr(name: str, *operands: TileDecl | Operand, event: int | None = None, waits: tuple[int, ...] = (),
           **modifiers: PtoEnum) -> Instr:  # fmt: skip
-    """An instruction; a tile stands for all of it, a modifier that is not named has its default."""
+    """An instruction; a tile means all of it, a modifier that is not named has its default."""
     uses = tuple(whole(operand) if isinstance(operand, TileDecl) else operand for operand in operands)
     words = tuple(modifiers.get(modifier.name) for modifier in INSTRUCTIONS[name].modifiers)
     return Instr(name, uses, words, event, waits)
@@ -114,8 +114,8 @@ VALUES = {
     "m": (0, 1, 2, 3),
     "b": (*((1 << BITS) - 1, 0) * 100, *(DICE.getrandbits(BITS) for _ in range(200))),
 }
-"""What the numbers that a program is given can be, by the first letter: trips of a loop, conditions, offsets, and
-bits for what each iteration decides anew."""
+"""Ranges of the arguments of a program, by the first letter: trip counts of a loop, conditions, offsets, and
+bits that each iteration tests."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Run:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What `check` is told of the run."""
+        """The run-time numbers for `check`."""
         salted = {"scalars": lambda argument, place: (sum(place) // 4 + self.salt) % 4}
         return {"block_idx": self.block_idx, "block_num": self.block_num, "integers": self.integers, **salted}
 
@@ -169,7 +169,7 @@ class Scope:
     loops: int = 0
     arms: int = 0
     buffers: int = 1
-    turn: Expr = 0
+    iteration: Expr = 0
     """The number of the iteration, all loops together."""
 
     def inner(self, **changes: Any) -> Scope:
@@ -251,8 +251,8 @@ class Writer:
         if not self.free:  # blocks of memory that meet in one iteration count as meeting in all: not minimal
             steps += [var, apply("mul", var, 2), apply("add", var, 1), apply("mod", var, 2)]
             tests += [apply("eq", var, start), apply("eq", apply("mod", var, 2), 0)]
-        turn = apply("add", apply("mul", scope.turn, 12), var)
-        inner = scope.inner(loops=scope.loops + 1, buffers=buffers, turn=turn)
+        iteration = apply("add", apply("mul", scope.iteration, 12), var)
+        inner = scope.inner(loops=scope.loops + 1, buffers=buffers, iteration=iteration)
         inner.offsets += steps
         inner.conditions += tests
         declarations = self.declarations(inner) if self.pick((True, True, False)) else []
@@ -270,8 +270,8 @@ class Writer:
         return self.pick((given, apply("min", given, 2), BLOCK_IDX, apply("sub", BLOCK_NUM, BLOCK_IDX)))
 
     def decision(self, scope: Scope, bits: int) -> Expr:
-        """A few bits that every iteration takes anew from a number that the launch passes in."""
-        shift = apply("mod", apply("mul", scope.turn, bits), BITS)
+        """A few bits that every iteration takes from an argument of the launch."""
+        shift = apply("mod", apply("mul", scope.iteration, bits), BITS)
         return apply("mod", apply("shr", self.integer("b"), shift), 1 << bits)
 
     def branch(self, scope: Scope) -> list[Stmt]:
@@ -301,7 +301,7 @@ class Writer:
         return tile
 
     def source(self, scope: Scope, kind: str, out: list[Stmt]) -> TileDecl:
-        """A tile to read; one that holds nothing yet is filled first."""
+        """A tile to read; an uninitialised one is filled first."""
         tile = self.pick(scope.tiles[kind])
         if tile.name not in scope.filled:
             scope.filled.add(tile.name)
@@ -368,7 +368,7 @@ class VectorWriter(Writer):
         return [instr("tload", tile, self.indices(scope, kind))]
 
     def indices(self, scope: Scope, kind: str) -> View:
-        """Where indices lie: side by side, or one for each element."""
+        """The layout of indices: contiguous, or one for each element."""
         start = self.start(scope, self.rows)
         if kind == ROW:
             return View("rows", (0, start), (1, self.rows))

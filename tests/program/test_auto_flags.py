@@ -1,4 +1,4 @@
-"""Automatic flags order all that must be ordered and nothing more, judged by the checker that knows nothing of them."""
+"""Automatic flags order all that must be ordered and nothing more, according to an independent checker."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_random_programs_are_minimal(program: Program, name: str) -> None:
 @fuzz(0.3)
 @given(program=programs())
 def test_random_programs_without_addresses(program: Program, name: str) -> None:
-    """Tiles that nobody has placed are apart."""
+    """Tiles without an address do not overlap."""
     target = TARGETS[name]
     ordered = order(program, target)
     assert_only_added(program, ordered)
@@ -212,7 +212,7 @@ def crowded(count: int) -> Program:
 
 
 def busy(count: int, buffers: int) -> Program:
-    """A loop that wants more events than there are."""
+    """A loop that needs more event ids than there are."""
     tiles = [vec(f"t{k}") for k in range(count)]
     loads = [tload(tile, apply("add", blocks(J, 8 * count), 8 * k)) for k, tile in enumerate(tiles)]
     sums = [tadd(tile, tile, tile) for tile in tiles]
@@ -321,8 +321,8 @@ def test_chosen_programs_are_minimal(program: Program, name: str) -> None:
 
 def hand_made(*extra: Flag) -> Program:
     """A double-buffered loop with flags that pass for automatic ones."""
-    turn = apply("mod", J, 2)
-    ready, take, free, room = (replace(flag, auto=True) for pair in PAIRS for flag in flags(*pair, turn))
+    parity = apply("mod", J, 2)
+    ready, take, free, room = (replace(flag, auto=True) for pair in PAIRS for flag in flags(*pair, parity))
     primed = [replace(flag, auto=True) for k in range(2) for flag in flags("V", "MTE2", k)]
     body = (t, room, tload(t, blocks(J)), ready, take, tadd(u, t, t), free)
     return program_of(u, *primed[::2], over(*body, buffers=2), *primed[1::2], *extra, arguments=given_n)

@@ -1,4 +1,4 @@
-"""Slices and valid extents against brute force: every block and iteration is run, and every range looked at."""
+"""Slices and valid extents against brute force: every block and iteration is run, and every range is checked."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def run(block: Block, values: dict[Var, int]) -> Iterator[tuple[int, Operand, bo
     """Everything that happens: the line, each operand, and whether it leaves its limits."""
     for stmt in block:
         if isinstance(stmt, Loop):
-            for turn in range(evaluate(stmt.start, values), evaluate(stmt.stop, values), stmt.step):
-                yield from run(stmt.body, {**values, stmt.var: turn})
+            for i in range(evaluate(stmt.start, values), evaluate(stmt.stop, values), stmt.step):
+                yield from run(stmt.body, {**values, stmt.var: i})
         elif isinstance(stmt, Branch):
             yield from run(stmt.then if evaluate(stmt.condition, values) else stmt.otherwise, values)
         elif isinstance(stmt, Instr):
@@ -138,8 +138,8 @@ def test_findings_are_exactly_what_brute_force_finds(case: Program, grid: int) -
     expected = wrong(case, grid)
     reported = {finding.where.line for finding in check_bounds(case, grid)}
     assert reported <= {line for line, _ in expected}
-    told = {operand for line, operand in expected if line in reported}
-    assert {operand for _, operand in expected} <= told, "an operand that goes wrong somewhere is reported somewhere"
+    operands = {operand for line, operand in expected if line in reported}
+    assert {operand for _, operand in expected} <= operands, "every faulty operand is reported somewhere"
 
 
 @settings(max_examples=30)
@@ -197,7 +197,7 @@ def test_the_same_slice_is_looked_at_again_where_more_blocks_get_to() -> None:
 
 
 @pytest.mark.parametrize("size", [5, apply("min", 5, subtract(SHAPE[0], N))])
-def test_what_only_the_run_knows_is_left_to_the_run(size: Expr) -> None:
+def test_sizes_known_at_run_time_are_deferred(size: Expr) -> None:
     assert not list(check_bounds(program(load(N, size), integers="n"), 3))
 
 

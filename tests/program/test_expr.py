@@ -1,4 +1,4 @@
-"""Expressions: what they are worth, their bounds, their sums and their text all agree with Python itself."""
+"""Expressions: their values, their bounds, their sums and their text all agree with Python itself."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ PYTHON = {
 """What each operation means, in Python's own words."""
 
 
-def worth(expr: Expr, values: dict[Var, int]) -> int | None:
-    """What Python makes of an expression; None where it has no value, or one that no machine holds."""
+def evaluated(expr: Expr, values: dict[Var, int]) -> int | None:
+    """The value of an expression in Python; None if it has none, or one of 2^60 or more."""
     if isinstance(expr, int):
         return expr
     if isinstance(expr, Var):
         return values[expr]
-    args = [worth(arg, values) for arg in expr.args]
+    args = [evaluated(arg, values) for arg in expr.args]
     if None in args or (expr.name in ("shl", "shr") and args[1] > 63):
         return None
     try:
@@ -97,8 +97,8 @@ def test_every_operation_is_tested() -> None:
 
 
 @given(EXPRESSIONS, VALUES)
-def test_an_expression_is_worth_what_python_says(expr: Expr, values: dict[Var, int]) -> None:
-    expected = worth(expr, values)
+def test_an_expression_has_the_value_of_python(expr: Expr, values: dict[Var, int]) -> None:
+    expected = evaluated(expr, values)
     if expected is not None:
         assert evaluate(expr, values) == expected
 
@@ -121,7 +121,7 @@ def test_what_has_no_value_is_refused(name: str, args: tuple[int, int], said: st
 
 @given(EXPRESSIONS, VALUES)
 def test_building_with_apply_changes_no_value(expr: Expr, values: dict[Var, int]) -> None:
-    expected = worth(expr, values)
+    expected = evaluated(expr, values)
     if expected is None:
         return
     rebuilt = substitute(expr, {})
@@ -132,11 +132,11 @@ def test_building_with_apply_changes_no_value(expr: Expr, values: dict[Var, int]
 
 @given(EXPRESSIONS, st.lists(VALUES, min_size=1, max_size=5))
 def test_arrays_of_values_give_the_same(expr: Expr, cases: list[dict[Var, int]]) -> None:
-    cases = [case for case in cases if all(worth(part, case) is not None for part in parts(expr))]
+    cases = [case for case in cases if all(evaluated(part, case) is not None for part in parts(expr))]
     assume(cases)
     arrays = {Var(name): np.array([case[Var(name)] for case in cases], np.int64) for name in NAMES}
     found = np.broadcast_to(evaluate_arrays(expr, arrays), len(cases))
-    assert found.tolist() == [worth(expr, case) for case in cases]
+    assert found.tolist() == [evaluated(expr, case) for case in cases]
 
 
 @st.composite
@@ -154,7 +154,7 @@ def bounded(draw: st.DrawFn) -> tuple[dict[Var, int], dict[Var, tuple[float, flo
 @given(EXPRESSIONS, bounded())
 def test_bounds_contain_the_value(expr: Expr, case: tuple[dict[Var, int], dict[Var, tuple[float, float]]]) -> None:
     values, bounds = case
-    value = worth(expr, values)
+    value = evaluated(expr, values)
     if value is None:
         return
     low, high = interval(expr, bounds)
@@ -172,7 +172,9 @@ def test_bounds_of_one_operation_hold_over_a_grid_of_ranges(name: str) -> None:
         for right in ranges[::3]:
             low, high = interval(Op(name, (a, b)), {a: left, b: right})
             found = [
-                worth(Op(name, (x, y)), {}) for x in range(left[0], left[1] + 1) for y in range(right[0], right[1] + 1)
+                evaluated(Op(name, (x, y)), {})
+                for x in range(left[0], left[1] + 1)
+                for y in range(right[0], right[1] + 1)
             ]
             assert all(low <= value <= high for value in found if value is not None), (left, right)
 
@@ -187,7 +189,7 @@ def test_bounds_of_unknown_variables_are_everything() -> None:
 
 @given(BUILT, BUILT, VALUES)
 def test_sums_of_multiples_keep_the_value(one: Expr, other: Expr, values: dict[Var, int]) -> None:
-    first, second = worth(one, values), worth(other, values)
+    first, second = evaluated(one, values), evaluated(other, values)
     if first is None or second is None:
         return
     for expr, value in ((one, first), (other, second)):
@@ -207,7 +209,7 @@ def test_what_two_sums_share_goes_away(expr: Expr, more: Expr) -> None:
 
 @given(EXPRESSIONS, VALUES)
 def test_the_text_is_python_of_the_same_value(expr: Expr, values: dict[Var, int]) -> None:
-    expected = worth(expr, values)
+    expected = evaluated(expr, values)
     if expected is not None:
         named = {str(var): value for var, value in values.items()}
         assert eval(show_expr(expr), {"__builtins__": {"min": min, "max": max}}, named) == expected

@@ -1,4 +1,4 @@
-"""The checker of order, held against programs with known verdicts and against a machine that takes its time."""
+"""The checker of order, against programs with known verdicts and against random schedules."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def faults(*body: Stmt, target: Any = A5, **run: Any) -> list[Fault]:
 
 
 def kinds(*body: Stmt, target: Any = A5, **run: Any) -> set[str]:
-    """The kinds of what is wrong."""
+    """The kinds of faults."""
     return {fault.kind for fault in faults(*body, target=target, **run)}
 
 
@@ -150,7 +150,7 @@ def test_sets_and_waits_match_in_order() -> None:
 
 
 def test_the_order_must_be_that_of_the_program() -> None:
-    """A wait that stands before its set lets the later instruction go first."""
+    """A wait before its set allows the later instruction to go first."""
     done, wait = flags("MTE2", "V")
     assert kinds(wait, tadd(u, t, t), tload(t), done) == RACE
 
@@ -320,7 +320,7 @@ def test_global_memory() -> None:
     assert kinds(tstore(t, 7, argument="x"), tload(u)) == RACE
 
 
-def test_blocks_side_by_side_are_apart() -> None:
+def test_adjacent_blocks_do_not_overlap() -> None:
     left, right = View("x", (0, 0), (8, 32)), View("x", (0, 32), (8, 32))
     half = vec("h", 8, 32)
     assert kinds(half, instr("tstore", left, half), instr("tload", t, right)) == CLEAN
@@ -430,11 +430,11 @@ def test_loops_really_iterate() -> None:
 @pytest.mark.parametrize("buffers", [1, 2, 3])
 @pytest.mark.parametrize("trips", [0, 1, 2, 3, 5, 8])
 def test_a_pipeline_of_buffers(buffers: int, trips: int) -> None:
-    """Events taken in turn, primed before the loop and drained after it."""
+    """Alternating events, set before the loop and waited for after it."""
     tile = vec("b", buffers=buffers)
-    turn = apply("mod", J, buffers)
-    ready, take = flags("MTE2", "V", turn)
-    free, room = flags("V", "MTE2", turn)
+    parity = apply("mod", J, buffers)
+    ready, take = flags("MTE2", "V", parity)
+    free, room = flags("V", "MTE2", parity)
     primed = [flags("V", "MTE2", k) for k in range(buffers)]
     body = (tile, room, tload(tile, apply("mul", J, 8)), ready, take, tadd(v, tile, tile), free)
     ends = [pair[0] for pair in primed], [pair[1] for pair in primed]

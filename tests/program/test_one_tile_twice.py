@@ -1,4 +1,4 @@
-"""A tile that a call writes and reads: fine where the instruction works in place, refused where it does not."""
+"""A tile that a call writes and reads: accepted if the instruction works in place, refused otherwise."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_another_tile_of_the_same_description_is_another_tile() -> None:
     assert findings(other + "pto.ttrans(t, u)", "a2a3") == []
 
 
-def test_a_scatter_into_its_own_source_is_told_when_it_runs() -> None:
-    """Its lanes take effect in an order that is known, and the run says so (A-52)."""
+def test_a_scatter_into_its_own_source_is_reported_at_run_time() -> None:
+    """Its lanes take effect in a known order, and the run reports it (A-52)."""
     index = "i = pto.Tile('vec', 'int32', 32, 32)\npto.texpands(i, 0)\npto.tscatter(t, t, i)"
     assert findings(index, "cpu") == []
 

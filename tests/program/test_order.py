@@ -215,12 +215,12 @@ def test_in_place_update_of_chunks() -> None:
     """)  # the same as for the tile alone
 
 
-def test_chunks_read_and_written_in_turn() -> None:
+def test_chunks_read_and_written_alternately() -> None:
     body = (load("a", "x", chunk(I)), store("x", "b", chunk(I)))
     pairs = [(flag.src, flag.dst) for flag in flags(order(program(*tiles("a b"), loop(*body)), A5))]
     assert ("MTE2", "MTE3") in pairs  # the store overwrites what was loaded
     body = (load("a", "x", chunk(I)), store("x", "b", apply("add", chunk(I), N)))
-    assert flags(order(program(*tiles("a b"), loop(*body)), A5))  # a later turn may load what this one stores
+    assert flags(order(program(*tiles("a b"), loop(*body)), A5))  # a later iteration may load what this one stores
     body = (load("a", "x", chunk(I)), store("y", "b", chunk(I)))
     assert unflagged(program(*tiles("a b"), loop(*body)), A5)
 
@@ -261,7 +261,7 @@ def test_loop(profile: Profile) -> None:
     assert show(order(program(loop(*body, stop=5)), profile)) == expected
 
 
-def test_double_buffers_take_ids_in_turn() -> None:
+def test_double_buffers_alternate_ids() -> None:
     body = (*tiles("a b", buffers=2), load("a", "x", chunk(I)), exp("b", "a"), store("y", "b", chunk(I)))
     assert show(order(program(loop(*body, buffers=2)), A5)) == text("""
         set V MTE2 0
@@ -348,7 +348,7 @@ def test_a_flag_that_nothing_holds_back_gets_an_answer() -> None:
     """)
 
 
-def test_a_sum_over_the_turns() -> None:
+def test_a_sum_over_iterations() -> None:
     body = (load("a", "x"), loop(load("b", "y"), Instr("tadd", (use("a"), use("a"), use("b")))), store("z", "a"))
     assert show(order(program(*tiles("a b"), *body), A5)) == text("""
         tload a x
@@ -480,7 +480,7 @@ def test_barriers_and_events_of_the_user_count() -> None:
     assert unflagged(program(*tiles("a"), signals, hears), A5)
 
 
-def test_a_number_read_from_memory_names_other_rows_in_every_turn() -> None:
+def test_a_number_read_from_memory_selects_other_rows_in_every_iteration() -> None:
     body = (load_scalar("s", "z"), load("a", "y", Var("s")), store("y", "b", Var("s")))
     result = order(program(*tiles("a b"), loop(*body)), A5)
     assert ("MTE3", "MTE2") in {(flag.src, flag.dst) for flag in flags(result)}

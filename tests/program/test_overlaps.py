@@ -1,4 +1,4 @@
-"""Tiles that share bytes (A-38, H-38), held against every way through a program, executed byte by byte."""
+"""Tiles that share bytes (A-38, H-38), against every path through a program, executed byte by byte."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ def destroyed(source: Program, way: list[Stmt]) -> set[frozenset[str]]:
 
 
 def extent(instr: Instr, name: str) -> int:
-    """Bytes of a tile that an instruction touches: rows of 64 bytes, and all of what a gather writes."""
+    """Bytes of a tile that an instruction accesses: rows of 64 bytes, and all of what a gather writes."""
     use = next(u for u in instr.tiles if u.tile == name)
     return TILE if instr.name == "mgather" and use is instr.tiles[0] else int(use.valid[0]) * 64  # type: ignore[arg-type]
 
 
 def named(pairs: set[frozenset[str]], source: Program) -> set[frozenset[object]]:
-    """Pairs of places: which of the handles of a buffer is named does not matter."""
+    """Pairs of places, independent of the handle of a buffer."""
     places = {n: (t.addresses[0], t.spec.nbytes, str(t.spec.dtype)) for n, t in source.tiles.items()}
     return {frozenset(places[name] for name in pair) for pair in pairs}
 
@@ -193,7 +193,7 @@ def test_one_instruction_may_not_write_what_it_reads() -> None:
     assert faults(manual(*SAME, load("a", "x"), gather("b", "x", "a", Coalesce.Elem))) == {frozenset("ab")}
 
 
-def test_padding_that_nobody_reads_may_be_written_over() -> None:
+def test_padding_that_is_never_read_may_be_overwritten() -> None:
     half = Instr("tstore", (store("y", "a").operands[0], TileUse("a", (8, 16))), (None,))
     assert faults(manual(*NEAR, load("a", "x"), load("b", "x"), half)) == set()
 
@@ -220,7 +220,7 @@ def test_addresses_of_an_iteration_are_compared_within_it() -> None:
     assert faults(manual(tile("a"), tile("b"), late)) == {frozenset("ab")}
 
 
-def test_what_only_the_run_tells_is_left_to_it() -> None:
+def test_addresses_known_at_run_time_are_deferred() -> None:
     assert (
         faults(manual(at("a", 0), tile("b"), Assign("b", N), load("a", "x"), load("b", "x"), store("y", "a"))) == set()
     )

@@ -1,4 +1,4 @@
-"""Auto addresses: apart while there is room, shared by tiles that are not in use together."""
+"""Auto addresses: disjoint if all tiles fit, else shared by tiles with disjoint live ranges."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TILE = 1 * KB
 
 
 def small(size: int) -> Profile:
-    """A target with a UB of so many bytes."""
+    """A target with a UB of `size` bytes."""
     return replace(A2A3, ub=None, memories={**A2A3.memories, TileType.Vec: Memory("UB", size)})
 
 
@@ -32,7 +32,7 @@ def addresses(source: Program, profile: Profile) -> dict[str, tuple[object, ...]
 CHAIN = program(*tiles("a b c"), load("a", "x"), exp("b", "a"), exp("c", "b"), store("y", "c"))
 
 
-def test_tiles_lie_apart_where_there_is_room() -> None:
+def test_tiles_are_disjoint_if_all_fit() -> None:
     result = place(CHAIN, A2A3)
     assert {name: decl.addresses for name, decl in result.program.tiles.items()} == {
         "a": (0,),
@@ -42,7 +42,7 @@ def test_tiles_lie_apart_where_there_is_room() -> None:
     assert result.used == {TileType.Vec: 3 * TILE}
 
 
-def test_a_target_without_limits_has_room() -> None:
+def test_tiles_fit_a_target_without_limits() -> None:
     assert place(CHAIN, CPU).used == {TileType.Vec: 3 * TILE}
 
 
@@ -50,7 +50,7 @@ def test_tiles_share_where_there_is_not() -> None:
     assert addresses(CHAIN, small(2 * TILE)) == {"a": (0,), "b": (TILE,), "c": (0,)}
 
 
-def test_no_room_at_all_is_not_judged_here() -> None:
+def test_tiles_that_never_fit_are_not_reported_here() -> None:
     assert place(CHAIN, small(TILE)).used == {TileType.Vec: 2 * TILE}
 
 
@@ -58,7 +58,7 @@ def test_a5_shares_before_it_asks_for_dynamic_memory() -> None:
     big = [tile(name, rows=64, cols=256) for name in "abc"]  # 64 KB each: three are more than 128, less than 216
     source = program(*big, *CHAIN.body[3:])
     assert place(source, A2A3).used == {TileType.Vec: 192 * KB}
-    assert place(source, A5).used == {TileType.Vec: 192 * KB}  # nothing starts threads, so the data cache needs no room
+    assert place(source, A5).used == {TileType.Vec: 192 * KB}  # nothing starts threads, so there is no data cache
     threads = program(*big, *CHAIN.body[3:], *tiles("i g"), load("i", "x"), gather("g", "x", "i", Coalesce.Elem))
     assert place(threads, A5).used == {TileType.Vec: 128 * KB}
     for dyn_ub, used in ((16 * KB, 192 * KB), (64 * KB, 128 * KB)):  # what the launch asks for lies beside the tiles
@@ -101,13 +101,13 @@ def test_a_tile_from_outside_lives_all_through_a_loop() -> None:
     assert lives == {"a": Life(2, 6), "b": Life(2, 6), "c": Life(6, 6)}
 
 
-def test_a_tile_of_a_turn_lives_all_through_a_loop_inside() -> None:
+def test_a_tile_of_an_iteration_is_live_in_the_whole_inner_loop() -> None:
     inner = loop(load("a", "x"), exp("a", "a"), var=J)
     assert lifetimes(program(loop(tile("a"), inner, tile("b"), load("b", "x")))) == {"a": Life(2, 4), "b": Life(6, 6)}
 
 
 @pytest.mark.parametrize("buffers", [1, 2])
-def test_turns_with_copies_run_side_by_side(buffers: int) -> None:
+def test_iterations_with_copies_run_in_parallel(buffers: int) -> None:
     inner = loop(tile("c"), load("c", "x"), var=J)
     body = (tile("a", buffers=buffers), tile("b", buffers=buffers), load("a", "x"), load("b", "x"), inner)
     together = Life(0, 7)

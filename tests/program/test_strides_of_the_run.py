@@ -1,4 +1,4 @@
-"""Strides that only the run knows: nothing is refused before, and what they break is refused then."""
+"""Strides known at run time: violations are refused at run time, not before."""
 
 from __future__ import annotations
 

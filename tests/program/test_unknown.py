@@ -1,4 +1,4 @@
-"""Numbers that only the run knows: what is decided without them, and what is deferred."""
+"""Numbers known at run time: what is decided without them, and what is deferred."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Rule
 from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, Coalesce, GlobalLayout, SLayout, TileType
-from ptokit.isa.unknown import Deferred, Unknown, certain, is_unknown
+from ptokit.isa.unknown import Undecided, Unknown, certain, is_unknown
 
 F32, I32 = pto.dtype("float32"), pto.dtype("int32")
 
@@ -32,7 +32,7 @@ def test_arithmetic_stays_unknown_and_comparisons_are_deferred() -> None:
         lambda: n < 1, lambda: n == 1, lambda: 2 - n == 1, lambda: n != Unknown(), lambda: max(n, 1), lambda: not n,
         lambda: range(n), lambda: 1 in (2, n), lambda: (n, 1) == (Unknown(), 1),
     ):  # fmt: skip
-        with pytest.raises(Deferred):
+        with pytest.raises(Undecided):
             ask()
     assert n == n and str(n) == "?"
     assert n != "n"
@@ -46,7 +46,7 @@ def test_a_test_is_certain_if_every_answer_leads_to_it() -> None:
     assert not certain(lambda: (n, 5) == (4, 5)) and not certain(lambda: (n, 5) != (4, 5))
     assert not certain(lambda: max(n, 1) == 1) and not certain(lambda: max(n, 1) != 1)
     assert not certain(lambda: len(range(n)) == 0)
-    with pytest.raises(Deferred):
+    with pytest.raises(Undecided):
         bool(n)
 
 
@@ -77,7 +77,7 @@ ARRAYS = (np.zeros((8, 16), "float32"), np.zeros((8, 8), "int32"), np.zeros((8, 
 
 @pytest.mark.clause("MG-HAZ-11")
 def test_a_column_of_indices_is_judged_when_its_length_is_known() -> None:
-    """One index lies side by side with itself; more of them do not. Before n is known, neither is reported."""
+    """One index is contiguous; several are not. Before n is known, neither is reported."""
     report = pto.check(column, *ARRAYS, 3, target="a5")["a5"]
     assert "MG-HAZ-11" not in {finding.rule for finding in report.findings}
     column[1](*ARRAYS, 1, target="a5")
@@ -89,7 +89,7 @@ def test_a_column_of_indices_is_judged_when_its_length_is_known() -> None:
 
 @pto.kernel
 def crooked(table, tokens, out, n):
-    """Two rows of indices, whatever n is: neither one row nor one column."""
+    """Two rows of indices, for every n: neither one row nor one column."""
     ids = pto.Tile("vec", "int32", 8, 8, valid=(2, 3))
     got = pto.Tile("vec", "float32", 8, 16, valid=(n, 16))
     pto.tload(ids, tokens[0:2, 0:3])
@@ -178,7 +178,7 @@ def needs_numbers(rule: Rule, call: Call) -> bool:
     """Whether a rule compares an unknown number."""
     try:
         rule.when(call) and rule.holds(call)
-    except Deferred:
+    except Undecided:
         return True
     return False
 

@@ -1,4 +1,4 @@
-"""What the documents say, as plain loops over (i, j): the oracle that the reference engine is held against.
+"""The documents' formulas as plain loops over (i, j): the oracle for the reference engine.
 
 Nothing here comes from ptokit. An operand is a place in a bytearray plus plain numbers and strings; two operands
 that share a bytearray share memory, so that aliasing needs no code of its own. Every instruction first checks the
@@ -78,14 +78,14 @@ class OutsideSpan(Exception):
 
 @dataclass
 class Outcome:
-    """What else is to be said of a call that ran."""
+    """Other findings of a call that ran."""
 
     unspecified: list[tuple[bytearray, int]] = field(default_factory=list)
     """Bytes that no document gives a value."""
     negative: bool = False
     """A negative int32 index met clamp or wrap (H-13)."""
     padding: bool = False
-    """A tscatter index named padding of its destination (H-12)."""
+    """A tscatter index selected padding of its destination (H-12)."""
 
 
 # --- Memory ----------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def value_of(bits: int, dtype: str) -> float:
 
 
 def add(cell: int, source: int, dtype: str) -> int:
-    """Integers wrap; floats round to the element type; a NaN that comes out is the canonical quiet one."""
+    """Integers wrap; floats round to the element type; a NaN result is the canonical quiet one."""
     if dtype in SIGNED or dtype in UNSIGNED:
         return (cell + source) % (1 << (8 * SIZE[dtype]))
     kind, bits = NUMPY[dtype], np.dtype(f"u{SIZE[dtype]}")

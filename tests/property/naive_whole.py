@@ -1,4 +1,4 @@
-"""What `pto.gather` and `pto.scatter` mean, as plain loops over plain numbers; nothing here comes from ptokit."""
+"""The meaning of `pto.gather` and `pto.scatter` as plain loops; independent of ptokit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Cells:
 
 
 def places(table: Cells, indices: Array, mode: str, oob: str) -> tuple[list[list[int] | None], tuple[int, ...]]:
-    """For every index in C order: the numbers of the elements that it names, or None; and the shape of an entry."""
+    """For every index in C order: the numbers of the elements that it selects, or None; and the shape of an entry."""
     entry = table.shape[1:] if mode == "row" else ()
     width = prod(entry)
     capacity = table.shape[0] if mode == "row" else prod(table.shape)
@@ -88,7 +88,7 @@ def scatter(
 def summed(
     cells: list[int], named: Sequence[list[int] | None], sources: list[int], width: int, dtype: str
 ) -> list[int]:
-    """Sums in float32, rounded once; cells that nobody names keep their bits."""
+    """Sums in float32, rounded once; cells without an index keep their bits."""
     kind, unsigned = np.dtype(naive.NUMPY[dtype]), f"u{naive.SIZE[dtype]}"
 
     def value(bits: int) -> np.float32:

@@ -26,7 +26,7 @@ FAULTS = {"mgather": "H-10", "mscatter": "H-11", "tscatter": "H-12"}
 
 @dataclass
 class Result:
-    """What both sides said of a case."""
+    """The results of both sides for a case."""
 
     outcome: naive.Outcome | None
     """None where the naive loop refused."""
@@ -49,7 +49,7 @@ class World:
         self.model[name] = bytearray(array.tobytes())
 
     def tile(self, name: str, arg: TileArg) -> None:
-        """A tile at an address of the arena, or with memory of its own."""
+        """A tile at an address of the arena, or with separate memory."""
         blayout, slayout = LAYOUTS[arg.form]
         valid = tuple(pto.dyn(n) if d else n for n, d in zip(arg.valid, arg.dynamic, strict=True))
         tile = pto.Tile(
@@ -67,7 +67,7 @@ class World:
         )
 
     def tensor(self, name: str, arg: TensorArg) -> None:
-        """A tensor inside a memory of its own, guards on both sides."""
+        """A tensor inside separate memory, with guards on both sides."""
         self.memory(name, np.frombuffer(bytearray(arg.data), np.uint8))
         self.tensor_over(name, arg, name, arg.before)
 

@@ -1,4 +1,4 @@
-"""Random legal calls, as plain data: what each target accepts, with data and indices that are out to break things."""
+"""Random legal calls, as plain data: what each target accepts, with adversarial data and indices."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Brief:
     """Shows what differs from the defaults, without the data."""
 
     def __repr__(self) -> str:
-        told = [(f.name, getattr(self, f.name)) for f in fields(self) if f.repr]  # type: ignore[arg-type]
+        shown = [(f.name, getattr(self, f.name)) for f in fields(self) if f.repr]  # type: ignore[arg-type]
         default = {f.name: f.default for f in fields(self)}  # type: ignore[arg-type]
-        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in told if v != default[n])})"
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in shown if v != default[n])})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -58,7 +58,7 @@ class TileArg(Brief):
     pad: str = "null"
     dynamic: tuple[bool, bool] = (False, False)
     addr: int | None = None
-    """Where it lies in the case's arena, or None for a tile with memory of its own."""
+    """Where it lies in the case's arena, or None for a tile with separate memory."""
     data: bytes = field(default=b"", repr=False)
 
     def offset(self, r: int, c: int) -> int:
@@ -105,7 +105,7 @@ class Case(Brief):
     args: dict[str, Arg]
     keywords: dict[str, Any] = field(default_factory=dict)
     mode: str = ""
-    """Row or elem: what the call means, said or not."""
+    """Row or elem: the mode of the call, explicit or default."""
     arena: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
@@ -277,7 +277,7 @@ class Maker:
         return replace(arg, data=bytes(data))
 
     def packed(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Dense strides; what a dim of extent 1 says does not matter (A-62)."""
+        """Dense strides; the stride of a dim of extent 1 does not matter (A-62)."""
         dense = [prod(shape[k + 1 :]) for k in range(5)]
         return tuple(self.idle() if n == 1 else s for n, s in zip(shape, dense, strict=True))
 
@@ -390,7 +390,7 @@ ROW_CAPACITY = {"cpu": lambda shape: shape[3], "a5": lambda shape: shape[3]}
 
 
 def row_words(make: Maker, oob: str) -> dict[str, Any]:
-    """Row is the default: say it or not."""
+    """Row is the default: explicit or omitted."""
     words: dict[str, Any] = {"oob": oob}
     if make.one_of(True, False):
         words["coalesce"] = "row"
@@ -398,7 +398,7 @@ def row_words(make: Maker, oob: str) -> dict[str, Any]:
 
 
 def gather_dst(make: Maker, dtype: str, valid: tuple[int, int]) -> TileArg:
-    """A destination in UB as the target wants it."""
+    """A destination in UB as the target requires it."""
     if make.family == "host":
         return make.any_tile(dtype, valid)
     form = make.one_of("nd", "dn") if make.family == "a5" else "nd"
@@ -467,7 +467,7 @@ def gather_nz(draw: Callable[[Any], Any], mode: str) -> Case:
     order = make.one_of((4, 3, 2, 1, 0), (4, 3, 2, 1, 0), (4, 2, 3, 0, 1))
     stride = make.packed(shape) if make.one_of(True, False) else make.gapped(shape, order)
     if mode == "row":
-        stride = (*stride[:4], 1)  # a burst is 32 bytes side by side
+        stride = (*stride[:4], 1)  # a burst is 32 contiguous bytes
     logical = (shape[2] * 16, shape[0] * shape[1] * kc0)
     if mode == "row":
         valid = (make.upto(1, 20), make.upto(1, min(logical[1], 40)))

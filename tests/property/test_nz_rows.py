@@ -65,7 +65,7 @@ def case(kind: str, sizes: tuple[int, ...], gap: int, oob: str) -> dict[str, Any
 @pytest.mark.parametrize("oob", ["undefined", "clamp", "wrap", "zero"])
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_row_transfer_moves_every_column_of_the_table(kind: str, oob: str) -> None:
-    """The valid columns do not shorten a burst; what a transfer does not reach keeps its content, or is zero."""
+    """The valid columns do not shorten a burst; cells outside a transfer keep their content, or are zero."""
     for sizes, gap in product(SHAPES, (0, 32)):
         made = case(kind, sizes, gap, oob)
         with pto.target("a2a3"):
@@ -82,7 +82,7 @@ def gathered(
     table, ids, out, rows: pto.const = 16, cols: pto.const = 16, valid: pto.const = (16, 16), count: pto.const = 8,
     oob: pto.const = "clamp",
 ):  # fmt: skip
-    """The whole tile is stored, whatever was valid when it was gathered."""
+    """The whole tile is stored, also what was not valid in the gather."""
     idx = pto.Tile("vec", "int32", 1, count, valid=(1, ids.shape[0]))
     tile = pto.Tile("vec", out.dtype, rows, cols, blayout="col_major", slayout="row_major")
     pto.tload(idx, ids)

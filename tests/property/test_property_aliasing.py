@@ -1,4 +1,4 @@
-"""Operands that share memory: as if lane after lane, held against the naive loops byte for byte.
+"""Operands that share memory: lanes in order, compared with the naive loops byte for byte.
 
 Tiles alias by being one object or by their addresses, global tensors by being made over the same array or over a
 tile's buffer. An index may change under its own instruction; one that then breaks the promise undoes the call.
@@ -351,7 +351,7 @@ def test_mgather_at_overlapping_addresses(target: str, data: st.DataObject) -> N
 @fuzz(3)
 @given(data=st.data())
 def test_mgather_nz_at_overlapping_addresses(data: st.DataObject) -> None:
-    """MG-NZ-10: an NZ element gather walks block column after block column, and so does the loop that it is held to."""
+    """MG-NZ-10: an NZ element gather iterates over block columns, and so does the naive loop."""
     make = Maker(data.draw, "a2a3")
     dtype, kind = make.one_of("int32", "uint32", "int32", "int16", "uint8"), make.one_of("int32", "uint32")
     kc0, oob = c0(dtype), make.one_of(*GATHER_OOB)
@@ -377,7 +377,7 @@ def test_mgather_nz_at_overlapping_addresses(data: st.DataObject) -> None:
 @fuzz(2)
 @given(data=st.data())
 def test_mgather_nz_from_its_own_destination(data: st.DataObject) -> None:
-    """The NZ table lies in dst.buffer: what one lane stores is what a later one of the walk loads."""
+    """The NZ table lies in dst.buffer: a later lane loads what one lane stores."""
     make = Maker(data.draw, "a2a3")
     dtype, oob, kind = make.one_of(*BASE), make.one_of(*GATHER_OOB), make.one_of("int32", "uint32")
     kc0 = c0(dtype)

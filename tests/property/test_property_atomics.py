@@ -15,14 +15,14 @@ INTEGERS = (*naive.SIGNED, *naive.UNSIGNED)
 
 
 def edges(dtype: str) -> list[int]:
-    """Bits worth pairing: the special floats and their neighbours, or the ends of the integers."""
+    """Special bits: the special floats and their neighbours, or the ends of the integers."""
     width = 8 * naive.SIZE[dtype]
     near = SPECIAL.get(dtype, (0, 1, 2, 1 << (width - 1), (1 << (width - 1)) - 1, (1 << width) - 1))
     return sorted({(bits + k) % (1 << width) for bits in near for k in (-1, 0, 1)})
 
 
 def scattered(target: str, dtype: str, cells: list[int], sources: list[int], atomic: str) -> list[int]:
-    """Every source onto a cell of its own."""
+    """Every source into a separate cell."""
     bits = np.dtype(f"u{naive.SIZE[dtype]}")
     table = np.array(cells, bits)
     cols = -(-len(sources) // 32) * 32

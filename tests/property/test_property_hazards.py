@@ -43,9 +43,9 @@ def test_negative_int32_under_clamp_and_wrap(name: str, data: st.DataObject) -> 
     """H-13: one warning for a call, and only there."""
     result = run(data.draw(INDEXED[name]))
     if result.outcome is not None:
-        told = [finding for finding in result.hazards if finding.kind == "H-13"]
-        assert len(told) == int(result.outcome.negative)
-        assert all((f.level, f.operand) == ("hazard", "idx") for f in told)
+        hazards = [finding for finding in result.hazards if finding.kind == "H-13"]
+        assert len(hazards) == int(result.outcome.negative)
+        assert all((f.level, f.operand) == ("hazard", "idx") for f in hazards)
 
 
 @pytest.mark.parametrize("reading", ["row", "flat"])
@@ -66,7 +66,7 @@ def test_strict_refuses_what_would_be_a_hazard(target: str, data: st.DataObject)
     """Nothing is written by a call that `strict` refuses, and a call without hazards is not refused."""
     strategies: list[Any] = [gather_rows, gather_elements, scatter_rows, scatter_elements]
     case = data.draw(st.sampled_from(strategies).flatmap(lambda make: make(target)))
-    told = run(case).hazards
+    hazards = run(case).hazards
     with pto.target(case.target, strict=True), warnings.catch_warnings():
         warnings.simplefilter("error")
         world = build(case)
@@ -76,7 +76,7 @@ def test_strict_refuses_what_would_be_a_hazard(target: str, data: st.DataObject)
             refused = False
         except (naive.OutOfRange, naive.OutsideSpan):
             refused = True
-        if not told and not refused:
+        if not hazards and not refused:
             call(case, world)
             return
         with pytest.raises((pto.VerifyError, pto.OutOfBoundsError)):

@@ -1,4 +1,4 @@
-"""What only the `host` profile takes: element types by width, every layout, int64 indices, huge capacities."""
+"""Features of the `host` profile only: element types by width, every layout, int64 indices, huge capacities."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ MANY = (1 << 33) + 5
 @pytest.mark.parametrize("oob", ["undefined", "clamp", "wrap", "zero"])
 @pytest.mark.parametrize("kind", ["int32", "uint32", "int64"])
 def test_capacities_beyond_32_bits(kind: str, oob: str) -> None:
-    """One row in memory, named 2^33 times: indices above 2^32 are in range, and negative int32 ones are large."""
+    """One row in memory, with 2^33 indices: indices above 2^32 are in range, and negative int32 ones are large."""
     line = np.arange(3, dtype=np.int16) + 7
     info = np.iinfo(kind)
     values = [v for v in (0, 5, -1, 2**32 - 1, 2**32, MANY - 1, MANY, -MANY, 2**62) if info.min <= v <= info.max]

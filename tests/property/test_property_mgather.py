@@ -1,4 +1,4 @@
-"""MGATHER on every target and path, held against the naive loops byte for byte."""
+"""MGATHER on every target and path, compared with the naive loops byte for byte."""
 
 from __future__ import annotations
 

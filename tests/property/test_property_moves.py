@@ -1,4 +1,4 @@
-"""TLOAD, TSTORE and TMOV, held against the naive loops byte for byte."""
+"""TLOAD, TSTORE and TMOV, compared with the naive loops byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MSCATTER on every target, with every policy and atomic operation, held against the naive loop byte for byte."""
+"""MSCATTER on every target, with every policy and atomic operation, compared with the naive loop byte for byte."""
 
 from __future__ import annotations
 

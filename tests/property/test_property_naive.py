@@ -1,4 +1,4 @@
-"""The oracle itself, held against the vectors that the clause table prints."""
+"""The oracle itself, compared with the vectors of the clause table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TSCATTER in both readings, held against the naive loop byte for byte."""
+"""TSCATTER with both index kinds, compared with the naive loop byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random calls of `pto.gather` and `pto.scatter` against plain loops: every bit, every error, nothing beside it."""
+"""Random calls of `pto.gather` and `pto.scatter` against plain loops: every bit, every error, no other writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.property.strategies import fuzz
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MOVED = tuple(name for name in naive.NUMPY if name not in ("hifloat8", "complex128", "bool"))
-"""Types whose bits fit an integer; the others have tests of their own."""
+"""Types whose bits fit an integer; the others have separate tests."""
 INTEGERS = naive.SIGNED + naive.UNSIGNED
 FLOATS = tuple(naive.QUIET_NAN)
 NARROW = tuple(name for name in FLOATS if naive.SIZE[name] < 4)
@@ -31,7 +31,7 @@ THREADS = (None, 1, 2, 5)
 
 
 def special(dtype: str) -> list[int]:
-    """Bits that are worth meeting: both zeros, one, infinities, NaNs with payloads, the ends."""
+    """Special bits: both zeros, one, infinities, NaNs with payloads, the ends."""
     size = naive.SIZE[dtype]
     top = 1 << (8 * size - 1)
     found = [0, 1, top, top - 1, 2 * top - 1]
@@ -197,7 +197,7 @@ def test_gather(engine: str, data: st.DataObject) -> None:
 def scattered(data: st.DataObject, engine: str, dtype: str, atomic: str, wide: bool = False) -> None:
     case = data.draw(cases(dtype, ("undefined", "clamp", "wrap", "skip")))
     table, shape = case.table.view, case.shape
-    if data.draw(st.booleans()):  # something that broadcasts
+    if data.draw(st.booleans()):  # broadcasts
         shape = tuple(1 if data.draw(st.booleans()) else n for n in shape)[data.draw(st.integers(0, len(shape))) :]
     src = some(dtype, elements(dtype))(data.draw, shape).view
     before = Cells.of(case.table.room), case.table.others()

@@ -1,4 +1,4 @@
-"""The profiles: every formula against one written out again, the data against the tables of the documents."""
+"""The profiles: every formula against an independent one, the data against the tables of the documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WIDTHS = [*range(1, 140), *range(140, 1100, 13), 1023, 1024, 1025, 4096, 5000, 1
 
 
 def chunks(n: int, size: int = 32) -> int:
-    """Groups of `size` that `n` things fill, counted."""
+    """The number of groups of `size` for `n` elements, counted."""
     return len(range(0, n, size))
 
 

@@ -18,7 +18,7 @@ HEADERS = Path(__file__).parent / "header_stub"
 COMPILERS = ("g++", "clang++", "c++")
 LOOK = ("-std=c++20", "-fsyntax-only", "-x", "c++")
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused", "-Wno-unused-parameter", "-Wno-tautological-compare")
-"""All but those about what an author may well have written: things without use, `n < n`."""
+"""All but those for valid programs: unused variables, `n < n`."""
 FLAGS = ("-std=c++20", "-trigraphs", *WARNINGS, "-D__DAV_VEC__", "-D__DAV_CUBE__", f"-I{HEADERS}")
 CHEVRONS = re.compile(r"(\w+)<<<(\w+), (\w+), (\w+)>>>\(")
 
@@ -34,19 +34,19 @@ class Compiler:
 
 @cache
 def compiler() -> Compiler:
-    """Any compiler that knows C++20; without one these tests say nothing, so they fail."""
+    """Any C++20 compiler; without one these tests fail."""
     for found in filter(None, map(shutil.which, COMPILERS)):
         if subprocess.run([found, *LOOK, os.devnull], capture_output=True, check=False).returncode == 0:
             return Compiler((found,), (found,))
     if find_spec("ziglang") is None:
         pytest.fail(f"no C++ compiler: install one of {', '.join(COMPILERS)} (C++20), or `pip install ziglang`")
     zig = sys.executable, "-m", "ziglang"
-    # Zig's `c++` links a library that it would first build, for minutes; and it wants an object from every call.
+    # Zig's `c++` links a library that it would first build, for minutes; and it needs an object from every call.
     return Compiler((*zig, "c++"), (*zig, "cc"), look=("-c",))
 
 
 def complaints(source: str, target: str, folder: Path) -> str:
-    """What the compiler says about a source; nothing if it is well."""
+    """The compiler's messages for a source; empty if it is valid."""
     return _compile(source, target, folder, compiler().look)
 
 

@@ -1,4 +1,4 @@
-"""Texts as nobody would write them: mutated ones, and monsters."""
+"""Malformed texts: mutated ones, and extreme ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def delete(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def truncate(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
-    """Cut the end off."""
+    """Truncate the text."""
     return text[: rng.randrange(len(text)) + 1]
 
 
@@ -65,14 +65,14 @@ def swap(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def drop(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
-    """Leave a token out, or say it twice."""
+    """Remove or repeat a token."""
     tokens = TOKEN.findall(text)
     at = rng.randrange(len(tokens))
     return b"".join([*tokens[:at], *([tokens[at]] * rng.choice((0, 2))), *tokens[at + 1 :]])
 
 
 def nest(rng: random.Random, text: bytes, others: Sequence[bytes]) -> bytes:
-    """Open brackets that nobody closes."""
+    """Unclosed brackets."""
     at = rng.randrange(len(text))
     return text[:at] + rng.choice(NESTS) * rng.choice((2, 30, 180, 10_000)) + text[at:]
 

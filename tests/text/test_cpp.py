@@ -1,4 +1,4 @@
-"""Programs as C++: it compiles, it says what the program says, and what the headers refuse is refused."""
+"""Programs as C++: it compiles, it means the same as the program, and code that the headers refuse is refused."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_gallery_compiles(entry: Entry, target: str, tmp_path: Path) -> None
 
 @every_launch
 def test_the_gallery_is_written_as_before(entry: Entry, target: str) -> None:
-    """`PTOKIT_UPDATE_GOLDEN=1` writes the files anew."""
+    """`PTOKIT_UPDATE_GOLDEN=1` updates the files."""
     file, found = GOLDEN / f"{entry.name}.{target}.cpp", gallery(entry, target, **entry.sizes[0])
     if UPDATE:
         file.write_text(found, encoding="utf-8")
@@ -432,7 +432,7 @@ def test_a_row_major_column_is_a_row_from_the_beginning(tmp_path: Path) -> None:
     assert "GlobalTensor<int32_t, Shape<1, 1, 1, 1, 8>, Stride<8, 8, 8, 1, 1>" in text
 
 
-def test_what_goes_without_saying_is_not_said() -> None:
+def test_defaults_are_not_emitted() -> None:
     body = (
         "r = pto.Tile('vec', 'int32', 1, 8)\nt = pto.Tile('vec', 'float32', 8, 8)\npto.tload(r, idx)\npto.tload(t, x)\n"
     )
@@ -699,7 +699,7 @@ pto.tstore(x, d)
 
 
 def test_dependent_vector_instructions_have_barriers_between_them_on_a2a3() -> None:
-    """A barrier where something written before is touched; none between what is independent."""
+    """A barrier before an access to bytes written earlier; none between independent instructions."""
     lines = [line.split("  //")[0].strip() for line in emitted(VECTORS, "a2a3", x=floats(8, 64)).splitlines()]
     done = [line.split("(")[0] for line in lines if re.match(r"T[A-Z]+\(|pipe_barrier|for", line)]
     work = [word for word in done if word != "TASSIGN"]
@@ -866,7 +866,7 @@ func.func @k(%p: !pto.ptr<f32>) {
 """
 
 
-def test_the_command_tells_the_hazards_of_what_it_emits(tmp_path: Path) -> None:
+def test_the_command_reports_hazards_of_the_emitted_program(tmp_path: Path) -> None:
     file = tmp_path / "unwritten.pto"
     file.write_text(UNWRITTEN, encoding="utf-8")
     convert = ["convert", str(file), "--to", "cpp", "--target"]
@@ -961,7 +961,7 @@ ASSERTED = {
     ("a5", "tsels(c, m, a, 1)"): (WORDS, (*EVERY_INT, "float16", "float32")),
     ("cpu", "tsels(c, m, a, 1)"): (BITS, (*EVERY_INT, *EVERY_FLOAT)),
 }
-"""By target and call: its tiles, and the element types that the static assertions of the headers let through."""
+"""By target and call: its tiles, and the element types that the static assertions of the headers accept."""
 
 
 @pytest.mark.parametrize("kind", [*EVERY_INT, *EVERY_FLOAT])
@@ -1154,7 +1154,7 @@ CODE = re.compile(r"[A-Za-z0-9_<>(){}\[\];:,.+\-*/%&|!=?\"# \n]*")
 
 
 def hostile_program(names: list[str], files: list[str], constant: str) -> Program:
-    """A program whose things are called so. Names of one kind differ from one another."""
+    """A program with these names. Names of one kind are distinct."""
     kernel, x, y, count, scale, t, u, row, length, value = names
     wheres = [Where(file, line) for line, file in enumerate(files, 1)]
     float32, int32 = dtype("float32"), dtype("int32")

@@ -1,4 +1,4 @@
-"""Texts that are broken in any way are read or refused with an error: no traceback, no hanging, no memory eaten."""
+"""Texts that are broken in any way are read or refused with an error: no traceback, no hang, no excessive memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import ptokit as pto
 from ptokit.lang.loaded import TextKernel
 from ptokit.target import profile
 from ptokit.text.cpp import emit
-from ptokit.text.errors import TextError
+from ptokit.text.errors import MOST_SHOWN, TextError
 from ptokit.text.forms import FORMS, print_program, read_program
 from ptokit.text.mlir import print_module, read_module
 from ptokit.text.ptoas import format_ptoas
@@ -63,7 +63,7 @@ def plain_round_trip(text: bytes) -> None:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that takes text from anywhere; it may raise TextError and nothing else."""
+    """A reader of arbitrary text; it may raise only TextError."""
 
     call: Callable[[bytes], object]
     inputs: int
@@ -79,7 +79,7 @@ ENTRIES = {
 
 
 def attempt(call: Callable[[bytes], object], text: bytes) -> None:
-    """Give an entry point a text, within a time; what is refused says where, in a few lines."""
+    """Call an entry point with a text, within a time limit; a refusal has a place, in a few lines."""
     refused: TextError | None = None
     faulthandler.dump_traceback_later(SECONDS, exit=True)
     try:
@@ -89,11 +89,12 @@ def attempt(call: Callable[[bytes], object], text: bytes) -> None:
     faulthandler.cancel_dump_traceback_later()
     if refused is not None:
         assert refused.line >= 1 and refused.column >= 1
-        assert len(str(refused)) < 3000 and "MemoryError" not in str(refused)
+        assert all(len(error.shown) < 3000 for error in refused.errors) and len(refused.errors) <= 100
+        assert len(str(refused)) < 3000 * MOST_SHOWN and "MemoryError" not in str(refused)
 
 
 def work(name: str, texts: Iterable[tuple[str, bytes]]) -> None:
-    """What a worker does: all texts, under a limit of memory. It says what it is at."""
+    """The work of a worker: all texts, under a memory limit. It prints its progress."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for label, text in texts:
@@ -108,7 +109,7 @@ def inputs(first: int, count: int, files: str = "*.pto") -> Iterable[tuple[str, 
 
 
 def in_worker(statement: str) -> None:
-    """Run a statement in a process of its own, which must live to its end."""
+    """Run a statement in a separate process, which must not crash."""
     code = f"import tests.text.test_fuzz as fuzz; {statement}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)

@@ -205,7 +205,7 @@ def test_a_loop_that_carries_a_sum_of_its_own_variable_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("step", "expected"), [(1, 7), (3, 6), (5, 5)])
-def test_a_step_that_the_launch_passes_is_counted_in_turns(step: int, expected: int) -> None:
+def test_a_step_that_the_launch_passes_is_counted_in_iterations(step: int, expected: int) -> None:
     body = f"""
     %t = pto.alloc_tile : {TILE}
     scf.for %i = %c0 to %c8 step %step {{
@@ -313,7 +313,7 @@ def test_calls_that_double_at_every_level_are_bounded() -> None:
         program("call @f0() : () -> ()", others="\n".join(levels))
 
 
-def test_the_kernel_is_the_function_that_nobody_calls() -> None:
+def test_the_kernel_is_the_function_without_callers() -> None:
     text = "func.func @b() { return }\nfunc.func @a() { call @b() : () -> ()\n return }"
     assert read_program(text, "x.pto").name == "a"
     assert read_program(text, "x.pto", "b").name == "b"
@@ -757,8 +757,28 @@ def test_what_has_no_lowering_is_named_with_its_line(line: str) -> None:
 
 
 def test_the_refusal_of_an_op_says_what_is_supported() -> None:
-    with pytest.raises(TextError, match=r"supported: .*pto\.mgather.*scf\.for.*arith on whole numbers"):
+    with pytest.raises(TextError, match=r"supported: .*, and arith on whole numbers") as caught:
         program(f"%t = pto.alloc_tile : {TILE}\npto.tsort32 ins(%t : {TILE}) outs(%t : {TILE})")
+    assert caught.value.hint.count("pto.") <= 6
+
+
+def test_every_refusal_of_a_text_is_reported() -> None:
+    text = kernel(f"""
+    %t = pto.alloc_tile : {TILE}
+    %u = pto.treshape %t : {TILE} -> {TILE}
+    pto.tadd ins(%u, %t : {TILE}, {TILE}) outs(%t : {TILE})
+    pto.tsort32 ins(%t : {TILE}) outs(%t : {TILE})
+    scf.for %i = %c0 to %c8 step %c1 {{
+      pto.tstore ins(%t : {TILE}) outs(%t : {TILE}) {{atomicTypo = #pto<atomic_type atomic_add>}}
+    }}
+    """)
+    with pytest.raises(TextError) as caught:
+        read_program(text, "k.pto")
+    first, second, third = caught.value.errors
+    assert "treshape" in first.message and "tsort32" in second.message
+    assert third.column == text.splitlines()[third.line - 1].index("atomicTypo") + 1
+    assert third.hint == "did you mean `atomicType`?"
+    assert str(caught.value).count("k.pto:") == 3
 
 
 def test_findings_point_into_the_text() -> None:

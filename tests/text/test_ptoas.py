@@ -1,4 +1,4 @@
-"""PTO-AS: every form of the documents is read, the print is canonical, comments stay, and errors are for people."""
+"""PTO-AS: every form of the documents is read, the print is canonical, comments stay, and errors are readable."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def named(values: tuple[Value, ...]) -> list[str]:
 
 
 class Facts:
-    """All that a tree says, with values as numbers in their order; numbers and blocks stand where they are used."""
+    """The content of a tree, with values numbered in order; numbers and blocks are inline."""
 
     def __init__(self, *, modes: bool = True) -> None:
         self.modes = modes
@@ -118,7 +118,7 @@ def test_corpus_is_the_same_program_after_printing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("stem", sorted(NOT_EXECUTED))
-def test_what_nobody_executes_is_refused_by_lowering_alone(stem: str) -> None:
+def test_ops_without_a_lowering_are_refused_by_lowering_alone(stem: str) -> None:
     unit = read_ptoas((ROOT / f"tests/corpus/{stem}.ptoas").read_bytes(), stem)
     with pytest.raises(TextError, match="no lowering"):
         lower(unit)
@@ -231,7 +231,7 @@ def test_atomics_and_policies_stand_in_either_order(suffixes: str) -> None:
 
 @pytest.mark.clause("A-25")
 @pytest.mark.parametrize(("index", "opcode"), [(COL, "mscatter.row "), (ELEM, "mscatter.elem "), (ROW, "mscatter ")])
-def test_the_mode_of_a_bare_mscatter_is_told_by_its_index(index: str, opcode: str) -> None:
+def test_the_mode_of_a_bare_mscatter_follows_from_its_index(index: str, opcode: str) -> None:
     assert f"\n{opcode}%m" in print_ptoas(read_ptoas(f"mscatter %s, %m, %i : {MEM}, {TILE}, {index}"))
 
 
@@ -736,7 +736,7 @@ ERRORS = [
     (".arg %y : f33", 11, "`f33` is no type", "`f32`"),
     (".arg %y : !pto.memref<...>", 11, "`<...>` is a placeholder", ""),
     (".arg %y : !pto.memref<16x32>", 23, "expected an element type behind the extents", ""),
-    (".arg %y : !pto.tile<16x32xf23>", 21, "`f23` is no element type", "`f32`"),
+    (".arg %y : !pto.tile<16x32xf23>", 27, "`f23` is no element type", "`f32`"),
     (".arg %y : !pto.tile<16x32xf32", 20, "`<` has no `>` on its line", ""),
     (".arg %y : !pto.tile<vex, 16x32xf32>", 21, "`vex`", "`vec`"),
     (".arg %y : !pto.tile_buf<vec, 16x32xf32, valid=17x32>", 47, "17 valid rows are more than the 16", ""),
@@ -764,11 +764,11 @@ ERRORS = [
     ("set_flag[PIPE_MTE9, PIPE_V, EVENT_ID0]", 10, "`PIPE_MTE9` is no pipe", "`PIPE_MTE"),
     ("set_flag[PIPE_MTE2, PIPE_V, EVENT_ID9]", 29, "`EVENT_ID9` is no event", "`EVENT_ID"),
     ("set_flag[PIPE_MTE2, PIPE_V]", 1, "takes src_pipe, dst_pipe, event_id; found 2", ""),
-    ("set_flag[PIPE_MTE2, PIPE_V, EVENT_ID0", 38, "expected `,` or `]`, found the end of the text", ""),
+    ("set_flag[PIPE_MTE2, PIPE_V, EVENT_ID0", 9, "`[` is not closed: expected `]`", ""),
     ("%c = arith.cmpi less, %n, %n : index", 17, "`less` is no comparison", ""),
     ("for %i = 0 to 4 {\n}", 17, "expected `step` and the step of the loop", ""),
     ("for %i = 0 to 4 step 1\nbarrier PIPE_V", 23, "expected `{`", ""),
-    ("for %i = 0 to 4 step 1 {\nbarrier PIPE_V", 15, "expected `}`, found the end of the text", ""),
+    ("for %i = 0 to 4 step 1 {\nbarrier PIPE_V", 24, "`{` is not closed: expected `}`", ""),
     ("barrier PIPE_V\n}", 1, "no body that `}` could close", ""),
     ("for %i = 0 to 4 step 1 {\n} else {\n}", 8, "`else` follows the body of an `if`", ""),
     ("%v = partition_view %x, offset = [0, 0], sizes = [1, 1]", 35, "has no `offset`", "`offsets`"),
@@ -784,7 +784,7 @@ ERRORS = [
     ("tnew {a = }", 11, "expected an operand", ""),
     ("tnew {= 1}", 7, "expected the key of an attribute", ""),
     ('tnew {a = "no end}', 11, "the string has no end", ""),
-    ("tnew ins(%t : !pto.tile<16x32xf32>", 35, "expected `)` at the end of ins(...)", ""),
+    ("tnew ins(%t : !pto.tile<16x32xf32>", 9, "`(` of ins(...) is not closed: expected `)`", ""),
     ("tassign %t, @tile(here)", 19, "expected an address, such as `@tile(0x1000)`", ""),
     ("tassign %t, @tile(99999999999999999999)", 13, "does not fit i64", ""),
     ("16x32", 1, "cannot read `16x32`", ""),
@@ -821,6 +821,31 @@ def test_errors_point_at_the_fault(text: str, column: int, message: str, hint: s
     assert said[0].startswith(f"k.ptoas:{error.line}:{error.column}: ")
     assert said[1].strip() == lines[error.line - 1].strip()
     assert said[2].index("^") - 4 == error.column - 1 == column - 1
+
+
+def test_every_error_of_a_text_is_reported() -> None:
+    text = (
+        HEAD
+        + """tadd %t {a = }
+%v = arith.addi %n : index
+%w = arith.addi %v, %n : index
+for %i = 0 to 4 step 1 [
+  barrier PIPE_Q
+}
+%u = alloc_tile : !pto.tile<16x32xint33>
+set_flag[PIPE_MTE2, PIPE_V
+tabs %t, %t
+tabs %t, %nowhere
+"""
+    )
+    with pytest.raises(TextError) as caught:
+        read_ptoas(text, "k.ptoas")
+    first = HEAD.count("\n") + 1
+    lines = [error.line - first for error in caught.value.errors]
+    assert lines == [0, 1, 3, 4, 6, 7, 9]
+    assert str(caught.value).count("k.ptoas:") == 7
+    assert "`[` is not closed" in caught.value.errors[5].message
+    assert caught.value.errors[4].hint == "did you mean `i32`?"
 
 
 def test_placeholders_of_the_pages_are_refused_with_what_to_write() -> None:
@@ -866,7 +891,7 @@ def test_long_lines_take_no_longer_than_they_are(unit: str) -> None:
 
 
 def attempt(text: str | bytes, file: str = "<text>") -> str | TextError:
-    """The canonical text, or what is wrong."""
+    """The canonical text, or the error."""
     try:
         return format_ptoas(text, file)
     except TextError as error:
@@ -911,8 +936,8 @@ def test_broken_texts_are_read_or_refused(path: Path) -> None:
 # --- meaning
 
 
-def test_reading_loads_no_xdsl() -> None:
-    code = "import sys, ptokit.text.ptoas, ptokit.text.lower; sys.exit('xdsl' in sys.modules)"
+def test_reading_loads_no_mlir() -> None:
+    code = "import sys, ptokit.text.ptoas, ptokit.text.lower; sys.exit('ptokit.text.mlir' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

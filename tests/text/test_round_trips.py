@@ -75,12 +75,12 @@ def test_every_form_becomes_every_other(entry: Entry) -> None:
     for here, there in pairwise((*FORMS, *reversed(FORMS), FORMS[0])):
         found = convert(texts[here], f"kernel.{here}", there)
         assert read_program(found, "kernel") == program
-        if "l2" not in (here, there):  # Level 2 says where a tile is declared, the others where it is first written
+        if "l2" not in (here, there):  # Level 2 has the declaration of a tile, the others its first write
             assert found == texts[there]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_text_tells_its_form(form: Form) -> None:
+def test_the_form_of_a_text_is_detected(form: Form) -> None:
     entry = GALLERY[0]
     text = print_program(program_of(entry.kernel, "a5", entry.make(rng(), **entry.small)), form)
     assert form_of(text) == ("as" if form == "as" else "mlir")

@@ -40,7 +40,7 @@ def _explain(problem: Exception) -> int:
 
         show_findings(problem.findings)
         return FOUND
-    if isinstance(problem, Misuse) or (isinstance(problem, ImportError) and problem.name == "xdsl"):
+    if isinstance(problem, Misuse):
         tell(str(problem))
     elif isinstance(problem, OSError) and problem.filename is None:
         _silence()

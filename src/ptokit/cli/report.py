@@ -183,7 +183,10 @@ def _findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 def _error_data(error: Problem) -> dict[str, Any]:
     """Why there is no kernel, as plain data: a text that cannot be read, or the first finding."""
     if isinstance(error, TextError):
-        return {"message": error.message, "fix": error.hint, "where": _place_data(error.where)}
+        first, *others = [
+            {"message": each.message, "fix": each.hint, "where": _place_data(each.where)} for each in error.errors
+        ]
+        return {**first, "others": others} if others else first
     finding = error.findings[0]
     return {"message": finding.message, "fix": finding.fix, "where": _place_data(finding.where)}
 

@@ -61,7 +61,7 @@ class Prepared:
             self._lower()
         in_place = instruction.in_place.get(profile.name) or "shared" in instruction.faults
         has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in (*specs, workspace))
-        minds = instruction.minds_repeats or workspace is not None
+        minds = instruction.checks_aliases or workspace is not None
         self.minds_repeats = self.plan is None or not in_place or minds or has_slices
         """Whether it matters that an operand aliases an earlier one: for its memory, or for the result."""
 

@@ -1,4 +1,4 @@
-"""All instructions by name. To add one is to add a file, and a line here."""
+"""All instructions by name. A new instruction is a file, and a line here."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -24,12 +24,12 @@ COMPUTE = (*ELEMENTWISE, *SELECT, *REDUCE, *COLUMNS, *CUBE)
 INSTRUCTIONS: dict[str, Instruction] = {instruction.name: instruction for instruction in (*MOVES, *COMPUTE)}
 """The catalogue. Tables that are derived from it are functions marked `derived`."""
 
-Given = ParamSpec("Given")
-Table = TypeVar("Table")
+Arguments = ParamSpec("Arguments")
+Derived = TypeVar("Derived")
 _DERIVED: list[Callable[[], None]] = []
 
 
-def derived(make: Callable[Given, Table]) -> Callable[Given, Table]:
+def derived(make: Callable[Arguments, Derived]) -> Callable[Arguments, Derived]:
     """A table made from the catalogue: computed at its first use, and again after the catalogue has changed."""
     cached = lru_cache(maxsize=1024)(make)
     _DERIVED.append(cached.cache_clear)
@@ -37,17 +37,17 @@ def derived(make: Callable[Given, Table]) -> Callable[Given, Table]:
 
 
 def add(instruction: Instruction) -> None:
-    """Put an instruction into the catalogue; every derived table has it from then on."""
+    """Put an instruction into the catalogue and into every derived table."""
     INSTRUCTIONS[instruction.name] = instruction
-    _forget()
+    _clear_derived()
 
 
 def remove(name: str) -> None:
     """Take an instruction out of the catalogue."""
     del INSTRUCTIONS[name]
-    _forget()
+    _clear_derived()
 
 
-def _forget() -> None:
+def _clear_derived() -> None:
     for clear in _DERIVED:
         clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from math import prod
 
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, INT32, PTO_TYPES, UINT32, DType
@@ -26,26 +25,16 @@ REMAPS: dict[PtoEnum, Remap] = {
 }
 
 GATHER_TYPES = Table(
-    {
-        "cpu": frozenset(BASE),
-        "a2a3": frozenset(BASE),
-        "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8)),
-    }
+    {"cpu": frozenset(BASE), "a2a3": frozenset(BASE), "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8))},
 )
-SCATTER_TYPES = Table(
-    {
-        "cpu": frozenset(BASE),
-        "a2a3": frozenset(BASE),
-        "a5": frozenset((*BASE, *FLOAT8)),
-    }
-)
+SCATTER_TYPES = Table({"cpu": frozenset(BASE), "a2a3": frozenset(BASE), "a5": frozenset((*BASE, *FLOAT8))})
 INDEX_TYPES = Table({"host": ("int32", "uint32", "int64")})
 """Index types of the gathers and scatters between tiles and GM, where they differ from int32 and uint32."""
 
 WIDE_INDEX = Table({"host": True})
-"""Targets whose 64-bit indices keep their width."""
+"""Targets that do not cast 64-bit indices to uint32."""
 
-# What to do about a refusal, where many rules advise the same.
+# Fixes that several rules share.
 PACKED_FIX = "use a packed array: p = np.ascontiguousarray(array); after a scatter, copy p back"
 PLAIN_TILE = "make the tile without blayout= and slayout=: row-major is the default"
 NZ_TILE = 'make the tile with blayout="col_major", slayout="row_major", fractal=512'
@@ -67,7 +56,7 @@ def is_index_type(call: Call, dtype: DType) -> bool:
 
 
 def is_cast(call: Call) -> bool:
-    """Whether indices are taken as uint32: always, but for the host's int64 (MG-OOB-08)."""
+    """Whether indices are cast to uint32: always, except for the host's int64 (MG-OOB-08)."""
     return call.idx.dtype.size <= 4 or not call.here(WIDE_INDEX)
 
 
@@ -85,103 +74,80 @@ NO_TYPES: Table[frozenset[DType]] = Table({})
 
 
 def data_type(operand: str, more: Table[frozenset[DType]] = NO_TYPES) -> Rule:
-    """CO-TYPE-03: the data type is one that PTO has at all, or that a revision adds to a table."""
+    """CO-TYPE-03: the data type is one of PTO, or one that a revision adds to a table."""
     return Rule(
-        "CO-TYPE-03",
-        operand,
-        "of a PTO element type (1, 2 or 4 bytes)",
+        "CO-TYPE-03", operand, "of a PTO element type (1, 2 or 4 bytes)",
         lambda c: c.values[operand].dtype in PTO_TYPES or c.values[operand].dtype in c.here(more, ()),
-        found=lambda c: str(c.values[operand].dtype),
-        fix="convert the data, or run on the host profile",
-    )
+        found=lambda c: str(c.values[operand].dtype), fix="convert the data, or run on the host profile",
+    )  # fmt: skip
 
 
 def index_type(rule: str) -> Rule:
     """The index type is int32 or uint32."""
     return Rule(
-        rule,
-        "idx",
-        lambda c: " or ".join(c.here(INDEX_TYPES, ("int32", "uint32"))),
-        lambda c: is_index_type(c, c.idx.dtype),
-        on=error(*EVERYWHERE),
-        found=lambda c: str(c.idx.dtype),
-        kind="H-08",
+        rule, "idx", lambda c: " or ".join(c.here(INDEX_TYPES, ("int32", "uint32"))),
+        lambda c: is_index_type(c, c.idx.dtype), on=error(*EVERYWHERE), found=lambda c: str(c.idx.dtype), kind="H-08",
         fix="hold the indices as int32 or uint32: indices.astype('int32')",
-    )
+    )  # fmt: skip
 
 
-def same_type(rule: str, a: str, b: str, **options: object) -> Rule:
-    """Two operands have the same element type."""
-    base = Rule(
-        rule,
-        a,
-        lambda c: f"of {b}'s element type, {c.values[b].dtype}",
-        lambda c: c.values[a].dtype is c.values[b].dtype,
-        found=lambda c: str(c.values[a].dtype),
-        fix=lambda c: f"convert the data: array.astype({str(c.values[b].dtype)!r})",
-    )
-    return replace(base, **options)  # type: ignore[arg-type]
+def same_type(
+    rule: str,
+    a: str,
+    b: str,
+    *targets: str,
+    when: Case = ALWAYS,
+    kind: str | None = None,
+    fix: str = "",
+    firm: bool = False,
+    elsewhere: tuple[str, ...] = (),
+) -> Rule:
+    """Two operands have the same element type, on every target by default."""
+    return Rule(
+        rule, a, lambda c: f"of {b}'s element type, {c.values[b].dtype}",
+        lambda c: c.values[a].dtype is c.values[b].dtype, on=error(*targets or EVERYWHERE), when=when,
+        found=lambda c: str(c.values[a].dtype), kind=kind, firm=firm, elsewhere=elsewhere,
+        fix=fix or (lambda c: f"convert the data: array.astype({str(c.values[b].dtype)!r})"),
+    )  # fmt: skip
 
 
 def header_sizes(data: str, table: str, *more: str) -> Rule:
     """MG-TYPE-07: all that the CPU header itself asserts; without it no element could be moved."""
     return Rule(
-        "MG-TYPE-07",
-        table,
+        "MG-TYPE-07", table,
         lambda c: f"of {data}'s element width, {c.values[data].dtype.size} bytes, with an integer index",
         lambda c: c.values[data].dtype.size == c.values[table].dtype.size and c.idx.dtype.is_integer,
-        on=error("cpu", "host", *more),
-        found=lambda c: f"{c.values[table].dtype} and a {c.idx.dtype} index",
-        kind="H-08",
-        firm=True,
-        fix="give data and table one element type, and indices an integer one",
+        on=error("cpu", "host", *more), found=lambda c: f"{c.values[table].dtype} and a {c.idx.dtype} index",
+        kind="H-08", firm=True, fix="give data and table one element type, and indices an integer one",
         elsewhere=("MS-TYPE-06",) if more else (),
-    )
+    )  # fmt: skip
 
 
 def extents_positive(rule: str, operand: str, *targets: str) -> Rule:
     """The valid region is not empty (MG-SHAPE-04, A-55)."""
     return Rule(
-        rule,
-        operand,
-        "of at least one valid row and column",
-        lambda c: min(c.values[operand].valid) >= 1,
-        on=error(*targets),
-        found=lambda c: f"valid {show_extents(c.values[operand].valid)}",
-        kind="H-43",
-        firm=True,
+        rule, operand, "of at least one valid row and column", lambda c: min(c.values[operand].valid) >= 1,
+        on=error(*targets), found=lambda c: f"valid {show_extents(c.values[operand].valid)}", kind="H-43", firm=True,
         fix="skip the instruction when there is nothing to move",
-    )
+    )  # fmt: skip
 
 
 def table_not_empty() -> Rule:
     """A-13: a table without entries cannot be indexed."""
     return Rule(
-        "A-13",
-        "table",
-        "of at least one entry",
-        lambda c: prod(c.table.shape) >= 1,
-        on=error(*EVERYWHERE),
-        kind="H-43",
-        gate=True,
-        firm=True,
-        fix="skip the instruction when the table is empty",
-    )
+        "A-13", "table", "of at least one entry", lambda c: prod(c.table.shape) >= 1, on=error(*EVERYWHERE),
+        kind="H-43", gate=True, firm=True, fix="skip the instruction when the table is empty",
+    )  # fmt: skip
 
 
 def burst_multiple(rule: str, operand: str, *targets: str, when: Case = ALWAYS) -> Rule:
-    """The contiguous padded dimension is a whole number of 32-byte bursts."""
+    """The contiguous padded dimension is a multiple of 32-byte bursts."""
     return Rule(
-        rule,
-        operand,
-        "a tile whose contiguous padded dimension is a multiple of 32 bytes",
-        lambda c: c.values[operand].burst_bytes % 32 == 0,
-        on=error(*targets),
-        when=when,
-        found=lambda c: f"{c.values[operand]}: {c.values[operand].burst_bytes} bytes",
-        kind="H-09",
+        rule, operand, "a tile whose contiguous padded dimension is a multiple of 32 bytes",
+        lambda c: c.values[operand].burst_bytes % 32 == 0, on=error(*targets), when=when,
+        found=lambda c: f"{c.values[operand]}: {c.values[operand].burst_bytes} bytes", kind="H-09",
         fix=lambda c: f"pad up to a multiple of {c.values[operand].dtype.c0} elements and give valid=",
-    )
+    )  # fmt: skip
 
 
 @case("row")
@@ -202,53 +168,34 @@ def packed_rows(call: Call) -> bool:
 
 
 def row_pitch(call: Call) -> str:
-    """How far table rows lie apart, as found."""
+    """The distance of table rows, as found."""
     return f"Stride[3] = {call.table.stride[3]}, Shape[4] = {call.table.shape[4]}"
 
 
 def packed_a5_rows(when: Case) -> Rule:
-    """A-68: the A5 kernels step by the row width and never look at Stride[3]."""
+    """A-68: the A5 kernels step by the row width and ignore Stride[3]."""
     return Rule(
-        "A-68",
-        "table",
-        "packed, Stride[3] == Shape[4]: so are the rows of an A5 table",
-        packed_rows,
-        on=error("a5"),
-        when=when,
-        found=row_pitch,
-        kind="H-46",
-        fix=PACKED_FIX,
-    )
+        "A-68", "table", "packed, Stride[3] == Shape[4]: so are the rows of an A5 table", packed_rows,
+        on=error("a5"), when=when, found=row_pitch, kind="H-46", fix=PACKED_FIX,
+    )  # fmt: skip
 
 
 def even_rows(when: Case, *targets: str) -> Rule:
-    """A-57: where one row number covers the outer dims, they step evenly."""
+    """A-57: if one row number covers the outer dims, they step evenly."""
     return Rule(
-        "A-57",
-        "table",
-        "one whose outer dims step evenly by Stride[3]",
-        lambda c: c.table.even_rows,
-        on=error(*targets),
-        when=when,
-        found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>",
-        kind="H-07",
+        "A-57", "table", "one whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
+        on=error(*targets), when=when, found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>", kind="H-07",
         fix=PACKED_FIX,
-    )
+    )  # fmt: skip
 
 
 def unit_columns(when: Case) -> Rule:
-    """A-57: a row lies in one piece."""
+    """A-57: a row is contiguous."""
     return Rule(
-        "A-57",
-        "table",
-        "one with Stride[4] == 1",
-        lambda c: c.table.stride[4] == 1 or c.table.shape[4] == 1,
-        on=error(*EVERYWHERE),
-        when=when,
-        found=lambda c: f"Stride[4] = {c.table.stride[4]}",
-        kind="H-07",
+        "A-57", "table", "one with Stride[4] == 1", lambda c: c.table.stride[4] == 1 or c.table.shape[4] == 1,
+        on=error(*EVERYWHERE), when=when, found=lambda c: f"Stride[4] = {c.table.stride[4]}", kind="H-07",
         fix=PACKED_FIX,
-    )
+    )  # fmt: skip
 
 
 def rows_of(table: TensorSpec) -> int:
@@ -258,16 +205,16 @@ def rows_of(table: TensorSpec) -> int:
 
 def is_nd_tensor(operand: object) -> bool:
     """Whether an operand is a global tensor of Layout::ND."""
-    return is_tensor(operand) and operand.layout_kind is GlobalLayout.ND  # type: ignore[union-attr]
+    return is_tensor(operand) and operand.layout_kind is GlobalLayout.ND
 
 
 def flat() -> Layout:
-    """Elements by number, strides not consulted."""
+    """Elements by number, without strides."""
     return Layout.plain(0, 1)
 
 
 def row_lanes(tile: TileSpec) -> Layout:
-    """Where a one-dimensional index tile, [1,R] or [R,1], keeps the index of row r."""
+    """Where a one-dimensional index tile, [1,R] or [R,1], has the index of row r."""
     if tile.valid_rows == 1:
         return Layout(tile.layout.cols, ())
     if tile.valid_cols == 1:

@@ -8,6 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+finfo: Any = ml_dtypes.finfo
+"""The limits of a float type; ml_dtypes does not type them."""
+
 
 @dataclass(frozen=True, eq=False)
 class DType:
@@ -83,7 +86,7 @@ BASE = (
     _row("bfloat16", ml_dtypes.bfloat16, "float", "bfloat16_t", "bf16"),
     _row("float32", np.float32, "float", "float", "f32", "float32_t", "fp32"),
 )
-"""The nine types every instruction knows (CO-TYPE-02)."""
+"""The nine types of every instruction (CO-TYPE-02)."""
 
 FLOAT8 = (
     _row("float8_e4m3", ml_dtypes.float8_e4m3fn, "float", "float8_e4m3_t", "f8E4M3FN", "float8_e4m3fn", "f8E4M3"),
@@ -98,7 +101,7 @@ HOST_ONLY = (
     _row("float64", np.float64, "float", "double", "f64"),
     _row("bool", np.bool_, "uint", "bool", "i1"),
 )
-"""Types that no PTO instruction takes (CO-TYPE-03); arrays of them can be gathered on the `host` profile."""
+"""Types of no PTO instruction (CO-TYPE-03); the `host` profile gathers arrays of them."""
 
 PTO_TYPES = frozenset((*BASE, *FLOAT8, HIFLOAT8))
 INT32, UINT32 = BASE[4], BASE[5]
@@ -112,7 +115,7 @@ _BY_NUMPY: dict[np.dtype[Any], DType] = {row.numpy: row for row in (*BASE, *FLOA
 
 
 def dtype(value: object) -> DType:
-    """Return the element type that a name, a NumPy type or a `DType` stands for."""
+    """The element type that a name, a NumPy type or a `DType` denotes."""
     if isinstance(value, DType):
         return value
     if isinstance(value, str) and value.lower() in _BY_NAME:
@@ -122,8 +125,8 @@ def dtype(value: object) -> DType:
     except TypeError:
         numpy_type = None
     if numpy_type is None or value is None or (isinstance(value, str) and value != numpy_type.name):
-        said = f"unknown element type {value!r}" if isinstance(value, str) else f"{value!r} is not an element type"
-        raise TypeError(f"{said}; known: {', '.join(known_names())}")
+        problem = f"unknown element type {value!r}" if isinstance(value, str) else f"{value!r} is not an element type"
+        raise TypeError(f"{problem}; known: {', '.join(known_names())}")
     return _BY_NUMPY.get(numpy_type) or _host_type(numpy_type)
 
 
@@ -149,6 +152,6 @@ def _family(numpy_type: np.dtype[Any]) -> str:
     if numpy_type.kind == "c":
         return "complex"
     try:
-        return "float" if ml_dtypes.finfo(numpy_type).bits == 8 * numpy_type.itemsize else "other"
+        return "float" if finfo(numpy_type).bits == 8 * numpy_type.itemsize else "other"
     except ValueError:
         return "float" if numpy_type.kind == "f" else "other"

@@ -35,7 +35,7 @@ from ptokit.isa.vector import (
     INTS,
     NARROW,
     SHORT,
-    Row,
+    OpRow,
     Text,
     apply,
     build,
@@ -67,21 +67,21 @@ SCALAR_SHIFT_TYPES = by_target(SHORT, INTS, INTS, INTS)
 BY_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor: tcmps and tsel replace them")}
 
 BINARY = (
-    Row("tadd", "Add two tiles.", "dst = src0 + src1    integers wrap", ADD_TYPES, "add",
+    OpRow("tadd", "Add two tiles.", "dst = src0 + src1    integers wrap", ADD_TYPES, "add",
         cpp=Cpp(headers=(one_type("dst", "src0", "src1", on=("cpu",)),))),
-    Row("tsub", "Subtract two tiles.", "dst = src0 - src1    integers wrap", ADD_TYPES, "sub"),
-    Row("tmul", "Multiply two tiles.", "dst = src0 * src1    integers wrap", MUL_TYPES, "mul"),
-    Row("tdiv", "Divide two tiles.", "dst = src0 / src1    floats by IEEE, integers towards zero", DIV_TYPES, "div",
+    OpRow("tsub", "Subtract two tiles.", "dst = src0 - src1    integers wrap", ADD_TYPES, "sub"),
+    OpRow("tmul", "Multiply two tiles.", "dst = src0 * src1    integers wrap", MUL_TYPES, "mul"),
+    OpRow("tdiv", "Divide two tiles.", "dst = src0 / src1    floats by IEEE, integers towards zero", DIV_TYPES, "div",
         faults=BY_ZERO),
-    Row("tmax", "The larger of two tiles.", "dst = src1 if src1 > src0 else src0    so a NaN in src1 loses",
+    OpRow("tmax", "The larger of two tiles.", "dst = src1 if src1 > src0 else src0    so a NaN in src1 loses",
         ADD_TYPES, "max"),
-    Row("tmin", "The smaller of two tiles.", "dst = src1 if src1 < src0 else src0    so a NaN in src1 loses",
+    OpRow("tmin", "The smaller of two tiles.", "dst = src1 if src1 < src0 else src0    so a NaN in src1 loses",
         ADD_TYPES, "min"),
-    Row("tand", "Bitwise and of two tiles.", "dst = src0 & src1", BIT_TYPES, "and"),
-    Row("tor", "Bitwise or of two tiles.", "dst = src0 | src1", BIT_TYPES, "or"),
-    Row("tshl", "Shift left by a tile of counts.", "dst = src0 << src1    0 for counts of the width and more",
+    OpRow("tand", "Bitwise and of two tiles.", "dst = src0 & src1", BIT_TYPES, "and"),
+    OpRow("tor", "Bitwise or of two tiles.", "dst = src0 | src1", BIT_TYPES, "or"),
+    OpRow("tshl", "Shift left by a tile of counts.", "dst = src0 << src1    0 for counts of the width and more",
         SHIFT_TYPES, "shl"),
-    Row("tshr", "Shift right by a tile of counts.",
+    OpRow("tshr", "Shift right by a tile of counts.",
         "dst = src0 >> src1    the sign (0 if unsigned) for counts of the width and more", SHIFT_TYPES, "shr"),
 )  # fmt: skip
 
@@ -97,52 +97,46 @@ ROWS_AGAINST_COLS = Rule(
 NOT_A2A3 = tuple(target for target in EVERYWHERE if target != "a2a3")
 
 SCALARS = (
-    Row("tadds", "Add a scalar to a tile.", "dst = src + scalar    integers wrap", ADD_TYPES, "add"),
-    Row("tsubs", "Subtract a scalar from a tile.", "dst = src - scalar    integers wrap", ADD_TYPES, "sub"),
-    Row("tmuls", "Multiply a tile by a scalar.", "dst = src * scalar    integers wrap", MUL_TYPES, "mul"),
-    Row("tmaxs", "The larger of tile and scalar.", "dst = scalar if scalar > src else src", ADD_TYPES, "max"),
-    Row("tmins", "The smaller of tile and scalar.", "dst = scalar if scalar < src else src", ADD_TYPES, "min"),
-    Row("tands", "Bitwise and with a scalar.", "dst = src & scalar", SCALAR_BIT_TYPES, "and", in_place=NOT_A2A3),
-    Row("tors", "Bitwise or with a scalar.", "dst = src | scalar", SCALAR_BIT_TYPES, "or", in_place=NOT_A2A3),
-    Row("tshls", "Shift left by a scalar.", "dst = src << scalar    0 for counts of the width and more",
+    OpRow("tadds", "Add a scalar to a tile.", "dst = src + scalar    integers wrap", ADD_TYPES, "add"),
+    OpRow("tsubs", "Subtract a scalar from a tile.", "dst = src - scalar    integers wrap", ADD_TYPES, "sub"),
+    OpRow("tmuls", "Multiply a tile by a scalar.", "dst = src * scalar    integers wrap", MUL_TYPES, "mul"),
+    OpRow("tmaxs", "The larger of tile and scalar.", "dst = scalar if scalar > src else src", ADD_TYPES, "max"),
+    OpRow("tmins", "The smaller of tile and scalar.", "dst = scalar if scalar < src else src", ADD_TYPES, "min"),
+    OpRow("tands", "Bitwise and with a scalar.", "dst = src & scalar", SCALAR_BIT_TYPES, "and", in_place=NOT_A2A3),
+    OpRow("tors", "Bitwise or with a scalar.", "dst = src | scalar", SCALAR_BIT_TYPES, "or", in_place=NOT_A2A3),
+    OpRow("tshls", "Shift left by a scalar.", "dst = src << scalar    0 for counts of the width and more",
         SCALAR_SHIFT_TYPES, "shl", (ROWS_AGAINST_COLS,)),
-    Row("tshrs", "Shift right by a scalar.",
+    OpRow("tshrs", "Shift right by a scalar.",
         "dst = src >> scalar    the sign (0 if unsigned) for counts of the width and more", SCALAR_SHIFT_TYPES, "shr",
         (ROWS_AGAINST_COLS,)),
 )  # fmt: skip
 
 UNARY = (
-    Row(
-        "tabs",
-        "The absolute value.",
-        "dst = |src|    the lowest integer stays itself",
-        ABS_TYPES,
-        "abs",
-        cpp=Cpp(headers=(one_type("dst", "src", on=("cpu",)),)),
-    ),
-    Row("tneg", "Change the sign.", "dst = -src    integers wrap", MUL_TYPES, "neg"),
-    Row("texp", "The exponential function.", "dst = e ** src    within 2 ulp", FLOAT_TYPES, "exp"),
-    Row("tlog", "The natural logarithm.", "dst = ln(src)    within 2 ulp", FLOAT_TYPES, "log"),
-    Row("tsqrt", "The square root.", "dst = sqrt(src)    correctly rounded", FLOAT_TYPES, "sqrt"),
-    Row("trecip", "The reciprocal.", "dst = 1 / src    correctly rounded, by IEEE", FLOAT_TYPES, "recip"),
-)
+    OpRow("tabs", "The absolute value.", "dst = |src|    the lowest integer stays itself", ABS_TYPES, "abs",
+        cpp=Cpp(headers=(one_type("dst", "src", on=("cpu",)),))),
+    OpRow("tneg", "Change the sign.", "dst = -src    integers wrap", MUL_TYPES, "neg"),
+    OpRow("texp", "The exponential function.", "dst = e ** src    within 2 ulp", FLOAT_TYPES, "exp"),
+    OpRow("tlog", "The natural logarithm.", "dst = ln(src)    within 2 ulp", FLOAT_TYPES, "log"),
+    OpRow("tsqrt", "The square root.", "dst = sqrt(src)    correctly rounded", FLOAT_TYPES, "sqrt"),
+    OpRow("trecip", "The reciprocal.", "dst = 1 / src    correctly rounded, by IEEE", FLOAT_TYPES, "recip"),
+)  # fmt: skip
 
 
-def binary(row: Row) -> Instruction:
+def binary(row: OpRow) -> Instruction:
     """Tile with tile."""
     sources = ("src0", "src1")
     params = (DST, *(replace(SRC, name=name) for name in sources))
-    return build(row, params, tiles_alike("CP-BIN", sources, row.table), apply(row.op, *sources))
+    return build(row, params, tiles_alike("CP-BIN", sources, row.types), apply(row.op, *sources))
 
 
-def with_scalar(row: Row) -> Instruction:
+def with_scalar(row: OpRow) -> Instruction:
     """Tile with scalar."""
-    return build(row, (DST, SRC, SCALAR), tiles_alike("CP-SCA", ("src",), row.table), apply(row.op, "src", "scalar"))
+    return build(row, (DST, SRC, SCALAR), tiles_alike("CP-SCA", ("src",), row.types), apply(row.op, "src", "scalar"))
 
 
-def unary(row: Row) -> Instruction:
+def unary(row: OpRow) -> Instruction:
     """One tile."""
-    return build(row, (DST, SRC), tiles_alike("CP-UNA", ("src",), row.table), apply(row.op, "src"))
+    return build(row, (DST, SRC), tiles_alike("CP-UNA", ("src",), row.types), apply(row.op, "src"))
 
 
 def lower_divide(call: Call) -> tuple[Move | Compute, ...]:
@@ -159,13 +153,13 @@ DIVS_CPP = Cpp(
     ),
 )  # fmt: skip
 TDIVS = build(
-    Row("tdivs", "Divide a tile by a scalar, or a scalar by a tile.",
-        "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero",
-        by_target(B4, DIV_TYPES["a5"]), "div", faults=BY_ZERO, rules=(THROUGH_FLOAT,), cpp=DIVS_CPP),
+    OpRow("tdivs", "Divide a tile by a scalar, or a scalar by a tile.",
+        "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero", op="div",
+        faults=BY_ZERO, rules=(THROUGH_FLOAT,), cpp=DIVS_CPP),
     (DST, SRC, SCALAR),
     tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"])),
     lower_divide,
-    modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "what is divided: the first one given",
+    modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "which operand is divided: the first one given",
                         text=Attribute(reverses=Dividend.Scalar)),),
     cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
     text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
@@ -180,6 +174,11 @@ def in_mat(call: Call) -> bool:
     return call.dst.loc is TileType.Mat
 
 
+def expands_route(call: Call) -> str:
+    """`texpands.vec` or `texpands.mat`."""
+    return f"texpands.{call.dst.loc.text}"
+
+
 def lower_expands(call: Call) -> tuple[Move | Compute, ...]:
     """The valid region of a Vec tile, all of a Mat tile."""
     dst, shape = Access("dst", call.dst.layout), call.dst.valid
@@ -190,8 +189,7 @@ def lower_expands(call: Call) -> tuple[Move | Compute, ...]:
 
 TEXPANDS = replace(
     build(
-        Row("texpands", "Fill a tile with a scalar.", "dst = scalar    the valid region; all of a Mat tile",
-            EXPANDS_TYPES),
+        OpRow("texpands", "Fill a tile with a scalar.", "dst = scalar    the valid region; all of a Mat tile"),
         EXPANDS_PARAMS,
         (
             located("CP-EXP-01", "dst", TileType.Vec, TileType.Mat),
@@ -202,7 +200,7 @@ TEXPANDS = replace(
         ),
         lower_expands,
     ),
-    route=lambda call: f"texpands.{call.dst.loc.text}",
+    route=expands_route,
     kernels={
         family: {
             "texpands.vec": Kernel(pipes(EXPANDS_PARAMS, "V")),
@@ -224,8 +222,7 @@ CI_CPP = Cpp(
     ),
 )
 TCI = build(
-    Row("tci", "Count up or down from a number.", "dst[0, j] = start + j, or start - j    integers wrap", CI_TYPES,
-        cpp=CI_CPP),
+    OpRow("tci", "Count up or down from a number.", "dst[0, j] = start + j, or start - j    integers wrap", cpp=CI_CPP),
     (DST, replace(SCALAR, name="start")),
     (
         vec("CP-CI-01", "dst"),
@@ -235,20 +232,18 @@ TCI = build(
         typed("CP-CI-02", "dst", CI_TYPES),
     ),
     apply("iota", "start", order="order"),
-    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "which way to count", text=DESCENDING),),
+    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "up or down", text=DESCENDING),),
     pipe={"a2a3": "S", "a5": "V"},
     cost={"S": Cost("scalar loop", accesses=1)},
     cpp="TCI<Tile, T, descending>(dst, start)",
-    text=Text(("start",), inside="descending = true"),
     workspace=Workspace(1),
 )  # fmt: skip
 
 
 def of_first_tile(call: Call) -> TileSpec | None:
-    """The type of the first source that is a tile."""
+    """The first source that is a tile."""
     return next((spec for spec in call.operands.values() if isinstance(spec, TileSpec)), None)
 
 
-MADE = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *map(unary, UNARY), TEXPANDS, TCI)
-ELEMENTWISE = tuple(replace(instruction, result=of_first_tile) for instruction in MADE)
-"""The instructions, as data."""
+BUILT = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *map(unary, UNARY), TEXPANDS, TCI)
+ELEMENTWISE = tuple(replace(instruction, result=of_first_tile) for instruction in BUILT)

@@ -1,4 +1,4 @@
-"""What the vendor's C++ headers of August 2026 refuse, beyond the rules of instructions: rules that several share."""
+"""What the vendor's C++ headers of August 2026 refuse beyond the rules of instructions: shared rules."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ptokit.isa.vector import types
 
 CLAUSE = "CP-HDR-01"
 EIGHT_TO_32 = "i8 u8 i16 u16 i32 u32 f16 bf16 f32"
-"""What A2/A3 loads and stores: no 8-bit floats."""
+"""The types that A2/A3 loads and stores: no 8-bit floats."""
 SHORT = "i16 u16 i32 u32 f16 f32"
-"""What the simulator combines with a number for each row or column."""
+"""The types that the simulator combines with a number for each row or column."""
 
 
 def typed(operand: str, table: Mapping[str, str], when: Case = ALWAYS) -> Rule:
@@ -47,7 +47,7 @@ def one_type(first: str, *others: str, on: tuple[str, ...]) -> Rule:
 
 
 def between(*pairs: tuple[TileType, TileType]) -> Case:
-    """From one of some memories to another."""
+    """One of these pairs of source and destination memory."""
     text = " or ".join(f"{src.name} to {dst.name}" for src, dst in pairs)
     return Case(text, lambda c: (c.src.loc, c.dst.loc) in pairs)
 

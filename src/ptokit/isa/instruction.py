@@ -1,11 +1,11 @@
-"""What an instruction is: operands, modifiers, rules, moves, effects, spellings. One file defines each."""
+"""The parts of an instruction: operands, modifiers, rules, lowering, kernels, spellings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from ptokit.finding import Finding, Level, VerifyError
 from ptokit.isa.kernel import Kernel, kernel_of
@@ -14,16 +14,16 @@ from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
 from ptokit.isa.table import Table, lookup, revision_of
-from ptokit.isa.unknown import Deferred, certain
+from ptokit.isa.unknown import Undecided, certain
 
 Modifiers = tuple[PtoEnum | None, ...]
-"""The modifiers of a call in the order of its instruction; None where the default applies."""
+"""The modifiers of a call in the order of its instruction; None for the default."""
 
 
 class Call:
     """One use of an instruction: operands by name, modifiers, and a target.
 
-    Rules and lowerings read it as they read the documents: `call.dst.valid_rows`, `call.coalesce`.
+    Operands and modifiers are attributes, as in the documents: `call.dst.valid_rows`, `call.coalesce`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Call:
         repeats: frozenset[str] = frozenset(),
         clashes: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
-        """`repeats` names operands that are an earlier operand once more, `clashes` pairs of slices that overlap."""
+        """`repeats` names operands that alias an earlier one, `clashes` pairs of slices that overlap."""
         self.instruction = instruction
         self.repeats, self.clashes = repeats, clashes
         self.operands = {**operands, TMP: operands.get(TMP)} if instruction.workspace else operands
@@ -55,7 +55,7 @@ class Call:
             raise AttributeError(name) from None
 
     def here(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
-        """What a table says of this target: its own row, else that of its family."""
+        """The row of a table for this target, else for its family."""
         return lookup(table, self.target, default)
 
     @property
@@ -76,16 +76,16 @@ class Call:
 
     @cached_property
     def route(self) -> str:
-        """The documented kernel that this call takes on its target."""
+        """The path of this call on its target (`mgather.row`)."""
         return self.instruction.route(self)
 
     @cached_property
     def kernel(self) -> Kernel:
-        """How the target carries out that route."""
+        """How the target executes that route."""
         return kernel_of(self.instruction, self.target, self.route)
 
     def copy(self, *, static: bool = False) -> Call:
-        """The same call without anything computed from it; `static` ones know only what the operands' types say."""
+        """The same call without cached values; if `static`, extents that are -1 in the types are unknown."""
         made: dict[str, OperandSpec | None] = {
             name: spec and (spec.with_dynamic_unknown() if static else replace(spec))
             for name, spec in self.operands.items()
@@ -94,7 +94,8 @@ class Call:
 
 
 Test = Callable[[Call], bool]
-Text = str | Callable[[Call], str]
+CallText = str | Callable[[Call], str]
+"""A text, or a function that makes it for a call."""
 
 NPU = ("a2a3", "a5")
 DEVICES = ("cpu", *NPU)
@@ -118,7 +119,7 @@ def note(*targets: str) -> dict[str, Level]:
 
 @dataclass(frozen=True)
 class Case:
-    """A condition with words for it, so that pages can say when a rule applies. Cases combine with `&` and `~`."""
+    """A condition with a description for pages. Cases combine with `&` and `~`."""
 
     text: str
     test: Test
@@ -134,7 +135,7 @@ class Case:
 
 
 def case(text: str) -> Callable[[Test], Case]:
-    """Give a condition its words."""
+    """Describe a condition."""
     return lambda test: Case(text, test)
 
 
@@ -142,12 +143,12 @@ ALWAYS = Case("", lambda _: True)
 
 
 @dataclass(frozen=True)
-class Either:
-    """The number of a hazard that depends on the call; None where it is no hazard."""
+class ByCase:
+    """The number of a hazard that depends on the call; None if it is no hazard."""
 
     case: Case
-    then: Hazard
-    otherwise: Hazard
+    then: HazardKind
+    otherwise: HazardKind
 
     def of(self, rule: Rule, call: Call) -> str | None:
         """The number for a violation of `rule` by `call`."""
@@ -159,16 +160,16 @@ class Either:
         return f"{hazard_text(self.then) or 'none'} ({self.case.text}), else {hazard_text(self.otherwise) or 'none'}"
 
     @property
-    def numbers(self) -> tuple[Hazard, ...]:
+    def numbers(self) -> tuple[HazardKind, ...]:
         """Both."""
         return self.then, self.otherwise
 
 
 @dataclass(frozen=True)
 class ByExtent:
-    """The number of a hazard that is another one where the violated extents are -1 in the type (CO-DYN-03)."""
+    """The number of a hazard that is another one if the violated extents are -1 in the type (CO-DYN-03)."""
 
-    static: str | None
+    static: str | None = None
     dynamic: str = "H-27"
 
     def of(self, rule: Rule, call: Call) -> str | None:
@@ -181,65 +182,55 @@ class ByExtent:
         return ", ".join(filter(None, (self.static, f"{self.dynamic} (run-time extents)")))
 
     @property
-    def numbers(self) -> tuple[Hazard, ...]:
+    def numbers(self) -> tuple[HazardKind, ...]:
         """Both."""
         return self.static, self.dynamic
 
 
-Hazard = str | Either | ByExtent | None
-"""The number of a hazard, or what it depends on; None for a violation that is no hazard of the table."""
+HazardKind = str | ByCase | ByExtent | None
+"""The number of a hazard, or what it depends on; None for a violation that is no hazard."""
 
 
-def number_of(hazard: Hazard, rule: Rule, call: Call) -> str | None:
+def number_of(hazard: HazardKind, rule: Rule, call: Call) -> str | None:
     """The hazard that a violation of `rule` by `call` is."""
-    return hazard.of(rule, call) if isinstance(hazard, Either | ByExtent) else hazard
+    return hazard.of(rule, call) if isinstance(hazard, ByCase | ByExtent) else hazard
 
 
-def _numbers(hazard: Hazard) -> tuple[str, ...]:
-    if isinstance(hazard, Either | ByExtent):
+def _numbers(hazard: HazardKind) -> tuple[str, ...]:
+    if isinstance(hazard, ByCase | ByExtent):
         return tuple(number for each in hazard.numbers for number in _numbers(each))
     return (hazard,) if hazard else ()
 
 
-def hazard_text(hazard: Hazard) -> str:
+def hazard_text(hazard: HazardKind) -> str:
     """A hazard's number, or the numbers with what they depend on."""
-    return hazard.text if isinstance(hazard, Either | ByExtent) else hazard or ""
-
-
-def either(case: Case, then: Hazard, otherwise: Hazard) -> Either:
-    """One hazard where the case applies, another elsewhere."""
-    return Either(case, then, otherwise)
-
-
-def by_extent(static: str | None = None) -> ByExtent:
-    """H-27 where the violated extents are run-time values, else `static`."""
-    return ByExtent(static)
+    return hazard.text if isinstance(hazard, ByCase | ByExtent) else hazard or ""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that must hold, the clause that says so, and what to tell the user when it does not."""
+    """A condition, the clause that states it, and what to report if it does not hold."""
 
     id: str
     operand: str
-    expect: Text
+    expect: CallText
     holds: Test
     on: Mapping[str, Level] = field(default_factory=lambda: error(*DEVICES))
     when: Case = ALWAYS
-    found: Text | None = None
-    """What to show as found; the operand's description unless told."""
-    kind: Hazard = None
-    fix: Text = ""
+    found: CallText | None = None
+    """What was found; the operand's description by default."""
+    kind: HazardKind = None
+    fix: CallText = ""
     blocks: bool = False
-    """A violation blocks execution: the call has no route. `header=True` cannot drop it, and later rules presume it."""
+    """A violation blocks execution: the call has no route. `header=True` cannot drop it, and later rules assume it."""
     gate: bool = False
-    """Later rules presume this one: they are not run after a violation."""
+    """Later rules assume this one: they are not checked after a violation."""
     firm: bool = False
     """`header=True` cannot drop it: the call has a route, and could not be executed on it."""
     asserted: tuple[str, ...] | None = None
-    """Families whose headers assert it, where the clause's own column does not fit."""
+    """Families whose headers assert it; by default, those of the clause."""
     elsewhere: tuple[str, ...] = ()
-    """What stands behind it on targets that the clause `id` does not speak of: the first that applies counts."""
+    """Other clauses and decisions: the first that applies to a target replaces `id` there."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -247,18 +238,18 @@ class Rule:
         return _numbers(self.kind)
 
     def clause(self, target: str) -> str:
-        """The clause or decision that stands behind it on a target."""
+        """The clause or decision of a target."""
         return applying(self.id, self.elsewhere, target)
 
     def level_on(self, target: str) -> Level | None:
-        """The level on a target where the rule applies to a call; None where the target does not have the rule."""
+        """The level of a violation on a target; None if the target does not have the rule."""
         return None if self.id in revision_of(target).dropped else lookup(self.on, target)
 
     def is_broken(self, call: Call) -> bool:
-        """Whether the rule applies and does not hold, whatever the numbers are that only the run knows."""
+        """Whether the rule applies and does not hold, for all values of unknown numbers."""
         try:
             return self._fails(call)
-        except Deferred:
+        except Undecided:
             return certain(lambda: self._fails(call.copy()))
 
     def _fails(self, call: Call) -> bool:
@@ -278,56 +269,56 @@ class Rule:
         return call.family in families and not self.is_dynamic(call)
 
     def check(self, call: Call, *, header: bool = False) -> Finding | None:
-        """The finding when the rule applies and does not hold."""
+        """The finding if the rule applies and does not hold."""
         level = self.level_on(call.target)
         if level is None or not self.is_broken(call):
             return None
         dropped = header and level == "error" and not self.is_asserted(call)
-        expected, found = _say(self.expect, call), _say(self.found or describe(self.operand), call)
+        expected, found = _text(self.expect, call), _text(self.found or describe(self.operand), call)
         subject = f"{call.instruction.name} on {call.target}: {self.operand}"
-        said = f"{subject}: {expected}" if level == "note" else f"{subject} must be {expected}; found {found}"
+        message = f"{subject}: {expected}" if level == "note" else f"{subject} must be {expected}; found {found}"
         return Finding(
             level="hazard" if dropped else level,
             rule=self.clause(call.target),
-            message=said + (" (the target's headers do not assert this)" if dropped else ""),
+            message=message + (" (the target's headers do not assert this)" if dropped else ""),
             kind=number_of(self.kind, self, call),
             operand=self.operand,
             expected=expected,
             found=found,
-            fix=_say(self.fix, call),
+            fix=_text(self.fix, call),
             target=call.target,
             blocks=self.blocks,
         )
 
 
 def applying(rule: str, elsewhere: tuple[str, ...], target: str) -> str:
-    """`rule`, or where that does not apply to the target, the first of the others that does."""
+    """`rule`, or if that does not apply to the target, the first of the others that does."""
     if not elsewhere:
-        return rule  # the table is not loaded without need
+        return rule  # the clause table is loaded only if needed
     from ptokit import spec
 
     return spec.first((rule, *elsewhere), target)
 
 
-def _say(text: Text, call: Call) -> str:
+def _text(text: CallText, call: Call) -> str:
     try:
         return text(call) if callable(text) else text
-    except Deferred:
+    except Undecided:
         return ""
 
 
 def describe(operand: str) -> Callable[[Call], str]:
-    """A text that shows an operand as it was given."""
+    """The description of an operand."""
     return lambda call: str(call.values[operand]) if call.values.get(operand) is not None else "nothing"
 
 
 Kind = Literal["tile", "memory", "tile or memory", "number", "position"]
-"""What an operand is; a `position` is a whole number that states where to read, as row and col of textract."""
+"""What an operand is; a `position` is an integer that states where to read, as row and col of textract."""
 
 
 @dataclass(frozen=True)
 class Param:
-    """An operand of an instruction: its name, what happens to it, and what it is for."""
+    """An operand of an instruction."""
 
     name: str
     access: str
@@ -335,7 +326,7 @@ class Param:
     about: str
     optional: bool = False
     contiguous: Literal["", "always", "column"] = ""
-    """Whether it is read as one run of elements: always, or if it has one valid column."""
+    """Whether it is read as contiguous elements: always, or if it has one valid column."""
     kind: Kind = "tile"
     is_block: bool = False
     """Of memory: whether its extents follow from the tile, so that text may write it as `%view[%row, %col]`."""
@@ -354,11 +345,20 @@ class Modifier:
     """How text writes it."""
 
     @property
-    def usual(self) -> PtoEnum | None:
+    def fixed_default(self) -> PtoEnum | None:
         """The default, if it does not depend on the rest of a call."""
         if self.default_text:
             return next((member for member in self.enum if member.text == self.default_text), None)
         return self.default(None) if self.default else None  # type: ignore[arg-type]
+
+    @property
+    def example(self) -> str:
+        """The attribute in text, with a value that is not the default."""
+        if self.text is None or not self.text.key:
+            return ""
+        default = self.fixed_default
+        member = self.text.example or next(member for member in self.enum if member is not default)
+        return self.text.literal(member)
 
 
 def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
@@ -367,22 +367,20 @@ def always(member: PtoEnum) -> Callable[[Call], PtoEnum]:
 
 
 @dataclass(frozen=True)
-class Conflict:
-    """The hazard of an access of the instruction and one of another instruction that nothing orders."""
+class OrderHazard:
+    """The hazard of two accesses that nothing orders: one of this instruction, one of another."""
 
     kind: str
     memory: str
     pipe: str
     """The pipe of the other access."""
     order: Literal["", "first", "second"] = ""
-    """Which of the two this instruction is; either, if empty."""
+    """Whether this instruction is the first or the second; either if empty."""
     operand: str = ""
-    """The instruction's operand; any, if empty."""
+    """The operand of this instruction; any if empty."""
     access: str = ""
     other: str = ""
     """The access of the other instruction; any, if empty."""
-    with_itself: bool = False
-    """Whether two accesses of this instruction conflict as well, on any pipe."""
 
 
 @dataclass(frozen=True)
@@ -397,10 +395,10 @@ class Repeats:
     """The hazard if a policy maps different indices to one destination."""
     targets: str
     """What each target does."""
-    defined: Test = lambda call: False
+    defined: Test = lambda _: False
     """Whether the call defines the result."""
-    fixes: Callable[[Call], tuple[str, ...]] = lambda call: ()
-    """What fixes it besides other indices."""
+    fixes: Callable[[Call], tuple[str, ...]] = lambda _: ()
+    """Fixes besides other indices."""
 
 
 @dataclass(frozen=True)
@@ -411,10 +409,10 @@ class Fault:
     kind: str | None
     fix: str = ""
     elsewhere: tuple[str, ...] = ()
-    """What stands behind it on targets that the clause `rule` does not speak of: the first that applies counts."""
+    """Other clauses and decisions: the first that applies to a target replaces `rule` there."""
 
     def clause(self, target: str) -> str:
-        """The clause or decision that stands behind it on a target."""
+        """The clause or decision of a target."""
         return applying(self.rule, self.elsewhere, target)
 
 
@@ -422,76 +420,76 @@ class Fault:
 class Cpp:
     """How C++ calls an instruction, and what the vendor's headers refuse or compute differently."""
 
-    call: Text = ""
+    call: CallText = ""
     """The call, by names of operands and modifiers; the first spelling if empty. `tmp` is the workspace."""
-    template: Callable[[Call], tuple[tuple[PtoEnum | str, PtoEnum | None], ...]] = lambda call: ()
+    template: Callable[[Call], tuple[tuple[PtoEnum | str, PtoEnum | None], ...]] = lambda _: ()
     """Template arguments, each with its default. Trailing arguments that are equal to their defaults are left out.
     `{dst}` in a text is the C++ object of that operand."""
     headers: tuple[Rule, ...] = ()
-    """What the headers assert, or compute differently, beyond the rules of the instruction. They see a slice as a tile
-    of the full width that is valid in part."""
+    """What the headers assert, or compute differently, beyond the rules of the instruction. A slice is a tile of the
+    full width that is valid in part."""
     slices: tuple[Rule, ...] = ()
-    """What must hold where an operand is a slice."""
+    """Rules for operands that are slices."""
     block: str = ""
-    """For a transfer of a block of GM that is exactly a tile's valid region: the clause that says so."""
+    """For a transfer of a block of GM of exactly a tile's valid region: the clause that states it."""
     clears: Table[bool] = field(default_factory=lambda: Table({}))
     """Targets whose headers clear the whole destination tile first, unless it has a pad value."""
     finite: Case | None = None
-    """Where the headers compare by a difference, so that an infinite number is equal to nothing."""
+    """When the headers compare by a difference, so that an infinite number is not equal to itself."""
     flat: Case | None = None
-    """Where an index that names rows is converted to flat offsets, which is what the headers take."""
+    """When an index of rows is converted to the flat offsets that the headers expect."""
     uses_hidden: bool = False
-    """Whether the headers use the UB that they keep for themselves (`Headers.hidden`)."""
+    """Whether the headers use their own workspace in UB (`Headers.hidden`)."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """Everything that is known of one instruction."""
+    """The definition of one instruction."""
 
     name: str
     summary: str
     meaning: tuple[str, ...]
-    """The formulas, one a line."""
+    """The formulas, one per line."""
     operands: tuple[Param, ...]
     modifiers: tuple[Modifier, ...]
     rules: tuple[Rule, ...]
     lower: Callable[[Call], tuple[Move | Compute, ...]]
     route: Callable[[Call], str]
-    kernels: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict)
-    """Per family and route: how a target carries it out."""
-    faults: Mapping[str, Fault] = field(default_factory=dict)
-    """How to report odd indices (`outside`, `below` zero, `negative` but remapped, `padding`) and `shared` memory,
-    and a `zero` integer divisor."""
-    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kernels: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict[str, Mapping[str, Kernel]])
+    """Per family and route."""
+    faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
+    """How to report bad indices (`outside`, `below` zero, `negative` but remapped, `padding`), `shared` memory and a
+    `zero` integer divisor."""
+    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Per text form: how the instruction is written."""
     cpp: Cpp = field(default_factory=Cpp)
     """How C++ calls it."""
     in_place: Table[bool] = field(default_factory=lambda: Table({}))
     """Where the destination may be one of the sources."""
-    minds_repeats: bool = False
-    """Whether a rule looks at operands that are given twice, although the destination may be a source."""
-    facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Per family: what its kernel does, in words, where targets differ."""
+    checks_aliases: bool = False
+    """Whether a rule checks operands that alias another one, although the destination may be a source."""
+    facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Per family: a description of its kernel, where targets differ."""
     operation: str = ""
     """The operation of its `Compute`, if it has one."""
     repeats: Repeats | None = None
-    """What is reported of repeated destinations, if its indices name destinations."""
-    conflicts: tuple[Conflict, ...] = ()
+    """What is reported for repeated destinations, if its indices address destinations."""
+    conflicts: tuple[OrderHazard, ...] = ()
     """The hazards of accesses that nothing orders."""
     writes_padding: bool = False
     """Whether it may write padding of its destination."""
     text_name: str = ""
     """Its name in text, if that is another one."""
     form: Form = GENERAL
-    """What is particular about its MLIR form."""
+    """The particulars of its MLIR form."""
     workspace: Workspace | None = None
-    """The tile that it computes in, which a call may give as `tmp=`."""
-    result: Callable[[Call], TileSpec | None] = lambda call: None
+    """Its temporary memory, the argument `tmp=` of a call."""
+    result: Callable[[Call], TileSpec | None] = lambda _: None
     """The type of its destination, if the sources determine it: `call` has no destination."""
     documents: tuple[str, ...] = ()
-    """The parts of the clause table that are about it, by the beginning of a clause id."""
+    """The prefixes of the ids of its clauses."""
     types: Table[Any] | None = None
-    """By target: the element types it takes, for the table of targets."""
+    """By target: its element types, for the table of targets."""
 
     @cached_property
     def op(self) -> str:
@@ -511,11 +509,11 @@ class Instruction:
 
     @cached_property
     def takes_table(self) -> bool:
-        """Whether it takes a whole table in memory, and not a block of the tile's extents."""
+        """Whether an operand is a whole table in memory, not a block of the tile's extents."""
         return any("memory" in param.kind and not param.is_block for param in self.operands)
 
     def sources(self, order: PtoEnum | None = None) -> tuple[str, ...]:
-        """The names of what it reads in the order of the text; `order` is the value of the modifier `order`."""
+        """The names of its sources in the order of the text; `order` is the value of the modifier `order`."""
         names = tuple(param.name for param in self.operands[1:])
         stated = self.order
         is_reversed = stated is not None and stated.text is not None and order is stated.text.reverses
@@ -538,11 +536,11 @@ def parse_modifiers(instruction: Instruction, given: Sequence[object]) -> Modifi
     return tuple(parsed)
 
 
-def is_tile(spec_: object, *locs: TileType) -> bool:
+def is_tile(spec: object, *locs: TileType) -> bool:
     """Whether an operand is a tile, at one of these locations if any are given."""
-    return isinstance(spec_, TileSpec) and (not locs or spec_.loc in locs)
+    return isinstance(spec, TileSpec) and (not locs or spec.loc in locs)
 
 
-def is_tensor(spec_: object) -> bool:
+def is_tensor(spec: object) -> TypeGuard[TensorSpec]:
     """Whether an operand is a tensor in global memory."""
-    return isinstance(spec_, TensorSpec)
+    return isinstance(spec, TensorSpec)

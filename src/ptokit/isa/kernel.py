@@ -23,18 +23,18 @@ class Effect:
 
 @dataclass(frozen=True)
 class Handshake:
-    """Flags that an instruction sets and waits for by itself: before its work and after it (MG-SYNC)."""
+    """Flags that a kernel sets and waits for itself, before its work and after it (MG-SYNC)."""
 
     before: tuple[Pair, ...] = ()
     body: tuple[str, ...] = ()
     """The pipes that do the work."""
     after: tuple[Pair, ...] = ()
     each_row: tuple[Pair, ...] = ()
-    """Inside the loop of a plain store, once a row."""
+    """Inside the loop of a plain store, once per row."""
     between: tuple[Pair, ...] = ()
-    """Between filling a stage and copying it on (MG-L1-14); a core before the pipe means a flag across cores."""
+    """Between filling the scratch and copying it (MG-L1-14); a core before the pipe means a flag across cores."""
     after_fill: tuple[Pair, ...] = ()
-    """Between zeroing the tile and the transfers into it, if the policy asks for zeroes (A-37)."""
+    """Between zeroing the tile and the transfers into it, if indices outside store zero (A-37)."""
 
 
 ON_V = Handshake(body=("V",))
@@ -57,7 +57,7 @@ class LaunchShape:
 
 
 def row_launch(rows: int, cols: int) -> LaunchShape | None:
-    """Warps own rows; the spare ones share a row's columns (MG-SIMT-03, -04, -05)."""
+    """Each warp has rows; spare warps share the columns of a row (MG-SIMT-03, -04, -05)."""
     row_warps = min(rows, 32)
     warps_per_row = min(32 // row_warps, -(-cols // 32))
     return LaunchShape(32, row_warps * warps_per_row, row_warps, warps_per_row)
@@ -73,7 +73,7 @@ def padded_launch(rows: int, cols: int) -> LaunchShape | None:
     return LaunchShape(32, min(-(-rows * cols // 32), 32))
 
 
-def full_launch(rows: int, cols: int) -> LaunchShape | None:
+def full_launch(_rows: int, _cols: int) -> LaunchShape | None:
     """Always 1024 threads (MS-SIMT-01)."""
     return LaunchShape(32, 32)
 
@@ -111,15 +111,15 @@ class Cost:
 
 
 SLOW, REDUCING, INDEXED = (Cost("vector", f"vector {kind} repeat cycles") for kind in ("slow", "reduce", "indexed"))
-"""Vector instructions that take longer than simple arithmetic."""
+"""Vector instructions that are slower than simple arithmetic."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a target does for an instruction on one route. Callables that take `Any` take the call."""
+    """How a target executes an instruction on one route. Parameters of type `Any` are the call."""
 
     effects: tuple[Effect, ...] = ()
-    """Which pipe touches which operand; none on targets without pipes."""
+    """Which pipe accesses which operand; none on targets without pipes."""
     besides: Callable[[Any], tuple[Effect, ...]] | None = None
     """Effects that only some calls have."""
     handshake: Handshake = field(default_factory=Handshake)
@@ -129,8 +129,8 @@ class Kernel:
     """The tile whose valid extents the launch covers."""
     work: Callable[[int, int, int], Work] | None = None
     """Operations issued for (rows, cols, batches)."""
-    cost: Mapping[str, Cost] = field(default_factory=dict)
-    """By pipe; one that is missing has the usual formula of the pipe."""
+    cost: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
+    """By pipe; a missing pipe has its default formula."""
     lower: Callable[[Any], Any] | None = None
     """What moves, if that depends on the route."""
     reach: Callable[[Any], int] | None = None
@@ -142,7 +142,7 @@ class Kernel:
 
 
 NO_KERNEL = Kernel()
-"""The kernel of targets without pipes, and of calls that no rule accepts."""
+"""The kernel of targets without pipes, and of calls without a route."""
 
 
 class HasKernels(Protocol):

@@ -1,4 +1,4 @@
-"""A layout is data: where element (i, j) lies, as a sum of (coordinate // div % mod) * stride terms."""
+"""A layout is data: the offset of element (i, j) as a sum of (coordinate // div % mod) * stride terms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Layout:
-    """Maps coordinates (i, j) to an element offset; the offset splits into a row part and a column part."""
+    """Maps coordinates (i, j) to an element offset, the sum of a row part and a column part."""
 
     rows: tuple[Term, ...]
     cols: tuple[Term, ...]
@@ -73,7 +73,7 @@ class Layout:
         r, c = box
         area = r * c
         whole_cols = -(-cols // c) * c
-        whole_rows = rows if inner_by_row else -(-rows // r) * r  # rows of a cut box lie apart anyway, by MG-NZ-09
+        whole_rows = rows if inner_by_row else -(-rows // r) * r  # rows of a partial box keep their distance (MG-NZ-09)
         down, across = (whole_cols * r, area) if boxes_by_row else (area, whole_rows * c)
         inner_row, inner_col = (c, 1) if inner_by_row else (1, r)
         return cls(_blocked(r, inner_row, down), _blocked(c, inner_col, across))
@@ -113,7 +113,7 @@ def _blocked(box: int, inner: int, outer: int) -> tuple[Term, ...]:
 
 
 def _flattened(extents: Sequence[int], strides: Sequence[int]) -> tuple[Term, ...]:
-    """One coordinate that runs over several dims, the last one fastest; dims that run on evenly join."""
+    """One coordinate over several dims, the last one fastest; dims with matching strides are merged."""
     terms: list[Term] = []
     div = 1
     for extent, stride in zip(reversed(extents), reversed(strides), strict=True):
@@ -124,6 +124,6 @@ def _flattened(extents: Sequence[int], strides: Sequence[int]) -> tuple[Term, ..
         else:
             terms.append(Term(stride, div, extent))
         div *= extent
-    if terms:  # the slowest dim needs no wrap: the coordinate never passes its extent
+    if terms:  # the slowest dim needs no modulo: the coordinate stays below its extent
         terms[-1] = Term(terms[-1].stride, terms[-1].div)
     return tuple(term for term in terms if term.stride)

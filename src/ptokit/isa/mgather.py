@@ -6,9 +6,8 @@ Read this beside the MGATHER page: the same sections in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
 
 from ptokit.isa.common import (
     FLATTEN,
@@ -49,19 +48,19 @@ from ptokit.isa.dtype import BASE, PTO_TYPES
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
+    ByCase,
+    ByExtent,
     Call,
     Case,
-    Conflict,
     Cpp,
     Fault,
     Instruction,
     Modifier,
+    OrderHazard,
     Param,
     Rule,
     always,
-    by_extent,
     case,
-    either,
     error,
     hazard,
     is_tensor,
@@ -128,8 +127,9 @@ def route(call: Call) -> str:
 # --- Math interpretation: how each target's row kernel addresses the table -----------------------------------
 
 
-class RowKernel(NamedTuple):
-    """Rows an index may name, and the distance between them in elements."""
+@dataclass(frozen=True)
+class RowKernel:
+    """The number of rows that an index may address, and the distance between them in elements."""
 
     capacity: Callable[[TensorSpec], int]
     stride: Callable[[TensorSpec, TileSpec], int]
@@ -137,22 +137,20 @@ class RowKernel(NamedTuple):
     """The kernel reads idx[row] from consecutive elements instead of through the tile's layout."""
 
 
+BY_STRIDE = RowKernel(rows_of, lambda table, _: table.stride[3])  # also MG-L1-24, both NPU targets
 UB_ROW = Table(
     {
-        "cpu": RowKernel(lambda table: table.shape[3], lambda table, dst: table.shape[4]),  # MG-SEM-07
-        "a2a3": RowKernel(rows_of, lambda table, dst: table.stride[3]),  # MG-SEM-08
-        "a5": RowKernel(
-            lambda table: table.shape[3], lambda table, dst: dst.valid_cols, linear_index=True
-        ),  # MG-SEM-09
-        "host": RowKernel(rows_of, lambda table, dst: table.stride[3]),
+        "cpu": RowKernel(lambda table: table.shape[3], lambda table, _: table.shape[4]),  # MG-SEM-07
+        "a2a3": BY_STRIDE,  # MG-SEM-08
+        "a5": RowKernel(lambda table: table.shape[3], lambda _, dst: dst.valid_cols, linear_index=True),  # MG-SEM-09
+        "host": BY_STRIDE,
     }
 )
-L1_ROW = RowKernel(rows_of, lambda table, dst: table.stride[3])  # MG-L1-24, both NPU targets
 
 
 def row_kernel(call: Call) -> RowKernel:
     """The row kernel of the call's target and path."""
-    return L1_ROW if into_l1(call) else call.here(UB_ROW)
+    return BY_STRIDE if into_l1(call) else call.here(UB_ROW)
 
 
 def capacity(call: Call) -> int:
@@ -173,60 +171,54 @@ def idx_valid(call: Call) -> str:
 
 @case("2-D index")
 def elem_meant(call: Call) -> bool:
-    """Row, by default or by mistake, with a two-dimensional index."""
+    """Row, probably by mistake: the index has two dimensions."""
     return min(call.idx.valid) > 1
 
 
 def row_of_indices(call: Call) -> str:
-    """How a tile for one index a row is declared: as wide as the hardware asks for."""
+    """The declaration of a tile with one index per row, padded to 32 bytes."""
     count, kind = call.dst.valid_rows, call.idx.dtype
     cols = -(-count // kind.c0) * kind.c0
     valid = f", valid=(1, {count})" if cols != count else ""
     return f'Tile("vec", "{kind}", 1, {cols}{valid})'
 
 
-ROW_INDEX = {
-    "operand": "idx",
-    "found": idx_valid,
-    "kind": either(elem_meant, "H-40", by_extent("H-09")),
-    "fix": lambda c: (
-        'did you mean coalesce="elem"?' if elem_meant(c) else f"make it a tile of 1 row: {row_of_indices(c)}"
-    ),
-    "when": into_ub & is_row,
-}
-ONE_ROW = {
-    "expect": lambda c: f"valid [1, {c.dst.valid_rows}]: one index for each destination row",
-    "holds": lambda c: c.idx.valid == (1, c.dst.valid_rows),
-}
-ROW_OR_COLUMN = {
-    "expect": lambda c: f"valid [1, {c.dst.valid_rows}] or [{c.dst.valid_rows}, 1]: one index for each destination row",
-    "holds": lambda c: one_or_other(c),
-}
-ELEM_INDEX = {
-    "operand": "idx",
-    "expect": lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
-    "found": idx_valid,
-    "holds": lambda c: c.idx.valid == c.dst.valid,
-    "kind": "H-45",
-    "fix": "give the index tile the destination's valid shape",
-    "when": into_ub & is_elem,
-}
-
-
 @case("1-D index")
 def one_or_other(call: Call) -> bool:
-    """A one-dimensional index, lying or standing."""
+    """A one-dimensional index, as a row or a column."""
     return call.idx.valid in ((1, call.dst.valid_rows), (call.dst.valid_rows, 1))
 
 
+def row_or_column(call: Call) -> str:
+    """The valid extents of a one-dimensional index."""
+    rows = call.dst.valid_rows
+    return f"valid [1, {rows}] or [{rows}, 1]: one index for each destination row"
+
+
+ROW_INDEX = Rule(
+    "MG-MODE-03", "idx", lambda c: f"valid [1, {c.dst.valid_rows}]: one index for each destination row",
+    lambda c: c.idx.valid == (1, c.dst.valid_rows), on=error("a2a3"), found=idx_valid,
+    kind=ByCase(elem_meant, "H-40", ByExtent("H-09")), when=into_ub & is_row,
+    fix=lambda c: (
+        'did you mean coalesce="elem"?' if elem_meant(c) else f"make it a tile of 1 row: {row_of_indices(c)}"
+    ),
+)  # fmt: skip
+COLUMN_INDEX = replace(ROW_INDEX, expect=row_or_column, holds=one_or_other)
+ELEM_INDEX = Rule(
+    "MG-MODE-04", "idx", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
+    lambda c: c.idx.valid == c.dst.valid, on=error(*NPU), found=idx_valid, kind="H-45", when=into_ub & is_elem,
+    fix="give the index tile the destination's valid shape",
+)  # fmt: skip
+
+
 def consecutive(tile: TileSpec) -> bool:
-    """Whether a one-dimensional index tile keeps its entries side by side."""
+    """Whether the entries of a one-dimensional index tile are contiguous."""
     lanes = row_lanes(tile)
     return lanes == Layout.plain(1, 0) or max(tile.valid) == 1
 
 
 def standing_index(call: Call) -> str:
-    """How to declare the index so that targets agree on it."""
+    """A declaration of the index that is portable."""
     return f"declare it as {row_of_indices(call)}, which every target takes"
 
 
@@ -256,7 +248,7 @@ OPERANDS = (
          kind="H-09", fix="tload the indices into a Vec tile"),
     Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
          lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1,
-         kind=either(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), blocks=True,
+         kind=ByCase(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), blocks=True,
          fix="pass the index as pto.GlobalTensor(array.astype('int32'))"),
     Rule("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
          lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), blocks=True,
@@ -292,12 +284,12 @@ TYPES = (
          lambda c: c.dst.dtype.size <= 4, on=error(*NPU), when=into_l1 & is_row,
          found=lambda c: f"{c.dst.dtype.size} bytes", fix="gather in elem mode, or as a narrower type"),
     index_type("MG-TYPE-05"),
-    same_type("MG-TYPE-06", "table", "dst", on=error(*EVERYWHERE), when=into_ub, kind="H-08",
+    same_type("MG-TYPE-06", "table", "dst", when=into_ub, kind="H-08",
               elsewhere=("MG-HAZ-03",)),
     header_sizes("dst", "table"),
-    same_type("MG-L1-21", "table", "dst", on=error(*NPU), when=into_l1, kind="H-08", firm=True),
+    same_type("MG-L1-21", "table", "dst", *NPU, when=into_l1, kind="H-08", firm=True),
     Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1, firm=True,
-         kind=either(Case("silent", lambda c: c.here(TAKES_ANY_LAYOUT)), "H-02", "H-09"), fix=ND_TABLE),
+         kind=ByCase(Case("silent", lambda c: c.here(TAKES_ANY_LAYOUT)), "H-02", "H-09"), fix=ND_TABLE),
 )  # fmt: skip
 
 MIXED_PAIRS = {("nd", "nz"), ("nz", "nd"), *(("dn", form) for form in FORMS.values())}
@@ -340,10 +332,10 @@ LAYOUTS = (
          fix="use [1, R] RowMajor or [R, 1] ColMajor"),
     Rule("MG-LAY-13", "idx", "the layout matrix has [1, R] RowMajor and [R, 1] ColMajor; [R, 1] RowMajor is not in it, "
          "though its bytes are the same", lambda c: c.idx.blayout is BLayout.ColMajor, on=note("a5"),
-         when=into_ub & is_row & stands & side_by_side, fix=lambda c: standing_index(c)),
+         when=into_ub & is_row & stands & side_by_side, fix=standing_index),
     Rule("MG-LAY-04", "idx", "an [R, 1] index is not portable as RowMajor: a5 lists [R, 1] ColMajor, a2a3 takes [1, R]",
          lambda c: c.idx.blayout is BLayout.ColMajor, on=note("cpu"), when=is_row & stands,
-         kind=either(side_by_side, None, "H-28"), fix=lambda c: standing_index(c)),
+         kind=ByCase(side_by_side, None, "H-28"), fix=standing_index),
     *(Rule("A-03", operand, "a ColMajor index or destination is refused on a2a3",
            lambda c, operand=operand: c.values[operand].blayout is BLayout.RowMajor, on=note("cpu", "a5"),
            when=into_ub, kind="H-29") for operand in ("idx", "dst")),
@@ -352,16 +344,16 @@ LAYOUTS = (
 )  # fmt: skip
 
 SHAPES = (
-    Rule("MG-MODE-03", on=error("a2a3"), **ROW_INDEX, **ONE_ROW),
-    Rule("MG-MODE-05", on=error("a5"), **ROW_INDEX, **ROW_OR_COLUMN),
-    Rule("MG-MODE-06", on=error("cpu", "host"), **ROW_INDEX, **ROW_OR_COLUMN),
-    Rule("MG-MODE-04", on=error(*NPU), **ELEM_INDEX),
-    Rule("A-71", on=error("cpu", "host"), **ELEM_INDEX),
+    ROW_INDEX,
+    replace(COLUMN_INDEX, id="MG-MODE-05", on=error("a5")),
+    replace(COLUMN_INDEX, id="MG-MODE-06", on=error("cpu", "host")),
+    ELEM_INDEX,
+    replace(ELEM_INDEX, id="A-71", on=error("cpu", "host")),
     extents_positive("MG-SHAPE-04", "dst", *NPU),
     extents_positive("A-55", "dst", "cpu", "host"),
     Rule("MG-SHAPE-03", "table", "of Shape<1, 1, 1, TableRows, RowWidth>",
          lambda c: rows_of(c.table) == c.table.shape[3], on=error("cpu"),
-         kind=either(is_row, "H-05", by_extent("H-09")), when=nd_table, fix=FLATTEN),
+         kind=ByCase(is_row, "H-05", ByExtent("H-09")), when=nd_table, fix=FLATTEN),
     Rule("MG-HAZ-09", "table", "of Shape[0..2] == 1 for the row count to agree on every target",
          lambda c: rows_of(c.table) == c.table.shape[3], on=hazard("a5"), kind="H-05", when=into_ub & is_row & nd_table,
          fix=FLATTEN),
@@ -384,10 +376,10 @@ SHAPES = (
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
          on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", fix=PACKED_FIX),
     Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),
-         when=is_fractal, kind=by_extent("H-09"), fix=NZ_SHAPE),
+         when=is_fractal, kind=ByExtent("H-09"), fix=NZ_SHAPE),
     Rule("MG-SHAPE-08", "table", lambda c: f"of Shape[4] == {c.dst.dtype.c0}",
          lambda c: c.table.shape[4] == c.dst.dtype.c0, on=error("a2a3"), when=is_fractal,
-         kind=by_extent("H-09"), fix=NZ_SHAPE),
+         kind=ByExtent("H-09"), fix=NZ_SHAPE),
     Rule("MG-SHAPE-09", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0}",
          lambda c: c.dst.cols % c.dst.dtype.c0 == 0, on=error("a2a3"), when=is_fractal, kind="H-09", fix=NZ_PAD),
     Rule("MG-SHAPE-10", "dst", "of Rows a multiple of 16", lambda c: c.dst.rows % FRACTAL_ROWS == 0, on=error("a2a3"),
@@ -410,7 +402,7 @@ L1_SHAPES = (
          fix=ND_TABLE),
     Rule("A-44", "idx", lambda c: f"at least {c.dst.valid_rows} indices, side by side",
          lambda c: c.idx.elements >= c.dst.valid_rows and c.idx.is_packed, on=error(*NPU), when=into_l1 & is_row,
-         kind=by_extent("H-09"),
+         kind=ByExtent("H-09"),
          fix="pass one packed run of indices, one for each destination row"),
     Rule("A-44", "idx", lambda c: f"of shape {show_extents(c.dst.valid)}, as the destination",
          lambda c: c.idx.shape == (1, 1, 1, *c.dst.valid), on=error(*NPU), when=into_l1 & is_elem, kind="H-45",
@@ -426,16 +418,8 @@ L1_SHAPES = (
 
 
 def index_of(call: Call, lanes: Layout, unit: Unit, *, remap: Remap | None = None, width: int = 0) -> Index:
-    """The index operand, as it steers the source."""
-    return Index(
-        access=Access("idx", lanes),
-        side=Side.SRC,
-        unit=unit,
-        capacity=capacity(call),
-        remap=remap or REMAPS[call.oob],
-        width=width,
-        cast=is_cast(call),
-    )
+    """The index of the source."""
+    return Index(Access("idx", lanes), Side.SRC, unit, capacity(call), remap or REMAPS[call.oob], width, is_cast(call))
 
 
 def lower_row(call: Call) -> tuple[Move, ...]:
@@ -477,7 +461,7 @@ def lower_elem_nz(call: Call) -> tuple[Move, ...]:
 def lower_l1_row(call: Call) -> tuple[Move, ...]:
     """One nd2nz transfer a row, ND to NZ in flight (MG-L1-09)."""
     index = index_of(call, Layout.plain(1, 0), Unit.ROW, remap=skip_if_zero(call))
-    source = Access("table", Layout.plain(L1_ROW.stride(call.table, call.dst), 1))
+    source = Access("table", Layout.plain(call.table.stride[3], 1))
     return (*zero_tile_first(call), Move(call.dst.valid, Access("dst", call.dst.layout), source, index))
 
 
@@ -500,7 +484,7 @@ def skip_if_zero(call: Call) -> Remap:
 
 
 def zero_tile_first(call: Call) -> tuple[Move, ...]:
-    """The whole padded tile becomes zero before the rows arrive."""
+    """Zero the whole padded tile before the rows are written."""
     whole = Move((1, call.dst.rows * call.dst.cols), Access("dst", flat()), Fill())
     return (whole,) if call.oob is GatherOOB.Zero else ()
 
@@ -524,7 +508,7 @@ def zeroed_rows(call: Call, outside: int) -> int:
     return outside * call.dst.valid_cols * call.dst.dtype.size if call.oob is GatherOOB.Zero else 0
 
 
-def zeroed_tile(call: Call, outside: int) -> int:
+def zeroed_tile(call: Call, _outside: int) -> int:
     """Bytes of the whole tile (MG-OOB-12, MG-L1-11)."""
     return call.dst.nbytes if call.oob is GatherOOB.Zero else 0
 
@@ -535,6 +519,16 @@ def whole_blocks(call: Call) -> int:
     return -(-call.dst.valid_cols * size // BLOCK) * BLOCK // size
 
 
+def table_width(call: Call) -> int:
+    """A fractal transfer writes every logical column (A-47)."""
+    return call.table.extents[1]
+
+
+def row_batches(rows: int, _cols: int, batches: int) -> Work:
+    """A transfer for each row and batch (MG-SYNC-08)."""
+    return Work(dma=rows * batches)
+
+
 ROW = Kernel(
     touches("S", "MTE2", "MTE2"),
     besides=zeroes,
@@ -543,7 +537,7 @@ ROW = Kernel(
         body=("S", "MTE2"),
         after=(("S", "MTE2"), ("MTE2", "V"), ("MTE2", "MTE3"), ("S", "V"), ("S", "MTE3")),
     ),
-    work=lambda rows, cols, batches: Work(dma=rows),  # MG-SYNC-07
+    work=lambda rows, _cols, _batches: Work(dma=rows),  # MG-SYNC-07
     cost={"S": Cost("row loop", zeroed=zeroed_rows), "MTE2": Cost("row transfers", "GM to UB GB/s")},
     lower=lower_row,
     reach=whole_blocks,
@@ -551,10 +545,10 @@ ROW = Kernel(
 ROW_NZ = replace(
     ROW,
     handshake=replace(ROW.handshake, after_fill=(("S", "MTE2"),)),
-    work=lambda rows, cols, batches: Work(dma=rows * batches),  # MG-SYNC-08
+    work=row_batches,
     cost={"S": Cost("row loop", zeroed=zeroed_tile), "MTE2": Cost("fractal row transfers", "GM to UB GB/s")},
     lower=lower_row_nz,
-    reach=lambda call: call.table.extents[1],
+    reach=table_width,
 )
 ELEM = Kernel(
     touches("S", "S", "S"),
@@ -563,7 +557,7 @@ ELEM = Kernel(
         body=("S",),
         after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
     ),
-    work=lambda rows, cols, batches: Work(scalar=rows * cols),  # MG-SYNC-09
+    work=lambda rows, cols, _batches: Work(scalar=rows * cols),  # MG-SYNC-09
     cost={"S": Cost("element gather")},
     lower=lower_elem,
     by_element=True,
@@ -582,7 +576,7 @@ L1_KERNELS = {
     "mgather.l1.elem": Kernel(
         touches("S", "S", "MTE2", "S"),
         handshake=Handshake(body=("S", "MTE2"), between=(("S", "MTE2"),)),  # MG-L1-14
-        work=lambda rows, cols, batches: Work(dma=1, scalar=rows * cols),
+        work=lambda rows, cols, _batches: Work(dma=1, scalar=rows * cols),
         cost={"S": Cost("element gather to scratch"), "MTE2": Cost("scratch to L1", "GM to L1 GB/s")},
         lower=lower_l1_elem,
         by_element=True,
@@ -621,20 +615,20 @@ KERNELS = {
 
 
 def lower(call: Call) -> tuple[Move, ...]:
-    """What the kernel moves."""
+    """The moves of the kernel."""
     assert call.kernel.lower is not None, f"{call.route} is no kernel of {call.target}"
     return call.kernel.lower(call)
 
 
 CONFLICTS = (
-    Conflict("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
-    Conflict("H-25", "UB", "MTE3", "first", "", "write", "read"),
-    Conflict("H-26", "UB", "MTE3", "second", "dst", "write", "read"),
+    OrderHazard("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
+    OrderHazard("H-25", "UB", "MTE3", "first", "", "write", "read"),
+    OrderHazard("H-26", "UB", "MTE3", "second", "dst", "write", "read"),
 )
 
 
 def gathered(call: Call) -> TileSpec | None:
-    """The tile that a gather fills: a row for each index, or an element."""
+    """The destination of a gather: a row for each index, or an element."""
     table, index = call.table, call.idx
     if not (is_tensor(table) and is_tile(index)):
         return None
@@ -646,16 +640,25 @@ def gathered(call: Call) -> TileSpec | None:
     return TileSpec(table.dtype, TileType.Vec, max(index.rows, index.cols), width, max(index.valid), width)
 
 
+PARAMS = (
+    Param("dst", "write", "destination tile: Vec, or Mat in NZ form on a2a3 and a5"),
+    Param("table", "read", "the table in GM", kind="memory"),
+    Param("idx", "read", "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination",
+          contiguous="column", kind="tile or memory"),
+    Param("scratch", "update", "GM workspace of Rows * Cols elements, for an elem gather into L1", optional=True,
+          kind="memory"),
+)  # fmt: skip
 MODIFIERS = (
     Modifier("coalesce", Coalesce, lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,
              "what one index moves", "row; elem when a scratch is given",
-             Attribute("coalesce", "coalesce", always=True, suffix=True, newer=True)),
+             Attribute("coalesce", "coalesce", always=True, suffix=True, newer=True, example=Coalesce.Elem)),
     Modifier("oob", GatherOOB, always(GatherOOB.Undefined), "what an index outside the table does",
              text=Attribute("gatherOob", "gather_oob", suffix=True)),
-    Modifier("executor", GatherExec, None, "who collects the elements of an elem gather into L1", "scalar",
+    Modifier("executor", GatherExec, None, "which unit collects the elements of an elem gather into L1", "scalar",
              Attribute("gatherExec", brief="exec", suffix=True)),
 )  # fmt: skip
 
+BELOW_CAPACITY = 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'
 L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
 
 MGATHER = Instruction(
@@ -665,24 +668,7 @@ MGATHER = Instruction(
         "row:  dst[r, j] = table[idx[r], j]        0 <= r < ValidRow, 0 <= j < ValidCol",
         "elem: dst[i, j] = tableFlat[idx[i, j]]    over the destination's valid region",
     ),
-    operands=(
-        Param("dst", "write", "destination tile: Vec, or Mat in NZ form on a2a3 and a5"),
-        Param("table", "read", "the table in GM", kind="memory"),
-        Param(
-            "idx",
-            "read",
-            "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination",
-            contiguous="column",
-            kind="tile or memory",
-        ),
-        Param(
-            "scratch",
-            "update",
-            "GM workspace of Rows * Cols elements, for an elem gather into L1",
-            optional=True,
-            kind="memory",
-        ),
-    ),
+    operands=PARAMS,
     modifiers=MODIFIERS,
     documents=("CO", "MG"),
     types=GATHER_TYPES,
@@ -713,9 +699,7 @@ MGATHER = Instruction(
     conflicts=CONFLICTS,
     writes_padding=True,
     faults={
-        "outside": Fault(
-            "MG-OOB-04", "H-10", 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'
-        ),
+        "outside": Fault("MG-OOB-04", "H-10", BELOW_CAPACITY),
         "negative": Fault("MG-HAZ-12", "H-13", 'remap negative indices yourself first, or use oob="zero"'),
         "shared": Fault("A-38", None, "give every operand memory of its own"),
     },
@@ -725,11 +709,6 @@ MGATHER = Instruction(
             "MGATHER<Coalesce, GatherOOB[, GatherExec]>(dst, table, idx[, scratch])    into L1",
         ),
         "PTO-AS": ("%dst = mgather %mem, %idx : !pto.memref<...>, !pto.tile<...> -> !pto.tile<...>",),
-        **Text(
-            ("table", "idx"),
-            after='coalesce = #pto<coalesce elem>, gatherOob = #pto<gather_oob clamp>, gatherExec = "simt"',
-            orders=(("table", "idx", "scratch"),),
-        ).spellings("mgather"),
+        **Text(("table", "idx"), orders=(("table", "idx", "scratch"),)).spellings("mgather", MODIFIERS),
     },
 )
-"""The instruction, as data."""

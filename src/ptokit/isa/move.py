@@ -1,4 +1,4 @@
-"""What engines execute, and all they need to know: one primitive that moves, one that computes."""
+"""The two primitives that engines execute: one that moves, one that computes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Remap(Enum):
     """What happens to an index outside [0, capacity)."""
 
     REFUSE = auto()
-    """The caller promised it cannot happen; the engine raises before anything is written."""
+    """Undefined behaviour in the documents; the engine raises before anything is written."""
     CLAMP = auto()
     WRAP = auto()
     ZERO = auto()
@@ -24,7 +24,7 @@ class Remap(Enum):
 
 
 class Combine(Enum):
-    """How a moved element meets the one it lands on."""
+    """How a moved element is combined with the one at its destination."""
 
     STORE = auto()
     ADD = auto()
@@ -33,7 +33,7 @@ class Combine(Enum):
 
 
 class Unit(Enum):
-    """What an index value stands for on the side it addresses."""
+    """What an index value counts on the side it addresses."""
 
     ROW = auto()
     """The row coordinate; the lane's own column stays."""
@@ -42,7 +42,7 @@ class Unit(Enum):
 
 
 class Side(Enum):
-    """Which end of the move the index addresses."""
+    """Which side of the move the index addresses."""
 
     SRC = auto()
     DST = auto()
@@ -65,7 +65,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Index:
-    """Where lane (i, j) finds its index, and what the index does."""
+    """Where the index of lane (i, j) is, and what it addresses."""
 
     access: Access
     side: Side
@@ -73,7 +73,7 @@ class Index:
     capacity: int
     remap: Remap
     width: int = 0
-    """For `Unit.ELEMENT`: columns of the logical table; 0 takes the value whole, as a column."""
+    """For `Unit.ELEMENT`: columns of the logical table; 0 if the value is a column of one row."""
     cast: bool = True
     """Cast to uint32 before the remap (MG-OOB-08). False only for 64-bit indices on the host."""
     valid: tuple[int, int] | None = None
@@ -81,7 +81,7 @@ class Index:
 
     @property
     def by_row(self) -> bool:
-        """Whether there is one index per row: the column of a lane does not matter."""
+        """Whether all lanes of a row have one index."""
         return not self.access.layout.cols and self.unit is Unit.ROW
 
     def reach(self, cols: int) -> tuple[int, int]:
@@ -95,9 +95,9 @@ class Index:
 
 @dataclass(frozen=True)
 class Move:
-    """Walk (i, j) over a region; form two offsets; combine the source into the destination.
+    """For each (i, j) of a region, combine an element of the source into the destination.
 
-    The walk is row-major unless `block` says otherwise. Its order matters where operands share memory.
+    The order is row-major unless `block` is set. It matters if operands share memory.
     """
 
     shape: tuple[int, int]
@@ -107,7 +107,7 @@ class Move:
     index: Index | None = None
     combine: Combine = Combine.STORE
     block: int = 0
-    """Columns of a block: all rows of a block column are walked before the next one (MG-NZ-10); 0 walks whole rows."""
+    """Columns of a block: all rows of a block column come before the next one (MG-NZ-10); 0 for whole rows."""
 
     @property
     def rows(self) -> int:
@@ -121,14 +121,14 @@ class Move:
 
     @property
     def steered(self) -> Access | None:
-        """The end that the index addresses."""
+        """The side that the index addresses."""
         if self.index is None or isinstance(self.src, Fill):
             return None
         return self.src if self.index.side is Side.SRC else self.dst
 
     @property
     def spans(self) -> Iterator[tuple[str, int]]:
-        """Operands and the elements that each must have, for addresses that are known before any index."""
+        """Operands and the elements that each must have, for addresses that do not depend on an index."""
         index = self.index
         side = index.side if index else None
         if side is not Side.DST:
@@ -141,7 +141,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Input:
-    """An operand that a computation reads whole: `shape` elements of it, where the layout says. Shapes broadcast."""
+    """An operand of a computation: `shape` elements at the offsets of its layout. Shapes broadcast."""
 
     operand: str
     layout: Layout
@@ -150,7 +150,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Compute:
-    """Read every input whole, apply an operation by its name, write a region. A scalar is an input of one element."""
+    """Read every input, apply the operation `op`, write a region. A scalar is an input of one element."""
 
     op: str
     shape: tuple[int, int]

@@ -37,18 +37,18 @@ from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
     NPU,
+    ByExtent,
     Call,
     Case,
-    Conflict,
     Cpp,
     Fault,
     Instruction,
     Modifier,
+    OrderHazard,
     Param,
     Repeats,
     Rule,
     always,
-    by_extent,
     case,
     error,
     is_tensor,
@@ -71,12 +71,13 @@ from ptokit.isa.policy import (
 )
 from ptokit.isa.spelling import Attribute
 from ptokit.isa.table import Table
+from ptokit.isa.vector import attributes
 
 # --- Mode: the index shape decides (MS-MODE-01) --------------------------------------------------------------
 
 
 def mode_by_shape(call: Call) -> Coalesce | None:
-    """Cols == 1 means rows, Cols == src.Cols means elements, anything else means nothing."""
+    """Rows if Cols == 1, elements if Cols == src.Cols, else None."""
     if not (is_tile(call.idx) and is_tile(call.src)):
         return None
     if call.idx.cols == 1:
@@ -86,7 +87,7 @@ def mode_by_shape(call: Call) -> Coalesce | None:
 
 @case("[1,N] index")
 def is_flat_row_index(call: Call) -> bool:
-    """A [1,N] index for an [N,C] source, allowed where Row is asked for in words (A-05)."""
+    """A [1,N] index for an [N,C] source, allowed with an explicit Row (A-05)."""
     return is_row(call) and call.idx.rows == 1 and call.idx.valid == (1, call.src.valid_rows)
 
 
@@ -94,7 +95,7 @@ ASK_FOR_ROWS = 'ask for rows: coalesce="row", for a [1, N] index is as wide as t
 
 
 def asks_for_rows(call: Call) -> bool:
-    """Whether an index that is taken for elements has one row, and a number for each row of the source."""
+    """Whether an index in elem mode has one row, with a number for each row of the source."""
     return call.idx.rows == 1 and call.src.valid_rows > 1 and call.idx.valid == (1, call.src.valid_rows)
 
 
@@ -116,14 +117,10 @@ WIDEN = "tcvt to float32 and scatter into a float32 table; tstore takes atomic a
 def atomic(rule: str, op: ScatterAtomicOp, types: tuple[str, ...]) -> Rule:
     """An atomic operation is allowed for these element types only."""
     return Rule(
-        rule,
-        "src",
-        f"{', '.join(types)} for atomic {op.text}",
-        lambda c: c.src.dtype.name in types,
-        when=Case(f"atomic {op.text}", lambda c: c.atomic is op),
-        found=lambda c: str(c.src.dtype),
+        rule, "src", f"{', '.join(types)} for atomic {op.text}", lambda c: c.src.dtype.name in types,
+        when=Case(f"atomic {op.text}", lambda c: c.atomic is op), found=lambda c: str(c.src.dtype),
         fix=lambda c: WIDEN if c.src.dtype.name == "bfloat16" else f"{OTHER_TYPE}{op.text}",
-    )
+    )  # fmt: skip
 
 
 adds = Case("atomic add", lambda c: c.atomic is ScatterAtomicOp.Add)
@@ -159,7 +156,7 @@ TYPES = (
          lambda c: c.src.dtype in c.here(SCATTER_TYPES), on=error("cpu", "a2a3"), when=listed_type, kind="H-44",
          found=lambda c: str(c.src.dtype), fix="scatter the bytes as uint8"),
     index_type("MS-TYPE-05"),
-    same_type("MS-TYPE-06", "table", "src", on=error(*EVERYWHERE), kind="H-08"),
+    same_type("MS-TYPE-06", "table", "src", kind="H-08"),
     header_sizes("src", "table", "a2a3", "a5"),
     atomic("MS-ATOM-05", ScatterAtomicOp.Add, ADD_TYPES),
     atomic("MS-ATOM-06", ScatterAtomicOp.Max, ORDER_TYPES),
@@ -186,18 +183,18 @@ SHAPES = (
          fix=lambda c: ASK_FOR_ROWS if asks_for_rows(c) else "give index and source tiles the same number of rows"),
     Rule("A-22", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE), when=is_elem,
-         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=by_extent("H-09"),
+         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=ByExtent("H-09"),
          fix=lambda c: ASK_FOR_ROWS if asks_for_rows(c) else "give the index tile the source's valid shape"),
     Rule("A-22", "idx", lambda c: f"valid [{c.src.valid_rows}, 1]: one index for each source row",
          lambda c: c.idx.valid == (c.src.valid_rows, 1), on=error(*EVERYWHERE), when=is_row & ~is_flat_row_index,
-         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=by_extent("H-09"),
+         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=ByExtent("H-09"),
          fix="give the index tile one valid entry for each source row"),
     extents_positive("A-55", "src", *EVERYWHERE),
     Rule("MS-SHAPE-02", "table", "of Shape<1, 1, 1, TableRows, RowWidth>",
-         lambda c: rows_of(c.table) == c.table.shape[3], kind=by_extent("H-09"), fix=FLATTEN),
+         lambda c: rows_of(c.table) == c.table.shape[3], kind=ByExtent("H-09"), fix=FLATTEN),
     Rule("A-19", "src", lambda c: f"of {c.table.shape[4]} valid columns, the width of a table row",
          lambda c: c.src.valid_cols == c.table.shape[4], on=error(*EVERYWHERE), when=is_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", kind=by_extent("H-09"),
+         found=lambda c: f"{c.src.valid_cols} valid columns", kind=ByExtent("H-09"),
          fix="scatter whole rows: valid columns equal to the table's width"),
     unit_columns(is_row),
     even_rows(is_row, "host"),
@@ -220,8 +217,8 @@ REMARKS = (
 
 # --- What moves ----------------------------------------------------------------------------------------------
 
-ROW_STRIDE = Table({"a5": lambda table: table.shape[4]})
-"""A5 writes packed rows; elsewhere a row starts at idx * Stride[3]."""
+PACKED_ROWS = Table({"a5": True})
+"""Targets that write packed rows; elsewhere a row starts at idx * Stride[3]."""
 
 COMBINES = {
     ScatterAtomicOp.NONE: Combine.STORE,
@@ -234,7 +231,7 @@ COMBINES = {
 def lower(call: Call) -> tuple[Move, ...]:
     """Row: table[idx[i], j] = src[i, j] (MS-SEM-03). Elem: mem[idx[i, j]] = src[i, j] (MS-SEM-02)."""
     if is_row(call):
-        stride = call.here(ROW_STRIDE, lambda table: table.stride[3])(call.table)
+        stride = call.table.shape[4] if call.here(PACKED_ROWS) else call.table.stride[3]
         target, lanes, unit, capacity = Layout.plain(stride, 1), row_lanes(call.idx), Unit.ROW, rows_of(call.table)
     else:
         target, lanes, unit, capacity = flat(), call.idx.layout, Unit.ELEMENT, prod(call.table.shape)
@@ -273,20 +270,23 @@ A2A3 = {
 SIMT = Kernel(touches("V", "V", "V"), handshake=ON_V, launch=full_launch, launched="src", cost={"V": Cost("SIMT")})
 
 
+BELOW_CAPACITY = 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'
+
+
 def instead_of_repeats(call: Call) -> tuple[str, ...]:
-    """Modifiers that give repeated destinations a meaning."""
+    """Modifiers that define the result of repeated destinations."""
     added = ('combine with atomic="add"',) if call.src.dtype.name in ADD_TYPES else ()
     return (*added, 'ask for the last writer with conflict="last"')
 
 
 # --- C++ -----------------------------------------------------------------------------------------------------
 
-HEADER_ADD_TYPES = Table({"a2a3": ("int32", "float32", "float16"), "a5": ADD_TYPES})
-HEADER_ORDER_TYPES: Table[tuple[str, ...]] = Table({"a2a3": (), "a5": ORDER_TYPES})
-"""The element types of atomic scatters that the documents and the headers both have; the simulator takes all."""
+HEADER_ADD_TYPES = Table({"a2a3": ("int32", "float32", "float16")})
+HEADER_ORDER_TYPES: Table[tuple[str, ...]] = Table({"a2a3": ()})
+"""The element types of atomic scatters that the documents and the headers both have, where the headers have fewer."""
 
 DEFAULT_CONFLICT = Table({"cpu": ScatterConflict.Default, "a5": ScatterConflict.Last})
-"""What the headers do where no conflict policy is given; A2/A3 has no such parameter."""
+"""The default of the headers; A2/A3 has no such parameter."""
 
 
 def header_atomic(rule: str, op: ScatterAtomicOp, table: Table[tuple[str, ...]]) -> Rule:
@@ -330,22 +330,17 @@ CPP = Cpp(
     ),
 )  # fmt: skip
 
-ATTRIBUTES = (
-    "coalesce = #pto<coalesce row>, scatterAtomicOp = #pto<scatter_atomic_op add>, "
-    "scatterOob = #pto<scatter_oob skip>, scatterConflict = #pto<scatter_conflict last>"
-)
-"""Modifiers in text; one that says what goes without saying is left out."""
-
 MODIFIERS = (
     Modifier("coalesce", Coalesce, mode_by_shape, "what one index places", "from the index shape",
              Attribute("coalesce", "coalesce", suffix=True, newer=True)),
-    Modifier("atomic", ScatterAtomicOp, always(ScatterAtomicOp.NONE), "how an element meets the cell",
+    Modifier("atomic", ScatterAtomicOp, always(ScatterAtomicOp.NONE), "how an element is combined with the cell",
              text=Attribute("scatterAtomicOp", "scatter_atomic_op", suffix=True, prefix="atomic_")),
     Modifier("oob", ScatterOOB, always(ScatterOOB.Undefined), "what an index outside the table does",
              text=Attribute("scatterOob", "scatter_oob", suffix=True)),
-    Modifier("conflict", ScatterConflict, always(ScatterConflict.Default), "who wins a repeated cell",
+    Modifier("conflict", ScatterConflict, always(ScatterConflict.Default), "which write to a repeated cell remains",
              text=Attribute("scatterConflict", "scatter_conflict", suffix=True, newer=True)),
 )  # fmt: skip
+ATTRIBUTES = attributes(MODIFIERS)
 
 MSCATTER = Instruction(
     name="mscatter",
@@ -366,10 +361,7 @@ MSCATTER = Instruction(
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *REMARKS),
     lower=lower,
     route=lambda call: f"mscatter.{call.coalesce.text}",
-    kernels={
-        "a2a3": A2A3,
-        "a5": {"mscatter.row": SIMT, "mscatter.elem": replace(SIMT, by_element=True)},
-    },
+    kernels={"a2a3": A2A3, "a5": {"mscatter.row": SIMT, "mscatter.elem": replace(SIMT, by_element=True)}},
     cpp=CPP,
     repeats=Repeats(
         levels=error(*NPU),
@@ -380,16 +372,11 @@ MSCATTER = Instruction(
         fixes=instead_of_repeats,
     ),
     conflicts=(
-        Conflict("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
-        Conflict("H-16", "GM", "MTE3", with_itself=True),
+        OrderHazard("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
+        OrderHazard("H-16", "GM", "MTE3"),
     ),
     faults={
-        "outside": Fault(
-            "MS-OOB-06",
-            "H-11",
-            'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"',
-            elsewhere=("MS-OOB-02", "A-18"),
-        ),
+        "outside": Fault("MS-OOB-06", "H-11", BELOW_CAPACITY, elsewhere=("MS-OOB-02", "A-18")),
         "negative": Fault("A-12", "H-13", 'remap negative indices yourself first, or use oob="skip"'),
     },
     spellings={
@@ -399,10 +386,9 @@ MSCATTER = Instruction(
             "MSCATTER(table, src, idx[, events...])    as the general page has it",
         ),
         "PTO-AS": ("mscatter %src, %mem, %idx : !pto.memref<...>, !pto.tile<...>, !pto.tile<...>",),
-        "Level 1": (f"pto.mscatter %src, %idx, %table {{{ATTRIBUTES}}} : (..., ..., ...) -> ()",),
+        "Level 1": (f"pto.mscatter %src, %idx, %table{ATTRIBUTES} : (..., ..., ...) -> ()",),
         "Level 2": (
-            f"pto.mscatter ins(%src, %idx : ..., ...) outs(%table : !pto.partition_tensor_view<...>) {{{ATTRIBUTES}}}",
+            f"pto.mscatter ins(%src, %idx : ..., ...) outs(%table : !pto.partition_tensor_view<...>){ATTRIBUTES}",
         ),
     },
 )
-"""The instruction, as data."""

@@ -1,4 +1,4 @@
-"""What an instruction is told about its operands: plain descriptions of tiles and global tensors."""
+"""Descriptions of operands: tiles, global tensors and scalars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, packed
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
-from ptokit.isa.unknown import Deferred, Unknown, certain, is_unknown
+from ptokit.isa.unknown import Undecided, Unknown, certain, is_unknown
 
 BLOCK = 32
 """Bytes of a block: tiles and slices begin at a multiple of it on A2/A3 and A5."""
@@ -49,7 +49,7 @@ FORMS = {
 
 @dataclass(frozen=True, eq=False)
 class _Spec:
-    """Compares by content. The hash is computed once."""
+    """Compares by content. The hash is cached."""
 
     dtype: DType
 
@@ -63,7 +63,7 @@ class _Spec:
 
     @cached_property
     def token(self) -> object:
-        """One object for all equal specs: eager calls look it up on every call, without any Python code."""
+        """One object for all equal specs: eager calls use it as a key that is hashed without Python code."""
         if len(_TOKENS) >= MOST_TOKENS:
             _TOKENS.clear()
         return _TOKENS.setdefault(self._key, object())
@@ -76,11 +76,11 @@ class _Spec:
             return self is other
         try:
             return self._key == other._key
-        except Deferred:
+        except Undecided:
             return _content(self._key) == _content(other._key)
 
     def with_dynamic_unknown(self) -> Self:
-        """The same description as its type gives it: without the values of extents that are -1 there."""
+        """The operand as its type describes it: extents that are -1 there are unknown."""
         return replace(self)
 
 
@@ -114,7 +114,7 @@ class TileSpec(_Spec):
     pad: Pad = Pad.Null
     addr: int | None = None
     space: int = 0
-    """Which memory the address is of: targets in use at the same time have memories of their own."""
+    """The memory that the address belongs to: targets in use at the same time have separate memories."""
     dynamic: tuple[bool, bool] = (False, False)
     """Whether ValidRow and ValidCol are -1 in the type (CO-DYN-01)."""
     pitch: int = 0
@@ -153,7 +153,7 @@ class TileSpec(_Spec):
 
     @property
     def unsliced(self) -> TileSpec:
-        """The tile type that lies as this one does: without gaps between its rows, and with more padding instead."""
+        """The whole tile with the same layout: gaps between rows become padding."""
         rows, cols = (self.rows, self.stride) if self.blayout is BLayout.RowMajor else (self.stride, self.cols)
         return replace(self, rows=rows, cols=cols, pitch=0, skew=None) if self.pitch else replace(self, skew=None)
 
@@ -212,7 +212,6 @@ class TileSpec(_Spec):
         return self.elements * self.dtype.size
 
     def with_dynamic_unknown(self) -> TileSpec:
-        """The tile as its type describes it: extents that are -1 there are unknown."""
         rows, cols = _open(self.valid, self.dynamic)
         return replace(self, valid_rows=rows, valid_cols=cols)
 
@@ -281,7 +280,7 @@ class TensorSpec(_Spec):
 
     @property
     def overlaps_itself(self) -> bool:
-        """Whether two elements may lie in one place (a stride shorter than what it steps over)."""
+        """Whether two elements may share an address (a stride shorter than the extent inside it)."""
         reach = 1
         if not self.elements:
             return False
@@ -292,7 +291,6 @@ class TensorSpec(_Spec):
         return False
 
     def with_dynamic_unknown(self) -> TensorSpec:
-        """The tensor as its type describes it: extents that are -1 there are unknown."""
         numbers = _open((*self.shape, *self.stride), self.dynamic)
         return replace(self, shape=numbers[:5], stride=numbers[5:])
 
@@ -303,10 +301,10 @@ class TensorSpec(_Spec):
 
 @dataclass(frozen=True, eq=False)
 class ScalarSpec(_Spec):
-    """A number given at the call, held in an element type."""
+    """A number in an element type, given at the call."""
 
     value: int | None = None
-    """Known beforehand only where it steers addresses."""
+    """Known before the run only if addresses depend on it."""
     elements = 1
 
     def __str__(self) -> str:

@@ -38,7 +38,7 @@ class PtoEnum(Enum):
 
     @classmethod
     def hint(cls, word: str) -> str:
-        """A guess at what a misspelt word was meant to be."""
+        """The nearest accepted spelling, for messages."""
         import difflib
 
         near = difflib.get_close_matches(word.lower(), [member.text for member in cls], n=1)
@@ -52,7 +52,7 @@ E = TypeVar("E", bound=PtoEnum)
 
 
 def choose(enum: type[E], value: object, name: str) -> E:
-    """The member that an argument called `name` stands for."""
+    """The member that the argument `name` is or spells."""
     try:
         return enum.parse(value)
     except (TypeError, ValueError) as problem:
@@ -76,7 +76,7 @@ class GatherOOB(PtoEnum):
 
 
 class GatherExec(PtoEnum):
-    """Who collects the elements of an A5 gather into L1 (MG-SIMT-11)."""
+    """The unit that collects the elements of an A5 gather into L1 (MG-SIMT-11)."""
 
     Scalar = 0
     Simt = 1
@@ -92,7 +92,7 @@ class ScatterOOB(PtoEnum):
 
 
 class ScatterAtomicOp(PtoEnum):
-    """How a scattered element meets the cell it lands on (MS-ATOM-01)."""
+    """How a scattered element is combined with its cell (MS-ATOM-01)."""
 
     NONE = 0
     Add = 1
@@ -101,7 +101,7 @@ class ScatterAtomicOp(PtoEnum):
 
 
 class ScatterConflict(PtoEnum):
-    """Who wins when several elements land on one cell. Tools number these differently, so names are the values."""
+    """Which of several writes to one cell remains. Tools number these differently, so names are the values."""
 
     Default = "default"
     Last = "last"
@@ -115,7 +115,7 @@ class ScatterIndex(PtoEnum):
 
 
 class StoreAtomic(PtoEnum):
-    """How `tstore` meets the cells it writes."""
+    """How `tstore` combines elements with the cells it writes."""
 
     NONE = "none"
     Add = "add"
@@ -149,7 +149,7 @@ class SLayout(PtoEnum):
 
 
 class GlobalLayout(PtoEnum):
-    """How a five-dimensional tensor in global memory is to be read; `Layout` in C++ (CO-LAY-03)."""
+    """How a five-dimensional tensor in global memory is read; `Layout` in C++ (CO-LAY-03)."""
 
     ND = "nd"
     DN = "dn"
@@ -189,7 +189,7 @@ class Saturation(PtoEnum):
 
 
 class CmpMode(PtoEnum):
-    """What `tcmp` and `tcmps` ask."""
+    """How `tcmp` and `tcmps` compare."""
 
     EQ = 0
     NE = 1

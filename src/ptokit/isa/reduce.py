@@ -8,13 +8,13 @@ from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE
 from ptokit.isa.headers import SHORT as HEADER_SHORT
 from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import EVERYWHERE, Call, Case, Cpp, Fault, Instruction, Param, Rule, by_extent, error
+from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Case, Cpp, Fault, Instruction, Param, Rule, error
 from ptokit.isa.kernel import INDEXED
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Index, Input, Move, Remap, Side, Unit
 from ptokit.isa.operand import TileSpec, show_extents
 from ptokit.isa.policy import TileType
-from ptokit.isa.spelling import Form, Workspace, same_as
+from ptokit.isa.spelling import GENERAL, Form, Workspace, same_as
 from ptokit.isa.table import Table
 from ptokit.isa.vector import (
     ALL,
@@ -22,17 +22,18 @@ from ptokit.isa.vector import (
     INTS,
     NARROW,
     SHORT,
-    Row,
+    OpRow,
     Text,
     alike,
+    apply,
     build,
     by_target,
-    filled,
     plain,
     shaped,
     typed,
     types,
-    vec,
+    types_alike,
+    vec_tiles,
     whole,
 )
 
@@ -49,17 +50,18 @@ SUM_CPP = Cpp(
 )  # fmt: skip
 
 REDUCTIONS = (
-    Row("trowsum", "Sum every row.", "dst[i, 0] = src[i, 0] + src[i, 1] + ...    in this order, in float32", SUM_TYPES,
-        "rowsum", in_place=(), cpp=SUM_CPP),
-    Row("trowmax", "The largest element of every row.",
+    OpRow("trowsum", "Sum every row.", "dst[i, 0] = src[i, 0] + src[i, 1] + ...    in this order, in float32",
+        SUM_TYPES, "rowsum", in_place=(), cpp=SUM_CPP),
+    OpRow("trowmax", "The largest element of every row.",
         "dst[i, 0] = the largest of src[i, :]    a leading NaN stays, a later one loses", BEST_TYPES, "rowmax",
         in_place=()),
-    Row("trowmin", "The smallest element of every row.",
+    OpRow("trowmin", "The smallest element of every row.",
         "dst[i, 0] = the smallest of src[i, :]    a leading NaN stays, a later one loses", BEST_TYPES, "rowmin",
         in_place=()),
 )  # fmt: skip
 
 
+ONE_ROW = "a plain Vec tile of one row or more; row 0 is written"
 THROUGH_FLOAT = "convert with tcvt first (bfloat16: to float32), reduce, and convert the result back"
 
 
@@ -68,66 +70,75 @@ def is_column(tile: TileSpec) -> bool:
     return tile.form == "nd" or (tile.form == "dn" and tile.cols == 1)
 
 
-def reduction(row: Row) -> Instruction:
-    """Column 0 of the destination."""
+COLUMN_FORM = Rule(
+    "CP-RED-01", "dst", "RowMajor + NoneBox, or ColMajor of one column", lambda c: is_column(c.dst),
+    fix='make it N x 1 with blayout="col_major"',
+)  # fmt: skip
+
+
+def reduction(row: OpRow, *, by_row: bool) -> Instruction:
+    """Each row to an element of column 0 of the destination, or each column to one of row 0."""
+    group, kept, lost = ("CP-RED", "row", "column") if by_row else ("CP-COL", "column", "row")
+
+    def extents(tile: TileSpec) -> tuple[int, int]:
+        return tile.valid if by_row else (tile.valid_cols, tile.valid_rows)
+
+    def lower(call: Call) -> tuple[Compute, ...]:
+        shape = (call.src.valid_rows, 1) if by_row else (1, call.src.valid_cols)
+        return (Compute(row.op, shape, Access("dst", call.dst.layout), (whole(call, "src"),)),)
+
     rules = (
-        vec("CP-RED-01", "dst"),
-        vec("CP-RED-01", "src"),
-        filled("CP-RED-01", "src"),
-        plain("CP-RED-01", "src"),
-        Rule("CP-RED-01", "dst", "RowMajor + NoneBox, or ColMajor of one column", lambda c: is_column(c.dst),
-             fix='make it N x 1 with blayout="col_major"'),
-        Rule("CP-RED-01", "dst", lambda c: f"of {c.src.valid_rows} valid rows and a valid column",
-             lambda c: c.dst.valid_rows == c.src.valid_rows and c.dst.valid_cols >= 1, on=error(*EVERYWHERE),
-             firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=by_extent(),
-             fix="give dst as many valid rows as src"),
-        typed("CP-RED-02", "src", row.table, THROUGH_FLOAT),
-        alike("CP-RED-02", "dst", "src"),
+        *vec_tiles(f"{group}-01", ("dst", "src"), nonempty="src", plains=("src",)),
+        COLUMN_FORM if by_row else plain("CP-COL-01", "dst"),
+        Rule(f"{group}-01", "dst", lambda c: f"of {extents(c.src)[0]} valid {kept}s and a valid {lost}",
+             lambda c: extents(c.dst)[0] == extents(c.src)[0] and extents(c.dst)[1] >= 1, on=error(*EVERYWHERE),
+             firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
+             fix=f"give dst as many valid {kept}s as src"),
+        typed(f"{group}-02", "src", row.types, THROUGH_FLOAT),
+        alike(f"{group}-02", "dst", "src"),
     )  # fmt: skip
-    params = (
-        Param("dst", "write", "destination: a Vec tile, N x 1 or wider; column 0 is written"),
-        Param("src", "read", "a plain Vec tile"),
-    )
-    return build(
-        row,
-        params,
-        rules,
-        lambda c: (Compute(row.op, (c.src.valid_rows, 1), Access("dst", c.dst.layout), (whole(c, "src"),)),),
-        cpp=f"{row.name.upper()}(dst, src, tmp)",
-        text=Text(("src", "tmp")),
-        workspace=Workspace(1, same_as("src")),
-    )
+    about = "a Vec tile, N x 1 or wider; column 0 is written" if by_row else ONE_ROW
+    params = (Param("dst", "write", f"destination: {about}"), Param("src", "read", "a plain Vec tile"))
+    if by_row:
+        return build(row, params, rules, lower, cpp=f"{row.name.upper()}(dst, src, tmp)", text=Text(("src", "tmp")),
+                     workspace=Workspace(1, same_as("src")))  # fmt: skip
+    has_workspace = row.op == "colsum"
+    return build(row, params, rules, lower, text=Text(("src",)), workspace=Workspace(1) if has_workspace else None,
+                 form=Form(inside=("isBinary",)) if has_workspace else GENERAL)  # fmt: skip
 
 
 def expands(**types: str) -> Cpp:
-    """The headers spread a column through UB of their own, and have some element types only."""
+    """The headers spread a column through a workspace of their own, and have some element types only."""
     return Cpp(headers=(typed_in_headers("dst", types),), uses_hidden=True)
 
 
 EXPAND_CPP = expands(cpu=HEADER_SHORT)
+A5_TYPES = B4 | types("u16 u32 bf16 i8 u8")
+ROW_EXPAND_TYPES = by_target(B4, A5_TYPES)
+NO_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor")}
 
 EXPANSIONS = (
-    Row("trowexpandadd", "Add a number to each row.", "dst[i, j] = src0[i, j] + src1[i]    integers wrap",
-        by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "add", cpp=EXPAND_CPP),
-    Row("trowexpandmax", "The larger of a tile and a number for each row.",
+    OpRow("trowexpandadd", "Add a number to each row.", "dst[i, j] = src0[i, j] + src1[i]    integers wrap",
+        ROW_EXPAND_TYPES, "add", cpp=EXPAND_CPP),
+    OpRow("trowexpandmax", "The larger of a tile and a number for each row.",
         "dst[i, j] = src1[i] if src1[i] > src0[i, j] else src0[i, j]",
-        by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "max", cpp=EXPAND_CPP),
-    Row("trowexpandmin", "The smaller of a tile and a number for each row.",
+        ROW_EXPAND_TYPES, "max", cpp=EXPAND_CPP),
+    OpRow("trowexpandmin", "The smaller of a tile and a number for each row.",
         "dst[i, j] = src1[i] if src1[i] < src0[i, j] else src0[i, j]",
-        by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "min", cpp=EXPAND_CPP),
-    Row("trowexpandmul", "Multiply rows by a number each.", "dst[i, j] = src0[i, j] * src1[i]    integers wrap",
-        by_target(B4, B4 | types("u16 u32 bf16 i8 u8")), "mul", cpp=expands(cpu=f"{HEADER_SHORT} u8")),
-    Row("trowexpandsub", "Subtract a number from each row.", "dst[i, j] = src0[i, j] - src1[i]    integers wrap",
+        ROW_EXPAND_TYPES, "min", cpp=EXPAND_CPP),
+    OpRow("trowexpandmul", "Multiply rows by a number each.", "dst[i, j] = src0[i, j] * src1[i]    integers wrap",
+        ROW_EXPAND_TYPES, "mul", cpp=expands(cpu=f"{HEADER_SHORT} u8")),
+    OpRow("trowexpandsub", "Subtract a number from each row.", "dst[i, j] = src0[i, j] - src1[i]    integers wrap",
         by_target(B4, B4 | types("u16 u32 bf16")), "sub", cpp=EXPAND_CPP),
-    Row("trowexpanddiv", "Divide rows by a number each.",
+    OpRow("trowexpanddiv", "Divide rows by a number each.",
         "dst[i, j] = src0[i, j] / src1[i]    floats by IEEE, integers towards zero",
         by_target(DIV_TYPES["a2a3"], DIV_TYPES["a5"]), "div", cpp=expands(cpu=HEADER_SHORT, a5=HEADER_SHORT),
-        faults={"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor")}),
+        faults=NO_ZERO),
 )  # fmt: skip
 
 
 ANY_LAYOUT = Table({"host": True})
-"""Targets that take sources of any layout."""
+"""Targets that allow sources of any layout."""
 
 
 def is_full(call: Call, name: str) -> bool:
@@ -145,7 +156,7 @@ def is_per_row(call: Call, name: str) -> bool:
 
 
 def spread(call: Call, name: str) -> Input:
-    """An operand as lanes (i, j) of the destination see it."""
+    """An operand, broadcast to the lanes (i, j) of the destination."""
     tile = call.values[name]
     if is_full(call, name):
         return whole(call, name)
@@ -154,46 +165,42 @@ def spread(call: Call, name: str) -> Input:
     return Input(name, Layout(tile.layout.rows, (Term(1, 1, tile.valid_cols),)), call.dst.valid)
 
 
-def expansion(row: Row) -> Instruction:
-    """One operand has the destination's shape, the other a number for each row; either may be which."""
+SOURCES = ("src0", "src1")
+PER_ROW = tuple(
+    Rule("CP-RXP-01", name, "of dst's valid region, or a ColMajor column, or a row-major 32-byte block a row",
+         lambda c, name=name: is_full(c, name) or is_per_row(c, name), on=error(*EVERYWHERE), firm=True,
+         kind=ByExtent(), fix='a column is N x 1 with blayout="col_major"')
+    for name in SOURCES
+)  # fmt: skip
+ONE_FULL = Rule(
+    "CP-RXP-01", "src0", "of dst's valid region, unless src1 is", firm=True, on=error(*EVERYWHERE),
+    holds=lambda c: is_full(c, "src0") or is_full(c, "src1"), kind=ByExtent(),
+    fix="give one source the destination's valid region, row-major",
+)  # fmt: skip
+
+
+def expansion(row: OpRow) -> Instruction:
+    """One source has the destination's shape, the other a number for each row, in either order."""
     rules = (
-        *(vec("CP-RXP-01", name) for name in ("dst", "src0", "src1")),
-        filled("CP-RXP-01"),
-        plain("CP-RXP-01", "dst"),
-        Rule("CP-RXP-01", "src0", "of dst's valid region, unless src1 is", firm=True, on=error(*EVERYWHERE),
-             holds=lambda c: is_full(c, "src0") or is_full(c, "src1"), kind=by_extent(),
-             fix="give one source the destination's valid region, row-major"),
-        *(Rule("CP-RXP-01", name, "of dst's valid region, or a ColMajor column, or a row-major 32-byte block a row",
-               lambda c, name=name: is_full(c, name) or is_per_row(c, name), on=error(*EVERYWHERE), firm=True,
-               kind=by_extent(), fix='a column is N x 1 with blayout="col_major"')
-          for name in ("src0", "src1")),
-        typed("CP-RXP-02", "dst", row.table),
-        alike("CP-RXP-02", "src0"),
-        alike("CP-RXP-02", "src1"),
-    )  # fmt: skip
-    params = (
-        DST,
-        *(Param(name, "read", "Vec tile: dst's valid region, or one number a row") for name in ("src0", "src1")),
+        *vec_tiles("CP-RXP-01", ("dst", *SOURCES), plains=("dst",)),
+        ONE_FULL,
+        *PER_ROW,
+        *types_alike("CP-RXP", SOURCES, row.types),
     )
-    return build(
-        row,
-        params,
-        rules,
-        lambda c: (Compute(row.op, c.dst.valid, Access("dst", c.dst.layout), (spread(c, "src0"), spread(c, "src1"))),),
-        workspace=Workspace(2),
-    )
+    params = (DST, *(Param(name, "read", "Vec tile: dst's valid region, or one number a row") for name in SOURCES))
+    return build(row, params, rules, apply(row.op, *SOURCES, read=spread), workspace=Workspace(2))
 
 
 TRANS_TYPES = by_target(ALL - types("i64 u64"), ALL - types("i64 u64"))
 
 
-def turned(call: Call) -> Input:
+def transposed(call: Call) -> Input:
     """The source with rows and columns exchanged."""
     layout = call.src.layout
     return Input("src", Layout(layout.cols, layout.rows), (call.src.valid_cols, call.src.valid_rows))
 
 
-def turned_workspace(call: Call) -> TileSpec:
+def transposed_workspace(call: Call) -> TileSpec:
     """The source transposed, its rows padded."""
     src = call.src
     unit = 32 if src.dtype.size == 1 else 16
@@ -202,31 +209,25 @@ def turned_workspace(call: Call) -> TileSpec:
 
 
 TTRANS = build(
-    Row("ttrans", "Transpose a tile.", "dst[j, i] = src[i, j]    over the source's valid region", TRANS_TYPES,
-        in_place=()),
+    OpRow("ttrans", "Transpose a tile.", "dst[j, i] = src[i, j]    over the source's valid region", in_place=()),
     (DST, Param("src", "read", "a plain Vec tile of the destination's type")),
     (
-        vec("CP-TRN-01", "dst"),
-        vec("CP-TRN-01", "src"),
-        filled("CP-TRN-01", "src"),
-        plain("CP-TRN-01", "src"),
-        plain("CP-TRN-01", "dst"),
+        *vec_tiles("CP-TRN-01", ("dst", "src"), nonempty="src", plains=("src", "dst")),
         Rule("CP-TRN-01", "dst", lambda c: f"valid {show_extents(tuple(c.src.valid)[::-1])}, as src transposed",
              lambda c: c.dst.valid == c.src.valid[::-1], on=error(*EVERYWHERE), firm=True,
-             found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=by_extent(),
+             found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
              fix="give dst as many valid rows as src has valid columns, and the reverse"),
         *(Rule("CP-TRN-01", name, "of rows that are a multiple of 32 bytes",
                lambda c, name=name: c.values[name].burst_bytes % 32 == 0, on=error("a5"),
                found=lambda c, name=name: f"{c.values[name].burst_bytes} bytes", fix="pad the tile and give valid=")
           for name in ("dst", "src")),
-        typed("CP-TRN-02", "dst", TRANS_TYPES),
-        alike("CP-TRN-02", "src"),
+        *types_alike("CP-TRN", ("src",), TRANS_TYPES),
     ),
-    lambda c: (Compute("copy", (c.src.valid_cols, c.src.valid_rows), Access("dst", c.dst.layout), (turned(c),)),),
+    lambda c: (Compute("copy", (c.src.valid_cols, c.src.valid_rows), Access("dst", c.dst.layout), (transposed(c),)),),
     cost={"V": INDEXED},
     cpp="TTRANS(dst, src, tmp)",
     text=Text(("src", "tmp")),
-    workspace=Workspace(1, turned_workspace),
+    workspace=Workspace(1, transposed_workspace),
 )  # fmt: skip
 
 GATHER_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
@@ -245,7 +246,7 @@ def is_one_a_row(call: Call) -> bool:
 
 
 def lower_gather(call: Call) -> tuple[Move | Compute, ...]:
-    """The index is an element number of the padded source; one outside breaks a promise (as for `tscatter`)."""
+    """The index is an element number of the padded source; one outside is undefined (as for `tscatter`)."""
     src = call.src
     index = Index(
         Access("idx", call.idx.layout), Side.SRC, Unit.ELEMENT, src.rows * src.cols, Remap.REFUSE, width=src.cols,
@@ -255,8 +256,8 @@ def lower_gather(call: Call) -> tuple[Move | Compute, ...]:
 
 
 TGATHER = build(
-    Row("tgather", "Gather elements of a tile by their numbers.",
-        "dst[i, j] = src.element[idx[i, j]]    element r * Cols + c is src[r, c]", GATHER_TYPES, in_place=(),
+    OpRow("tgather", "Gather elements of a tile by their numbers.",
+        "dst[i, j] = src.element[idx[i, j]]    element r * Cols + c is src[r, c]", in_place=(),
         cpp=Cpp(headers=(typed_in_headers("idx", {"cpu": "i32 u32"}),)),
         faults={
             "outside": Fault("CP-GAT-03", "H-12", "keep indices inside the source tile"),
@@ -266,12 +267,9 @@ TGATHER = build(
     (DST, Param("src", "read", "a Vec tile of the destination's type", contiguous="always"),
      Param("idx", "read", "Vec tile of element numbers, of the destination's valid region")),
     (
-        *(vec("CP-GAT-01", name) for name in ("dst", "src", "idx")),
-        filled("CP-GAT-01"),
-        *(plain("CP-GAT-01", name) for name in ("dst", "src", "idx")),
+        *vec_tiles("CP-GAT-01", ("dst", "src", "idx"), plains=("dst", "src", "idx")),
         shaped("CP-GAT-01", "idx", fix=lambda c: BY_ROW if is_one_a_row(c) else "give both tiles one valid region"),
-        typed("CP-GAT-02", "dst", GATHER_TYPES),
-        alike("CP-GAT-02", "src"),
+        *types_alike("CP-GAT", ("src",), GATHER_TYPES),
         typed("CP-GAT-02", "idx", INDEX_TYPES),
         Rule("CP-GAT-02", "idx", "of 4 bytes for 8-byte data", lambda c: c.idx.dtype.size == 4, on=error("a5"),
              when=Case("8-byte data", lambda c: c.dst.dtype.size == 8), found=lambda c: str(c.idx.dtype),
@@ -286,5 +284,4 @@ TGATHER = build(
               stored=("ins", "outs", "outs", "ins", "ins", "ins")),
 )  # fmt: skip
 
-REDUCE = (*map(reduction, REDUCTIONS), *map(expansion, EXPANSIONS), TTRANS, TGATHER)
-"""The instructions, as data."""
+REDUCE = (*(reduction(row, by_row=True) for row in REDUCTIONS), *map(expansion, EXPANSIONS), TTRANS, TGATHER)

@@ -9,6 +9,7 @@ from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
+    ByExtent,
     Call,
     Case,
     Cpp,
@@ -17,7 +18,6 @@ from ptokit.isa.instruction import (
     Param,
     Rule,
     always,
-    by_extent,
     error,
     note,
 )
@@ -29,19 +29,18 @@ from ptokit.isa.vector import (
     ALL,
     HOST,
     SHORT,
-    Row,
+    Names,
+    OpRow,
     Text,
     Types,
     alike,
     apply,
     build,
     by_target,
-    filled,
-    plain,
     shaped,
     typed,
     types,
-    vec,
+    vec_tiles,
 )
 
 BYTES, WORDS = types("u8"), types("u32")
@@ -60,7 +59,7 @@ MASK = Param("mask", "read", "Vec tile of packed bits, row by row: bit k of byte
 
 
 def bits(mask: TileSpec) -> int:
-    """Columns that a row of the mask has bits for."""
+    """Bits in a row of the mask."""
     return mask.valid_cols * mask.dtype.size * 8
 
 
@@ -69,17 +68,15 @@ def mask_fits(group: str, mask: str, data: str) -> Rule:
     return Rule(f"{group}-01", mask, lambda c: f"of {c.values[data].valid_rows} rows, a bit for each column of {data}",
                 lambda c: (c.values[mask].valid_rows == c.values[data].valid_rows
                            and bits(c.values[mask]) >= c.values[data].valid_cols),
-                on=error(*EVERYWHERE), firm=True, kind=by_extent(),
+                on=error(*EVERYWHERE), firm=True, kind=ByExtent(),
                 fix="one uint8 holds 8 columns, one uint32 holds 32")  # fmt: skip
 
 
-def masked(group: str, mask: str, data: tuple[str, ...], table: Table[Types]) -> tuple[Rule, ...]:
+def masked(group: str, mask: str, data: Names, table: Table[Types]) -> tuple[Rule, ...]:
     """Plain Vec tiles: a mask, and data of one type and valid region."""
     first, *others = data
     return (
-        *(vec(f"{group}-01", name) for name in (mask, *data)),
-        filled(f"{group}-01", first),
-        *(plain(f"{group}-01", name) for name in (mask, *data)),
+        *vec_tiles(f"{group}-01", (mask, *data), nonempty=first, plains=(mask, *data)),
         *(shaped(f"{group}-01", name, first) for name in others),
         mask_fits(group, mask, first),
         typed(f"{group}-02", first, table),
@@ -122,7 +119,7 @@ NOT_ODD = Rule(
 )  # fmt: skip
 
 BY_DIFFERENCE = Table({"cpu": True})
-"""Targets whose headers take a small difference for equality, so that no number equals an infinite one."""
+"""Targets whose headers compare by a small difference, so that no number equals an infinite one."""
 CMP_CPP = Cpp(
     headers=(
         EQUAL_ONLY,
@@ -141,50 +138,45 @@ CVT_CPP = Cpp(call="TCVT(dst, src, tmp, round, saturation)", headers=(OTHER_TYPE
 MASK_DST = Param("dst", "write", f"destination: {MASK.about}")
 DATA = Param("src0", "read", "a Vec tile to compare")
 OTHER = Param("src1", "read", "a Vec tile of src0's type and valid region")
-MODE = Modifier("mode", CmpMode, always(CmpMode.EQ), "what is asked",
-                text=Attribute("cmpMode", "cmp", inside=True, brief="cmp"))  # fmt: skip
+MODE = Modifier("mode", CmpMode, always(CmpMode.EQ), "how elements are compared",
+                text=Attribute("cmpMode", "cmp", inside=True, brief="cmp", example=CmpMode.LT))  # fmt: skip
 
 
-def compare(row: Row, *data: Param, others: tuple[str, ...]) -> Instruction:
-    """One bit a column."""
+def compare(row: OpRow, *data: Param, others: tuple[str, ...]) -> Instruction:
+    """One bit per column."""
     names = tuple(param.name for param in data)
     tiles = tuple(name for name in names if name not in others)
-    rules = masked("CP-CMP", "dst", tiles, row.table)  # type: ignore[arg-type]
+    rules = masked("CP-CMP", "dst", tiles, row.types)
     return build(row, (MASK_DST, *data), rules, apply("cmp", *names, mode="mode"), modifiers=(MODE,),
-                 cpp=f"{row.name.upper()}(dst, {', '.join(names)}, mode)",
-                 text=Text(names, inside="cmpMode = #pto<cmp lt>"))  # fmt: skip
+                 cpp=f"{row.name.upper()}(dst, {', '.join(names)}, mode)")  # fmt: skip
 
 
 TCMP = compare(
-    Row("tcmp", "Compare two tiles.", "bit j of row i of dst = src0[i, j] <mode> src1[i, j]    the rest of a row is 0",
+    OpRow("tcmp", "Compare two tiles.",
+        "bit j of row i of dst = src0[i, j] <mode> src1[i, j]    the rest of a row is 0",
         CMP_TYPES, rules=(ALWAYS_EQ,), in_place=(), cpp=CMP_CPP),
     DATA, OTHER, others=(),
 )  # fmt: skip
 TCMPS = compare(
-    Row("tcmps", "Compare a tile with a scalar.",
+    OpRow("tcmps", "Compare a tile with a scalar.",
         "bit j of row i of dst = src[i, j] <mode> scalar    the rest of a row is 0", CMPS_TYPES, rules=(ALWAYS_EQ,),
         in_place=(), cpp=CMPS_CPP),
     Param("src", "read", DATA.about), Param("scalar", "read", "a number, held in the source's type", kind="number"),
     others=("scalar",),
 )  # fmt: skip
 TSEL = build(
-    Row(
-        "tsel",
-        "Select between two tiles by a mask.",
-        "dst = src0 where the mask's bit is 1, else src1",
-        SEL_TYPES,
-        cpp=SEL_CPP,
-    ),
+    OpRow("tsel", "Select between two tiles by a mask.", "dst = src0 where the mask's bit is 1, else src1",
+        cpp=SEL_CPP),
     (DST, MASK, Param("src0", "read", SRC.about), Param("src1", "read", SRC.about)),
     masked("CP-SEL", "mask", ("dst", "src0", "src1"), SEL_TYPES),
     apply("sel", "mask", "src0", "src1"),
     cpp="TSEL(dst, mask, src0, src1, tmp)",
     text=Text(("mask", "src0", "src1", "tmp")),
-    workspace=Workspace(3, lambda c: row_of(dtype("uint32"), 16)),
-)
+    workspace=Workspace(3, lambda _: row_of(dtype("uint32"), 16)),
+)  # fmt: skip
 TSELS = build(
-    Row("tsels", "Select between a tile and a scalar by a mask.", "dst = src where the mask's bit is 1, else scalar",
-        SEL_TYPES, cpp=SELS_CPP),
+    OpRow("tsels", "Select between a tile and a scalar by a mask.", "dst = src where the mask's bit is 1, else scalar",
+        cpp=SELS_CPP),
     (DST, MASK, SRC, SCALAR),
     masked("CP-SEL", "mask", ("dst", "src"), SEL_TYPES),
     apply("sel", "mask", "src", "scalar"),
@@ -217,17 +209,17 @@ CVT_PAIRS = Table(
         "host": pairs(PAIRS_A2A3, PAIRS_A5) | {(a.name, a.name) for a in HOST if a.is_float},
     }
 )
-"""What converts into what."""
+"""By target: the supported conversions."""
 
 WRAPS = frozenset({
     ("float16", "uint8"), ("float16", "int8"), ("float32", "int16"), ("float16", "int16"), ("int64", "int32"),
     ("int32", "int16"),
 })  # fmt: skip
-"""The pairs that do not saturate unless asked to."""
+"""The pairs that do not saturate by default."""
 
 
 def pair(call: Call) -> tuple[str, str]:
-    """From what to what."""
+    """The source type and the destination type."""
     return call.src.dtype.name, call.dst.dtype.name
 
 
@@ -240,6 +232,7 @@ def default_saturation(call: Call) -> PtoEnum:
 ROUND = Attribute(
     "rmode", "round_mode", upper=True, inside=True, synonyms=(("CAST_RINT", "RINT"),), brief="rnd",
     short=(("rne", "RINT"), ("rna", "ROUND"), ("rtz", "TRUNC"), ("rtn", "FLOOR"), ("rtp", "CEIL")),
+    example=RoundMode.Floor,
 )  # fmt: skip
 
 NARROWING = Table({"a2a3": frozenset({("float32", "int16"), ("float16", "int16"), ("float16", "int8")})})
@@ -257,18 +250,18 @@ def narrowed(call: Call) -> TileSpec | None:
 
 
 TCVT = build(
-    Row("tcvt", "Convert a tile to another element type.",
-        "dst = src in dst's type    floats round to integers by the mode, to floats to nearest even", CVT_PAIRS,  # type: ignore[arg-type]
+    OpRow("tcvt", "Convert a tile to another element type.",
+        "dst = src in dst's type    floats round to integers by the mode, to floats to nearest even",
         in_place=(), cpp=CVT_CPP),
     (Param("dst", "write", "destination: a plain Vec tile"), Param("src", "read", "a Vec tile of its valid region")),
     (
-        vec("CP-CVT-01", "dst"), vec("CP-CVT-01", "src"), filled("CP-CVT-01"), plain("CP-CVT-01", "dst"),
-        plain("CP-CVT-01", "src"), shaped("CP-CVT-01", "src"),
+        *vec_tiles("CP-CVT-01", ("dst", "src"), plains=("dst", "src")),
+        shaped("CP-CVT-01", "src"),
         Rule("CP-CVT-02", "dst",
              lambda c: "of a type that src converts to: "
              + ", ".join(f"{a} to {b}" for a, b in sorted(c.here(CVT_PAIRS))),
              lambda c: pair(c) in c.here(CVT_PAIRS), on=error(*EVERYWHERE), firm=True,
-             found=lambda c: f"{c.src.dtype} to {c.dst.dtype}", fix="go by way of float32 or float16"),
+             found=lambda c: f"{c.src.dtype} to {c.dst.dtype}", fix="convert through float32 or float16"),
         Rule("CP-CVT-02", "saturation", "on for this pair: A2/A3 saturates it whatever is asked",
              lambda c: c.saturation is Saturation.On or pair(c) in WRAPS, on=error("a2a3"),
              found=lambda c: str(c.saturation), fix='leave saturation= out, or give "on"'),
@@ -284,10 +277,8 @@ TCVT = build(
                  Attribute("satMode", "saturation_mode", upper=True, brief="sat")),
     ),
     cpp="TCVT(dst, src, mode, saturation)",
-    text=Text(("src",), inside="rmode = #pto<round_mode FLOOR>", after="satMode = #pto<saturation_mode ON>"),
     workspace=Workspace(1, narrowed),
     form=Form(reordered=True, stored=("ins", "outs", "ins")),
 )  # fmt: skip
 
 SELECT = (TCMP, TCMPS, TSEL, TSELS, TCVT)
-"""The instructions, as data."""

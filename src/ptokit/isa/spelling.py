@@ -1,7 +1,8 @@
-"""How text writes an instruction: its modifiers as attributes, its workspace, what else its form has."""
+"""How text writes an instruction: its modifiers as attributes, its workspace, the particulars of its form."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,27 +26,34 @@ class Attribute:
     words: tuple[tuple[PtoEnum, object], ...] = ()
     upper: bool = False
     inside: bool = False
-    """Whether it stands within `ins(...)`."""
+    """Whether it is within `ins(...)`."""
     always: bool = False
     """Whether it is written even with its default."""
     synonyms: tuple[tuple[str, str], ...] = ()
-    """Keywords that are read as well, and the keyword each of them means."""
+    """Keywords that are read as well, and their meanings."""
     brief: str = ""
     """The short key in PTO-AS, if it is not the modifier's name."""
     short: tuple[tuple[str, str], ...] = ()
-    """Short words of PTO-AS, and the keyword each of them means."""
+    """Short words of PTO-AS, and their meanings."""
     suffix: bool = False
     """Whether PTO-AS writes it as a suffix of the opcode."""
     prefix: str = ""
-    """What stands before the word in a suffix."""
+    """The text before the word in a suffix."""
     reverses: PtoEnum | None = None
     """The member that is stated by writing the sources in reverse order."""
     newer: bool = False
     """Whether the grammar 0.27 does not have it."""
+    example: PtoEnum | None = None
+    """The member in the examples of text; without one, the first member that is not the default."""
 
     def written(self, member: PtoEnum) -> object:
         """The word for a member of the modifier."""
         return dict(self.words).get(member, member.text.upper() if self.upper else member.text)
+
+    def literal(self, member: PtoEnum) -> str:
+        """The attribute in MLIR: `key = #pto<kind word>`, or a string or a boolean."""
+        word = self.written(member)
+        return f"{self.key} = #pto<{self.kind} {word}>" if self.kind else f"{self.key} = {json.dumps(word)}"
 
 
 @dataclass(frozen=True)
@@ -59,35 +67,35 @@ class Form:
     typed_each: bool = False
     """Whether each operand of `ins` is followed by its type."""
     listed: bool = False
-    """Whether a comma stands before the dictionary in `ins`."""
+    """Whether a comma precedes the dictionary in `ins`."""
     one_type: bool = False
-    """Whether one type may stand for those of all values."""
+    """Whether one type may apply to all values."""
     reordered: bool = False
     """Whether the generic form may list operands in another order than sources, destination."""
     newer_inside: bool = False
     """Whether the grammar 0.27 has no attributes within `ins(...)`."""
     stored: tuple[str, ...] = ()
-    """The parts that the operands of the generic form play, in their order."""
+    """The roles of the operands of the generic form, in their order."""
 
 
 GENERAL = Form()
-"""The form `ins(...) outs(...)` without anything particular."""
+"""The plain form `ins(...) outs(...)`."""
 
 
-COMPUTES_IN_IT = Table({"a2a3": True})
+USES_WORKSPACE = Table({"a2a3": True})
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """A tile that an instruction computes in: where text has it among the sources, and what it must be."""
+    """A tile that an instruction uses as temporary memory: its position among the sources in text, and its type."""
 
     position: int
-    needed: Callable[[Any], TileSpec | None] = lambda call: None
+    needed: Callable[[Any], TileSpec | None] = lambda _: None
     """The tile that a `Call` needs; None if it needs none."""
     like: str = ""
-    """The operand whose valid extents it has; without one, all of it is valid."""
-    used: Table[bool] = COMPUTES_IN_IT
-    """Targets that compute in it; the others ignore it."""
+    """The operand with the same valid extents; without one, all of it is valid."""
+    used: Table[bool] = USES_WORKSPACE
+    """Targets that use it; the others ignore it."""
 
 
 def same_as(operand: str) -> Callable[[Any], TileSpec]:

@@ -34,13 +34,13 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Revision:
-    """How a revision of a target differs from its family in what instructions say."""
+    """How a revision of a target differs from its family in the definitions of instructions."""
 
-    tables: Mapping[Table[Any], Any] = field(default_factory=dict)
+    tables: Mapping[Table[Any], Any] = field(default_factory=dict[Table[Any], Any])
     """Tables, and the rows that they have for this revision."""
     dropped: frozenset[str] = frozenset()
     """The ids of rules that do not apply."""
-    kernels: Mapping[str, Any] = field(default_factory=dict)
+    kernels: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """By route: the kernels (`isa.kernel.Kernel`) that replace those of the family."""
 
 
@@ -55,7 +55,7 @@ def revision_of(target: str) -> Revision:
 
 
 def lookup(rows: Mapping[str, Any] | Table[Any], target: str, default: Any = None) -> Any:
-    """What is said of a target: its own row, else that of its family."""
+    """The row of a target, else that of its family, else `default`."""
     if isinstance(rows, Table):
         return rows.get(target, default)
     return rows.get(target, rows.get(family_of(target), default))

@@ -16,12 +16,12 @@ RULES = (
 TASSIGN = Instruction(
     name="tassign",
     summary="Bind a tile to a byte address of the memory it lives in.",
-    meaning=("tile.addr = addr    no data moves; the tile now shows what the memory holds there",),
+    meaning=("tile.addr = addr    no data moves; the tile now has the content of that memory",),
     operands=(Param("tile", "update", "the tile to bind"),),
     modifiers=(),
     rules=RULES,
-    lower=lambda call: (),
-    route=lambda call: "tassign",
+    lower=lambda _: (),
+    route=lambda _: "tassign",
     spellings={
         "C++": ("TASSIGN(tile, addr)",),
         "PTO-AS": ("tassign %tile, @tile(0x1000)",),
@@ -29,4 +29,3 @@ TASSIGN = Instruction(
         "Level 2": ("%moved = pto.tassign %tile, %addr : !pto.tile_buf<...> -> !pto.tile_buf<...>",),
     },
 )
-"""The instruction, as data."""

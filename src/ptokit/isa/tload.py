@@ -5,22 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-import ml_dtypes
 import numpy as np
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
-from ptokit.isa.dtype import DType
+from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, is_unboxed, same_type
+from ptokit.isa.dtype import DType, finfo
 from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, typed
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
+    ByExtent,
     Call,
     Case,
     Cpp,
     Instruction,
     Param,
     Rule,
-    by_extent,
     case,
     error,
     is_tensor,
@@ -35,15 +34,15 @@ from ptokit.isa.table import Table
 from ptokit.isa.unknown import certain
 
 Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
-"""By location: tensor layouts and the tile forms they go with."""
+"""By location: pairs of tensor layout and tile form."""
 
 VEC_PAIRS = frozenset({("nd", "nd"), ("dn", "dn"), ("nz", "nz")})
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | {("nd", "nz")}}
-"""Which tensor layout goes into which tile form (TL-01)."""
+"""Which tensor layout loads into which tile form (TL-01)."""
 
 
 def is_pair(tensor: TensorSpec, tile: TileSpec, pairs: Pairs) -> bool:
-    """Whether a tensor and a tile lie alike; an NZ tile has 512-byte fractals (CO-LAY-02), but for an accumulator."""
+    """Whether the layouts of a tensor and a tile match; NZ tiles outside Acc have 512-byte fractals (CO-LAY-02)."""
     if tile.form == "nz" and not tile.is_nz and tile.loc is not TileType.Acc:
         return False
     return (tensor.layout_kind.text, tile.form) in pairs.get(tile.loc, ())
@@ -56,19 +55,19 @@ def fits(tensor: TensorSpec, tile: TileSpec) -> bool:
 
 
 def is_run(call: Call) -> bool:
-    """A tile of one row or column takes elements that lie side by side, whatever the layouts say (as TT-01)."""
+    """A tile of one row or column loads contiguous elements, in any layout (as TT-01)."""
     dst, src = call.dst, call.src
     plain = dst.loc is TileType.Vec and dst.form in ("nd", "dn") and 1 in (dst.rows, dst.cols) and not dst.pitch
     return plain and src.layout_kind is not GlobalLayout.NZ and 1 in src.extents and src.is_packed
 
 
 def run_length(tile: TileSpec) -> int:
-    """How many elements a tile of one row or column takes."""
+    """The valid elements of a tile of one row or column."""
     return tile.valid_rows if tile.cols == 1 else tile.valid_cols
 
 
 def is_block(call: Call) -> bool:
-    """Tile and tensor lie alike, and the tensor is large enough."""
+    """Tile and tensor have matching layouts, and the tensor is large enough."""
     return is_pair(call.src, call.dst, PAIRS) and fits(call.src, call.dst)
 
 
@@ -84,11 +83,8 @@ def converts(call: Call) -> bool:
 
 
 def in_ub_unboxed(operand: str) -> Case:
-    """A plain tile in UB, which the 32-byte rule binds."""
-    return Case(
-        "a plain tile in UB",
-        lambda call: call.values[operand].loc is TileType.Vec and call.values[operand].form in ("nd", "dn"),
-    )
+    """A plain tile in UB, to which the 32-byte rule applies."""
+    return Case("a plain tile in UB", lambda c: c.values[operand].loc is TileType.Vec and is_unboxed(c.values[operand]))
 
 
 COLUMN = (
@@ -102,20 +98,20 @@ RULES = (
     Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
          on=error(*EVERYWHERE), blocks=True, fix="load into a Vec or Mat tile, then tmov"),
     data_type("dst"),
-    same_type("TL-01", "src", "dst", on=error(*EVERYWHERE), firm=True),
+    same_type("TL-01", "src", "dst", firm=True),
     Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
          lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks=True,
          fix=lambda c: COLUMN if c.dst.form == "dn" else "give tile and tensor the same layout"),
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
-         firm=True, found=lambda c: f"{c.src} into {c.dst}", kind=by_extent(),
+         firm=True, found=lambda c: f"{c.src} into {c.dst}", kind=ByExtent(),
          fix='flatten the tensor to two dims; fractal=512'),
     Rule("TL-02", "src", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.src.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, kind=by_extent(),
+         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, kind=ByExtent(),
          fix=NZ_SHAPE),
     Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
          lambda c: is_block(c) or (is_run(c) and run_length(c.dst) <= c.src.elements), on=error(*EVERYWHERE), firm=True,
-         kind=by_extent(), found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
+         kind=ByExtent(), found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
     extents_positive("A-55", "dst", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "dst", *NPU, when=in_ub_unboxed("dst")),
 )  # fmt: skip
@@ -134,12 +130,12 @@ def pad_bits(dtype: DType, pad: Pad) -> int:
     else:
         value = np.array(np.inf if biggest else -np.inf, dtype.numpy)
         if not np.isinf(value):
-            value = np.array(ml_dtypes.finfo(dtype.numpy).max * (1 if biggest else -1), dtype.numpy)
+            value = np.array(finfo(dtype.numpy).max * (1 if biggest else -1), dtype.numpy)
     return int.from_bytes(value.tobytes(), sys.byteorder)
 
 
 def lower(call: Call) -> tuple[Move, ...]:
-    """The valid region moves; padding keeps its content unless the tile has a pad value (TL-03)."""
+    """Copy the valid region; padding keeps its content unless the tile has a pad value (TL-03)."""
     dst = call.dst
     if is_block(call):
         move = Move(dst.valid, Access("dst", dst.layout), Access("src", call.src.layout))
@@ -151,7 +147,7 @@ def lower(call: Call) -> tuple[Move, ...]:
 
 
 def kernel(path: str) -> Kernel:
-    """One pipe moves the block, at the bandwidth of its path."""
+    """One pipe copies the block, at the bandwidth of its path."""
     effects = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
     return Kernel(effects, cost={"MTE2": Cost("block", path)})
 
@@ -159,7 +155,7 @@ def kernel(path: str) -> Kernel:
 MOST_ROWS = 4095
 """Rows of an ND tile that A2/A3 loads into UB."""
 CLEARS = Table({"cpu": True})
-"""Targets whose load clears all of a tile first, also what is not valid and what lies between the rows of a slice."""
+"""Targets whose load clears all of a tile first, padding and the gaps between the rows of a slice included."""
 plain_in_ub = Case("an ND tile in UB", lambda c: c.dst.loc is TileType.Vec and c.dst.form == "nd")
 
 CPP = Cpp(
@@ -174,7 +170,7 @@ CPP = Cpp(
     slices=(
         Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
              lambda c: not c.dst.pitch and certain(lambda: c.dst.valid == (c.dst.rows, c.dst.cols)),
-             when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
+             on=error(*CLEARS.rows), when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
              fix="load into a tile of its own, and copy it: pto.tmov"),
     ),
 )  # fmt: skip
@@ -203,4 +199,3 @@ TLOAD = Instruction(
         "Level 2": ("pto.tload ins(%src : !pto.partition_tensor_view<...>) outs(%dst : !pto.tile_buf<...>)",),
     },
 )
-"""The instruction, as data."""

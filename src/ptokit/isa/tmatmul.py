@@ -9,6 +9,7 @@ from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
+    ByExtent,
     Call,
     Case,
     Cpp,
@@ -16,7 +17,6 @@ from ptokit.isa.instruction import (
     Param,
     Rule,
     Test,
-    by_extent,
     error,
     is_tile,
     note,
@@ -27,7 +27,7 @@ from ptokit.isa.operand import FRACTAL_ROWS, show_extents
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import Table
 from ptokit.isa.vector import (
-    Row,
+    OpRow,
     Text,
     alike,
     build,
@@ -57,15 +57,15 @@ BIAS = Param("bias", "read", "a Bias tile of one row, added to every row of the 
 
 
 def form(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
-    """A cube tile lies as its memory wants it."""
+    """A cube tile has the layout of its memory."""
     return Rule("CP-MM-01", operand, lambda c: f"{' or '.join(c.here(forms))} with {fractal}-byte fractals",
                 lambda c: c.values[operand].form in c.here(forms) and c.values[operand].fractal == fractal,
                 on=error(*EVERYWHERE), fix="leave blayout=, slayout= and fractal= to the tile's location")  # fmt: skip
 
 
 def extents(operand: str, text: str, holds: Test) -> Rule:
-    """An operand's shapes follow from the others'."""
-    return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), firm=True, kind=by_extent(),
+    """The extents of an operand follow from the others'."""
+    return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), firm=True, kind=ByExtent(),
                 fix="a is m x k, b is k x n, dst is m x n; valid regions likewise")  # fmt: skip
 
 
@@ -114,7 +114,7 @@ BIAS_RULES = (
 )  # fmt: skip
 
 
-def product(row: Row, params: tuple[Param, ...], rules: tuple[Rule, ...], *addends: str) -> Instruction:
+def product(row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...], *addends: str) -> Instruction:
     """A matrix product, and what is added to it."""
 
     def lower(call: Call) -> tuple[Move | Compute, ...]:
@@ -125,31 +125,30 @@ def product(row: Row, params: tuple[Param, ...], rules: tuple[Rule, ...], *adden
     return build(row, params, rules, lower, pipe="M", text=text)
 
 
-# Later rules presume that every operand is a tile at its place, so the places come first.
+# Later rules assume that every operand is a tile in its memory, so the locations come first.
 TMATMUL = product(
-    Row("tmatmul", "Multiply two matrices.", "dst = a @ b    summed in float32, or exactly in int32", MATMUL_TYPES,
+    OpRow("tmatmul", "Multiply two matrices.", "dst = a @ b    summed in float32, or exactly in int32", MATMUL_TYPES,
         "matmul", in_place=()),
     (C, A, B),
     PRODUCT_RULES,
 )  # fmt: skip
 TMATMUL_ACC = product(
-    Row("tmatmul_acc", "Multiply two matrices and add.", "dst = acc + a @ b    summed in float32, or int32 that wraps",
-        MATMUL_TYPES, "matmul"),
+    OpRow("tmatmul_acc", "Multiply two matrices and add.",
+        "dst = acc + a @ b    summed in float32, or int32 that wraps", MATMUL_TYPES, "matmul"),
     (C, CIN, A, B),
     (*ACC_RULES[:1], *PRODUCT_RULES, *ACC_RULES[1:]),
     "acc",
 )  # fmt: skip
 TMATMUL_BIAS = product(
-    Row("tmatmul_bias", "Multiply two matrices and add a row.", "dst = a @ b + bias    bias is added to every row",
+    OpRow("tmatmul_bias", "Multiply two matrices and add a row.", "dst = a @ b + bias    bias is added to every row",
         MATMUL_TYPES, "matmul", in_place=()),
     (C, A, B, BIAS),
     (*BIAS_RULES[:1], *PRODUCT_RULES, *BIAS_RULES[1:]),
     "bias",
 )  # fmt: skip
 
-FEED_TYPES = by_target(*(types(" ".join(ACC_OF)),) * 4)
 PATHS = {(MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (ACC, MAT): "FIX", (VEC, VEC): "V"}
-"""From which memory into which, and the pipe that does it."""
+"""Source and destination memory, and the pipe between them."""
 
 
 def aligned(call: Call) -> bool:
@@ -166,8 +165,13 @@ def inside(call: Call) -> bool:
     return call.row.value + call.dst.valid_rows <= rows and call.col.value + call.dst.valid_cols <= cols
 
 
+def extract_route(call: Call) -> str:
+    """`textract.mat.left`, and so on."""
+    return f"textract.{call.src.loc.text}.{call.dst.loc.text}"
+
+
 def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
-    """Read the source, keep the window."""
+    """Copy a window of the source."""
     corner = (("row", call.row.value), ("col", call.col.value))
     return (Compute("window", call.dst.valid, Access("dst", call.dst.layout), (whole(call, "src"),), corner),)
 
@@ -179,10 +183,10 @@ EXTRACT_RULES = (
          fix="tstore takes a tile to memory"),
     Rule("CP-EXT-01", "dst", "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in PATHS),
          lambda c: (c.src.loc, c.dst.loc) in PATHS, on=error(*EVERYWHERE), firm=True,
-         found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="go by way of another memory"),
+         found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="move it through another memory"),
     filled("CP-EXT-01"),
     Rule("CP-EXT-01", "src", "large enough: the window lies in its valid region", inside, on=error(*EVERYWHERE),
-         firm=True, kind=by_extent(),
+         firm=True, kind=ByExtent(),
          found=lambda c: f"valid {show_extents(c.src.valid)} for {show_extents(c.dst.valid)} at "
                          f"({c.row.value}, {c.col.value})",
          fix="shrink dst's valid region or move the window"),
@@ -190,7 +194,7 @@ EXTRACT_RULES = (
          found=lambda c: f"a window at ({c.row.value}, {c.col.value})",
          fix="move the window to a whole block"),
     Rule("CP-EXT-02", "src", "one of float16, bfloat16, float32, int8 on its way to the cube",
-         lambda c: c.src.dtype in c.here(FEED_TYPES), on=error(*EVERYWHERE),
+         lambda c: c.src.dtype in c.here(MATMUL_TYPES), on=error(*EVERYWHERE),
          when=Case("from Mat", lambda c: c.src.loc is MAT), found=lambda c: str(c.src.dtype),
          fix="tcvt converts between types"),
     Rule("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
@@ -212,9 +216,9 @@ EXTRACT_CPP = Cpp(
     ),
 )  # fmt: skip
 TEXTRACT = replace(
-    build(Row("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
-              FEED_TYPES, in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
-    route=lambda call: f"textract.{call.src.loc.text}.{call.dst.loc.text}",
+    build(OpRow("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
+              in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
+    route=extract_route,
     kernels={
         family: {f"textract.{a.text}.{b.text}": Kernel(pipes(EXTRACT_PARAMS, pipe)) for (a, b), pipe in PATHS.items()}
         for family in NPU
@@ -222,4 +226,3 @@ TEXTRACT = replace(
 )  # fmt: skip
 
 CUBE = (TMATMUL, TMATMUL_ACC, TMATMUL_BIAS, TEXTRACT)
-"""The instructions, as data."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ptokit.isa.common import data_type, extents_positive, same_type
 from ptokit.isa.headers import CLAUSE, IN_UB, between
-from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Case, Cpp, Instruction, Param, Rule, by_extent, error, is_tile
+from ptokit.isa.instruction import EVERYWHERE, NPU, ByExtent, Call, Case, Cpp, Instruction, Param, Rule, error, is_tile
 from ptokit.isa.kernel import Effect, Kernel
 from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
@@ -19,21 +21,14 @@ VEC, MAT, LEFT, RIGHT, ACC, BIAS = (
 A2A3_PATHS = {(VEC, VEC): "V", (MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (MAT, BIAS): "MTE1", (ACC, MAT): "FIX"}
 A5_PATHS = {**A2A3_PATHS, (ACC, VEC): "FIX", (VEC, MAT): "MTE3", (MAT, VEC): "MTE1"}
 PATHS = Table({"cpu": {**A2A3_PATHS, **A5_PATHS}, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS})
-"""Which location moves into which, and the pipe that does it (TV-01). cpu allows every pair that a target allows."""
+"""Source and destination memory, and the pipe between them (TV-01). cpu allows every pair of the other targets."""
 
 
-def path(call: Call) -> tuple[TileType, TileType]:
-    """From where to where."""
-    return call.src.loc, call.dst.loc
-
-
-REACHED = {
-    "operand": "dst",
-    "expect": lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
-    "holds": lambda c: path(c) in c.here(PATHS),
-    "found": lambda c: f"{c.src.loc.text} to {c.dst.loc.text}",
-    "fix": "go by way of another memory, or through GM",
-}
+REACHED = Rule(
+    "TV-01", "dst", lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
+    lambda c: (c.src.loc, c.dst.loc) in c.here(PATHS), on=error(*NPU, "host"), firm=True,
+    found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="move it through another memory, or through GM",
+)  # fmt: skip
 """A path that the target has. The header of cpu asserts none."""
 
 RULES = (
@@ -41,20 +36,20 @@ RULES = (
          fix="tload brings memory into a tile"),
     Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks=True,
          fix="tstore takes a tile to memory"),
-    Rule("TV-01", on=error(*NPU, "host"), firm=True, **REACHED),
-    Rule("TV-01", on=error("cpu"), asserted=(), **REACHED),
+    REACHED,
+    replace(REACHED, on=error("cpu"), firm=False, asserted=()),
     data_type("dst"),
-    same_type("TV-01", "src", "dst", on=error(*EVERYWHERE), fix="give both tiles one type", firm=True),
+    same_type("TV-01", "src", "dst", fix="give both tiles one type", firm=True),
     Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
          lambda c: c.src.valid == c.dst.valid, on=error(*EVERYWHERE), firm=True,
-         found=lambda c: f"valid {show_extents(c.src.valid)}", kind=by_extent(),
+         found=lambda c: f"valid {show_extents(c.src.valid)}", kind=ByExtent(),
          fix="give both tiles the same valid region"),
     extents_positive("A-55", "dst", *EVERYWHERE),
 )  # fmt: skip
 
 
 def lower(call: Call) -> tuple[Move, ...]:
-    """The valid region moves, element for element, whatever the two layouts are."""
+    """Copy the valid region, between any two layouts."""
     return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("src", call.src.layout)),)
 
 
@@ -95,4 +90,3 @@ TMOV = Instruction(
         "Level 2": ("pto.tmov ins(%src : !pto.tile_buf<...>) outs(%dst : !pto.tile_buf<...>)",),
     },
 )
-"""The instruction, as data."""

@@ -9,6 +9,7 @@ from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, dtype
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
+    ByExtent,
     Call,
     Case,
     Cpp,
@@ -19,7 +20,6 @@ from ptokit.isa.instruction import (
     Repeats,
     Rule,
     always,
-    by_extent,
     case,
     error,
     hazard,
@@ -47,55 +47,37 @@ ZEROES_FIRST = Table({"a2a3": True, "a5": True})
 
 @case("row index")
 def by_row(call: Call) -> bool:
-    """The documents' reading: the index names a row."""
+    """As in the documents: the index is a row number."""
     return call.index is ScatterIndex.Row
 
 
 def index_width(rule: str, data: int) -> Rule:
-    """The index is as wide as the data, but never one byte."""
+    """The index has the width of the data, but at least two bytes."""
+    width = INDEX_WIDTH[data]
     return Rule(
-        rule,
-        "idx",
-        f"of {INDEX_WIDTH[data]} bytes for {data}-byte data",
-        lambda c: c.idx.dtype.size == INDEX_WIDTH[data],
+        rule, "idx", f"of {width} bytes for {data}-byte data", lambda c: c.idx.dtype.size == width,
         when=Case(f"{data}-byte data", lambda c: c.dst.dtype.size == data),
-        found=lambda c: f"{c.idx.dtype} for {c.dst.dtype}",
-        fix=f"use int{8 * INDEX_WIDTH[data]} or uint{8 * INDEX_WIDTH[data]} indices",
+        found=lambda c: f"{c.idx.dtype} for {c.dst.dtype}", fix=f"use int{8 * width} or uint{8 * width} indices",
         elsewhere=CPU,
-    )
+    )  # fmt: skip
 
 
 def vec(operand: str) -> Rule:
     """TS-LOC-01 for one operand."""
     return Rule(
-        "TS-LOC-01",
-        operand,
-        "a Vec tile",
-        lambda c: is_tile(c.values[operand], TileType.Vec),
-        on=error(*EVERYWHERE),
-        kind="H-09",
-        blocks=True,
-        fix="tload or tmov the data into a Vec tile first",
-        elsewhere=CPU,
-    )
+        "TS-LOC-01", operand, "a Vec tile", lambda c: is_tile(c.values[operand], TileType.Vec), on=error(*EVERYWHERE),
+        kind="H-09", blocks=True, fix="tload or tmov the data into a Vec tile first", elsewhere=CPU,
+    )  # fmt: skip
 
 
 def valid_inside(operand: str) -> Rule:
     """TS-SHAPE-01 for one operand."""
     return Rule(
-        "TS-SHAPE-01",
-        operand,
-        "valid within its padded extents",
-        lambda c: (
-            c.values[operand].valid_rows <= c.values[operand].rows
-            and c.values[operand].valid_cols <= c.values[operand].cols
-        ),
-        on=error(*EVERYWHERE),
-        kind=by_extent(),
-        firm=True,
-        fix="shrink valid= or enlarge the tile",
-        elsewhere=CPU,
-    )
+        "TS-SHAPE-01", operand, "valid within its padded extents",
+        lambda c: (c.values[operand].valid_rows <= c.values[operand].rows
+                   and c.values[operand].valid_cols <= c.values[operand].cols),
+        on=error(*EVERYWHERE), kind=ByExtent(), firm=True, fix="shrink valid= or enlarge the tile", elsewhere=CPU,
+    )  # fmt: skip
 
 
 def unboxed(operand: str) -> Rule:
@@ -130,7 +112,7 @@ RULES = (
          elsewhere=CPU),
     Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"), kind="H-08",
          found=lambda c: str(c.idx.dtype), firm=True, fix="hold the indices in an integer tile", elsewhere=CPU),
-    same_type("TS-TYPE-04", "src", "dst", on=error(*EVERYWHERE), kind="H-08", fix="give both one type", firm=True,
+    same_type("TS-TYPE-04", "src", "dst", kind="H-08", fix="give both one type", firm=True,
               elsewhere=CPU),
     index_width("TS-TYPE-05", 4),
     index_width("TS-TYPE-06", 2),
@@ -144,11 +126,11 @@ RULES = (
     unboxed("idx"),
     Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE),
-         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=by_extent("H-09"),
+         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=ByExtent("H-09"),
          fix=lambda c: EXPAND if is_one_a_row(c) else "give the index tile the source's valid shape"),
     Rule("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
          lambda c: c.src.valid_cols <= c.dst.valid_cols, on=error(*EVERYWHERE), when=by_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", kind=by_extent("H-09"),
+         found=lambda c: f"{c.src.valid_cols} valid columns", kind=ByExtent("H-09"),
          fix="widen the destination's valid region, or shrink the source's"),
     Rule("TS-SEM-01", "idx", "shipping headers take the index as a flat offset and clear the destination first",
          lambda c: not by_row(c), on=note(*NPU), fix='index="flat" follows the headers'),
@@ -164,7 +146,7 @@ def lower(call: Call) -> tuple[Move, ...]:
         index = replace(index, valid=dst.valid)
     elif is_nd_tile(dst):
         index = replace(index, unit=Unit.ELEMENT, capacity=dst.rows * dst.cols, width=dst.cols, valid=dst.valid)
-    else:  # a flat offset names storage, whatever the layout
+    else:  # a flat offset counts storage, in any layout
         index, place = replace(index, unit=Unit.ELEMENT, capacity=dst.rows * dst.cols), flat()
     move = Move(call.src.valid, Access("dst", place), Access("src", call.src.layout), index)
     if by_row(call) or not call.here(ZEROES_FIRST):
@@ -173,16 +155,16 @@ def lower(call: Call) -> tuple[Move, ...]:
 
 
 def kernel(pipe: str, cost: Cost) -> Kernel:
-    """One pipe does it all."""
+    """One pipe reads and writes every operand."""
     effects = (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
     return Kernel(effects, cost={pipe: cost})
 
 
-INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "how the index is read",
+INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "what the index counts",
                  text=Attribute("index", suffix=True))  # fmt: skip
 
 ROW_LOOP = Cost("scalar loop", accesses=3)
-FLAT_LOOP = replace(ROW_LOOP, zeroed=lambda call, outside: call.dst.nbytes)
+FLAT_LOOP = Cost("scalar loop", accesses=3, zeroed=lambda call, _outside: call.dst.nbytes)
 
 
 MOST = 2**15
@@ -208,11 +190,11 @@ CPP = Cpp(
     ),
     slices=(
         Rule("SL-04", "dst", "a whole tile, as src and idx: row numbers are converted to offsets for whole tiles only",
-             lambda c: False, when=by_row, found="slices",
+             lambda _: False, when=by_row, found="slices",
              fix='copy the slices into tiles of their own first (pto.tmov), or scatter with index="flat"'),
     ),
 )  # fmt: skip
-"""The headers take an index that names a row as an offset into the tile."""
+"""The headers use the index as an offset into the tile."""
 
 TSCATTER = Instruction(
     name="tscatter",
@@ -253,7 +235,6 @@ TSCATTER = Instruction(
     spellings={
         "C++": ("TSCATTER(dst, src, idx)", "TSCATTER(dst, src, idx, events...)"),
         "PTO-AS": ("%dst = tscatter %src, %idx : !pto.tile<...>, !pto.tile<...> -> !pto.tile<...>",),
-        **Text(("src", "idx"), after='index = "flat"').spellings("tscatter"),
+        **Text(("src", "idx")).spellings("tscatter", (INDEX,)),
     },
 )
-"""The instruction, as data."""

@@ -8,6 +8,7 @@ from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
     NPU,
+    ByExtent,
     Call,
     Case,
     Cpp,
@@ -16,7 +17,6 @@ from ptokit.isa.instruction import (
     Param,
     Rule,
     always,
-    by_extent,
     error,
     is_tensor,
     is_tile,
@@ -27,6 +27,7 @@ from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
 from ptokit.isa.spelling import Attribute, Form
 from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair
+from ptokit.isa.vector import attributes
 
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
 """Which tensor layout a tile form stores into (TT-01)."""
@@ -35,18 +36,18 @@ ADD_TYPES = ("int8", "int16", "int32", "float16", "bfloat16", "float32")
 
 
 def is_run(call: Call) -> bool:
-    """A tile of one row or one column is a run of elements, whatever the layouts say (TT-01)."""
+    """A tile of one row or one column is contiguous, in any layout (TT-01)."""
     src = call.src
     return src.loc is TileType.Vec and 1 in (src.rows, src.cols) and src.form in ("nd", "dn") and not src.pitch
 
 
 def is_block(call: Call) -> bool:
-    """Tile and tensor lie alike and the tensor is large enough."""
+    """Tile and tensor have matching layouts, and the tensor is large enough."""
     return is_pair(call.dst, call.src, PAIRS) and fits(call.dst, call.src)
 
 
 def is_burst(call: Call) -> bool:
-    """A run of elements goes into as many that lie side by side."""
+    """Contiguous elements are stored to a packed tensor that is large enough."""
     return is_run(call) and call.dst.is_packed and call.dst.elements >= max(call.src.valid)
 
 
@@ -61,17 +62,17 @@ RULES = (
     Rule("TT-01", "src", "a Vec or Acc tile", lambda c: is_tile(c.src, TileType.Vec, TileType.Acc),
          on=error(*EVERYWHERE), blocks=True, fix="move it to a Vec tile first: tmov(vec, tile)"),
     data_type("src"),
-    same_type("TT-01", "dst", "src", on=error(*EVERYWHERE), firm=True),
+    same_type("TT-01", "dst", "src", firm=True),
     Rule("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into",
          lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks=True,
          found=lambda c: c.dst.layout_kind.name, fix="give tile and tensor the same layout"),
     Rule("TT-01", "dst",
          lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
          lambda c: is_burst(c) or (is_block(c) if is_run(c) else fits(c.dst, c.src)), on=error(*EVERYWHERE), firm=True,
-         kind=by_extent(), found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
-         fix="give tile and tensor the same layout, and the tensor room for the valid region"),
+         kind=ByExtent(), found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
+         fix="give tile and tensor the same layout, and the tensor at least the extents of the valid region"),
     Rule("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.dst.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, kind=by_extent(),
+         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, kind=ByExtent(),
          fix=NZ_SHAPE),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
          on=error(*DEVICES), when=adds, found=lambda c: str(c.src.dtype), firm=True, fix="store without atomic="),
@@ -83,7 +84,7 @@ RULES = (
 
 
 def lower(call: Call) -> tuple[Move, ...]:
-    """The valid region moves, as a block or as one burst."""
+    """Store the valid region, as a block or as one burst."""
     combine = Combine.ADD if call.atomic is StoreAtomic.Add else Combine.STORE
     if is_block(call):
         dst, src, region = call.dst.layout, call.src.layout, call.src.valid
@@ -99,12 +100,15 @@ def kernel(pipe: str, path: str) -> Kernel:
 
 def template(call: Call) -> tuple[tuple[str, None], ...]:
     """The types of both operands come before the operation."""
-    given = ("decltype({src})", "decltype({dst})", "AtomicType::AtomicAdd") if adds(call) else ()
-    return tuple((text, None) for text in given)
+    arguments = ("decltype({src})", "decltype({dst})", "AtomicType::AtomicAdd") if adds(call) else ()
+    return tuple((text, None) for text in arguments)
 
 
 ATOMIC = Attribute("atomicType", "atomic_type", ((StoreAtomic.NONE, "atomic_none"), (StoreAtomic.Add, "atomic_add")))
-ADDED = "{atomicType = #pto<atomic_type atomic_add>}"
+MODIFIERS = (
+    Modifier("atomic", StoreAtomic, always(StoreAtomic.NONE), "how an element is combined with the cell", text=ATOMIC),
+)
+ADDED = attributes(MODIFIERS)
 
 TSTORE = Instruction(
     name="tstore",
@@ -114,9 +118,7 @@ TSTORE = Instruction(
         Param("dst", "update", "the block in GM", kind="memory", is_block=True),
         Param("src", "read", "source tile: Vec, or Acc"),
     ),
-    modifiers=(
-        Modifier("atomic", StoreAtomic, always(StoreAtomic.NONE), "how an element meets the cell", text=ATOMIC),
-    ),
+    modifiers=MODIFIERS,
     rules=RULES,
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
@@ -129,8 +131,7 @@ TSTORE = Instruction(
     form=Form(typed_each=True, reordered=True),
     spellings={
         "C++": ("TSTORE(tensor, tile)",),
-        "Level 1": (f"pto.tstore %src, %dst {ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),
-        "Level 2": (f"pto.tstore ins(%src : ...) outs(%dst : !pto.partition_tensor_view<...>) {ADDED}",),
+        "Level 1": (f"pto.tstore %src, %dst{ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),
+        "Level 2": (f"pto.tstore ins(%src : ...) outs(%dst : !pto.partition_tensor_view<...>){ADDED}",),
     },
 )
-"""The instruction, as data."""

@@ -1,4 +1,4 @@
-"""Numbers that only the run knows, and tests that are decided whatever those numbers are."""
+"""Numbers that are known only at run time, and tests whose result does not depend on them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 MOST_PATHS = 256
-"""Sequences of answers that are tried before a test counts as undecided."""
+"""Combinations of answers that are tried before a test counts as undecided."""
 
 
-class Deferred(Exception):
-    """A test depends on a number that only the run knows."""
+class Undecided(Exception):
+    """A test depends on a number that is known only at run time."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unknown:
-    """A number that only the run knows.
+    """A number that is known only at run time.
 
-    Arithmetic gives another unknown number. A comparison raises `Deferred`; while `certain` explores a test, it gets
-    either answer. One object is one number, so it equals itself, and nothing is known of two objects.
+    Arithmetic results in another unknown number. A comparison raises `Undecided`; while `certain` explores a test, it
+    is answered either way. An object equals itself; whether two objects are equal is unknown.
     """
 
     def _compute(self, *_: object) -> Any:
@@ -29,14 +29,14 @@ class Unknown:
     def _compare(self, *_: object) -> bool:
         return _path.answer()
 
-    def _settle(self) -> int:
-        raise Deferred
+    def _convert(self) -> int:
+        raise Undecided
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, int | Unknown) and _path.answer())
 
     def __hash__(self) -> int:
-        return hash(Unknown)  # the descriptions that hold it compare by content
+        return hash(Unknown)  # specs that contain it compare by content
 
     def __repr__(self) -> str:
         return "?"
@@ -44,28 +44,28 @@ class Unknown:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _compute
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _compute
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _compare
-    __index__ = __int__ = _settle
+    __index__ = __int__ = _convert
 
 
 def unknown() -> int:
-    """A number that only the run knows, in the place of an integer."""
+    """A number that is known only at run time, typed as an integer."""
     return cast("int", Unknown())
 
 
 def is_unknown(*numbers: object) -> bool:
-    """Whether one of the numbers is known only to the run."""
+    """Whether one of the numbers is known only at run time."""
     return any(isinstance(number, Unknown) for number in numbers)
 
 
 class _Path(threading.local):
-    """The answers that comparisons get while a test is explored: those given, then False."""
+    """The answers to comparisons while a test is explored: those in `given`, then False."""
 
     given: tuple[bool, ...] | None = None
     asked = 0
 
     def answer(self) -> bool:
         if self.given is None:
-            raise Deferred
+            raise Undecided
         self.asked += 1
         return self.asked <= len(self.given) and self.given[self.asked - 1]
 
@@ -74,15 +74,15 @@ _path = _Path()
 
 
 def certain(test: Callable[[], bool]) -> bool:
-    """Whether a test holds for all values of the unknown numbers: its comparisons get every combination of answers.
+    """Whether a test holds for all values of the unknown numbers: every combination of answers is tried.
 
-    The test must not keep what it computes: it runs once for each combination.
+    The test must not cache what it computes: it runs once for each combination.
     """
     if _path.given is not None:
         return bool(test())
     try:
         return bool(test())
-    except Deferred:
+    except Undecided:
         return _holds_on_all_paths(test)
 
 
@@ -99,7 +99,7 @@ def _holds_on_all_paths(test: Callable[[], bool]) -> bool:
             if not pending:
                 return True
         return False
-    except Deferred:
+    except Undecided:
         return False
     finally:
         _path.given = None

@@ -1,24 +1,25 @@
-"""What the computing instructions share: type sets, rules of their tiles, and how one is put together."""
+"""What computing instructions share: sets of types, rules for tiles, and the construction of an instruction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ptokit.isa.common import PLAIN_TILE, extents_positive, is_nd_tile, names, same_type
+from ptokit.isa.common import NO_TYPES, PLAIN_TILE, extents_positive, is_nd_tile, names, same_type
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
     NPU,
+    ByExtent,
     Call,
+    CallText,
     Cpp,
     Fault,
     Instruction,
     Modifier,
     Param,
     Rule,
-    by_extent,
     error,
     is_tile,
 )
@@ -31,8 +32,6 @@ from ptokit.isa.spelling import GENERAL, Form, Workspace
 from ptokit.isa.table import Table
 
 Types = frozenset[DType]
-Words = str | Callable[[Call], str]
-"""A text, or what makes it for a call."""
 
 
 def types(text: str) -> Types:
@@ -49,12 +48,12 @@ HOST = ALL | types("f64")
 
 
 def by_target(a2a3: Types, a5: Types, cpu: Types = ALL, host: Types = HOST) -> Table[Types]:
-    """A table of types; the simulator takes every arithmetic type by default."""
+    """A table of types; the simulator has every arithmetic type by default."""
     return Table({"cpu": cpu, "a2a3": a2a3, "a5": a5, "host": host})
 
 
 def located(clause: str, operand: str, *locs: TileType) -> Rule:
-    """The operand is a tile of these memories."""
+    """The operand is a tile in one of these memories."""
     where = " or ".join(loc.name for loc in locs)
     return Rule(clause, operand, f"a {where} tile", lambda c: is_tile(c.values[operand], *locs), on=error(*EVERYWHERE),
                 blocks=True, fix=f"move the data into a {where} tile first")  # fmt: skip
@@ -66,7 +65,7 @@ def vec(clause: str, operand: str) -> Rule:
 
 
 def plain(clause: str, operand: str) -> Rule:
-    """Row-major, no boxes; the host takes any layout."""
+    """Row-major, no boxes; the host allows any layout."""
     return Rule(clause, operand, "RowMajor + NoneBox", lambda c: is_nd_tile(c.values[operand]), on=error(*DEVICES),
                 fix=PLAIN_TILE)  # fmt: skip
 
@@ -78,16 +77,19 @@ def typed(clause: str, operand: str, table: Table[Types], fix: str = "tcvt conve
                 found=lambda c: str(c.values[operand].dtype), fix=fix)  # fmt: skip
 
 
+SAME_REGION = "give both tiles the same valid region"
+
+
 def alike(clause: str, operand: str, other: str = "dst") -> Rule:
     """Two operands have one element type."""
-    return same_type(clause, operand, other, on=error(*EVERYWHERE), fix="tcvt converts between types", firm=True)
+    return same_type(clause, operand, other, fix="tcvt converts between types", firm=True)
 
 
-def shaped(clause: str, operand: str, other: str = "dst", fix: Words = "give both tiles the same valid region") -> Rule:
+def shaped(clause: str, operand: str, other: str = "dst", fix: CallText = SAME_REGION) -> Rule:
     """Two operands have one valid region."""
     return Rule(clause, operand, lambda c: f"valid {show_extents(c.values[other].valid)}, as {other}",
                 lambda c: c.values[operand].valid == c.values[other].valid, on=error(*EVERYWHERE), firm=True,
-                found=lambda c: f"valid {show_extents(c.values[operand].valid)}", kind=by_extent(),
+                found=lambda c: f"valid {show_extents(c.values[operand].valid)}", kind=ByExtent(),
                 fix=fix)  # fmt: skip
 
 
@@ -96,18 +98,28 @@ def filled(clause: str, operand: str = "dst") -> Rule:
     return extents_positive(clause, operand, *EVERYWHERE)
 
 
-def tiles_alike(group: str, sources: Iterable[str], table: Table[Types]) -> tuple[Rule, ...]:
+Names = tuple[str, ...]
+
+
+def vec_tiles(clause: str, tiles: Names, *, nonempty: str = "dst", plains: Names) -> tuple[Rule, ...]:
+    """Operands are Vec tiles; the valid region of `nonempty` is not empty; `plains` are row-major without boxes."""
+    unboxed = (plain(clause, name) for name in plains)
+    return (*(vec(clause, name) for name in tiles), filled(clause, nonempty), *unboxed)
+
+
+def tiles_alike(group: str, sources: Names, table: Table[Types]) -> tuple[Rule, ...]:
     """Rules of an element-wise instruction: plain Vec tiles of one valid region (-01) and one type (-02)."""
-    places, kinds = f"{group}-01", f"{group}-02"
-    sources = tuple(sources)
+    tiles = ("dst", *sources)
     return (
-        *(vec(places, name) for name in ("dst", *sources)),
-        filled(places),
-        *(plain(places, name) for name in ("dst", *sources)),
-        *(shaped(places, name) for name in sources),
-        typed(kinds, "dst", table),
-        *(alike(kinds, name) for name in sources),
+        *vec_tiles(f"{group}-01", tiles, plains=tiles),
+        *(shaped(f"{group}-01", name) for name in sources),
+        *types_alike(group, sources, table),
     )
+
+
+def types_alike(group: str, sources: Names, table: Table[Types]) -> tuple[Rule, ...]:
+    """The destination has a type of the table (-02), and the sources have the same one."""
+    return (typed(f"{group}-02", "dst", table), *(alike(f"{group}-02", name) for name in sources))
 
 
 def whole(call: Call, operand: str) -> Input:
@@ -121,21 +133,21 @@ def whole(call: Call, operand: str) -> Input:
 Lower = Callable[[Call], tuple[Move | Compute, ...]]
 
 
-def apply(op: str, *operands: str, **options: str) -> Lower:
-    """An operation over the destination's valid region; `options` are taken from modifiers of the given names."""
+def apply(op: str, *operands: str, read: Callable[[Call, str], Input] = whole, **options: str) -> Lower:
+    """An operation over the destination's valid region; `options` are names of modifiers."""
     return lambda call: (
         Compute(
             op,
             call.dst.valid,
             Access("dst", call.dst.layout),
-            tuple(whole(call, name) for name in operands),
+            tuple(read(call, name) for name in operands),
             tuple((name, call.values[modifier]) for name, modifier in options.items()),
         ),
     )
 
 
 def pipes(params: Iterable[Param], pipe: str) -> tuple[Effect, ...]:
-    """One pipe reads and writes it all; numbers come with the instruction."""
+    """One pipe reads and writes every operand; numbers are part of the instruction."""
     return tuple(Effect(param.name, param.access, pipe) for param in params if param.kind not in ("number", "position"))
 
 
@@ -143,21 +155,21 @@ COSTS = {
     **dict.fromkeys(("div", "exp", "log", "sqrt", "recip"), SLOW),
     **dict.fromkeys(("rowsum", "rowmax", "rowmin", "colsum", "colmax", "colmin"), REDUCING),
 }
-"""By operation: the cost on the vector pipe, where it is not that of simple arithmetic."""
+"""By operation: the cost on the vector pipe, if it is not that of simple arithmetic."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a table of instructions."""
+class OpRow:
+    """One row of a table of instructions."""
 
     name: str
     summary: str
     formula: str
-    table: Table[Types]
+    types: Table[Types] = NO_TYPES
     op: str = ""
     rules: tuple[Rule, ...] = ()
     """Rules besides those of the whole group."""
-    faults: Mapping[str, Fault] = field(default_factory=dict)
+    faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
     in_place: tuple[str, ...] = EVERYWHERE
     cpp: Cpp = field(default_factory=Cpp)
 
@@ -167,45 +179,34 @@ class Text:
     """How text writes an instruction that makes a tile."""
 
     sources: tuple[str, ...]
-    """What it reads, in the order of the text, with the workspace that text gives it."""
+    """What it reads, in the order of the text, with the workspace."""
     name: str = ""
-    """Its name in text, where that is another one."""
-    inside: str = ""
-    """An attribute that stands with the sources; one that says what goes without saying is left out."""
-    after: str = ""
-    """An attribute that stands at the end."""
+    """Its name in text, if that is another one."""
     orders: tuple[tuple[str, ...], ...] = ()
     """Other orders of the sources."""
 
-    def spellings(self, instruction: str) -> dict[str, tuple[str, ...]]:
-        """With values (Level 1) and with destinations (Level 2)."""
+    def spellings(self, instruction: str, modifiers: tuple[Modifier, ...] = ()) -> dict[str, tuple[str, ...]]:
+        """With values (Level 1) and with destinations (Level 2); each modifier is an attribute."""
         name, orders = self.name or instruction, (self.sources, *self.orders)
-        return {
-            "Level 1": tuple(self._with_value(name, order) for order in orders),
-            "Level 2": tuple(self._with_destination(name, order) for order in orders),
-        }
-
-    def _with_value(self, name: str, sources: tuple[str, ...]) -> str:
-        types = ", ".join("..." for _ in sources)
-        attributes = _braced(", ".join(filter(None, (self.inside, self.after))))
-        given = types if len(sources) == 1 else f"({types})"
-        return f"%dst = pto.{name} {_values(sources)}{attributes} : {given} -> !pto.tile<...>"
-
-    def _with_destination(self, name: str, sources: tuple[str, ...]) -> str:
-        ins = f"{_values(sources)}{_braced(self.inside)} : {', '.join('...' for _ in sources)}"
-        return f"pto.{name} ins({ins}) outs(%dst : !pto.tile_buf<...>){_braced(self.after)}"
+        inside = attributes(each for each in modifiers if each.text and each.text.inside)
+        after = attributes(each for each in modifiers if each.text and not each.text.inside)
+        first, second = list[str](), list[str]()
+        for order in orders:
+            values, types = ", ".join(f"%{source}" for source in order), ", ".join("..." for _ in order)
+            operands = types if len(order) == 1 else f"({types})"
+            first.append(f"%dst = pto.{name} {values}{attributes(modifiers)} : {operands} -> !pto.tile<...>")
+            second.append(f"pto.{name} ins({values}{inside} : {types}) outs(%dst : !pto.tile_buf<...>){after}")
+        return {"Level 1": tuple(first), "Level 2": tuple(second)}
 
 
-def _values(names: Iterable[str]) -> str:
-    return ", ".join(f"%{name}" for name in names)
-
-
-def _braced(attributes: str) -> str:
-    return f" {{{attributes}}}" if attributes else ""
+def attributes(modifiers: Iterable[Modifier]) -> str:
+    """An example of every modifier that text writes as an attribute, in braces."""
+    examples = ", ".join(filter(None, (modifier.example for modifier in modifiers)))
+    return f" {{{examples}}}" if examples else ""
 
 
 def build(
-    row: Row,
+    row: OpRow,
     params: tuple[Param, ...],
     rules: tuple[Rule, ...],
     lower: Lower,
@@ -218,7 +219,7 @@ def build(
     workspace: Workspace | None = None,
     form: Form = GENERAL,
 ) -> Instruction:
-    """An instruction that has one route of its own name, on one pipe; `cost` is by pipe."""
+    """An instruction with one route, which has its name, on one pipe; `cost` is by pipe."""
     sources = tuple(param.name for param in params[1:])
     on = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
     costs = cost or ({"V": COSTS[row.op]} if row.op in COSTS else {})
@@ -234,13 +235,13 @@ def build(
         modifiers=modifiers,
         rules=(*rules, *row.rules),
         lower=lower,
-        route=lambda call: row.name,
+        route=lambda _: row.name,
         operation=row.op,
         kernels={family: {row.name: kernel(on[family])} for family in NPU},
         faults=row.faults,
         spellings={
             "C++": (cpp or f"{row.name.upper()}({', '.join(['dst', *sources])})",),
-            **(text or Text(sources)).spellings(row.name),
+            **(text or Text(sources)).spellings(row.name, modifiers),
         },
         cpp=row.cpp,
         in_place=Table(dict.fromkeys(row.in_place, True)),

@@ -61,8 +61,8 @@ def _signature(instruction: Instruction) -> Signature:
     found += [_keyword(p.name, f"{TYPES[p.kind]} | None") for p in instruction.operands if p.optional]
     for modifier in instruction.modifiers:
         kind = f"str | {modifier.enum.__name__}"
-        kind = kind if modifier.usual is not None else f"{kind} | None"
-        found.append(Parameter(modifier.name, only, default=modifier.usual, annotation=kind))
+        kind = kind if modifier.fixed_default is not None else f"{kind} | None"
+        found.append(Parameter(modifier.name, only, default=modifier.fixed_default, annotation=kind))
     found += [_keyword(TMP, "Tile | None")] if instruction.workspace else []
     return Signature([*found, _keyword("wait", "Wait")], return_annotation="Event")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ptokit import spec
 from ptokit.finding import Finding, Level
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Conflict
+from ptokit.isa.instruction import OrderHazard
 
 LATER = "read it in a later kernel"
 CACHED = frozenset(("S", "V"))
@@ -36,7 +36,7 @@ class Act:
         return f" ({self.where})" if self.where else ""
 
     @property
-    def conflicts(self) -> tuple[Conflict, ...]:
+    def conflicts(self) -> tuple[OrderHazard, ...]:
         """The hazards that the instruction has if nothing orders its accesses."""
         known = INSTRUCTIONS.get(self.instruction)
         return known.conflicts if known else ()
@@ -67,7 +67,7 @@ def _kinds(first: Act, then: Act) -> Iterator[str]:
         yield CUBE_LOAD
 
 
-def _fits(conflict: Conflict, act: Act, other: Act, order: str) -> bool:
+def _fits(conflict: OrderHazard, act: Act, other: Act, order: str) -> bool:
     """Whether a conflict of `act`'s instruction describes the two accesses."""
     return (
         conflict.memory == act.memory
@@ -75,7 +75,7 @@ def _fits(conflict: Conflict, act: Act, other: Act, order: str) -> bool:
         and conflict.operand in ("", act.operand)
         and conflict.access in ("", act.how)
         and conflict.other in ("", other.how)
-        and (conflict.pipe == other.pipe or (conflict.with_itself and act.instruction == other.instruction))
+        and conflict.pipe == other.pipe
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 FAMILIES = ("cpu", "a2a3", "a5")
 OURS = ("host",)
-"""Profiles that no document speaks of: they may have a rule of any target."""
+"""Targets that are in no document: they may have a rule of any target."""
 EVERY_INSTRUCTION = "*"
 
 
@@ -33,7 +33,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class Gap:
-    """A place where the documents contradict each other or say nothing, and how ptokit settles it."""
+    """A question that the documents contradict each other on or leave open, and how ptokit decides it."""
 
     id: str
     conflict: str
@@ -43,7 +43,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Hazard:
-    """Something a simulator or compiler lets through and hardware does not."""
+    """A failure on hardware that a simulator or compiler does not report."""
 
     id: str
     bites: str
@@ -51,12 +51,12 @@ class Hazard:
     situation: str
     effect: str
     clauses: tuple[str, ...]
-    """The clauses and decisions behind it; a finding names the first one that holds for its target."""
+    """Its clauses and decisions; a finding names the first one that applies to its target."""
     instructions: tuple[str, ...]
     """The instructions whose use can have it, or `EVERY_INSTRUCTION`."""
     seen_by: str
     levels: Mapping[str, str]
-    """By target, as decided; a level that depends on the case is given with its cases."""
+    """By target; a level that depends on the case includes its cases."""
 
     @property
     def level(self) -> str:
@@ -81,11 +81,13 @@ class Example:
     meets: str = ""
     breaks: tuple[str, ...] = ()
     rule: str = ""
-    """The rule that the breaking code runs into, where it is not the clause itself."""
+    """The rules that the breaking code runs into, where they are not the clause itself."""
+    says: str = ""
+    """Words of the error, where the breaking code is refused without a finding."""
     targets: tuple[str, ...] = ()
     """Where to run it, if not on the clause's own targets."""
     each: tuple[str, ...] = ()
-    """Instructions to run all of it with, one after the other, as `op`."""
+    """Instructions to run it with, one after the other, as `op`."""
 
 
 def _tables(folder: str) -> Iterator[dict[str, Any]]:
@@ -143,9 +145,9 @@ def examples() -> dict[str, Example]:
 
 @cache
 def outcomes() -> dict[str, tuple[dict[str, str], ...]]:
-    """What came of running the code that breaks each clause, by target, one entry for each piece of code.
+    """The outcomes of the code that breaks each clause, by target, one entry for each piece of code.
 
-    `tests/conformance/outcomes.py` writes them, from runs; a test holds them against runs.
+    `tests/conformance/outcomes.py` writes them; a test compares them with new runs.
     """
     return {name: tuple(row["breaks"]) for name, row in _rows("outcomes")}
 

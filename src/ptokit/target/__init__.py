@@ -1,4 +1,4 @@
-"""The targets ptokit knows, as data. A name may carry a revision after `@`."""
+"""The targets, as data. A name may have a revision after `@`."""
 
 from __future__ import annotations
 

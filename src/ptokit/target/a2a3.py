@@ -1,4 +1,4 @@
-"""A2/A3: one scalar thread issues everything; row gathers go by DMA, element gathers by scalar copies."""
+"""A2/A3: one scalar thread issues everything; row gathers are DMA transfers, element gathers scalar copies."""
 
 from ptokit.isa.policy import TileType
 from ptokit.target.profile import (
@@ -63,17 +63,10 @@ A2A3 = Profile(
     costs=numbers(COSTS),
     sources=sources(COSTS),
     statements=(
-        "MG-COST-02",
-        "MG-COST-03",
-        "MG-COST-04",
-        "MG-COST-05",
-        "MG-COST-06",
-        "MG-COST-11",
-        "MG-PERF-01",
-        "MG-PERF-02",
+        "MG-COST-02", "MG-COST-03", "MG-COST-04", "MG-COST-05", "MG-COST-06", "MG-COST-11", "MG-PERF-01", "MG-PERF-02",
     ),
     burst=32,  # MG-ALIGN-06
     mixed_cores="hazard",
     arch="a3",
     headers=Headers(hidden=184 * KB, overlapping="V"),
-)
+)  # fmt: skip

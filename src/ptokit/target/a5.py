@@ -17,12 +17,12 @@ from ptokit.target.profile import (
     sources,
 )
 
-ALIKE = {
+SHARED = {
     name: (number, f"assumption: as A2/A3 ({source.removeprefix('assumption: ')})")
     for name, (number, source) in A2A3_COSTS.items()
 }
 COSTS: Stated = {
-    **ALIKE,
+    **SHARED,
     "cache line bytes": (64, PUBLIC),
     "GM burst bytes": (128, "MG-COST-07"),
     "registers a thread": (32, "MG-SIMT-24; no cost depends on it"),

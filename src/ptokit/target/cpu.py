@@ -22,4 +22,4 @@ CPU_AICORE = replace(
     title="CPU simulator, AICORE build",
     revision=Revision(tables=dict.fromkeys((GATHER_TYPES, SCATTER_TYPES), frozenset((*BASE, *FLOAT8)))),
 )
-"""The simulator built with `__CCE_AICORE__`: float8 is there too (MG-TYPE-02)."""
+"""The simulator built with `__CCE_AICORE__`, which adds float8 (MG-TYPE-02)."""

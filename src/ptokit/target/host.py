@@ -1,4 +1,4 @@
-"""The host: arrays instead of tiles of a chip. Every element type, no 32-byte rule, no budgets."""
+"""The host: NumPy arrays. Every element type, no 32-byte rule, no memory limits."""
 
 from ptokit.isa.policy import TileType
 from ptokit.target.profile import Memory, Profile

@@ -1,4 +1,4 @@
-"""A target is data: the facts of a machine, and the formulas that the documents give for it."""
+"""A target is data: its memories, cores and costs, and the formulas of the documents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Memory:
 
     name: str
     size: int | None
-    """Bytes, or None where the host's memory is the only limit."""
+    """Bytes; None if the host's memory is the only limit."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ CUBE_CORE = Core("AIC", frozenset(TileType) - VECTOR_CORE.memories, ("S", "M", "
 
 @dataclass(frozen=True)
 class Headers:
-    """What is known of the C++ headers of a target. What they say of one instruction is in its definition."""
+    """Facts about the C++ headers of a target. Those about one instruction are in its definition."""
 
     hidden: int | None = None
     """Where the headers' own workspace in UB begins, if they have one."""
@@ -57,27 +57,27 @@ class Headers:
 
 @dataclass(frozen=True)
 class UnifiedBuffer:
-    """How the UB is shared out (MG-BUDG-02, MG-BUDG-06)."""
+    """The parts of the UB (MG-BUDG-02, MG-BUDG-06)."""
 
     size: int
     reserved: int = 0
     min_cache: int = 0
     safe: int | None = None
-    """Bytes that are safe without asking for dynamic memory (MG-BUDG-09)."""
+    """Bytes that are safe without dynamic memory (MG-BUDG-09)."""
     has_dynamic: bool = False
     over_rule: str = "MG-BUDG-02"
     over_kind: str = "H-22"
-    """The clause and the hazard of tiles that go past the end."""
+    """The clause and the hazard of tiles beyond the end."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a launch leaves for tiles."""
+    """The UB that a launch leaves for tiles."""
 
     limit: int
-    """Bytes that tiles may use at the most."""
+    """The most bytes that tiles may use."""
     max_dynamic: int
-    """The largest dynUBufSize that can be asked for (MG-BUDG-07)."""
+    """The largest dynUBufSize (MG-BUDG-07)."""
     data_cache: int
     """What remains for the data cache (A-39)."""
     available: int
@@ -85,16 +85,16 @@ class Budget:
 
 
 Stated = Mapping[str, tuple[float, str]]
-"""Numbers of the cost model, each with where it comes from. A name ends in its unit; cycles are those of the clock."""
+"""Numbers of the cost model with their sources. A name ends in its unit; cycles are those of the clock."""
 
 
 def numbers(stated: Stated) -> dict[str, float]:
-    """The numbers alone."""
+    """The numbers without their sources."""
     return {name: number for name, (number, _) in stated.items()}
 
 
 def sources(stated: Stated) -> dict[str, str]:
-    """Where they come from."""
+    """The source of each number."""
     return {name: source for name, (_, source) in stated.items()}
 
 
@@ -116,7 +116,7 @@ def _owner(route: str) -> Instruction:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Everything ptokit knows about a target."""
+    """The description of a target."""
 
     name: str
     title: str
@@ -125,23 +125,23 @@ class Profile:
     """The vector core first."""
     event_ids: int = 0
     ub: UnifiedBuffer | None = None
-    costs: Mapping[str, float] = field(default_factory=dict)
-    """Numbers of the cost model, by names that end in their unit. Cycles are those of the clock."""
-    sources: Mapping[str, str] = field(default_factory=dict)
-    """Where each number comes from. What no document gives is an assumption, chosen to keep the documents' order of
-    what is fast and what is slow; none was measured on a board."""
+    costs: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Numbers of the cost model, by names that end in their unit."""
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The source of each number. A number of no document is an assumption that keeps the documents' order of fast and
+    slow; none was measured on a board."""
     statements: tuple[str, ...] = ()
-    """The clauses that speak of cost and performance here."""
+    """The clauses about cost and performance."""
     burst: int = 0
-    """What the UB address of a burst must be a multiple of, in bytes; 0 where the documents ask for nothing."""
+    """The alignment of the UB address of a burst, in bytes; 0 if the documents state none."""
     mixed_cores: Level | None = None
-    """The level of a finding on a kernel that uses tiles of both cores without a hand-over."""
+    """The level of a finding on a kernel that uses tiles of both cores without a transfer between them."""
     arch: str = ""
     """The architecture in text (`pto.target_arch`), if text has one for it."""
     headers: Headers | None = None
     """The C++ headers, if there are any."""
     revision: Revision = field(default_factory=Revision)
-    """How this target differs from its family in what instructions say."""
+    """How this target differs from its family in the definitions of instructions."""
 
     @property
     def family(self) -> str:
@@ -160,16 +160,16 @@ class Profile:
 
     def core_of(self, memories: Iterable[TileType]) -> Core:
         """The core that has all of these memories; the last core if none has."""
-        wanted = set(memories)
-        return next((core for core in self.cores if wanted <= core.memories), self.cores[-1])
+        needed = set(memories)
+        return next((core for core in self.cores if needed <= core.memories), self.cores[-1])
 
     def owner(self, pipe: str) -> Core | None:
         """The only core that has a pipe, or None if several have it."""
-        having = [core for core in self.cores if pipe in core.pipes]
-        return having[0] if len(having) == 1 else None
+        owners = [core for core in self.cores if pipe in core.pipes]
+        return owners[0] if len(owners) == 1 else None
 
     def kernel(self, route: str) -> Kernel:
-        """How this target carries out a route; an empty kernel if it does not have it."""
+        """How this target executes a route; an empty kernel if it does not have it."""
         return kernel_of(_owner(route), self.name, route)
 
     @property
@@ -191,10 +191,10 @@ class Profile:
         return launch(rows, cols) if launch else None
 
     def budget(self, static: int = 0, dyn_ub: int | None = None, *, simt: bool = True) -> Budget | None:
-        """What tiles may use of the UB, or None where there is no UB (MG-BUDG).
+        """The UB that tiles may use, or None if there is no UB (MG-BUDG).
 
-        `static` are the bytes of compile-time allocations, which do not lie in the dynamic region. Without `simt`,
-        where nothing starts threads, all of the UB is safe to use without asking.
+        `static` are the bytes of compile-time allocations, which are not in the dynamic region. Without `simt`, no
+        threads are started, and all of the UB is safe without dynamic memory.
         """
         if static < 0 or (dyn_ub or 0) < 0:
             raise ValueError(f"sizes in bytes are not negative, got static={static}, dyn_ub={dyn_ub}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Instruction
 from ptokit.isa.kernel import kernels_of
 from ptokit.isa.operand import FORMS
 from ptokit.isa.policy import BLayout, TileType
@@ -39,7 +38,7 @@ def register(profile: Profile) -> Profile:
 
 
 def unregister(name: str) -> None:
-    """Forget a revision."""
+    """Remove a revision."""
     if name not in REVISIONS:
         raise ValueError(f"{name!r} is not a registered revision; known: {', '.join(REVISIONS) or 'none'}")
     del PROFILES[name], REVISIONS[name]
@@ -71,14 +70,12 @@ def _revision_problems(profile: Profile) -> Iterator[str]:
         owner = next((each for each in INSTRUCTIONS.values() if route in kernels_of(each, profile.family)), None)
         if owner is None:
             yield f"{profile.family} has no route {route}"
-        elif unknown := [effect.operand for effect in kernel.effects if effect.operand not in _operands(owner)]:
+        elif unknown := [
+            each.operand for each in kernel.effects if each.operand not in [p.name for p in owner.operands]
+        ]:
             yield f"{route} has no operand {_listed(unknown)}"
         elif unknown := [effect.pipe for effect in kernel.effects if effect.pipe not in profile.pipes]:
             yield f"{route} uses {_listed(unknown)}, which is no pipe of {profile.name}"
-
-
-def _operands(instruction: Instruction) -> set[str]:
-    return {param.name for param in instruction.operands}
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -86,7 +83,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def left_layouts() -> dict[str, BLayout]:
-    """By architecture: the layout of a tile in Left. Text does not say it."""
+    """By architecture: the layout of a tile in Left, which text does not state."""
     layouts = {form: blayout for (blayout, _), form in FORMS.items()}
     plain = (profile for profile in PROFILES.values() if profile.arch and profile.name == profile.family)
     return {profile.arch: layouts[profile.left_form] for profile in plain}

@@ -76,10 +76,9 @@ def print_program(program: Program, form: Form = "l2", version: Version | None =
     if form == "as":
         return print_ptoas(unit)
     mlir = _mlir()
-    module = mlir.read_module(mlir.draft(unit, has_values=form == "l1"), program.name)
     try:
-        return mlir.print_module(module, version)
-    except TextError as problem:  # its place is in a draft that nobody has seen
+        return mlir.print_module(mlir.module_of(unit, has_values=form == "l1"), version)
+    except TextError as problem:  # its place is in a text that nobody has seen
         raise TextError(problem.message, program.where or Where(program.name, 1), hint=problem.hint) from None
 
 
@@ -95,10 +94,4 @@ def convert(text: str | bytes, file: str, to: Form, version: Version | None = No
 
 def _mlir() -> Any:
     """What reads and prints MLIR, loaded when it is first needed."""
-    try:
-        return import_module("ptokit.text.mlir")
-    except ModuleNotFoundError as missing:
-        if missing.name != "xdsl":
-            raise
-        said = "MLIR text is read with xDSL, which is not installed: pip install xdsl"
-        raise ImportError(said, name="xdsl") from None
+    return import_module("ptokit.text.mlir")

@@ -12,6 +12,7 @@ MAX_DEPTH = 200
 """Brackets, or loops and branches, inside one another."""
 
 _BRACKETS = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|->|[<({\[]|[\])}>]')
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def plain_text(text: str | bytes, file: str) -> str:
@@ -25,6 +26,8 @@ def plain_text(text: str | bytes, file: str) -> str:
             read = text[: error.start].decode("utf-8")
             message = f"byte {error.start} (0x{text[error.start]:02x}) is not UTF-8"
             raise error_at(message, read, len(read), file) from None
+    elif (found := _SURROGATE.search(text)) is not None:
+        raise error_at(f"{found[0]!a} is no character", text, found.start(), file)
     return text.removeprefix("\ufeff")
 
 

@@ -79,6 +79,8 @@ class Operation:
     """Comment lines before it."""
     remark: str = ""
     """The comment at the end of its line."""
+    places: Mapping[str, Where] = field(default_factory=dict)
+    """Where the names of its attributes stand."""
 
     def part(self, name: str) -> tuple[Value, ...]:
         """The operands of a group; empty if it has none."""

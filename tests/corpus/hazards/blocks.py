@@ -1,4 +1,4 @@
-"""Blocks that touch the same cells: H-16, and conflicts that have no number."""
+"""Blocks that access the same cells: H-16, and conflicts that have no number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def scatter(
     table, rows, tokens, flat: pto.const = False, atomic: pto.const = "none", odd: pto.const = "",
     conflict: pto.const = "default", oob: pto.const = "undefined",
 ):  # fmt: skip
-    """Four rows a block; odd blocks may combine otherwise."""
+    """Four rows per block; odd blocks may use another operation."""
     b = pto.block_idx()
     ids = pto.Tile("vec", "int32", *((4, 16) if flat else (1, 8)), valid=(4, 16) if flat else (1, 4))
     values = pto.Tile("vec", table.dtype, 4, 16)
@@ -41,14 +41,33 @@ def twice(table, rows, tokens, apart: pto.const = False):
     pto.mscatter(table, values, ids, coalesce="row")
 
 
+@pto.kernel(mode="manual")
+def replaced(table, rows, tokens, stores_first: pto.const = False, ordered: pto.const = True, flat: pto.const = False):
+    """A scatter and a store of one block to the same rows, by two pipes."""
+    ids = pto.Tile("vec", "int32", *((8, 16) if flat else (1, 8)), addr=0x0)
+    values = pto.Tile("vec", table.dtype, 8, 16, addr=0x1000)
+    pto.tload(ids, tokens)
+    pto.tload(values, rows)
+    pto.barrier("ALL")
+    if stores_first:
+        pto.tstore(table[0:8], values)
+        if ordered:
+            flag("MTE3", "V")
+    pto.mscatter(table, values, ids, coalesce="elem" if flat else "row")  # the scatter
+    if not stores_first:
+        if ordered:
+            flag("V", "MTE3")
+        pto.tstore(table[0:8], values)  # the store
+
+
 LINE = "# all"
 TO = {"table": zeros(64, 16), "rows": counted(16, 16), "tokens": upto(16)}
 ONE_ROW = numbers(0, 1, 2, 3, 4, 5, 6, 1, 8, 9, 10, 11, 12, 13, 14, 15)
-"""Row 1 of block 0 is named in block 1 again."""
+"""Row 1 of block 0 repeats in block 1."""
 
 
 def elements(shared: bool) -> object:
-    """Elements apart, or with one cell that the first and the last block name."""
+    """Distinct elements, or with one cell in common for the first and the last block."""
     make = upto(16, 16)
 
     def made() -> object:
@@ -67,6 +86,12 @@ def same_cells() -> list[Case]:
     mixed = Hazard("H-16", "", "table", scatter, {**TO, "tokens": ONE_ROW}, grid=4)
     pair = Hazard("H-16", LINE, "table", twice, {**TO, "rows": counted(8, 16), "tokens": upto(8)})
     half = {"table": zeros(64, 16, dtype="float16"), "rows": counted(16, 16, dtype="float16")}
+    block = {**TO, "rows": counted(8, 16), "tokens": upto(8)}
+    before, after = (
+        Hazard("H-16", "# the store", "dst", replaced, block),
+        Hazard("H-16", "# the scatter", "table", replaced, block),
+    )
+    cells = {"flat": True, "tokens": upto(8, 16)}
     cases: list[Case] = []
     for target in NPU:
         cases += [
@@ -83,6 +108,12 @@ def same_cells() -> list[Case]:
         ]  # fmt: skip
     return [
         *cases,
+        *before.pair("a store after a scatter", "a5", {"ordered": False}, {"ordered": True}),
+        *before.pair("a store after elements", "a5", {"ordered": False}, {"ordered": True}, **cells),
+        *after.pair("a scatter after a store", "a5", {"ordered": False}, {"ordered": True}, stores_first=True),
+        *after.pair("elements after a store", "a5", {"ordered": False}, {"ordered": True}, stores_first=True, **cells),
+        before.twin("a store after a scatter, in order by itself", "a2a3", ordered=False),
+        after.twin("a scatter after a store, in order by itself", "a2a3", ordered=False, stores_first=True),
         *mixed.pair("an add and a maximum", "a5", {"odd": "max"}, {"odd": "add"}, atomic="add",
                     line="mscatter(table, values, ids"),
         rows.twin("one block takes both", "a5", tokens=numbers(0, 1, 2, 3), rows=counted(4, 16), grid=1),

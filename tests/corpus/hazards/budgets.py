@@ -63,7 +63,7 @@ def high(table, tokens, out, addr: pto.const = 0x1000):
 
 @pto.kernel(mode="manual")
 def anywhere(table, tokens, out, addr):
-    """A small tile at an address that only the launch tells."""
+    """A small tile at an address known at launch."""
     ids = pto.Tile("vec", "int32", 1, 8, addr=0x0)
     got = pto.Tile("vec", table.dtype, 8, 16, addr=addr)
     pto.tload(ids, tokens)

@@ -1,4 +1,4 @@
-"""A case of the corpus: a launch, and what the machine has to say of it."""
+"""A case of the corpus: a launch, and the expected report of the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import ptokit as pto
 
 Array = np.ndarray[Any, Any]
 Given = Mapping[str, Any]
-"""Arguments and options of a launch by name; what can be called is made anew for every launch, and `arrays` makes
+"""Arguments and options of a launch by name; callables are evaluated for every launch, and `arrays` makes
 several arguments at once."""
 
 
@@ -43,7 +43,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """A name that no other case has."""
+        """A unique name."""
         return f"{self.kind or 'order'} {self.name} {self.target} {'bad' if self.bad else 'twin'}"
 
 
@@ -104,7 +104,7 @@ def zeros(*shape: int, dtype: str = "float32") -> Callable[[], Array]:
 
 
 def counted(*shape: int, dtype: str = "float32") -> Callable[[], Array]:
-    """An array whose elements count up, as far as their type lets them."""
+    """An array of consecutive elements, modulo the range of their type."""
     return lambda: (np.arange(int(np.prod(shape))) % 100).astype(dtype).reshape(shape)
 
 

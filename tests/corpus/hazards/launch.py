@@ -60,7 +60,7 @@ L1 = {"table": counted(64, 16, dtype="float16"), "scratch": zeros(256, dtype="fl
 
 
 def threads() -> list[Case]:
-    """H-23: threads that nobody has set up."""
+    """H-23: threads without a set-up."""
     read = Hazard("H-23", "pto.mgather(got, table, ids", "launch", gather, ROW)
     write = Hazard("H-23", "pto.mscatter(table, values, ids", "launch", scatter, TO)
     cube = Hazard("H-23", "# elements", "launch", into_l1, {**L1, "tokens": spread(16, 16, below=1024)})

@@ -124,7 +124,7 @@ def placed(
     table, tokens, out, addr: pto.const = 0x100, coalesce: pto.const = "row", index: pto.const = (1, 8),
     oob: pto.const = "clamp",
 ):  # fmt: skip
-    """Index and destination by hand."""
+    """Index and destination at given addresses."""
     ids = pto.Tile("vec", "int32", *index, addr=0x100)
     got = pto.Tile("vec", table.dtype, 8, 16, addr=addr)
     pto.tload(ids, tokens)
@@ -136,7 +136,7 @@ def placed(
 
 @pto.kernel(mode="manual")
 def scattered(table, rows, tokens, addr: pto.const = 0x100):
-    """Index and source by hand."""
+    """Index and source at given addresses."""
     ids = pto.Tile("vec", "int32", 1, 8, addr=0x100)
     values = pto.Tile("vec", table.dtype, 8, 16, addr=addr)
     pto.tload(values, rows)
@@ -160,7 +160,7 @@ def assigned(table, tokens, out, addr: pto.const = 0x100):
 
 @pto.kernel(mode="manual")
 def anywhere(table, tokens, out, addr):
-    """A destination at an address that only the launch tells."""
+    """A destination at an address known at launch."""
     ids = pto.Tile("vec", "int32", 1, 8, addr=0x100)
     got = pto.Tile("vec", table.dtype, 8, 16, addr=addr)
     pto.tload(ids, tokens)

@@ -1,4 +1,4 @@
-"""Pipes of one block that nothing orders: H-24, H-25, H-26, H-35, races without a number, and flags gone wrong."""
+"""Pipes of one block that nothing orders: H-24, H-25, H-26, H-35, races without a number, and wrong flags."""
 
 from __future__ import annotations
 
@@ -109,22 +109,22 @@ FLAT = {**UPDATE, "tokens": upto(8, 16), "flat": True}
 
 @pto.kernel(mode="manual")
 def reload(table, tokens, out, once_only: pto.const = False):
-    """Indices loaded in every turn, and a flag in every turn, or in the first one only."""
+    """Indices loaded in every iteration, and a flag in every iteration, or in the first one only."""
     ids = pto.Tile("vec", "int32", 1, 8, addr=0x0)
     got = pto.Tile("vec", table.dtype, 8, 16, addr=0x1000)
     pto.set_flag("V", "MTE2", 0)
     pto.set_flag("MTE3", "V", 0)
-    for turn in pto.range(2):
-        pto.wait_flag("V", "MTE2", turn)
-        pto.tload(ids, tokens[turn * 8 : turn * 8 + 8])
-        with pto.when((turn == 0) | (not once_only)):
+    for i in pto.range(2):
+        pto.wait_flag("V", "MTE2", i)
+        pto.tload(ids, tokens[i * 8 : i * 8 + 8])
+        with pto.when((i == 0) | (not once_only)):
             pto.set_flag("MTE2", "V", 1)
             pto.wait_flag("MTE2", "V", 1)
         pto.wait_flag("MTE3", "V", 0)
         pto.mgather(got, table, ids)
-        pto.set_flag("V", "MTE2", 1 - turn)
+        pto.set_flag("V", "MTE2", 1 - i)
         flag("V", "MTE3", 1)
-        pto.tstore(out[turn * 8 : turn * 8 + 8], got)
+        pto.tstore(out[i * 8 : i * 8 + 8], got)
         pto.set_flag("MTE3", "V", 0)
     pto.wait_flag("V", "MTE2", 0)
     pto.wait_flag("MTE3", "V", 0)
@@ -154,7 +154,7 @@ def stale_indices() -> list[Case]:
         {"table": counted(64, 16), "tokens": spread(8, below=64), "more": upto(8), "out": zeros(16, 16)},
     )
     scatter = Hazard("H-24", "pto.mscatter(", "idx", update, UPDATE)
-    turns = Hazard(
+    loops = Hazard(
         "H-24",
         "pto.mgather(got, table, ids)",
         "idx",
@@ -174,7 +174,7 @@ def stale_indices() -> list[Case]:
         *scatter.pair("element scatter", "a5", {"late": False}, {"late": True}, **FLAT),
         scatter.twin("row scatter waits by itself", "a2a3", late=False),
         scatter.twin("element scatter waits by itself", "a2a3", **FLAT, late=False),
-        *turns.pair("in the second turn", "a5", {"once_only": True}, {"once_only": False}),
+        *loops.pair("in the second iteration", "a5", {"once_only": True}, {"once_only": False}),
         noted.bad("elements wait by themselves", "a2a3", first="none"),
         noted.twin("elements", "a2a3", first="flag"),
     ]  # fmt: skip
@@ -259,23 +259,23 @@ def twice(
 
 
 @pto.kernel(mode="manual")
-def in_turn(table, tokens, out, guard: pto.const = True):
-    """A loop whose gather waits for the store of the turn before, or does not."""
+def in_loop(table, tokens, out, guard: pto.const = True):
+    """A loop whose gather waits for the store of the previous iteration, or does not."""
     ids = pto.Tile("vec", "int32", 1, 8, addr=0x0)
     got = pto.Tile("vec", table.dtype, 8, 16, addr=0x1000)
     pto.set_flag("V", "MTE2", 0)
     if guard:
         pto.set_flag("MTE3", "V", 0)
-    for turn in pto.range(2):
+    for i in pto.range(2):
         pto.wait_flag("V", "MTE2", 0)
-        pto.tload(ids, tokens[turn * 8 : turn * 8 + 8])
-        flag("MTE2", "V", turn % 2)
+        pto.tload(ids, tokens[i * 8 : i * 8 + 8])
+        flag("MTE2", "V", i % 2)
         if guard:
             pto.wait_flag("MTE3", "V", 0)
         pto.mgather(got, table, ids)
         pto.set_flag("V", "MTE2", 0)
-        flag("V", "MTE3", turn % 2)
-        pto.tstore(out[turn * 8 : turn * 8 + 8], got)
+        flag("V", "MTE3", i % 2)
+        pto.tstore(out[i * 8 : i * 8 + 8], got)
         if guard:
             pto.set_flag("MTE3", "V", 0)
     pto.wait_flag("V", "MTE2", 0)
@@ -305,7 +305,7 @@ def overtaken_stores() -> list[Case]:
     both = {"table": counted(64, 16), "tokens": spread(8, below=64), "out": zeros(16, 16)}
     elements = {**both, "tokens": spread(8, 16, below=1024), "coalesce": "elem", "index": (8, 16)}
     again = Hazard("H-26", "# again", "dst", twice, both)
-    turns = Hazard("H-26", "pto.mgather(got, table, ids)", "dst", in_turn, {**both, "tokens": spread(16, below=64)})
+    loops = Hazard("H-26", "pto.mgather(got, table, ids)", "dst", in_loop, {**both, "tokens": spread(16, below=64)})
     copied = Hazard("H-26", "pto.mgather(got, table, ids)", "dst", copy_then_gather, {**both, "x": counted(8, 16)})
     return [
         *again.pair("row", "a5", {"way": "none"}, {"way": "flag"}),
@@ -313,7 +313,7 @@ def overtaken_stores() -> list[Case]:
         *again.pair("partly", "a5", {"second": 0x1100}, {"second": 0x1200}, way="none"),
         *again.pair("int8", "a5", {"way": "none"}, {"way": "event"},
                     table=counted(64, 32, dtype="int8"), out=zeros(16, 32, dtype="int8"), kernel=twice_int8),
-        *turns.pair("in turn", "a5", {"guard": False}, {"guard": True}),
+        *loops.pair("in a loop", "a5", {"guard": False}, {"guard": True}),
         *copied.pair("after a copy", "a5", {"guard": False}, {"guard": True}),
         *(again.twin(f"row, {way}", "a5", way=way) for way in ("event", "barrier", "by way of S")),
         again.twin("row waits by itself", "a2a3", way="none"),
@@ -447,7 +447,7 @@ def flags(x, out, fault: pto.const = ""):
 
 
 def unnumbered() -> list[Case]:
-    """Races that have no number of their own, and flags that are wrong in themselves."""
+    """Races without a number, and wrong flags."""
     plain = {"x": counted(16, 16), "out": zeros(16, 16)}
     cases: list[Case] = []
     for target in ("a2a3", "a5"):

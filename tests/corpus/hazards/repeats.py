@@ -1,4 +1,4 @@
-"""Destinations that one call names twice: H-14, H-15, H-17."""
+"""Destinations that repeat in one call: H-14, H-15, H-17."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scratch of an element gather into L1: too small (H-31), or over something else (H-32)."""
+"""The scratch of an element gather into L1: too small (H-31), or overlapping other memory (H-32)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules of an instruction see before it runs: layouts, shapes, strides, types (H-02 to H-09 and others)."""
+"""Violations of an instruction's rules before it runs: layouts, shapes, strides, types (H-02 to H-09 and others)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def fractal(*shape: int, dtype: str = "float32") -> Callable[[], Any]:
 
 
 def standing(make: Callable[[], Array]) -> Callable[[], Any]:
-    """A column of numbers that lie side by side."""
+    """A column of contiguous numbers."""
     return lambda: pto.GlobalTensor(make().reshape(-1, 1), layout="dn")
 
 
@@ -270,7 +270,7 @@ def counted_elements(rows, tokens, out, n, m):
 
 
 def dynamic() -> list[Case]:
-    """H-27: extents that only the run tells, and that break a rule."""
+    """H-27: extents known at run time that break a rule."""
     some = {"table": counted(64, 16), "tokens": spread(8, below=64), "out": zeros(8, 16)}
     rows = Hazard("H-27", GATHER, "idx", counted_rows, some)
     flat = Hazard("H-27", SCATTER, "idx", counted_sources, {**ELEMS_ONLY, "flat": True})
@@ -300,7 +300,7 @@ ELEMS_ONLY = {"table": zeros(64, 16), "rows": counted(8, 16), "tokens": upto(8, 
 
 
 def standing_indices() -> list[Case]:
-    """H-28: A5 reads one index after the other, whatever lies between them."""
+    """H-28: A5 reads indices as contiguous, also across padding."""
     index = Hazard("H-28", GATHER, "idx", gather, ROW)
     padded = {"tokens": lambda: spread(8, below=64)().reshape(8, 1), "index": (8, 8), "index_valid": (8, 1),
               "clear": True}  # fmt: skip
@@ -362,7 +362,7 @@ FRACTAL_ELEMS = {"tokens": spread(16, 16, below=512), "index": (16, 16), "index_
 
 
 def narrow_tiles() -> list[Case]:
-    """H-37: a row of an NZ table is written whole, whatever the tile's width."""
+    """H-37: a row of an NZ table is written whole, for any width of the tile."""
     given = {"tokens": spread(16, below=32), "index": (1, 16), "index_valid": (1, 16), "form": BOXED}
     tile = Hazard("H-37", GATHER, "dst", gather, given)
     cases: list[Case] = []
@@ -380,7 +380,7 @@ def narrow_tiles() -> list[Case]:
 
 
 def forgotten_modes() -> list[Case]:
-    """H-40: elements were meant, rows were said."""
+    """H-40: elements were intended, rows were written."""
     index = Hazard("H-40", GATHER, "idx", gather, ELEM)
     half = {"table": counted(64, 16, dtype="float16"), "out": zeros(8, 16, dtype="float16")}
     return [

@@ -1,4 +1,4 @@
-"""Eager calls on both engines: the native one runs a program of one instruction over the very bytes of the call.
+"""Eager calls on both engines: the native one runs a program of one instruction over the bytes of the call.
 
 A call becomes a program whose tiles are there from the beginning. They are copied into a thread's arena before it runs
 and out of it afterwards; arrays are used where they lie. Extents that are dynamic in the call are numbers of the run,
@@ -57,7 +57,7 @@ NEARLY = {"texp", "tlog", "tmatmul", "tmatmul_acc", "tmatmul_bias"}
 """Instructions whose last bits the decisions leave open."""
 MOST_KEPT = 256
 TURNS = 3
-"""After a turn for each kind of remark all is told, and nothing keeps a call from being quick."""
+"""After one run for each kind of note all are reported, and a call takes the fast path."""
 AT = ", in block 0"
 """What a program adds to the words of a finding."""
 
@@ -192,8 +192,8 @@ class NativeCall:
         ]
         return [each for each in found if each is not None]
 
-    def run(self, storages: Sequence[Storage], listener: Listener, turns: int = 1) -> bool:
-        """Run it over the operands' memories, `turns` times from the same bytes; whether the last turn was quick."""
+    def run(self, storages: Sequence[Storage], listener: Listener, times: int = 1) -> bool:
+        """Run it over the operands' memories, `times` times from the same bytes; whether the last run was fast."""
         thread, given = self.thread, dict(zip(self.names, storages, strict=True))
         arrays = [(slot, given[name].span.start, given[name].bits.size) for name, slot in self.slots.arrays.items()]
         variables = self.slots.variables
@@ -202,14 +202,14 @@ class NativeCall:
         before = [storage.bits.copy() for storage in storages]
         try:
             thread.begin(arrays, numbers, lambda: given, listener)
-            for _ in range(turns - 1):
-                self._turn(given)
+            for _ in range(times - 1):
+                self._run_once(given)
                 put_back(storages, before)
-            return self._turn(given)
+            return self._run_once(given)
         finally:
             thread.end()
 
-    def _turn(self, given: Mapping[str, Storage]) -> bool:
+    def _run_once(self, given: Mapping[str, Storage]) -> bool:
         thread = self.thread
         before = thread.in_python
         for tile, place in self._tiles(given):
@@ -273,10 +273,10 @@ def put_back(storages: Sequence[Storage], before: Sequence[Any]) -> None:
 
 @dataclass
 class Outcome:
-    """What a call did: every byte of its operands, what it said, and how it ended."""
+    """The outcome of a call: every byte of its operands, its findings, and its error."""
 
     memories: list[bytes]
-    told: list[Finding]
+    reported: list[Finding]
     problem: BaseException | None
 
     @property
@@ -297,10 +297,10 @@ def plain(finding: Finding) -> Finding:
 def outcome(storages: Sequence[Storage], work: Callable[[Listener], object]) -> Outcome:
     """What work does from the bytes that are there; they are put back afterwards."""
     before = [storage.bits.copy() for storage in storages]
-    told: list[Finding] = []
+    reported: list[Finding] = []
 
     def listen(findings: Sequence[Finding]) -> None:
-        told.extend(map(plain, findings))
+        reported.extend(map(plain, findings))
 
     problem: BaseException | None = None
     try:
@@ -311,11 +311,11 @@ def outcome(storages: Sequence[Storage], work: Callable[[Listener], object]) -> 
         problem = found
     memories = [storage.bits.tobytes() for storage in storages]
     put_back(storages, before)
-    return Outcome(memories, told, problem)
+    return Outcome(memories, reported, problem)
 
 
 def run(prepared: Prepared, storages: Sequence[Storage], listener: Listener) -> None:
-    """Run a call on the reference engine, whatever looks at it."""
+    """Run a call on the reference engine, without hooks."""
     for findings in Prepared.run(prepared, storages):
         listener(findings)
 
@@ -350,7 +350,7 @@ class Both:
         self._known: dict[Any, list[NativeCall]] = {}
 
     def native(self, key: tuple[Any, ...], storages: Sequence[Storage]) -> list[NativeCall]:
-        """The ways to make a call natively; none where there is none."""
+        """The native variants of a call; empty if it has none."""
         try:
             instruction, profile, *rest = key
             shared = sharing(key[3], storages)
@@ -387,7 +387,7 @@ class Both:
             agree(prepared, storages, found, expected)
             if expected.problem is None and not quick[0]:
                 found = outcome(storages, lambda listener: quick.append(way.run(storages, listener, TURNS)))  # noqa: B023
-                found.told, expected.told = once(found.told), once(expected.told)
+                found.reported, expected.reported = once(found.reported), once(expected.reported)
                 agree(prepared, storages, found, expected)
             if expected.problem is None and way is ways[0]:
                 counter = self.ways.quick if quick[-1] else self.ways.slow
@@ -395,7 +395,7 @@ class Both:
 
 
 def once(findings: Sequence[Finding]) -> list[Finding]:
-    """Each finding once, as a launch tells them."""
+    """Each finding once, as a launch reports them."""
     return [finding for k, finding in enumerate(findings) if finding not in findings[:k]]
 
 
@@ -403,7 +403,7 @@ def agree(prepared: Prepared, storages: Sequence[Storage], found: Outcome, expec
     """Both outcomes are one."""
     what = f"{prepared.instruction.name} on {prepared.target} ({prepared.route})"
     assert found.ending == expected.ending, f"{what}: {found.ending} for {expected.ending}"
-    assert found.told == expected.told, f"{what}: {found.told} for {expected.told}"
+    assert found.reported == expected.reported, f"{what}: {found.told} for {expected.told}"
     for name, ours, theirs in zip(prepared.names, found.memories, expected.memories, strict=True):
         if ours != theirs and not (prepared.instruction.name in NEARLY and _near(prepared, storages, ours, theirs)):
             a, b = np.frombuffer(ours, np.uint8), np.frombuffer(theirs, np.uint8)
@@ -421,12 +421,12 @@ def _near(prepared: Prepared, storages: Sequence[Storage], ours: bytes, theirs: 
     beside = [np.where(written, 0, memory.view(step.dtype.bits)) for memory in (a, b)]
     found, wanted = (memory[step.offsets(step.target)].astype("f8") for memory in (a, b))
     with np.errstate(all="ignore"):
-        close = (np.abs(found - wanted) <= _room(step, storages, wanted)) | (found == wanted)
+        close = (np.abs(found - wanted) <= _tolerance(step, storages, wanted)) | (found == wanted)
     return bool((beside[0] == beside[1]).all() and (close | (np.isnan(found) & np.isnan(wanted))).all())
 
 
-def _room(step: Any, storages: Sequence[Storage], wanted: Any) -> Any:
-    """How far two results may lie apart, where each may be half of that from the exact one."""
+def _tolerance(step: Any, storages: Sequence[Storage], wanted: Any) -> Any:
+    """The largest difference of two results that are each within half of it of the exact one."""
     limits = ml_dtypes.finfo(step.dtype.numpy)
     ulp = float(limits.eps) * 2.0 ** np.floor(np.log2(np.maximum(np.abs(wanted), float(limits.smallest_normal))))
     if len(step.inputs) == 1:
@@ -436,7 +436,7 @@ def _room(step: Any, storages: Sequence[Storage], wanted: Any) -> Any:
 
 
 class Watched(Prepared):
-    """A call that knows what it was made from, and keeps what those who look at it work out."""
+    """A call with its origin, and a cache for the checks."""
 
     def __init__(
         self,
@@ -451,18 +451,24 @@ class Watched(Prepared):
     ) -> None:
         super().__init__(instruction, profile, options, specs, modifiers, repeats, clashes, workspace)
         self.key = instruction, profile, options, tuple(specs), modifiers
+        self.workspace = workspace
         self.known: dict[Any, Any] = {}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has neither slices (tests/lang/test_slices.py) nor a workspace (tests/lang/test_workspaces.py)."""
+        return self.workspace is None and not any(getattr(spec, "is_slice", False) for spec in self.key[3])
 
 
 @contextmanager
 def every_call(look: Callable[[Watched, Sequence[Storage]], None]) -> Iterator[None]:
-    """Within, every eager call is looked at before it runs."""
+    """In this context, every eager call is checked before it runs."""
 
     class Shown(Watched):
         def run(
             self, storages: Sequence[Storage], write: Write | None = None, *, tolerant: bool = False
         ) -> Iterator[tuple[Finding, ...]]:
-            if not any(getattr(spec, "is_slice", False) for spec in self.key[3]):  # of these, tests/lang/test_slices.py
+            if self.is_plain:
                 look(self, storages)
             return super().run(storages, write, tolerant=tolerant)
 

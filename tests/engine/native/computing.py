@@ -1,4 +1,4 @@
-"""Runs computations as machine code on arrays of its own, and by the reference, for comparison."""
+"""Runs computations as machine code on separate arrays, and on the reference engine, for comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptokit.engine.native.address import MemoryView
 from ptokit.engine.native.compute import operations as compute
 from ptokit.engine.native.emit import Module
 from ptokit.engine.native.jit import Source, library
-from ptokit.engine.native.program.symbolic import Conditions, Number
+from ptokit.engine.native.program.symbolic import Conditions, SymbolicNumber
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Input
@@ -98,7 +98,7 @@ class Case:
 
 
 class _Numbers:
-    """Turns known numbers into numbers of the run."""
+    """Replaces known numbers by numbers known at run time."""
 
     def __init__(self, active: bool) -> None:
         self.active, self.conditions = active, Conditions()
@@ -108,7 +108,7 @@ class _Numbers:
         if not self.active:
             return value
         self.values.append(value)
-        return Number(Var(f"n{len(self.values) - 1}"), value, self.conditions)
+        return SymbolicNumber(Var(f"n{len(self.values) - 1}"), value, self.conditions)
 
     def shape(self, shape: tuple[int, int], against: tuple[int, int]) -> tuple[Any, Any]:
         """Ones that repeat stay known."""
@@ -157,13 +157,13 @@ class Compiled:
                 MemoryView(base, each.layout, region.dtype.size)
                 for base, each, region in zip(places[1:], inputs, case.inputs, strict=True)
             ],
-            lambda n: values[n.expr] if isinstance(n, Number) else code.i64(n),
+            lambda n: values[n.expr] if isinstance(n, SymbolicNumber) else code.i64(n),
             "refused",
         )
         code.give(code.constant("i32", 0))
         code.begin("refused")
         code.give(code.constant("i32", 1))
-        assert not numbers.conditions.found, "something was asked of a number that only the run tells"
+        assert not numbers.conditions.found, "a condition depends on a number known at run time"
         return numbers.values
 
     def run(self, k: int, arrays: Sequence[np.ndarray]) -> np.ndarray | None:

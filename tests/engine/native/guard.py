@@ -1,6 +1,6 @@
-"""Arrays between pages that nobody may touch, and random launches over them, natively and on the reference engine.
+"""Arrays between inaccessible pages, and random launches over them, natively and on the reference engine.
 
-As a script: `python guard.py SEED LAUNCHES` makes so many random launches, so that a crash is seen as an exit status.
+As a script: `python guard.py SEED LAUNCHES` makes LAUNCHES random launches, so that a crash is seen as an exit status.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def _call(shape: Shape, table: Array, idx: Array, other: Array, engine: str, thr
 
 
 def outcome(arrays: list[Array], work: Callable[[], None]) -> Outcome:
-    """How work ends, and every byte afterwards."""
+    """The error of some work, and every byte afterwards."""
     try:
         work()
     except (pto.VerifyError, pto.OutOfBoundsError) as problem:
@@ -228,7 +228,7 @@ def outcome(arrays: list[Array], work: Callable[[], None]) -> Outcome:
 
 
 def agree(shape: Shape, seed: int, threads: int, *, whole: bool) -> bool:
-    """Both engines make the same of a launch; whether it ran to its end."""
+    """Both engines give the same result of a launch; whether it succeeded."""
     expected = launch(shape, seed, "reference", 1, whole=whole)
     found = launch(shape, seed, "native", threads, whole=whole)
     assert found[0] == expected[0], (shape, seed, threads, found[0], expected[0])
@@ -238,7 +238,7 @@ def agree(shape: Shape, seed: int, threads: int, *, whole: bool) -> bool:
 
 
 def fuzz(seed: int, launches: int, shapes: int) -> int:
-    """Random launches: kernels of so many shapes, and whole-array calls of any shape; how many ran through."""
+    """Random launches: kernels of `shapes` shapes, and whole-array calls of any shape; the number that succeeded."""
     dice = np.random.default_rng(seed)
     known = [random_shape(dice, whole=False) for _ in range(shapes)]
     done = 0

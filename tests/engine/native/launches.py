@@ -1,4 +1,4 @@
-"""The same launch on both engines, with any number of threads: the same bits, findings and endings."""
+"""The same launch on both engines, with any number of threads: the same bits, findings and errors."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Outcome:
     memories: dict[str, bytes]
 
 
-def told(findings: Sequence[Finding]) -> Counter[tuple[Any, ...]]:
+def counted_findings(findings: Sequence[Finding]) -> Counter[tuple[Any, ...]]:
     """Findings as a multiset, without their places."""
     return Counter((f.rule, f.kind, f.level, f.message) for f in findings)
 
 
 def outcome(arrays: Mapping[str, Array], launch: Callable[[], Sequence[Finding]]) -> Outcome:
-    """How a launch ends, what it says, and what it leaves in memory."""
+    """The error of a launch, its findings, and the memory after it."""
     found: Sequence[Finding] = ()
     ending: tuple[Any, ...] = ()
     with warnings.catch_warnings():
@@ -49,7 +49,7 @@ def outcome(arrays: Mapping[str, Array], launch: Callable[[], Sequence[Finding]]
             found = launch()
         except (pto.VerifyError, pto.OutOfBoundsError, ValueError) as problem:
             ending = type(problem), str(problem)
-    return Outcome(ending, told(found), {name: array.tobytes() for name, array in arrays.items()})
+    return Outcome(ending, counted_findings(found), {name: array.tobytes() for name, array in arrays.items()})
 
 
 def agree(found: Outcome, expected: Outcome, threads: int, near: Callable[[str, bytes], bool] | None = None) -> None:

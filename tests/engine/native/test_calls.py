@@ -1,4 +1,4 @@
-"""Every eager call of the conformance examples, and random ones, on both engines: the same bytes, words and endings."""
+"""Every eager call of the conformance examples, and random ones, on both engines: the same bytes and errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.property.runner import run
 from tests.property.strategies import SMALL_FLOATS, TARGETS, fuzz
 
 CHUNKS = 24
-"""Examples are taken in so many portions, so that processes can share them."""
+"""The number of portions of the examples, so that processes can share them."""
 NATIVE = 0.8
 """The least part of the calls without fault that runs as machine code."""
 

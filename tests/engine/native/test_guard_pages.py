@@ -1,4 +1,4 @@
-"""Random launches over arrays between forbidden pages: no crash, no difference, no growing memory."""
+"""Random launches over arrays between inaccessible pages: no crash, no difference, no memory leak."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCRIPT = Path(guard.__file__)
 
 
 def python(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """A process of its own, for a crash is the end of it."""
+    """A separate process, because a crash ends it."""
     paths = os.pathsep.join([str(SCRIPT.parents[3]), *sys.path])
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})

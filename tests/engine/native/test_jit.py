@@ -1,4 +1,4 @@
-"""LLVM text to machine code: it runs, it is made once, and bad text is an error and no more."""
+"""LLVM text to machine code: it runs, it is compiled once, and bad text is an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ I64, F64, PTR = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing remembered, and an empty cache on disk."""
+    """Empty caches in memory and on disk."""
     monkeypatch.setenv("PTOKIT_CACHE", str(tmp_path))
     monkeypatch.setattr(jit, "_libraries", OrderedDict())
 
@@ -297,7 +297,7 @@ def test_a_name_that_is_not_there() -> None:
     assert added(made) == 42
 
 
-def test_a_function_that_nobody_has() -> None:
+def test_a_missing_function() -> None:
     text = "declare void @nobody_has_this()\ndefine void @f() {\n  call void @nobody_has_this()\n  ret void\n}\n"
     with pytest.raises(JitError, match="no usable f"):
         library("key", Builder(text)).address("f")

@@ -1,4 +1,4 @@
-"""Launches that are out to break the native engine: shared cells, shared memory, hostile numbers, Ctrl-C."""
+"""Adversarial launches on the native engine: shared cells, shared memory, hostile numbers, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRIDS = (1, 3, 16)
 
 @pytest.fixture(autouse=True)
 def _on_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is too small for workers, and nothing too cheap to be written down."""
+    """No launch is too small for workers, and no scatter too cheap to be deferred."""
     monkeypatch.setattr(executable, "SMALL", 0)
     monkeypatch.setattr(executable, "profitable_threads", lambda work, most: most)
 
@@ -305,33 +305,33 @@ def written_in_part(x, out):
 
 
 @pto.kernel
-def new_in_every_turn(x, out):
+def new_in_every_iteration(x, out):
     block = pto.block_idx()
-    for turn in pto.range(3):
+    for i in pto.range(3):
         rows = pto.Tile("vec", x.dtype, 4, 8)
-        with pto.when(turn == 0):
+        with pto.when(i == 0):
             pto.tload(rows, x[0:4])
-        pto.tstore(out[4 * (3 * block + turn) : 4 * (3 * block + turn) + 4], rows)
+        pto.tstore(out[4 * (3 * block + i) : 4 * (3 * block + i) + 4], rows)
 
 
 @pto.kernel(mode="manual")
 def one_after_the_other(x, out):
-    """Tiles take turns at the same addresses, and what is left there shows."""
+    """Tiles alternate at the same addresses, and leftover contents are visible."""
     block = pto.block_idx()
     rows = pto.Tile("vec", "float32", 4, 8, addr=0)
     pto.tload(rows, x[0:4])
     pto.tstore(out[16 * block : 16 * block + 4], rows)
     pto.barrier("ALL")
-    for turn in pto.range(3):
+    for i in pto.range(3):
         moving = pto.Tile("vec", "float32", 4, 8)
-        pto.tassign(moving, 32 * turn)
-        pto.tstore(out[4 * (4 * block + turn + 1) : 4 * (4 * block + turn + 1) + 4], moving)
+        pto.tassign(moving, 32 * i)
+        pto.tstore(out[4 * (4 * block + i + 1) : 4 * (4 * block + i + 1) + 4], moving)
         pto.barrier("ALL")
 
 
-@pytest.mark.parametrize("kernel", [written_at_times, written_in_part, new_in_every_turn, one_after_the_other],
+@pytest.mark.parametrize("kernel", [written_at_times, written_in_part, new_in_every_iteration, one_after_the_other],
                          ids=lambda kernel: kernel.name)  # fmt: skip
-def test_what_nobody_has_written_reads_the_same(kernel: Any) -> None:
+def test_uninitialised_memory_reads_the_same(kernel: Any) -> None:
     expected = same(kernel, 4, lambda: {"x": table(), "out": np.zeros((256, 8), "f4")}, target="cpu")
     assert not expected.ending
 
@@ -341,7 +341,7 @@ def test_what_nobody_has_written_reads_the_same(kernel: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore::ptokit.HazardWarning")
 def test_indices_that_change_under_a_launch() -> None:
-    """Every index is read once: whatever another thread writes, each lane stores a whole row somewhere inside."""
+    """Every index is read once: while another thread writes, each lane stores a whole row somewhere inside."""
     idx, going = np.zeros(333, "int32"), threading.Event()
     going.set()
 

@@ -1,4 +1,4 @@
-"""Code for numbers that had none, once; launches that are found again; tiles at addresses as machine code."""
+"""New code after a failed guard, compiled once; cached launches; tiles at addresses as machine code."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def shifted(table, ids, out, n):
 def test_what_is_only_odd_is_not_compiled_again(compiled: list[NativeExecutable]) -> None:
     table, ids, out = np.ones((9, 16), "f4"), np.full(32, -1, "i4"), np.zeros((32, 16), "f4")
     for _ in range(2):
-        for n in range(10, 24):  # rules that look at blocks of 32 bytes tell a few of these apart
+        for n in range(10, 24):  # rules for blocks of 32 bytes distinguish a few of these
             shifted[1](table, ids, out, n, engine="native")
         assert len(compiled) <= 3
 
 
 @pto.kernel
 def by_flag(flags, x, out):
-    """One of two ways, as memory says."""
+    """One of two branches, by a number in memory."""
     flag = pto.load_scalar(flags, 0)
     tile = pto.Tile("vec", "float32", 4, 16)
     pto.tload(tile, x)
@@ -102,13 +102,13 @@ def test_tiles_at_addresses_run_as_machine_code(monkeypatch: pytest.MonkeyPatch)
 
 
 @pto.kernel
-def many_turns(x, out, turns: pto.const):
+def many_iterations(x, out, trips: pto.const):
     """A small tile, again and again."""
-    for turn in pto.range(turns):
+    for i in pto.range(trips):
         tile = pto.Tile("vec", "float32", 1, 16)
         pto.tload(tile, x[pto.block_idx() : pto.block_idx() + 1])
         pto.tadds(tile, tile, 1)
-        with pto.when(turn == turns - 1):
+        with pto.when(i == trips - 1):
             pto.tstore(out[pto.block_idx() : pto.block_idx() + 1], tile)
 
 
@@ -120,8 +120,8 @@ def test_turns_count_as_work() -> None:
     run = workers.run
     try:
         workers.run = lambda work, threads, stop: (used.append(threads), run(work, threads, stop))[1]
-        many_turns[4](x, out, 2, threads=2, engine="native")
-        many_turns[4](x, out, 5000, threads=2, engine="native")
+        many_iterations[4](x, out, 2, threads=2, engine="native")
+        many_iterations[4](x, out, 5000, threads=2, engine="native")
     finally:
         workers.run = run
     assert used == [2] and (out == 2).all()

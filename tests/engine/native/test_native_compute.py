@@ -37,7 +37,7 @@ def rng(*key: object) -> np.random.Generator:
 
 
 def odd_values(kind: str) -> np.ndarray:
-    """Zeroes, ones, extremes, denormals, infinities and NaNs with payloads, as far as a type has them."""
+    """Zeroes, ones, extremes, denormals, infinities and NaNs with payloads, if a type has them."""
     numpy = dtype(kind).numpy
     if kind == "bool":
         return np.array([False, True])
@@ -56,7 +56,7 @@ def odd_values(kind: str) -> np.ndarray:
 
 
 def sample(kind: str, shape: tuple[int, int], *key: object) -> np.ndarray:
-    """Random bits, tame numbers and odd ones, mixed."""
+    """Random bits, ordinary numbers and special ones, mixed."""
     numpy, count, random = dtype(kind).numpy, shape[0] * shape[1], rng(kind, shape, key)
     if kind == "bool":
         return random.integers(0, 2, shape).astype(bool)
@@ -438,7 +438,7 @@ def test_products(kind: str, form: str) -> None:
 
 
 def assert_close(case: Case, given: list[np.ndarray], found: np.ndarray) -> None:
-    """Within the bound that decisions allow, around the exact sum; each addend may round once more."""
+    """Within the bound that decisions allow, around the exact sum; each addend may be rounded one more time."""
     a, b, *more = (each.astype(np.float64) for each in given)
     expected, size = a @ b + sum(more), np.abs(a) @ np.abs(b) + sum(map(np.abs, more))
     assert (np.abs(found - expected) <= (a.shape[1] + len(more)) * 2.0**-23 * size).all(), case

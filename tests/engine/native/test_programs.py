@@ -1,4 +1,4 @@
-"""Whole programs on the native engine: random ones, the gallery and texts, held against the reference engine."""
+"""Whole programs on the native engine: random ones, the gallery and texts, compared with the reference engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.property.strategies import fuzz
 
 @pytest.fixture(autouse=True, params=[0, None], ids=["workers", "small"])
 def _size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is too small for workers, and nothing too cheap to be written down; or all is as it usually is."""
+    """No launch is too small for workers, and no scatter too cheap to be deferred; or the defaults."""
     if request.param is not None:
         monkeypatch.setattr(executable, "SMALL", request.param)
         monkeypatch.setattr(executable, "profitable_threads", lambda work, most: most)

@@ -1,4 +1,4 @@
-"""The cache on disk: what comes out is what went in, or nothing; and nothing else is touched."""
+"""The cache on disk: it returns what was stored, or nothing, and changes no other files."""
 
 from __future__ import annotations
 

@@ -53,21 +53,21 @@ def scatter_elements(src, idx, out, atomic: pto.const):
 
 
 @pto.kernel
-def scatter_logs(src, idx, out, turns):
-    """`out[idx[i]] += log(log(...))`: much work beside the scatter."""
+def scatter_logs(src, idx, out, trips):
+    """`out[idx[i]] += log(log(...))`: much work besides the scatter."""
     first = pto.block_idx() * ROWS
     rows = pto.Tile("vec", src.dtype, ROWS, src.shape[1])
     ids = pto.Tile("vec", idx.dtype, 1, ROWS)
     pto.tload(ids, idx[first : first + ROWS])
     pto.tload(rows, src[first : first + ROWS])
-    for _ in pto.range(turns):
+    for _ in pto.range(trips):
         pto.tlog(rows, rows)
     pto.mscatter(out, rows, ids, coalesce="row", atomic="add")
 
 
 @pto.kernel
 def store_rows(src, out):
-    """Every block has rows of its own."""
+    """Every block has its own rows."""
     first = pto.block_idx() * ROWS
     rows = pto.Tile("vec", src.dtype, ROWS, src.shape[1])
     pto.tload(rows, src[first : first + ROWS])
@@ -129,8 +129,8 @@ def test_kernels_that_only_load_and_scatter_elements_run_on_one_thread(
 def test_much_work_beside_a_scatter_is_shared(counted: list[int], threads: int) -> None:
     tiles = 400
     src, idx, out = floats(tiles * ROWS, 64), lanes(tiles * ROWS, 500), floats(500, 64)
-    for turns in (0, 8):
-        scatter_logs[tiles](src, idx, out, turns, engine="native", threads=threads)
+    for trips in (0, 8):
+        scatter_logs[tiles](src, idx, out, trips, engine="native", threads=threads)
     scatter_logs[8](src, idx, out, 8, engine="native", threads=threads)
     assert counted == [1, threads, 1]  # and little of it is not
 
@@ -176,7 +176,7 @@ def scatters_of(program: Program) -> dict[int, int]:
 
 @pytest.mark.parametrize("grid", [1, 7, 24, 500])
 @pytest.mark.parametrize("count", [1, 640, 5000])
-def test_bytes_that_are_written_down_are_those_of_the_tiles(count: int, grid: int) -> None:
+def test_deferred_bytes_are_those_of_the_tiles(count: int, grid: int) -> None:
     program = program_of(scatter_rows, floats(count, 20), lanes(count, 9), floats(9, 20), atomic="add")
     work = work_of(program, {}, grid, scatters_of(program))
     tiles, each = ceil(count / ROWS), ROWS * 32 * 4 + ROWS * 4
@@ -190,7 +190,7 @@ def test_bytes_that_are_written_down_are_those_of_the_tiles(count: int, grid: in
 
 def test_loops_count_as_often_as_they_run() -> None:
     program = program_of(scatter_logs, floats(64, 16), lanes(64, 9), floats(9, 16), 5)
-    once, more = (work_of(program, {Var("turns"): turns}, 2, scatters_of(program)) for turns in (1, 11))
+    once, more = (work_of(program, {Var("trips"): trips}, 2, scatters_of(program)) for trips in (1, 11))
     logs = 2 * ROWS * 16 * 4 * thread_count.SLOW["log"] * 2
     assert more.besides - once.besides == pytest.approx(10 * logs)
     assert more.written == once.written
@@ -198,7 +198,7 @@ def test_loops_count_as_often_as_they_run() -> None:
 
 @pto.kernel
 def lengths_from_memory(src, idx, lengths, out):
-    """Only the run knows how often the scatter runs."""
+    """The number of scatters is known at run time."""
     rows, ids = pto.Tile("vec", "float32", ROWS, 16), pto.Tile("vec", "int32", 1, ROWS)
     pto.tload(ids, idx)
     pto.tload(rows, src)
@@ -206,7 +206,7 @@ def lengths_from_memory(src, idx, lengths, out):
         pto.mscatter(out, rows, ids, coalesce="row", atomic="add")
 
 
-def test_what_only_the_run_knows_is_not_certain() -> None:
+def test_trip_counts_known_at_run_time_are_not_certain() -> None:
     given = floats(ROWS, 16), lanes(ROWS, 9), np.arange(4, dtype="int32"), floats(9, 16)
     program = program_of(lengths_from_memory, *given)
     work = work_of(program, {}, 4, scatters_of(program))
@@ -267,7 +267,7 @@ WAYS = {
     "sorted": {"destinations"},
     "one": {"direct"},
 }
-"""Ways that scatters of each spread take, among others, where all blocks of a launch make one wave."""
+"""Strategies of scatters of each spread, among others, if all blocks of a launch make one wave."""
 
 
 @pytest.mark.parametrize("ledger", [1, 20_000, 32 << 20])
@@ -321,7 +321,7 @@ def test_elements_have_the_same_bits_on_any_number_of_threads(monkeypatch: pytes
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_loops_that_only_the_run_knows_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_of_run_time_length_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executable, "SMALL", 0)
     monkeypatch.setattr(executable, "profitable_threads", lambda work, most: most)
     monkeypatch.setattr(launching, "LEDGER", 50_000)

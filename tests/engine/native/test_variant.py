@@ -1,4 +1,4 @@
-"""What is worked out with symbolic numbers is right for all numbers that meet its conditions, and only for those."""
+"""Results with symbolic numbers are right for all numbers that meet their conditions, and only for those."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def traced(target: str) -> tuple[Any, list[Instr], Any]:
 
 
 def concrete(value: Any, values: dict[Var, int]) -> Any:
-    """Plain data, with numbers of the run for what they are worth."""
+    """Plain data, with run-time numbers replaced by their values."""
     if isinstance(value, SymbolicNumber):
         return evaluate(value.expr, values)
     if is_dataclass(value) and not isinstance(value, type):

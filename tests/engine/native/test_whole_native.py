@@ -1,4 +1,4 @@
-"""Whole-array moves in machine code: the reference engine's bits, whichever way is taken, by however many threads."""
+"""Whole-array moves in machine code: the reference engine's bits, with every strategy and number of threads."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ SHARED, ALONE = -1, 1 << 60
 
 @pytest.fixture(autouse=True)
 def _shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No work is too short to be shared, unless a test says so."""
+    """By default, no work is too short to be shared."""
     monkeypatch.setattr(native, "SHORT", SHARED)
 
 
 def values(kind: DType, shape: tuple[int, ...], seed: int = 0) -> Array:
-    """Small numbers mixed with whatever bits may be: NaNs with payloads, infinities, both zeros, the ends."""
+    """Small numbers mixed with special bits: NaNs with payloads, infinities, both zeros, the ends."""
     rng = np.random.default_rng(seed)
     raw = np.frombuffer(rng.bytes(int(np.prod(shape)) * kind.size), kind.bits).reshape(shape).copy()
     if kind.name == "bool":
@@ -78,7 +78,7 @@ def is_open(way: str, rows: strategies.Rows, capacity: int, width: int) -> bool:
 
 
 class Case:
-    """A move on arrays of two dims, and what both engines make of it."""
+    """A move on arrays of two dims, and the results of both engines."""
 
     def __init__(
         self, kind: DType, table: Array, other: Array, indices: Array, remap: Remap = Remap.REFUSE, *,
@@ -378,14 +378,14 @@ def test_calls_of_one_kind_do_not_live_on_each_others_memory(width: int, oob: st
     wanted, first, second = (np.zeros(shape, np.int64) for _ in range(3))
     pto.scatter(wanted, source, indices, engine="reference", **options)
     pto.scatter(first, source, indices, engine="native", **options)
-    held = [np.full(4, 1, np.int64) for _ in range(200)]  # takes the place of what the call has let go
+    held = [np.full(4, 1, np.int64) for _ in range(200)]  # reuses memory that the call has freed
     pto.scatter(second, source, indices, engine="native", **options)
     assert np.array_equal(first, wanted) and np.array_equal(second, wanted) and len(held) == 200
     waiting = [block for ready in native._prepared.values() for block in ready.idle]
     assert waiting and not any(block.keep or block.get("shards") for block in waiting)
 
 
-def test_a_call_with_more_threads_than_the_last_one_has_room_for_all() -> None:
+def test_a_call_with_more_threads_than_the_last_one_has_workspace_for_all() -> None:
     rng = np.random.default_rng(8)
     table, indices = rng.random((300, 40), np.float32), rng.integers(0, 300, 20_000)
     wanted = np.zeros((300, 40), np.float32)

@@ -1,4 +1,4 @@
-"""Threads that wait for work: who does what, and how a run ends early."""
+"""Worker threads: how work is assigned, and how a run ends early."""
 
 from __future__ import annotations
 
@@ -210,12 +210,12 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 HEARS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-"""Programs that were started in the background do not hear Ctrl-C, nor do those that they start."""
+"""Programs that were started in the background do not receive Ctrl-C, nor do those that they start."""
 
 
 @contextmanager
 def process(code: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that runs beside this one, and ends with the test, whatever happens."""
+    """A program that runs in parallel and always ends with the test."""
     command = [sys.executable, "-W", "ignore", "-c", HEARS + code]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=ENVIRONMENT, text=True, **pipes) as running:
@@ -235,7 +235,7 @@ def line(running: subprocess.Popen[str]) -> str:
 
 
 def rest(running: subprocess.Popen[str], given: str = "") -> list[str]:
-    """All other lines that it prints, up to a happy end."""
+    """All other lines that it prints, until it succeeds."""
     out, err = running.communicate(given)
     assert running.returncode == 0, err
     return out.splitlines()
@@ -387,7 +387,7 @@ def test_an_interruption_while_workers_are_woken(after: int, monkeypatch: pytest
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not say where threads may run")
 def test_threads_may_go_anywhere_once_they_run() -> None:
-    """They wake up on processors of their own, and are free from then on."""
+    """They wake up on separate processors, and may move afterwards."""
     allowed = os.sched_getaffinity(0)
     threads = max(2, len(allowed))
     found: dict[int, set[int]] = {}

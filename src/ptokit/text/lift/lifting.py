@@ -416,4 +416,4 @@ def _attributes(
 
 def _has_mode(instruction: Instruction) -> bool:
     """Whether the plain opcode always has a suffix; such instructions are written with a destination (A-24)."""
-    return any(text.suffix and modifier.usual is None for modifier, text in instruction.attributes)
+    return any(text.suffix and modifier.fixed_default is None for modifier, text in instruction.attributes)

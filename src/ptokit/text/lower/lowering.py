@@ -14,7 +14,7 @@ from ptokit.isa.unknown import is_unknown
 from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.ir import Stmt, TileDecl, Window
-from ptokit.text.errors import guess
+from ptokit.text.errors import TextError, choices, guess
 from ptokit.text.extents import ScopedExtents, merge_extents, part_extents, part_type
 from ptokit.text.lower.operands import Meaning, Refusal, TileName
 from ptokit.text.memories import ElementPointer, Memories
@@ -27,12 +27,23 @@ MOST_STATEMENTS = 250_000
 MOST_BODIES = 64
 """Nested loops and branches."""
 
+MOST_ERRORS = 100
+"""Errors after which a text is not read any further."""
+
 YIELDING = ("scf.yield", "func.return", "return", "yield")
 OWN = ("sync", "section", "tgemv")
 """Prefixes of operations of `pto` that have a dot in their names."""
 
 Handler = Callable[["Lowering", Operation], None]
 """Reads one kind of operation."""
+
+
+class NotRead(Exception):
+    """An operand is the result of an operation that was refused."""
+
+
+class Stop(Exception):
+    """Too many errors, or too many operations."""
 
 
 @dataclass
@@ -70,12 +81,15 @@ class Lowering:
         self.tile_names: list[dict[str, str]] = [{}]
         """For each function that is being read: the program's names of its tiles."""
         self.where: Where | None = None
+        self.errors: list[TextError] = []
+        self.not_read: set[Value] = set()
+        """Results of operations that were refused. What uses them is not read either."""
 
-    def refuse(self, message: str, hint: str = "") -> NoReturn:
+    def refuse(self, message: str, hint: str = "", where: Where | None = None) -> NoReturn:
         """Refuse the current operation."""
         head, found, tail = message.partition("; did you mean ")
         hint = f"did you mean {tail}" if found else hint
-        raise self.unit.source.error(head, self.where, hint)
+        raise self.unit.source.error(head, where or self.where, hint)
 
     def unique(self, name: str) -> str:
         """The name, with a number if it is taken."""
@@ -98,8 +112,24 @@ class Lowering:
             if operation.name in YIELDING:
                 yielded = operation.ins
             else:
-                self.operation(operation)
+                self._attempt(operation)
         return yielded
+
+    def _attempt(self, operation: Operation) -> None:
+        """Read one operation. An error is noted, and the next operation is read; one in a call refuses the call."""
+        values, depth, calls = self.values, len(self.scopes), len(self.tile_names)
+        try:
+            self.operation(operation)
+        except (TextError, NotRead) as problem:
+            if calls > 1:
+                raise
+            self.values = values
+            del self.scopes[depth:], self.tile_names[calls:]
+            self.not_read.update(operation.results)
+            if isinstance(problem, TextError) and str(problem) not in {str(known) for known in self.errors}:
+                self.errors.append(problem)
+            if len(self.errors) >= MOST_ERRORS or self.count > MOST_STATEMENTS:
+                raise Stop from None
 
     def operation(self, operation: Operation) -> None:
         """Read one operation with the handler of its name, of its dialect, or of instructions."""
@@ -111,7 +141,9 @@ class Lowering:
                 self.handlers["*"](self, operation)
             else:
                 self.unknown(operation)
-        except (Refusal, TooLong, ExpressionError) as problem:
+        except Refusal as problem:
+            self.refuse(str(problem), where=operation.places.get(problem.attribute))
+        except (TooLong, ExpressionError) as problem:
             self.refuse(str(problem))
 
     def unknown(self, operation: Operation) -> NoReturn:
@@ -121,7 +153,7 @@ class Lowering:
         known = [f"pto.{name}" for name in instructions()] + [_shown(name) for name in self.handlers if "*" not in name]
         said = f"`{'pto.' if own else ''}{operation.name}` is read and kept, but has no lowering: it cannot be executed"
         meant = guess(f"pto.{operation.name}", known).removeprefix("; ") if own else ""
-        supported = f"supported: {', '.join(sorted(known))}, arith on whole numbers"
+        supported = f"supported: {choices(f'pto.{operation.name}', sorted(known))}, and arith on whole numbers"
         self.refuse(said, f"{meant}\n    {supported}" if meant else supported)
 
     @contextmanager
@@ -147,6 +179,8 @@ class Lowering:
 
     def meaning(self, value: Value) -> Meaning:
         """The meaning of a value."""
+        if value in self.not_read:
+            raise NotRead
         if value not in self.values:
             self.refuse(f"%{value.name} has no value here")
         return self.values[value]

@@ -49,7 +49,11 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 
 class Refusal(ValueError):
-    """An operation that a program cannot express."""
+    """An operation that a program cannot express; `attribute` is the one at fault."""
+
+    def __init__(self, message: str, attribute: str = "") -> None:
+        super().__init__(message)
+        self.attribute = attribute
 
 
 def order_of(operation: Operation, instruction: Instruction) -> PtoEnum | None:
@@ -58,7 +62,7 @@ def order_of(operation: Operation, instruction: Instruction) -> PtoEnum | None:
     if modifier is None or modifier.text is None:
         return None
     is_default = operation.ins and isinstance(operation.ins[0].type, TileSpec)
-    return modifier.usual if is_default else modifier.text.reverses
+    return modifier.fixed_default if is_default else modifier.text.reverses
 
 
 def named_sources(operation: Operation, instruction: Instruction, order: PtoEnum | None) -> dict[str, Value]:
@@ -88,7 +92,7 @@ def modifiers_of(operation: Operation, instruction: Instruction, order: PtoEnum 
     for key, value in operation.attributes.items():
         if key not in known and not _is_idle(key, value):
             hint = guess(key, known) if known else ""
-            raise Refusal(f"{operation.name}: `{key} = {value}` has no lowering{hint}")
+            raise Refusal(f"{operation.name}: `{key} = {value}` has no lowering{hint}", key)
     return tuple(
         order if modifier is instruction.order else _modifier(operation, modifier, texts[modifier.name])
         for modifier in instruction.modifiers
@@ -112,7 +116,7 @@ def _modifier(operation: Operation, modifier: Modifier, text: Attribute) -> PtoE
     if member is None:
         words = [str(text.written(each)) for each in modifier.enum]
         message = f"`{text.key}` is one of {', '.join(words)}; found {found}{guess(str(found), words)}"
-        raise Refusal(f"{operation.name}: {message}")
+        raise Refusal(f"{operation.name}: {message}", text.key)
     return member
 
 

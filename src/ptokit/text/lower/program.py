@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from ptokit.program.calls import without_defaults
@@ -26,11 +27,12 @@ from ptokit.program.ir import (
 from ptokit.program.ir import (
     walk as statements,
 )
+from ptokit.text.errors import joined
 from ptokit.text.lower.arguments import take_argument
 from ptokit.text.lower.arithmetic import read_arithmetic
 from ptokit.text.lower.control import CONTROL
 from ptokit.text.lower.instructions import read_instruction
-from ptokit.text.lower.lowering import Handler, Lowering
+from ptokit.text.lower.lowering import Handler, Lowering, NotRead, Stop
 from ptokit.text.lower.statements import STATEMENTS
 from ptokit.text.tree import Function, Unit, walk
 
@@ -71,7 +73,10 @@ def _entry(unit: Unit, name: str | None) -> Function:
 def _program(low: Lowering, function: Function) -> Program:
     low.where = function.where
     listed = [take_argument(low, value) for value in function.arguments]
-    low.block(function.body)
+    with suppress(Stop, NotRead):
+        low.block(function.body)
+    if low.errors:
+        raise joined(low.errors)
     body = transform(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))
     body = _without(body, low.added_workspaces)
     mode = str(function.attributes.get("ptokit.mode", mode_of(body)))

@@ -1,4 +1,4 @@
-"""Attributes of the dialect `pto`: two tables of names and keywords, one class made from each row.
+"""Attributes: those of MLIR itself, and those of the dialect `pto`: two tables of names and keywords.
 
 A keyword attribute is written in one of two families, `#pto.NAME<KW>` or `#pto<NAME KW>`. Both are read for every name;
 each is printed in the family of its own.
@@ -6,15 +6,16 @@ each is printed in the family of its own.
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+import re
+from collections.abc import Callable
 
-from xdsl.dialects.builtin import IntegerAttr, i64
-from xdsl.ir import Attribute, Data, SpacedOpaqueSyntaxAttribute
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
-
-from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, SLayout, TileType
-from ptokit.text.errors import guess
+from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, SLayout
+from ptokit.text.errors import choices
+from ptokit.text.mlir.cursor import Cursor, bare_or_quoted, braced, escaped
+from ptokit.text.mlir.floats import dense_text, number_attribute, truth
+from ptokit.text.mlir.ir import UNIT, Attribute, Attributes, Type
+from ptokit.text.mlir.types import SPACES, Ranked, Signature
 from ptokit.text.spelling import EVENTS, PIPES, keywords
 
 
@@ -24,7 +25,7 @@ def _words(enum: type[PtoEnum]) -> str:
 
 _EVENT_TYPES = "TLOAD TSTORE_ACC TSTORE_VEC TMOV_M2L TMOV_M2S TMOV_M2B TMOV_M2V TMOV_V2M TMATMUL TVEC TVECWAIT_EVENT"
 ANGLE = {
-    "address_space": f"zero gm {_words(TileType)} ub",
+    "address_space": " ".join(SPACES),
     "pipe": f"{' '.join(PIPES)} VIRTUAL_PIPE_MTE2_L1A VIRTUAL_PIPE_MTE2_L1B PIPE_NUM PIPE_UNASSIGNED",
     "event": " ".join(EVENTS),
     "pipe_event_type": _EVENT_TYPES,
@@ -51,102 +52,393 @@ SPACED = {
 }
 """Names and keywords of the family `#pto<NAME KW>`."""
 
-
-class KeywordAttr(Data[str]):
-    """A keyword out of a closed list."""
-
-    name = "pto.keyword"
-    keywords: ClassVar[tuple[str, ...]]
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> str:
-        bracketed = parser.parse_optional_punctuation("<") is not None
-        keyword = cls.parse_keyword(parser)
-        if bracketed:
-            parser.parse_punctuation(">")
-        return keyword
-
-    @classmethod
-    def parse_keyword(cls, parser: AttrParser) -> str:
-        """One of the keywords, bare or quoted."""
-        at = parser.pos
-        word = parser.parse_optional_identifier_or_str_literal()
-        if word in cls.keywords:
-            return word
-        short, known = cls.name.removeprefix("pto."), " ".join(cls.keywords)
-        before = parser.lexer.input.content[:at].rstrip(" \t\r")
-        if word is None or before.endswith("\n"):
-            parser.raise_error(f"expected a keyword of {short}: {known}", at)
-        parser.raise_error(f"{short} has no keyword `{word}`, expected one of: {known}{guess(word, cls.keywords)}", at)
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(self.data if isinstance(self, SpacedOpaqueSyntaxAttribute) else f"<{self.data}>")
-
-
-def _keyword_class(name: str, keywords: str, *more: type) -> type[KeywordAttr]:
-    body = {"name": f"pto.{name}", "keywords": tuple(keywords.split()), "__doc__": f"The attribute `{name}`."}
-    return type(name, (KeywordAttr, *more), body)
-
-
-class TileBufConfigAttr(Data[tuple[tuple[str, Attribute], ...]]):
-    """`#pto.tile_buf_config<blayout=..., ...>`: keys in any order, printed in one."""
-
-    name = "pto.tile_buf_config"
-    kinds: ClassVar = {
-        "blayout": "blayout", "slayout": "slayout", "s_fractal_size": "", "pad": "pad_value", "compact": "compact_mode"
-    }  # fmt: skip
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[str, Attribute], ...]:
-        items = parser.parse_optional_comma_separated_list(parser.Delimiter.ANGLE, lambda: cls._entry(parser))
-        found = dict(items or ())
-        if items and len(found) < len(items):
-            parser.raise_error("tile_buf_config names a key twice")
-        return tuple((key, found[key]) for key in cls.kinds if key in found)
-
-    @classmethod
-    def _entry(cls, parser: AttrParser) -> tuple[str, Attribute]:
-        at = parser.pos
-        key = parser.parse_identifier()
-        if key not in cls.kinds:
-            known = " ".join(cls.kinds)
-            parser.raise_error(f"tile_buf_config has no key `{key}`, expected: {known}{guess(key, cls.kinds)}", at)
-        parser.parse_punctuation("=")
-        return key, read_attribute(parser, cls.kinds[key])
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string("<")
-        for position, (key, value) in enumerate(self.data):
-            printer.print_string(f"{', ' if position else ''}{key}=")
-            print_plain(printer, value)
-        printer.print_string(">")
-
-
-KEYWORD_CLASSES: dict[str, type[KeywordAttr]] = {
-    **{name: _keyword_class(name, words) for name, words in ANGLE.items()},
-    **{name: _keyword_class(name, words, SpacedOpaqueSyntaxAttribute) for name, words in SPACED.items()},
+WORDS = {name: tuple(words.split()) for name, words in (ANGLE | SPACED).items()}
+"""The keywords of each kind."""
+CONFIG = {
+    "blayout": "blayout",
+    "slayout": "slayout",
+    "s_fractal_size": "",
+    "pad": "pad_value",
+    "compact": "compact_mode",
 }
-ATTRIBUTES: tuple[type[Attribute], ...] = (*KEYWORD_CLASSES.values(), TileBufConfigAttr)
+"""Keys of `#pto.tile_buf_config<...>` in the order of printing, and the kinds of their values."""
+MAX_DENSE = 1 << 20
+"""Most elements of a dense value."""
+MAX_AFFINE = 1 << 14
+"""Most characters of an affine map."""
 
 
-def read_attribute(parser: AttrParser, kind: str) -> Attribute:
+def keyword(kind: str, word: str) -> Attribute:
+    """A keyword attribute."""
+    return Attribute(f"#pto.{kind}<{word}>" if kind in ANGLE else f"#pto<{kind} {word}>", word, f"<{word}>")
+
+
+def read_attribute(c: Cursor, kind: str = "") -> Attribute:
     """Any attribute; where `kind` names a keyword attribute, also the stripped spellings `<KW>` and `KW`."""
-    if (attribute := KEYWORD_CLASSES.get(kind)) is not None:
-        if parser.parse_optional_punctuation("<") is not None:
-            keyword = attribute.parse_keyword(parser)
-            parser.parse_punctuation(">")
-            return attribute(keyword)
-        if (found := parser.parse_optional_attribute()) is not None:
+    if kind in WORDS:
+        if c.word == "<":
+            at = c.start
+            c.advance()
+            found = keyword(kind, _keyword(c, kind))
+            c.close("<", at)
             return found
-        return attribute(attribute.parse_keyword(parser))
-    return parser.parse_attribute()
+        return c.optional_attribute() or keyword(kind, _keyword(c, kind))
+    found = c.optional_attribute()
+    if found is None:
+        c.expected("the value of an attribute")
+    return found
 
 
-def print_plain(printer: Printer, value: Attribute, *, stripped: bool = False) -> None:
+def _keyword(c: Cursor, kind: str) -> str:
+    """One of the keywords of a kind, bare or quoted."""
+    known = WORDS[kind]
+    at, is_missing = c.start, c.is_on_new_line()
+    word = None if is_missing else c.optional_word()
+    if word is None:
+        c.expected(f"a keyword of {kind}: {choices('', known)}")
+    if word not in known:
+        c.fail_word(f"{kind} has no keyword `{word}`", word, known, at)
+    return word
+
+
+def plain_text(value: Attribute, *, stripped: bool = False) -> str:
     """An attribute, without the type that an integer has by default, on request without the name of a keyword's."""
-    if isinstance(value, IntegerAttr) and value.type == i64:
-        printer.print_int(value.value.data)
-    elif stripped and isinstance(value, KeywordAttr):
-        printer.print_string(f"<{value.data}>")
-    else:
-        printer.print_attribute(value)
+    if value.short and (value.is_integer or stripped):
+        return value.short
+    return value.text
+
+
+# --- Any attribute -------------------------------------------------------------------------------------------------
+
+
+def optional_attribute(c: Cursor) -> Attribute | None:
+    """An attribute, if there is one."""
+    if (read := READERS.get(c.kind)) is not None:
+        return read(c)
+    if c.kind == "bare" and (read := NAMED.get(c.word)) is not None and (c.word in ALONE or _is_opened(c)):
+        return read(c)
+    if c.kind == "mark" and (read := MARKED.get(c.word)) is not None:
+        return read(c)
+    kind = c.optional_type()
+    if kind is None:
+        return None
+    return Attribute(kind.text, kind.data if isinstance(kind.data, Signature) else None)
+
+
+def _is_opened(c: Cursor) -> bool:
+    return c.text.startswith(("<", "(", "["), c.end)
+
+
+def _number(c: Cursor) -> Attribute:
+    at, sign = c.start, "-" if c.accept("-") else ""
+    if c.kind != "number":
+        c.expected("a number")
+    text = sign + c.advance()
+    kind_at, kind = c.start, None
+    if c.accept(":"):
+        kind_at = c.start
+        kind = c.type()
+    return or_error(c, lambda: number_attribute(text, kind), kind_at if "." in text else at)
+
+
+def or_error(c: Cursor, make: Callable[[], Attribute], at: int) -> Attribute:
+    """An attribute, or an error at a place; a number that its type does not hold is one of the whole statement."""
+    try:
+        return make()
+    except ValueError as error:
+        c.fail(str(error), at)
+
+
+def string_attribute(text: str) -> Attribute:
+    """A string."""
+    return Attribute(escaped(text), text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+
+
+def array_attribute(items: list[Attribute]) -> Attribute:
+    """`[a, b]`."""
+    return Attribute(f"[{', '.join(item.text for item in items)}]", tuple(item.plain for item in items))
+
+
+def integer(number: int) -> Attribute:
+    """A whole number of the default type."""
+    return Attribute(f"{number} : i64", number, str(number), Type("i64"))
+
+
+def symbol_text(name: str) -> str:
+    """`@name`."""
+    return f"@{bare_or_quoted(name)}"
+
+
+def _symbol(c: Cursor) -> Attribute:
+    names = [c.symbol()]
+    while c.accept("::"):
+        names.append(c.symbol())
+    return symbol_attribute(*names)
+
+
+def symbol_attribute(*names: str) -> Attribute:
+    """`@name`, or `@outer::@inner`."""
+    return Attribute("::".join(map(symbol_text, names)), ".".join(names))
+
+
+def _dictionary(c: Cursor) -> Attribute:
+    outer, c.places = c.places, {}
+    found: Attributes = c.dictionary()
+    c.places = outer
+    return Attribute(braced(found))
+
+
+def _hash(c: Cursor) -> Attribute:
+    """An alias, or an attribute of a dialect; those of `pto` that are known in their own family."""
+    at, name = c.start, c.advance()[1:]
+    if (alias := c.alias(f"#{name}", at)) is not None:
+        return alias if isinstance(alias, Attribute) else Attribute(alias.text)
+    if c.word != "<" or c.start != c.behind:
+        return Attribute(f"#{name}")
+    if name == "pto.tile_buf_config":
+        return _config(c)
+    kind = name.removeprefix("pto.") if name.startswith("pto.") else ""
+    if kind in WORDS:
+        return _angled(c, kind)
+    if name == "pto" and (spaced := _KIND.match(c.text, c.end)) is not None and spaced[1] in WORDS:
+        at = c.start
+        c.jump(spaced.end())
+        found = _angled(c, spaced[1]) if c.word == "<" else keyword(spaced[1], _keyword(c, spaced[1]))
+        c.close("<", at)
+        return found
+    return Attribute(f"#{name}<{c.body()}>")
+
+
+_KIND = re.compile(r"\s*([a-z_]+)\b", re.ASCII)
+
+
+def _angled(c: Cursor, kind: str) -> Attribute:
+    at = c.start
+    c.advance()
+    found = keyword(kind, _keyword(c, kind))
+    c.close("<", at)
+    return found
+
+
+def _config(c: Cursor) -> Attribute:
+    """`#pto.tile_buf_config<blayout=..., ...>`: keys in any order, printed in one."""
+    found: dict[str, Attribute] = {}
+
+    def entry() -> None:
+        at, key = c.start, c.name("a key of tile_buf_config")
+        if key not in CONFIG:
+            c.fail_word(f"tile_buf_config has no key `{key}`", key, tuple(CONFIG), at)
+        if key in found:
+            c.fail("tile_buf_config names a key twice", at)
+        c.expect("=")
+        found[key] = read_attribute(c, CONFIG[key])
+
+    c.listed("<", entry)
+    inner = ", ".join(f"{key}={plain_text(found[key])}" for key in CONFIG if key in found)
+    return Attribute(f"#pto.tile_buf_config<{inner}>")
+
+
+# --- Attributes that start with a word -----------------------------------------------------------------------------
+
+_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|\s+', re.ASCII)
+
+
+def one_line(text: str) -> str:
+    """A text with single blanks, apart from strings."""
+    return _BLANKS.sub(lambda found: found[1] or " ", text).strip()
+
+
+def _verbatim(c: Cursor) -> Attribute:
+    """`affine_map<...>` and the like: kept as it is written."""
+    at, name = c.start, c.advance()
+    body = one_line(c.body())
+    if len(body) > MAX_AFFINE:
+        c.fail(f"`{name}` of more than {MAX_AFFINE} characters", at)
+    if name == "strided":
+        body = re.sub(r"\s*([,:])\s*", r"\1 ", body)
+    return Attribute(f"{name}<{body}>")
+
+
+def _verbatim_typed(c: Cursor) -> Attribute:
+    """`sparse<...> : T`, `dense_resource<name> : T`."""
+    name = c.advance()
+    body = one_line(c.body())
+    c.expect(":")
+    kind = c.type()
+    return Attribute(f"{name}<{body}> : {kind.text}", type=kind)
+
+
+def _array(c: Cursor) -> Attribute:
+    """`array<i32: 1, 2>`."""
+    c.advance()
+    at = c.start
+    c.expect("<")
+    kind = c.type()
+    items: list[Attribute] = []
+    if c.accept(":"):
+        items.append(_element(c, kind))
+        while c.accept(","):
+            items.append(_element(c, kind))
+    c.close("<", at)
+    inner = ", ".join(item.text.partition(" : ")[0] for item in items)
+    return Attribute(f"array<{kind.text}{f': {inner}' if items else ''}>", tuple(item.plain for item in items))
+
+
+def _element(c: Cursor, kind: Type) -> Attribute:
+    if c.word in ("true", "false"):
+        return truth(c.advance() == "true")
+    at, sign = c.start, "-" if c.accept("-") else ""
+    if c.kind != "number":
+        c.expected("a number")
+    text = sign + c.advance()
+    return or_error(c, lambda: number_attribute(text, kind), at)
+
+
+def _dense(c: Cursor) -> Attribute:
+    """`dense<[1, 2]> : tensor<2xi32>`, in one spelling. Elements keep all their bits."""
+    c.advance()
+    at = c.start
+    c.expect("<")
+    literals: list[str] = []
+    shape = [] if c.word == ">" else _literals(c, literals)
+    start, end = at + 1, c.start
+    c.close("<", at)
+    c.expect(":")
+    kind_at, kind = c.start, c.type()
+    data = kind.data
+    if not isinstance(data, Ranked) or None in data.dims:
+        c.fail("a dense value has a type with static extents", kind_at)
+    dims = tuple(dim for dim in data.dims if dim is not None)
+    if math.prod(dims) > MAX_DENSE:
+        c.fail(f"a dense value of more than {MAX_DENSE} elements", kind_at)
+    is_splat = not shape and len(literals) == 1
+    if not is_splat and tuple(shape or [0]) != dims and not (not literals and math.prod(dims) == 0):
+        c.fail(f"a dense value of shape {shape} is not of type {kind.text}", at)
+    verbatim = one_line(c.text[start:end])
+
+    def make() -> Attribute:
+        text = dense_text(literals, dims, data.element) if literals else ""
+        return Attribute(f"dense<{verbatim if text is None else text}> : {kind.text}", type=kind)
+
+    return or_error(c, make, at)
+
+
+def _literals(c: Cursor, found: list[str]) -> list[int]:
+    """Elements of a dense value, as they are written. Gives their shape: nothing for one element."""
+    if c.word == "[":
+        at = c.start
+        shapes = c.listed("[", lambda: _literals(c, found))
+        if any(shape != shapes[0] for shape in shapes):
+            c.fail("the rows of a dense value are not of one length", at)
+        return [len(shapes), *(shapes[0] if shapes else [])]
+    if c.word == "(":
+        at = c.start
+        c.listed("(", lambda: _literals(c, []))
+        found.append(c.text[at : c.behind])
+        return []
+    sign = "-" if c.accept("-") else ""
+    if c.kind not in ("number", "string") and c.word not in ("true", "false"):
+        c.expected("a number")
+    found.append(sign + c.advance())
+    return []
+
+
+def _truth(c: Cursor) -> Attribute:
+    return truth(c.advance() == "true")
+
+
+def _unit(c: Cursor) -> Attribute:
+    c.advance()
+    return UNIT
+
+
+def _location(c: Cursor) -> Attribute:
+    return Attribute(optional_location(c) or "loc(unknown)")
+
+
+READERS: dict[str, Callable[[Cursor], Attribute]] = {
+    "hash": _hash,
+    "string": lambda c: string_attribute(c.string()),
+    "symbol": _symbol,
+    "number": _number,
+}
+MARKED: dict[str, Callable[[Cursor], Attribute]] = {
+    "-": _number,
+    "[": lambda c: array_attribute(c.listed("[", c.attribute)),
+    "{": _dictionary,
+}
+NAMED: dict[str, Callable[[Cursor], Attribute]] = {
+    **dict.fromkeys(("true", "false"), _truth),
+    "unit": _unit,
+    "dense": _dense,
+    "array": _array,
+    "loc": _location,
+    **dict.fromkeys(("affine_map", "affine_set", "strided", "opaque"), _verbatim),
+    **dict.fromkeys(("sparse", "dense_resource"), _verbatim_typed),
+}
+ALONE = ("true", "false", "unit")
+
+
+# --- Locations -----------------------------------------------------------------------------------------------------
+
+
+def optional_location(c: Cursor) -> str:
+    """`loc(...)`, if it is there; nothing for one that is not known."""
+    if c.word != "loc" or not _OPEN.match(c.text, c.end):
+        return ""
+    c.advance()
+    at = c.start
+    c.advance()
+    inner = _place(c)
+    c.close("(", at)
+    return "" if inner == "unknown" else f"loc({inner})"
+
+
+_OPEN = re.compile(r"\s*\(", re.ASCII)
+
+
+def _place(c: Cursor) -> str:
+    """The text of a location in any form: also ranges of a file, and fused ones with a remark."""
+    if c.kind == "hash":
+        at, found = c.start, c.attribute().text
+        if not found.startswith("loc("):
+            c.fail("expected a location, as `#loc1 = loc(...)` defines one", at)
+        return found[4:-1]
+    if c.accept("unknown"):
+        return "unknown"
+    if c.accept("callsite"):
+        at = c.start
+        c.expect("(")
+        callee = _place(c)
+        c.expect("at", " between the callee's location and the caller's")
+        caller = _place(c)
+        c.close("(", at)
+        return f"callsite({callee} at {caller})"
+    if c.accept("fused"):
+        remark = ""
+        if c.word == "<":
+            at = c.start
+            c.advance()
+            remark = f"<{c.attribute().text}>"
+            c.close("<", at)
+        return f"fused{remark}[{', '.join(c.listed('[', lambda: _place(c)))}]"
+    return _file(c)
+
+
+def _file(c: Cursor) -> str:
+    """`"name"`, `"name"(location)`, `"file":1:2`, `"file":1:2 to 3:4`."""
+    if c.kind != "string":
+        c.fail('expected a location: "file":line:column, "name", callsite(...), fused[...] or unknown')
+    text = escaped(c.string())
+    if c.word == "(":
+        at = c.start
+        c.advance()
+        text += f"({_place(c)})"
+        c.close("(", at)
+    while c.accept(":"):
+        text += f":{c.integer()}"
+    if c.accept("to"):
+        line = "" if c.word == ":" else c.integer()
+        c.expect(":")
+        text += f" to {line}:{c.integer()}"
+    return text

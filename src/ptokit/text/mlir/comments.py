@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from xdsl.ir import Block, Operation, Region
+from ptokit.text.mlir.ir import Op, Region
 
-_REMARK = re.compile(
-    r'(?P<string>"(?:[^"\\\n]|\\.)*+"?)'
-    r"|(?P<comment>//[^\n]*)"
-    r"|^[ \t]*+(?:(?P<hash>#(?=[ \t\r\n#!*=/]|\Z)[^\n]*)|(?P<glued>#[A-Za-z_]\w*[ \t]++(?!loc\b)[A-Za-z][^\n]*))"
-    r"|(?P<blank>\n(?:[ \t\r]*+\n)++)",
-    re.MULTILINE,
-)
-"""What may be a comment: `//` and, at the start of a line, `#`, which may also be the start of an attribute."""
-
+_REMARK = re.compile(r'(?P<string>"(?:[^"\\\n]|\\.)*+"?)|(?P<comment>//[^\n]*)|(?P<blank>\n(?:[ \t\r]*+\n)++)')
+"""Comments and blank lines, and the strings that they do not stand in."""
 _SPACE = re.compile(r"\s*+")
-_GOES_ON = re.compile(r"[,=:(\[<]\s*\Z")
-"""The end of a text that goes on with an attribute."""
 
 
 class Remark(NamedTuple):
@@ -34,29 +24,6 @@ class Remark(NamedTuple):
     """Whether nothing stands before it on its line."""
 
 
-@dataclass(eq=False)
-class Comments:
-    """Where the comments and blank lines of a module belong. A line without text is a blank one."""
-
-    before: dict[Operation | Block, list[str]] = field(default_factory=dict)
-    """Lines before an operation, or before the label of a block."""
-    after: dict[Operation, str] = field(default_factory=dict)
-    """At the end of an operation's line."""
-    opening: dict[Region, str] = field(default_factory=dict)
-    """Behind the opening brace of a region."""
-    closing: dict[Region, list[str]] = field(default_factory=dict)
-    """Lines before the closing brace of a region."""
-    end: list[str] = field(default_factory=list)
-    """Lines at the end of the text."""
-
-    def move(self, old: Operation, new: Operation) -> None:
-        """Let an operation have the comments of the one that it replaces."""
-        if old in self.before:
-            self.before[new] = self.before.pop(old)
-        if old in self.after:
-            self.after[new] = self.after.pop(old)
-
-
 def find_remarks(text: str) -> tuple[str, list[Remark]]:
     """The text with blanks instead of comments, and its comments and blank lines."""
     remarks: list[Remark] = []
@@ -65,14 +32,13 @@ def find_remarks(text: str) -> tuple[str, list[Remark]]:
     for found in _REMARK.finditer(text):
         kind = found.lastgroup or ""
         start, end = found.span(kind)
-        if kind == "string" or (kind == "glued" and _GOES_ON.search(text, max(0, start - 200), start)):
+        if kind == "string":
             continue
         if kind == "blank":
             remarks.append(Remark(start, end, "", True))
             continue
         line = text.rfind("\n", 0, start) + 1
-        said = found[kind].rstrip() if kind == "comment" else "//" + found[kind].lstrip("#").rstrip()
-        remarks.append(Remark(start, end, said, line == start or text[line:start].isspace()))
+        remarks.append(Remark(start, end, found[kind].rstrip(), line == start or text[line:start].isspace()))
         pieces += text[done:start], " " * (end - start)
         done = end
     return "".join([*pieces, text[done:]]), remarks
@@ -82,7 +48,6 @@ class Collector:
     """Gives every remark to the operation that it stands at, while operations are read one after the other."""
 
     def __init__(self, text: str, remarks: Sequence[Remark]) -> None:
-        self.comments = Comments()
         self._text, self._remarks, self._next = text, remarks, 0
         self._first = True
         """Whether the next operation is the first of its block."""
@@ -108,20 +73,20 @@ class Collector:
         self._first, self._inside, self._regions = False, [], []
         return outer
 
-    def leave(self, op: Operation, outer: tuple[Sequence[str], list[Remark], list[Region]], following: int) -> None:
+    def leave(self, op: Op, outer: tuple[Sequence[str], list[Remark], list[Region]], following: int) -> None:
         """An operation ends somewhere before the token that follows it."""
         before, regions = list(outer[0]), self._regions
         if self._next < len(self._remarks) and self._remarks[self._next].start < following:
             self._end(op, following)
         before += _lines([remark for remark in self._inside if remark.text])
         for region in regions:
-            if region.parent is not op or not region.blocks:
-                before += filter(None, [self.comments.opening.pop(region, ""), *self.comments.closing.pop(region, ())])
-        if before:
-            self.comments.before[op] = before
+            if not region.blocks or not any(region is own for own in op.regions):
+                before += filter(None, [region.opening, *region.closing])
+                region.opening, region.closing = "", []
+        op.before = before
         _, self._inside, self._regions = outer
 
-    def _end(self, op: Operation, following: int) -> None:
+    def _end(self, op: Op, following: int) -> None:
         """Share the remarks between the last region of an operation and the next token."""
         first = last = self._next
         while last < len(self._remarks) and self._remarks[last].start < following:
@@ -133,7 +98,7 @@ class Collector:
         self._inside += self._remarks[first:behind]
         self._next = behind
         if behind < last and not self._remarks[behind].alone:
-            self.comments.after[op] = self._remarks[behind].text
+            op.after = self._remarks[behind].text
             self._next += 1
 
     def _is_space(self, start: int, end: int) -> bool:
@@ -143,7 +108,7 @@ class Collector:
         """A region starts. Gives the comment behind its brace."""
         taken = [remark for remark in self._take(brace) if remark.text]
         if self._regions:
-            self.comments.closing.setdefault(self._regions[-1], []).extend(_lines(taken))
+            self._regions[-1].closing += _lines(taken)
         else:
             self._inside += taken
         remark = self._remarks[self._next] if self._next < len(self._remarks) else None
@@ -158,10 +123,7 @@ class Collector:
         self._last_lines = []
         while lines and not lines[-1]:
             lines.pop()
-        if opening:
-            self.comments.opening[region] = opening
-        if lines:
-            self.comments.closing[region] = lines
+        region.opening, region.closing = opening, lines
         self._regions.append(region)
 
     def start_block(self) -> None:
@@ -178,12 +140,12 @@ class Collector:
         """Lines before a label."""
         return _lines(self._take(start))
 
-    def finish(self) -> Comments:
-        """The text ends."""
-        self.comments.end = _lines(self._take(len(self._text) + 1))
-        while self.comments.end and not self.comments.end[-1]:
-            self.comments.end.pop()
-        return self.comments
+    def finish(self) -> list[str]:
+        """The text ends. Gives the lines at its end."""
+        lines = _lines(self._take(len(self._text) + 1))
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
 
 
 def without_blank_ends(lines: Sequence[str], *, first: bool) -> list[str]:

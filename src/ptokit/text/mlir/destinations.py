@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DictionaryAttr, StringAttr, UnitAttr
-from xdsl.ir import Attribute, SSAValue
-from xdsl.parser import Parser
-from xdsl.printer import Printer
-
-from ptokit.text.mlir.attributes import print_plain, read_attribute
+from ptokit.finding import near
+from ptokit.text.mlir.attributes import plain_text, read_attribute, string_attribute
+from ptokit.text.mlir.cursor import braced
+from ptokit.text.mlir.interface import Parser, Printer
+from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attribute, Attributes, Op, Type, Value
 from ptokit.text.mlir.loose import starts_region
-from ptokit.text.mlir.ops import (
+from ptokit.text.mlir.pieces import (
     AXIS,
     FORMAT,
     INSIDE,
+    KINDS,
     OUTS_TYPE,
-    PART,
-    RESULTS,
     Draft,
+    Operand,
     Piece,
-    PtoOp,
-    comma,
-    is_operand,
-    next_text,
-    print_results,
-    print_typed,
+    results_text,
     typed_operand,
+    typed_text,
 )
-from ptokit.text.mlir.pieces import KINDS, Operand
-from ptokit.text.mlir.types import UNKNOWN
+from ptokit.text.mlir.types import type_list
 
 
 @dataclass
@@ -55,192 +48,186 @@ class Destinations(Piece):
     one_type: bool = False
     """Whether one type may stand for those of all values."""
 
-    def read(self, parser: Parser, draft: Draft) -> None:
-        if next_text(parser) not in ("ins", "outs"):
-            return self._read_values(parser, draft)
+    def read(self, c: Parser, draft: Draft) -> None:
+        if c.word not in ("ins", "outs"):
+            return self._read_values(c, draft)
         for name in ("ins", "outs"):
-            if parser.parse_optional_keyword(name) is None:
+            if not c.accept(name):
                 continue
-            if name == "outs" and parser.parse_optional_punctuation(":"):
-                draft.results.append(parser.parse_type())
-                draft.properties[OUTS_TYPE] = UnitAttr()
+            if name == "outs" and c.accept(":"):
+                draft.results.append(c.type())
+                draft.properties[OUTS_TYPE] = UNIT
             else:
-                self._read_group(parser, draft, name)
-        self._read_dict(parser, draft)
-        self._read_clauses(parser, draft)
-        self._read_results(parser, draft)
+                self._read_group(c, draft, name)
+        self._read_dict(c, draft)
+        self._read_clauses(c, draft)
+        self._read_results(c, draft)
         self.settle(draft)
         return None
 
-    def _read_values(self, parser: Parser, draft: Draft) -> None:
+    def _read_values(self, c: Parser, draft: Draft) -> None:
         """`%a, %b {...} : (T, T) -> R`. What follows the colon, or the arrow, may be missing."""
-        bound = getattr(parser, "bound", 0)
-        if not RESULTS.match(parser.lexer.input.content, parser.pos):
-            Operand("args", many=True).read(parser, draft)
-        self._read_dict(parser, draft)
-        if parser.parse_optional_punctuation(":"):
-            draft.types["args"] = self._spread(draft, _type_list(parser))
-        self._read_results(parser, draft)
+        if not c.starts_results():
+            Operand("args", many=True).read(c, draft)
+        self._read_dict(c, draft)
+        if c.accept(":"):
+            draft.types["args"] = self._spread(draft, _types(c))
+        self._read_results(c, draft)
         if not draft.results:
-            draft.results += [UNKNOWN] * bound
+            draft.results += [UNKNOWN] * c.bound
         if not draft.operands and not self.bare:
-            parser.raise_error("expected `ins(...)` or operands")
+            c.expected("`ins(...)` or operands")
 
-    def _read_dict(self, parser: Parser, draft: Draft) -> None:
-        if not (self.bare and starts_region(parser)):
-            draft.attributes |= parser.parse_optional_attr_dict()
+    def _read_dict(self, c: Parser, draft: Draft) -> None:
+        if not (self.bare and starts_region(c)):
+            draft.attributes |= c.dictionary()
 
-    def _spread(self, draft: Draft, kinds: list[Attribute]) -> list[Attribute]:
+    def _spread(self, draft: Draft, kinds: list[Type]) -> list[Type]:
         """Types of the operands; pages give one for all operands of some ops."""
         missing = len(draft.operands.get("args", ())) - len(kinds)
         return kinds + [UNKNOWN] * missing if self.one_type and len(kinds) == 1 else kinds
 
-    def _read_group(self, parser: Parser, draft: Draft, name: str) -> None:
-        parser.parse_punctuation("(", f" after `{name}`")
+    def _read_group(self, c: Parser, draft: Draft, name: str) -> None:
+        at = c.start
+        c.expect("(", f" after `{name}`")
         part = name
-        while next_text(parser) != ")":
-            part = self._read_item(parser, draft, part)
-            if parser.parse_optional_punctuation(":"):
-                self._read_type(parser, draft, part)
-                while comma(parser) and not is_operand(parser):
-                    self._read_type(parser, draft, part)
-            elif not comma(parser) and next_text(parser) not in (")", "{") and not next_text(parser).isidentifier():
-                parser.raise_error(f"expected `,`, `:` or `)` in {name}(...)")
-        parser.parse_punctuation(")", f" at the end of {name}(...)")
+        while c.word != ")":
+            if c.starts_statement():
+                c.fail(f"`(` of {name}(...) is not closed: expected `)`", at)
+            part = self._read_item(c, draft, part)
+            if c.accept(":"):
+                self._read_type(c, draft, part)
+                while c.accept(",") and c.kind != "value":
+                    self._read_type(c, draft, part)
+            elif not c.accept(",") and c.word not in (")", "{") and not c.word.isidentifier():
+                c.expected(f"`,`, `:` or `)` in {name}(...)")
+        c.close("(", at, f" of {name}(...)")
 
-    def _read_item(self, parser: Parser, draft: Draft, part: str) -> str:
+    def _read_item(self, c: Parser, draft: Draft, part: str) -> str:
         """A dictionary, a string, or an operand, perhaps behind a keyword. Gives the part that types then belong to."""
-        if next_text(parser) == "{":
-            inner = {**_inside(draft.properties), **parser.parse_optional_attr_dict()}
-            draft.properties[INSIDE] = DictionaryAttr(inner)
-        elif (text := parser.parse_optional_str_literal()) is not None:
-            draft.properties[FORMAT] = StringAttr(text)
+        if c.word == "{":
+            inner = {**inside_of(draft.properties), **c.dictionary()}
+            draft.properties[INSIDE] = inside_attribute(inner)
+        elif c.kind == "string":
+            draft.properties[FORMAT] = string_attribute(c.string())
         else:
-            if next_text(parser).isidentifier() and not PART.match(parser.lexer.input.content, parser.pos):
-                known = f"; did you mean `%{next_text(parser)}`?" if next_text(parser) in parser.ssa_values else ""
-                parser.raise_error(f"expected an operand, as in `%x`, or `)` at the end of {part}(...){known}")
-            part = parser.parse_optional_identifier() or part
-            draft.add(part, parser.parse_unresolved_operand(f"expected an operand of {part}(...)"))
+            if c.kind == "bare" and not c.is_part():
+                meant = near(c.word, c.scope) if c.word not in c.scope else c.word
+                hint = f"did you mean `%{meant}`?" if meant else ""
+                c.expected(f"an operand, as in `%x`, or `)` at the end of {part}(...)", hint)
+            part = c.advance() if c.kind == "bare" else part
+            draft.add(part, c.operand(f"an operand of {part}(...)"))
         return part
 
-    def _read_type(self, parser: Parser, draft: Draft, part: str) -> None:
-        if (axis := parser.parse_optional_str_literal()) is not None:
-            draft.properties[AXIS] = StringAttr(axis)
+    def _read_type(self, c: Parser, draft: Draft, part: str) -> None:
+        if c.kind == "string":
+            draft.properties[AXIS] = string_attribute(c.string())
         else:
-            draft.types.setdefault(part, []).append(parser.parse_type())
+            draft.types.setdefault(part, []).append(c.type())
 
-    def _read_clauses(self, parser: Parser, draft: Draft) -> None:
-        while (name := next_text(parser)) in (*self.clauses, *self.inside):
-            parser.parse_identifier()
-            parser.parse_punctuation("=")
-            if is_operand(parser):
-                typed_operand(parser, draft, name)
+    def _read_clauses(self, c: Parser, draft: Draft) -> None:
+        while (name := c.word) in self.clauses or name in self.inside:
+            c.places[name] = c.start
+            c.advance()
+            c.expect("=")
+            if c.kind == "value":
+                typed_operand(c, draft, name)
             else:
-                draft.attributes[name] = read_attribute(parser, KINDS.get(name, ""))
+                draft.attributes[name] = read_attribute(c, KINDS.get(name, ""))
 
-    def _read_results(self, parser: Parser, draft: Draft) -> None:
-        if parser.parse_optional_punctuation("->"):
-            draft.results += _type_list(parser)
+    def _read_results(self, c: Parser, draft: Draft) -> None:
+        if c.accept("->"):
+            draft.results += _types(c)
 
     def settle(self, draft: Draft) -> None:
         """Move attributes to where they belong."""
         moved = {name: draft.attributes.pop(name) for name in self.inside if name in draft.attributes}
         if moved:
-            draft.properties[INSIDE] = DictionaryAttr({**_inside(draft.properties), **moved})
+            draft.properties[INSIDE] = inside_attribute({**inside_of(draft.properties), **moved})
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         if _has_values_only(op):
-            return self._write_values(printer, op)
-        self._write_ins(printer, op)
+            return self._write_values(w, op, remaining)
+        self._write_ins(w, op)
         if OUTS_TYPE in op.properties:
-            printer.print_string(" outs : ")
-            printer.print_attribute(op.results[0].type)
+            w.add(f" outs : {op.results[0].type.text}")
         elif op.part("outs"):
-            printer.print_string(" outs(")
-            _print_grouped(printer, op.part("outs"))
-            printer.print_string(")")
-        _print_dict(printer, op)
-        self._write_clauses(printer, op)
+            w.add(f" outs({_grouped(w, op.part('outs'))})")
+        if remaining:
+            w.add(f" {braced(remaining)}")
+        self._write_clauses(w, op)
         if OUTS_TYPE not in op.properties:
-            print_results(printer, op)
+            w.add(results_text(op))
         return None
 
-    def _write_values(self, printer: Printer, op: PtoOp) -> None:
-        if op.operands:
-            printer.print_string(" ")
-        printer.print_list(op.operands, printer.print_ssa_value)
-        _print_dict(printer, op)
-        typed = bool(op.operands) and UNKNOWN not in op.operand_types
+    def _write_values(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        operands = op.operands
+        if operands:
+            w.add(f" {', '.join(map(w.value, operands))}")
+        if remaining:
+            w.add(f" {braced(remaining)}")
+        typed = bool(operands) and all(value.type != UNKNOWN for value in operands)
         if typed:
-            bracketed = len(op.operands) > 1 or not op.results or op.results[0].type == UNKNOWN
-            printer.print_string(" : (" if bracketed else " : ")
-            printer.print_list(op.operand_types, printer.print_attribute)
-            printer.print_string(")" if bracketed else "")
-        print_results(printer, op, always=typed)
+            bracketed = len(operands) > 1 or not op.results or op.results[0].type == UNKNOWN
+            kinds = ", ".join(value.type.text for value in operands)
+            w.add(f" : ({kinds})" if bracketed else f" : {kinds}")
+        w.add(results_text(op, always=typed))
 
-    def _write_ins(self, printer: Printer, op: PtoOp) -> None:
-        values, inside, text = op.part("ins"), op.inside, op.properties.get(FORMAT)
-        others = [name for name, _ in op.parts if name not in ("ins", "outs", *self.clauses)]
+    def _write_ins(self, w: Printer, op: Op) -> None:
+        values, inside, text = op.part("ins"), inside_of(op.properties), op.properties.get(FORMAT)
+        others = [name for name in op.parts if name not in ("ins", "outs", *self.clauses)]
         if not (values or inside or text or others):
             return
-        printer.print_string(" ins(")
+        w.add(" ins(")
         if text is not None:
-            printer.print_attribute(text)
-            printer.print_string(", " if values else "")
-        if self.each:
-            print_typed(printer, op, "ins", "")
-        else:
-            _print_grouped(printer, values, inside, listed=self.listed)
+            w.add(f"{text.text}{', ' if values else ''}")
+        w.add(typed_text(w, values) if self.each else _grouped(w, values, inside, listed=self.listed))
         if (axis := op.properties.get(AXIS)) is not None:
-            printer.print_string(", ")
-            printer.print_attribute(axis)
+            w.add(f", {axis.text}")
         for name in others:
-            print_typed(printer, op, name, f" {name} ")
-        printer.print_string(")")
+            w.add(f" {name} {typed_text(w, op.part(name))}")
+        w.add(")")
 
-    def _write_clauses(self, printer: Printer, op: PtoOp) -> None:
+    def _write_clauses(self, w: Printer, op: Op) -> None:
         for name in self.clauses:
             if op.part(name):
-                print_typed(printer, op, name, f" {name} = ")
+                w.add(f" {name} = {typed_text(w, op.part(name))}")
             elif name in op.attributes:
-                printer.print_string(f" {name} = ")
-                print_plain(printer, op.attributes[name], stripped=True)
+                w.add(f" {name} = {plain_text(op.attributes[name], stripped=True)}")
 
 
-def _has_values_only(op: PtoOp) -> bool:
+def _has_values_only(op: Op) -> bool:
     """Whether an op was written with values and results, without `ins` and `outs`."""
     if op.parts:
-        return any(name == "args" for name, _ in op.parts)
+        return "args" in op.parts
     return bool(op.results) and OUTS_TYPE not in op.properties
 
 
-def _inside(properties: dict[str, Attribute]) -> dict[str, Attribute]:
-    found = properties.get(INSIDE)
-    return dict(found.data) if isinstance(found, DictionaryAttr) else {}
+def inside_of(properties: Attributes) -> Attributes:
+    """Attributes that are written within `ins(...)`."""
+    return dict(properties[INSIDE].value) if INSIDE in properties else {}
 
 
-def _type_list(parser: Parser) -> list[Attribute]:
+def inside_attribute(inner: Attributes) -> Attribute:
+    """Attributes that are written within `ins(...)`, as one."""
+    return Attribute(braced(inner), inner)
+
+
+def _types(c: Parser) -> list[Type]:
     """`T, U` or `(T, U)` or `()`."""
-    if next_text(parser) == "(":
-        return list(parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type))
-    return list(parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type))
+    if c.word == "(":
+        return type_list(c)
+    kinds = [c.type()]
+    while c.accept(","):
+        kinds.append(c.type())
+    return kinds
 
 
-def _print_grouped(
-    printer: Printer, values: Sequence[SSAValue], inside: dict[str, Attribute] | None = None, *, listed: bool = False
-) -> None:
+def _grouped(w: Printer, values: list[Value], inside: Attributes | None = None, *, listed: bool = False) -> str:
     """`%a, %b {...} : T, U`."""
-    printer.print_list(values, printer.print_ssa_value)
+    text = ", ".join(map(w.value, values))
     if inside:
-        printer.print_string(", " if listed and values else " " if values else "")
-        printer.print_attr_dict(inside)
-    kinds = [value.type for value in values]
-    if kinds and UNKNOWN not in kinds:
-        printer.print_string(" : ")
-        printer.print_list(kinds, printer.print_attribute)
-
-
-def _print_dict(printer: Printer, op: PtoOp) -> None:
-    if remaining := op.row.remaining(op):
-        printer.print_string(" ")
-        printer.print_attr_dict(remaining)
+        text += (", " if listed and values else " " if values else "") + braced(inside)
+    if values and all(value.type != UNKNOWN for value in values):
+        text += f" : {', '.join(value.type.text for value in values)}"
+    return text

@@ -5,22 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import ArrayAttr, IndexType, IntegerAttr, i64
-from xdsl.ir import Attribute, Dialect, Operation, OpResult, SSAValue
-from xdsl.irdl import traits_def
-from xdsl.parser import Parser
-from xdsl.traits import NoTerminator
-from xdsl.utils.exceptions import ParseError
-
 from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
-from ptokit.text.mlir.attributes import ATTRIBUTES
+from ptokit.text.mlir.cursor import Problem
 from ptokit.text.mlir.destinations import Destinations
-from ptokit.text.mlir.loose import ends_op, loose_class
-from ptokit.text.mlir.ops import SEGMENTS, Draft, PtoOp, SegmentsAttr
-from ptokit.text.mlir.shapes import Row, shape
-from ptokit.text.mlir.types import TYPES, UNKNOWN, Extent, PtrType, TileBuf, TileBufType, TileType, element_of
+from ptokit.text.mlir.interface import Parser
+from ptokit.text.mlir.ir import UNKNOWN, Attributes, Form, Op, Type, Value
+from ptokit.text.mlir.loose import LOOSE, ends_op
+from ptokit.text.mlir.pieces import Draft
+from ptokit.text.mlir.shapes import Row, attribute_pieces, shape
+from ptokit.text.mlir.types import I64, INDEX, Extent, TileBuf, element_of, ptr_type, with_tile
 from ptokit.text.spelling import instruction_of, instructions
 
 SHAPES = {
@@ -82,29 +76,25 @@ REORDERED = {"trsqrt", "tsort32", "tmrgsort"}
 """Ops besides instructions whose generic form may list operands in another order than sources, destination."""
 
 
-def subset_type(parts: dict[str, list[SSAValue]], attributes: dict[str, Attribute]) -> Attribute:
+def subset_type(parts: dict[str, list[Value]], attributes: Attributes) -> Type:
     """The type of a window of a tile: its sizes, and what of it is valid."""
     (tile,) = parts["tile"]
-    sizes = attributes["sizes"]
-    kind = tile.type
-    if not isinstance(kind, TileBufType | TileType) or not isinstance(kind.data, TileBuf):
+    kind, sizes = tile.type, attributes["sizes"].value
+    if not isinstance(kind.data, TileBuf):
         return kind
-    if not isinstance(sizes, ArrayAttr):
-        return kind
-    whole = kind.data
-    if len(sizes) != 2 or len(parts.get("offsets", ())) != 2:
+    whole, offsets = kind.data, parts.get("offsets", [])
+    if len(sizes) != 2 or len(offsets) != 2:
         raise ValueError("subset takes two offsets and two sizes, as in `%t[%i, %j] sizes [16, 16]`")
-    rows, cols = (int(size.value.data) for size in sizes.data)
-    row, col = (_constant(value) for value in parts.get("offsets", []))
+    (rows, cols), (row, col) = sizes, map(_constant, offsets)
     v_row, v_col = _window(rows, whole.v_row, row), _window(cols, whole.v_col, col)
-    return type(kind)(replace(whole, rows=rows, cols=cols, v_row=v_row, v_col=v_col))
+    return with_tile(kind, replace(whole, rows=rows, cols=cols, v_row=v_row, v_col=v_col))
 
 
-def _constant(value: SSAValue) -> int | None:
-    owner = value.op if isinstance(value, OpResult) else None
-    if isinstance(owner, ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return int(owner.value.value.data)
-    return None
+def _constant(value: Value) -> int | None:
+    if value.op is None or value.op.name != "arith.constant":
+        return None
+    number = value.op.properties.get("value")
+    return int(number.value) if number is not None and isinstance(number.value, int) else None
 
 
 def _window(size: int, extent: Extent, offset: int | None) -> Extent:
@@ -115,19 +105,19 @@ def _window(size: int, extent: Extent, offset: int | None) -> Extent:
 
 
 RESULTS = {
-    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), i64),
-    "eventid_array_get": IndexType(),
+    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), I64),
+    "eventid_array_get": INDEX,
     "subset": subset_type,
 }
 """Types of results that the text does not say."""
 
 
-def _implied(name: str, draft: Draft) -> Attribute | None:
+def _implied(name: str, draft: Draft) -> Type | None:
     """The type of an operand that is used before it is defined and whose type the text does not say."""
     if name == "ptr" and draft.results:
         element = element_of(draft.results[0])
-        return PtrType((element, "")) if element is not None else None
-    return i64 if name in ("addr", "addrs") else None if name in ("args", "ins", "outs") else IndexType()
+        return ptr_type(element) if element is not None else None
+    return I64 if name in ("addr", "addrs") else None if name in ("args", "ins", "outs") else INDEX
 
 
 @derived
@@ -149,24 +139,46 @@ def _instruction(instruction: Instruction) -> Row:
     return Row((piece,), _implied, order=behind if len(behind) > 1 else ())
 
 
-class UnknownOp(PtoOp):
+def attribute_kinds(name: str) -> dict[str, str]:
+    """The kinds of keywords that the attributes of an op are, where they are keywords."""
+    if (instruction := instruction_of(name)) is not None:
+        return {text.key: text.kind for _, text in instruction.attributes}
+    row = rows().get(name)
+    named = {piece.name: piece.kind for piece in attribute_pieces(row.pieces)} if row is not None else {}
+    return named | OTHER_KINDS.get(name, {})
+
+
+OTHER_KINDS = {"make_tensor_view": {"layout": "layout"}, "arith.cmpi": {"predicate": "word"}}
+"""Keywords that no shape and no instruction names."""
+
+
+class Unknown(Row):
     """An op that is not in the table: of the general shape, or else kept as it is written."""
 
-    @classmethod
-    def parse(cls, parser: Parser) -> Operation:  # type: ignore[override]
-        start = parser.pos
-        general = parser._current_token.text in ("ins", "outs")
+    def read(self, c: Parser, name: str) -> Op:
+        """The op, from behind its name."""
+        start, behind, is_general = c.start, c.behind, c.word in ("ins", "outs")
+        state = c.save()
         try:
-            op = super().parse(parser)
-        except ParseError:
-            if general:
+            op = super().read(c, name)
+        except Problem:
+            if is_general:
                 raise
         else:
-            if ends_op(parser) and UNKNOWN not in op.result_types:
+            if ends_op(c) and all(value.type != UNKNOWN for value in op.results):
                 return op
-            op.erase()
-        parser._resume_from(start)
-        return loose_class(cls.name).parse(parser)
+        c.restore(state)
+        c.jump(start)
+        c.behind = behind
+        return LOOSE.read(c, name)
+
+
+UNKNOWN_OP = Unknown((Destinations(bare=True),), _implied)
+
+
+def form_of(name: str) -> Form:
+    """What reads and prints an op: of the table, or an unknown one."""
+    return rows().get(name, UNKNOWN_OP)
 
 
 _USAGE = {
@@ -179,45 +191,34 @@ _USAGE = {
 
 def usage(name: str) -> str:
     """How an op of the table is written."""
+    if name not in rows():
+        return ""
     text = next((text for names, text in SHAPES.items() if name in names.split()), "")
     for pattern, meaning in _USAGE.items():
         text = re.sub(pattern, meaning, text)
-    if name not in rows():
-        return ""
     return f"pto.{name} is written: pto.{name} {text or 'ins(%a, ... : TYPE, ...) outs(%b : TYPE) {...}'}"
 
 
-@derived
-def op_class(name: str) -> type[PtoOp]:
-    """The class of an op: of the table, or an unknown one of the general shape."""
-    row = rows().get(name, Row((Destinations(bare=True),), _implied))
-    base = PtoOp if name in rows() else UnknownOp
-    traits = traits_def(NoTerminator()) if name.startswith("section.") else traits_def()
-    body = {"name": f"pto.{name}", "row": row, "traits": traits, "__doc__": f"The op `pto.{name}`."}
-    return type(f"pto.{name}", (base,), body)  # type: ignore[return-value]
-
-
-def settle_generic(op: PtoOp) -> None:
+def settle_pto(op: Op) -> None:
     """Give an op in generic form the parts of the general shape, where these are certain."""
     name = op.name.removeprefix("pto.")
-    piece = rows()[name].pieces[0] if name in rows() else None
+    row, instruction = rows().get(name), instruction_of(name)
+    piece = row.pieces[0] if row is not None else None
     sized = "operandSegmentSizes" in op.properties or "operandSegmentSizes" in op.attributes
-    if not isinstance(piece, Destinations) or sized or op.results or op.regions or op.successors:
+    if row is None or not isinstance(piece, Destinations) or sized or op.results or op.regions or op.successors:
         return
-    count, instruction = len(op.operands), instruction_of(name)
+    operands = op.operands
+    count = len(operands)
     is_reordered = name in REORDERED or (instruction is not None and instruction.form.reordered)
     if count < 2 or (is_reordered and count != 2) or name in ("tprint", "print") or _has_optional(instruction, count):
         return
     draft = Draft(attributes={**op.properties, **op.attributes})
     piece.settle(draft)
-    op.properties, op.attributes = draft.properties, draft.attributes
-    op.properties[SEGMENTS] = SegmentsAttr((("ins", count - 1), ("outs", 1)))
+    op.form, op.properties, op.attributes = row, draft.properties, draft.attributes
+    op.parts = {"ins": operands[:-1], "outs": operands[-1:]}
 
 
 def _has_optional(instruction: Instruction | None, count: int) -> bool:
     """Whether an optional operand follows the destination."""
     needed = [param for param in instruction.operands if not param.optional] if instruction else []
     return instruction is not None and len(needed) < len(instruction.operands) and count != len(needed)
-
-
-PTO = Dialect("pto", [op_class(name) for name in rows()], [*ATTRIBUTES, *TYPES])

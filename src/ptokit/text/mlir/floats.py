@@ -1,63 +1,41 @@
-"""Numbers with a fraction, exactly as the text says them. xDSL keeps a Python float, which not every number fits."""
+"""Numbers as MLIR writes them: whole ones by their type, those with a fraction bit for bit."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import (
-    AnyFloat,
-    BytesAttr,
-    DenseIntOrFPElementsAttr,
-    Float80Type,
-    Float128Type,
-    FloatAttr,
-    StringAttr,
-)
-from xdsl.ir import Attribute, BuiltinAttribute, TypedAttribute
-from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser, Parser
-from xdsl.printer import Printer
+import ml_dtypes
+import numpy as np
 
-WIDE = (Float80Type, Float128Type)
-"""Types with more digits than a Python float."""
+from ptokit.isa.dtype import dtype
+from ptokit.program.ir import Constant
+from ptokit.text.mlir.ir import Attribute, Type
+from ptokit.text.mlir.types import F64, FLOATS, I64
+
+WIDE = {"tf32": 19, "f80": 80, "f128": 128}
+"""Types without a NumPy type: how many bits they have. Their numbers are kept as they are written."""
+_SPECIAL = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64"}
 
 
-@irdl_attr_definition
-class FloatLiteral(BuiltinAttribute, TypedAttribute):
-    """A number by its text: what is no number has bits that a Python float loses, wide types have more digits."""
-
-    name = "pto.float_literal"
-    text: StringAttr
-    type: AnyFloat
-
-    def get_type(self) -> Attribute:
-        return self.type
-
-    def print_without_type(self, printer: Printer) -> None:
-        printer.print_string(self.text.data)
-
-    def print_builtin(self, printer: Printer) -> None:
-        printer.print_string(f"{self.text.data} : {self.type}")
-
-    @property
-    def bits(self) -> int | None:
-        """Its bits, where the text says them."""
-        return int(self.text.data, 16) if is_hexadecimal(self.text.data) else None
+def _formats() -> dict[str, np.dtype[Any]]:
+    """The NumPy type of each floating-point type."""
+    found: dict[str, np.dtype[Any]] = {}
+    for name in FLOATS:
+        word = _SPECIAL.get(name) or f"float{name[1]}_{name[2:].lower()}"
+        kind = getattr(np, word, None) or getattr(ml_dtypes, word, None)
+        if kind is not None and name not in WIDE:
+            found[name] = np.dtype(kind)
+    return found
 
 
-class Constant(ConstantOp):
-    """`arith.constant`, also of numbers that are kept as their text."""
+FORMATS = _formats()
+_BITS = {name: int("".join(c for c in name.partition("E")[0] if c.isdigit())) for name in FORMATS}
 
-    @classmethod
-    def parse(cls, parser: Parser) -> Constant:
-        attributes = parser.parse_optional_attr_dict()
-        at = parser.pos
-        value = parser.parse_attribute()
-        if not isinstance(value, TypedAttribute):
-            parser.raise_error("expected a number, or a dense value", at)
-        return cls.create(result_types=[value.get_type()], properties={"value": value}, attributes=attributes)
+
+def is_float(kind: Type) -> bool:
+    """Whether numbers of a type have a fraction."""
+    return kind.text in FLOATS
 
 
 def is_hexadecimal(text: str) -> bool:
@@ -65,86 +43,171 @@ def is_hexadecimal(text: str) -> bool:
     return text.removeprefix("-")[:2] in ("0x", "0X")
 
 
-def float_attribute(text: str, kind: AnyFloat) -> FloatAttr | FloatLiteral:
-    """The number that a literal says. A ValueError tells what is wrong with it."""
-    if is_hexadecimal(text):
-        bits = bits_of(text, kind)
-    elif isinstance(kind, WIDE):
-        return FloatLiteral(StringAttr(text), kind)
-    else:
-        bits = int.from_bytes(kind.pack((rounded(float(text), kind),)), "little")
-    number = math.nan if isinstance(kind, WIDE) else kind.unpack(_bytes(bits, kind), 1)[0]
-    if math.isnan(number):
-        return FloatLiteral(StringAttr(f"0x{bits:0{-(-kind.bitwidth // 4)}x}"), kind)
-    return FloatAttr(number, kind)
+def number_attribute(text: str, kind: Type | None) -> Attribute:
+    """The number that a literal says, in a type. A ValueError tells what is wrong with it."""
+    has_fraction = "." in text and not is_hexadecimal(text)
+    kind = kind or (F64 if has_fraction else I64)
+    if is_float(kind):
+        return _float_attribute(text, kind)
+    if has_fraction:
+        raise ValueError("expected a whole number for an integer type")
+    number = in_range(int(text, 16) if is_hexadecimal(text) else int(text), kind)
+    if kind.text == "i1":
+        return truth(bool(number))
+    return Attribute(f"{number} : {kind.text}", number, str(number) if kind == I64 else "", kind)
 
 
-def rounded(number: float, kind: AnyFloat) -> float:
-    """A number as a type holds it: one that is too large is infinite."""
+def truth(value: bool) -> Attribute:
+    """`true` or `false`."""
+    return Attribute(str(value).lower(), value, type=Type("i1"))
+
+
+def in_range(number: int, kind: Type) -> int:
+    """A whole number as a type holds it."""
+    digits = kind.text.lstrip("sui")
+    if kind.text == "index":
+        return number
+    if not digits.isdigit():
+        raise ValueError(f"a number cannot be of type {kind.text[:80]}")
+    width, sign = int(digits), kind.text[0]
+    low = 0 if sign == "u" else -(1 << width - 1)
+    high = 1 << (width - 1 if sign == "s" else width)
+    if not low <= number < high:
+        raise ValueError(f"{number} is out of range for type {kind.text}, whose values lie in [{low}, {high})")
+    return number - (1 << width) if sign == "i" and number >= 1 << width - 1 else number
+
+
+def _float_attribute(text: str, kind: Type) -> Attribute:
+    if kind.text not in FORMATS:
+        if is_hexadecimal(text):
+            bits = bits_of(text, kind)
+            text = f"0x{bits:0{-(-WIDE.get(kind.text, 8) // 4)}x}"
+        return Attribute(f"{text} : {kind.text}", type=kind)
+    bits = bits_of(text, kind) if is_hexadecimal(text) else rounded(text, kind)
+    said = f"{float_text(bits, kind)} : {kind.text}"
     try:
-        return kind.unpack(kind.pack((number,)), 1)[0]
-    except OverflowError:
-        return math.copysign(math.inf, number)
+        element = dtype(kind.text)
+    except TypeError:
+        return Attribute(said, type=kind)
+    return Attribute(said, Constant(element, bits) if element.mlir == kind.text else None, type=kind)
 
 
-def bits_of(text: str, kind: AnyFloat) -> int:
+def float_attribute(value: Constant) -> Attribute:
+    """A number by its bits."""
+    kind = Type(value.dtype.mlir)
+    return Attribute(f"{float_text(value.bits, kind)} : {kind.text}", value, type=kind)
+
+
+def rounded(text: str, kind: Type) -> int:
+    """The bits of a number as a type holds it: one that is too large is infinite."""
+    with np.errstate(all="ignore"):
+        return _bits(np.array(float(text)).astype(FORMATS[kind.text]))
+
+
+def _bits(number: np.ndarray[Any, Any]) -> int:
+    return int(number.view(f"u{number.dtype.itemsize}"))
+
+
+def bits_of(text: str, kind: Type) -> int:
     """The bits that a hexadecimal literal says."""
     if text.startswith("-"):
         raise ValueError("bits have no sign: `0x...` says all of them, with that of the number")
     bits = int(text, 16)
-    if bits >> kind.bitwidth:
-        raise ValueError(f"`{text[:40]}` has more bits than {kind}")
+    if bits >> (WIDE.get(kind.text) or _BITS.get(kind.text, 8)):
+        raise ValueError(f"`{text[:40]}` has more bits than {kind.text}")
     return bits
 
 
-def _bytes(bits: int, kind: AnyFloat) -> bytes:
-    return bits.to_bytes(kind.compile_time_size, "little")
+def _number(bits: int, kind: Type) -> float:
+    form = FORMATS[kind.text]
+    return float(np.array([bits], f"u{form.itemsize}").view(form)[0])
+
+
+def float_text(bits: int, kind: Type) -> str:
+    """A number as MLIR prints it: in decimal where that loses nothing."""
+    number = _number(bits, kind)
+    hexadecimal = f"0x{bits:0{-(-_BITS[kind.text] // 4)}x}"
+    if not np.isfinite(number):
+        return hexadecimal
+    mantissa, _, exponent = f"{number:.5e}".partition("e")
+    short = f"{mantissa}0e{exponent}"
+    if rounded(short, kind) == bits:
+        return short
+    digits = {"f32": 9, "f64": 17}.get(kind.text)
+    text = f"{number:.{digits}g}" if digits else repr(number)
+    return text if "." in text else f"0x{bits:X}"
 
 
 # --- Dense values ----------------------------------------------------------------------------------------------
 
 
-class Element(AttrParser._TensorLiteralElement):
-    """An element of a dense value, before its type is known."""
+def dense_text(literals: Sequence[str], shape: tuple[int, ...], kind: Type) -> str | None:
+    """The elements of a dense value of numbers, in one spelling; None where nobody knows its element type.
 
-    @property
-    def text(self) -> str:
-        """Its literal."""
-        return "".join(self.span.text.split())
-
-    def to_type(self, parser: AttrParser, type: Any) -> Any:
-        """Its value; one that is said by its bits comes later, in `with_bits`."""
-        if not isinstance(type, AnyFloat) or isinstance(self.value, tuple):
-            return super().to_type(parser, type)
-        return 0.0 if is_hexadecimal(self.text) else rounded(float(self.value), type)
-
-
-def with_bits(dense: DenseIntOrFPElementsAttr, elements: list[Element]) -> DenseIntOrFPElementsAttr:
-    """A dense value with the elements whose bits the text says."""
-    kind = dense.get_element_type()
-    said = {number: element.text for number, element in enumerate(elements) if is_hexadecimal(element.text)}
-    if not said or not isinstance(kind, AnyFloat):
-        return dense
-    size, data = kind.compile_time_size, bytearray(dense.data.data)
-    for number, text in said.items():
-        data[number * size : (number + 1) * size] = _bytes(bits_of(text, kind), kind)
-    whole = bytes(data[:size]) * len(dense) if len(elements) == 1 else bytes(data)
-    return DenseIntOrFPElementsAttr(dense.type, BytesAttr(whole))
-
-
-def raw_text(dense: DenseIntOrFPElementsAttr) -> str:
-    """The bytes of a dense value as text, where Python floats may lose some of them or do not tell that all agree.
-
-    They may for every NaN but the default one: which bits of a NaN a Python float keeps depends on Python's version.
+    A value that is the same everywhere has one literal. What is no number is written as bytes, unless it is the
+    default one among numbers.
     """
-    kind, data = dense.get_element_type(), dense.data.data
-    if not isinstance(kind, AnyFloat) or isinstance(kind, WIDE):
-        return ""
-    size = kind.compile_time_size
-    elements = [data[start : start + size] for start in range(0, len(data), size)]
-    numbers = kind.unpack(data, len(dense))
-    nans = {element for element, number in zip(elements, numbers, strict=True) if math.isnan(number)}
-    is_splat = len(set(elements)) == 1
-    if not nans or (nans == {kind.pack((math.nan,))} and not is_splat):
-        return ""
-    return f"0x{(elements[0] if is_splat else data).hex().upper()}"
+    size = _element_bytes(kind)
+    if size is None:
+        return None
+    if len(literals) == 1 and literals[0].startswith('"'):
+        bits = _unpacked(literals[0], size, shape)
+    else:
+        bits = [_element_bits(text, kind, size) for text in literals]
+    if len(bits) > 1 and len(set(bits)) == 1:
+        bits = bits[:1]
+    if kind.text in FORMATS and _needs_bytes(bits, kind):
+        return f'"0x{b"".join(number.to_bytes(size, "little") for number in bits).hex().upper()}"'
+    texts = [_element_text(number, kind, size) for number in bits]
+    return texts[0] if len(texts) == 1 and shape else _nested(texts, shape)
+
+
+def _element_bytes(kind: Type) -> int | None:
+    if kind.text in FORMATS:
+        return FORMATS[kind.text].itemsize
+    digits = "64" if kind.text == "index" else kind.text.lstrip("sui")
+    return -(-int(digits) // 8) if digits.isdigit() and kind.text[0] in "siu" else None
+
+
+def _element_bits(text: str, kind: Type, size: int) -> int:
+    if kind.text in FORMATS:
+        return bits_of(text, kind) if is_hexadecimal(text) else rounded(text, kind)
+    if text in ("true", "false"):
+        return int(text == "true")
+    number = number_attribute(text, kind).value
+    return int(number) & ((1 << 8 * size) - 1)
+
+
+def _element_text(bits: int, kind: Type, size: int) -> str:
+    if kind.text in FORMATS:
+        return float_text(bits, kind)
+    if kind.text == "i1":
+        return str(bool(bits)).lower()
+    is_negative = kind.text[0] != "u" and bits >> (8 * size - 1)
+    return str(bits - (1 << 8 * size) if is_negative else bits)
+
+
+def _unpacked(quoted: str, size: int, shape: tuple[int, ...]) -> list[int]:
+    """Elements that are written as bytes: all of them, or one for all."""
+    try:
+        data = bytes.fromhex(quoted.strip('"').removeprefix("0x"))
+    except ValueError:
+        raise ValueError("expected the bytes of a dense value as hexadecimal digits") from None
+    if len(data) not in (size, size * int(np.prod(shape, dtype=object))):
+        raise ValueError(f"a dense value has {size} bytes for each element; found {len(data)} bytes")
+    return [int.from_bytes(data[start : start + size], "little") for start in range(0, len(data), size)]
+
+
+def _needs_bytes(bits: Sequence[int], kind: Type) -> bool:
+    """Whether elements are no numbers, other than the default one among numbers."""
+    nans = {number for number in bits if np.isnan(_number(number, kind))}
+    if not nans:
+        return False
+    default = _bits(np.array(np.nan).astype(FORMATS[kind.text]))
+    return nans != {default} or len(bits) == 1
+
+
+def _nested(texts: list[str], shape: tuple[int, ...]) -> str:
+    for extent in reversed(shape):
+        texts = [f"[{', '.join(texts[start : start + extent])}]" for start in range(0, len(texts), max(1, extent))]
+    return texts[0] if texts else ""

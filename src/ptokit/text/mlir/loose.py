@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from xdsl.ir import Attribute, Data, Operation, Region, SSAValue
-from xdsl.irdl import traits_def
-from xdsl.parser import AttrParser, Parser, UnresolvedOperand
-from xdsl.printer import Printer
-from xdsl.utils.mlir_lexer import MLIRTokenKind
+from ptokit.text.mlir.cursor import Use
+from ptokit.text.mlir.interface import Parser, Printer
+from ptokit.text.mlir.ir import UNKNOWN, Attribute, Op, Region, Value
 
-from ptokit.text.mlir.types import UNKNOWN
-
-_STARTS_OP = re.compile(
-    r'%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=|"[^"\n]*"\s*\(|[A-Za-z_][\w$]*(?:\.[\w$]+)+(?!\s*=)|(?:return|call|module)\b'
+STARTS_OP = re.compile(
+    r'%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=|"[^"\n]*"\s*\(|[A-Za-z_][\w$]*(?:\.[\w$]+)+(?!\s*=)|(?:return|call|module)\b',
+    re.ASCII,
 )
-_STARTS_REGION = re.compile(
+STARTS_REGION = re.compile(
     r'\{\s*(?:[%^]|"[^"\n]*"\s*\(|[A-Za-z_][\w$.]*(?!\s*[=,}\w$.]))'
-    r"|\{[ \t\r]*\n\s*[A-Za-z_][\w$]*\.[\w$.]*(?!\s*[=,\w$.])"
+    r"|\{[ \t\r]*\n\s*[A-Za-z_][\w$]*\.[\w$.]*(?!\s*[=,\w$.])",
+    re.ASCII,
 )
 """A brace that is not that of a dictionary."""
-_LABELLED = re.compile(r"\{\s*\^")
-_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*")|\s+')
+_LABELLED = re.compile(r"\{\s*\^", re.ASCII)
+_BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|\s+', re.ASCII)
 _OPENING, _CLOSING = ("(", "[", "{", "<"), (")", "]", "}", ">")
+WORDING = "$wording"
 
 
 class Slot(NamedTuple):
@@ -36,71 +34,49 @@ class Slot(NamedTuple):
     region: int = 0
 
 
-class WordingAttr(Data[tuple[str | Slot, ...]]):
-    """The text of an op behind its name, with slots for all that has a name or a body of its own."""
-
-    name = "pto.wording"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[str | Slot, ...]:
-        parser.raise_error("the wording of an op is never written as an attribute")
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.data}>")
-
-
-class LooseOp(Operation):
+class Loose:
     """An op that is kept as it is written. Its results get their types from where they are used."""
 
-    traits = traits_def()
-
-    @classmethod
-    def parse(cls, parser: Parser) -> LooseOp:
-        wording = _Wording(parser, cls.name)
-        results = [UNKNOWN] * getattr(parser, "bound", 0)
+    def read(self, c: Parser, name: str) -> Op:
+        """The op, to the end of its last line."""
+        wording = _Wording(c, name)
+        results = [Value(UNKNOWN) for _ in range(c.bound)]
         wording.read()
-        return cls.create(
-            operands=wording.operands,
-            result_types=results,
-            regions=wording.regions,
-            properties={"$wording": WordingAttr(tuple(wording.pieces))},
-        )
+        pieces = tuple(wording.pieces)
+        properties = {WORDING: Attribute(repr(pieces), pieces)}
+        return Op(name, self, {"operands": wording.operands}, results, {}, properties, wording.regions)
 
-    def print(self, printer: Printer) -> None:
-        wording = self.properties["$wording"]
-        for piece in wording.data if isinstance(wording, WordingAttr) else ():
+    def write(self, w: Printer, op: Op) -> None:
+        """The text, with names and bodies in it."""
+        pieces, operands = op.properties[WORDING].value, op.operands
+        for piece in pieces:
             if isinstance(piece, str):
-                printer.print_string(piece)
+                w.add(piece)
             elif piece.kind == "operand":
-                printer.print_ssa_value(self.operands[piece.number])
+                w.add(w.value(operands[piece.number]))
             elif piece.kind == "region":
-                printer.print_region(self.regions[piece.number], print_entry_block_args=_is_labelled(wording, piece))
+                w.region(op.regions[piece.number], labelled=_is_labelled(pieces, piece))
             else:
-                printer.print_ssa_value(self.regions[piece.region].blocks[0].args[piece.number])
+                w.add(w.value(op.regions[piece.region].blocks[0].arguments[piece.number]))
 
 
-@lru_cache(maxsize=4096)
-def loose_class(name: str) -> type[LooseOp]:
-    """The class of an op that is kept as it is written."""
-    return type(name, (LooseOp,), {"name": name, "__doc__": f"The op `{name}`, as it is written."})
+LOOSE = Loose()
 
 
-def ends_op(parser: Parser) -> bool:
+def ends_op(c: Parser) -> bool:
     """Whether the text can go on with another op."""
-    token = parser._current_token
-    if token.kind is MLIRTokenKind.EOF or token.text in ("}", "loc") or token.text.startswith("^"):
+    if c.kind in ("end", "label") or c.word in ("}", "loc"):
         return True
-    return _STARTS_OP.match(parser.lexer.input.content, token.span.start) is not None
+    return STARTS_OP.match(c.text, c.start) is not None
 
 
-def starts_region(parser: Parser) -> bool:
+def starts_region(c: Parser) -> bool:
     """Whether the text goes on with a region, and not with a dictionary."""
-    return _STARTS_REGION.match(parser.lexer.input.content, parser.pos) is not None
+    return STARTS_REGION.match(c.text, c.start) is not None
 
 
-def _is_labelled(wording: Attribute, region: Slot) -> bool:
+def _is_labelled(pieces: Any, region: Slot) -> bool:
     """Whether the arguments of a region are written in it, and not before it."""
-    pieces: Any = wording.data if isinstance(wording, WordingAttr) else ()
     return not any(isinstance(piece, Slot) and piece[::2] == ("argument", region.number) for piece in pieces)
 
 
@@ -108,70 +84,64 @@ def _is_labelled(wording: Attribute, region: Slot) -> bool:
 class _Wording:
     """Reads an op behind its name, to the end of its last line."""
 
-    parser: Parser
+    c: Parser
     name: str
     pieces: list[str | Slot] = field(default_factory=list)
-    operands: list[SSAValue] = field(default_factory=list)
+    operands: list[Value] = field(default_factory=list)
     regions: list[Region] = field(default_factory=list)
-    new: dict[str, UnresolvedOperand] = field(default_factory=dict)
+    new: dict[str, Use] = field(default_factory=dict)
     """Names that are not defined yet: arguments of the next region, if there is one."""
-    depth: int = 0
+    opened: list[int] = field(default_factory=list)
+    """Where the brackets stand that are open."""
 
     def read(self) -> None:
         """All of it."""
-        text = self.parser.lexer.input.content
-        self.done = text.rfind(self.name, 0, self.parser.pos) + len(self.name)
-        end = self.done
-        while not self._at_end(end):
-            token = self.parser._current_token
-            end = token.span.end
-            if token.text.startswith("%"):
-                end = self._operand()
-            elif token.text == "{" and _STARTS_REGION.match(text, token.span.start):
-                end = self._region(token.span.start)
-            elif (
-                token.text[:1] in ("!", "#")
-                and token.text in self.parser.attribute_aliases
-                and text[end : end + 1] != "<"
-            ):
-                self._flush(token.span.start)
-                self.parser._consume_token()
-                self._say(str(self.parser.attribute_aliases[token.text]))
-                self.done = end
+        c = self.c
+        self.done = c.behind
+        while not self._at_end():
+            if c.kind == "value":
+                self._operand()
+            elif c.word == "{" and starts_region(c):
+                self._region()
+            elif c.kind in ("bang", "hash") and c.word in c.aliases and c.text[c.end : c.end + 1] != "<":
+                self._flush(c.start)
+                self._say(c.aliases[c.advance()].text)
+                self.done = c.behind
+            elif c.kind == "bad":
+                c.fail("")
             else:
-                self._mark(token.text, text[end : end + 1])
-                self.parser._consume_token()
-        self._flush(end)
+                self._mark(c.word, c.text[c.end : c.end + 1])
+                c.advance()
+        self._flush(c.behind)
         self._settle()
 
-    def _at_end(self, end: int) -> bool:
-        token, text = self.parser._current_token, self.parser.lexer.input.content
-        if token.kind is MLIRTokenKind.EOF:
+    def _at_end(self) -> bool:
+        c = self.c
+        if c.kind == "end":
+            if self.opened:
+                at = self.opened[-1]
+                c.fail(f"`{c.text[at]}` is not closed", at)
             return True
-        if self.depth:
+        if self.opened:
             return False
-        if token.text in _CLOSING or (token.text == "loc" and text.startswith("(", token.span.end)):
+        if c.word in _CLOSING or (c.word == "loc" and c.text.startswith("(", c.end)):
             return True
-        on_new_line = text.find("\n", end, token.span.start) >= 0
-        return on_new_line and (token.text.startswith("^") or _STARTS_OP.match(text, token.span.start) is not None)
+        return c.is_on_new_line() and (c.kind == "label" or STARTS_OP.match(c.text, c.start) is not None)
 
     def _mark(self, mark: str, following: str) -> None:
-        """Count brackets; `<=` and `>=` are none."""
+        """Note brackets; `<=` and `>=` are none."""
         if following == "=" and mark in ("<", ">"):
             return
         if mark in _OPENING:
-            self.depth += 1
+            self.opened.append(self.c.start)
         elif mark in _CLOSING:
-            self.depth -= 1
+            self.opened.pop()
         elif mark.startswith("^"):
-            self.parser.raise_error(
-                f"`{self.name}` is not known; ops that branch are then read in the generic form only"
-            )
+            self.c.fail(f"`{self.name}` is not known; ops that branch are then read in the generic form only")
 
     def _flush(self, end: int) -> None:
         """Keep the text up to here."""
-        piece = _BLANKS.sub(lambda found: found[1] or " ", self.parser.lexer.input.content[self.done : end])
-        self._say(piece)
+        self._say(_BLANKS.sub(lambda found: found[1] or " ", self.c.text[self.done : end]))
 
     def _say(self, text: str) -> None:
         """Add to the text."""
@@ -180,41 +150,35 @@ class _Wording:
         elif text:
             self.pieces.append(text)
 
-    def _operand(self) -> int:
-        token = self.parser._current_token
-        self._flush(token.span.start)
-        operand = self.parser.parse_unresolved_operand()
-        name, end = operand.operand_name, token.span.end
-        if operand.index:
-            end = self.parser.lexer.input.content.index(str(operand.index), end) + len(str(operand.index))
-        self.done = end
-        known = self.parser.ssa_values.get(name)
-        if known is not None and operand.index < len(known):
-            self._add(known[operand.index])
-        elif known is None and not operand.index:
-            self.new.setdefault(name, operand)
-            self.pieces.append(Slot("argument", list(self.new).index(name), len(self.regions)))
+    def _operand(self) -> None:
+        c = self.c
+        self._flush(c.start)
+        use = c.operand()
+        self.done = c.behind
+        if (known := c.lookup(use)) is not None:
+            self._add(known)
+        elif use.name not in c.scope and not use.index:
+            self.new.setdefault(use.name, use)
+            self.pieces.append(Slot("argument", list(self.new).index(use.name), len(self.regions)))
         else:
-            self._add(self.parser.resolve_operand(operand, UNKNOWN))
-        return end
+            self._add(c.resolve(use, UNKNOWN))
 
-    def _add(self, value: SSAValue) -> None:
+    def _add(self, value: Value) -> None:
         self.pieces.append(Slot("operand", len(self.operands)))
         self.operands.append(value)
 
-    def _region(self, start: int) -> int:
-        text = self.parser.lexer.input.content
-        self._flush(start)
-        named = None
-        if self.new and _LABELLED.match(text, start) is None:
-            named = [Parser.Argument(operand.span, UNKNOWN) for operand in self.new.values()]
+    def _region(self) -> None:
+        c = self.c
+        self._flush(c.start)
+        arguments = None
+        if self.new and _LABELLED.match(c.text, c.start) is None:
+            arguments = [(use, UNKNOWN, "") for use in self.new.values()]
         else:
             self._settle()
         self.pieces.append(Slot("region", len(self.regions)))
-        self.regions.append(self.parser.parse_region(named))
+        self.regions.append(c.region(arguments))
         self.new = {}
-        self.done = text.rfind("}", 0, self.parser.pos) + 1
-        return self.done
+        self.done = c.behind
 
     def _settle(self) -> None:
         """Names that no region defines are values that are defined later."""
@@ -222,5 +186,5 @@ class _Wording:
         for position, piece in enumerate(self.pieces):
             if isinstance(piece, Slot) and piece.kind == "argument" and piece.region == len(self.regions):
                 self.pieces[position] = Slot("operand", len(self.operands))
-                self.operands.append(self.parser.resolve_operand(names[piece.number], UNKNOWN))
+                self.operands.append(self.c.resolve(names[piece.number], UNKNOWN))
         self.new = {}

@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, UnitAttr, i64
-from xdsl.ir import Attribute, Block
-from xdsl.parser import Parser
-from xdsl.printer import Printer
-
-from ptokit.text.mlir.attributes import print_plain, read_attribute
-from ptokit.text.mlir.ops import (
-    Draft,
-    Piece,
-    PtoOp,
-    comma,
-    is_operand,
-    next_text,
-    print_results,
-    print_typed,
-    typed_operand,
+from ptokit.text.mlir.attributes import (
+    array_attribute,
+    integer,
+    plain_text,
+    read_attribute,
+    string_attribute,
+    symbol_attribute,
 )
-from ptokit.text.mlir.types import UNKNOWN, PtrType
+from ptokit.text.mlir.cursor import Use, bare_or_quoted
+from ptokit.text.mlir.interface import Parser, Printer
+from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attribute, Attributes, Block, Op, Region, Type, Value
+from ptokit.text.mlir.types import outputs_text, read_pointer, shaped_like, type_list
+
+INSIDE, FORMAT, AXIS, OUTS_TYPE, FLAGS = "$inside", "$format", "$axis", "$outs_type", "$flags"
+"""Properties that hold what the text of an op says besides operands and attributes."""
+
+
+@dataclass
+class Draft:
+    """An op while it is read."""
+
+    operands: dict[str, list[Use]] = field(default_factory=dict)
+    types: dict[str, list[Type]] = field(default_factory=dict)
+    attributes: Attributes = field(default_factory=dict)
+    properties: Attributes = field(default_factory=dict)
+    results: list[Type] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
+    successors: list[Block] = field(default_factory=list)
+
+    def add(self, name: str, operand: Use) -> None:
+        """One more operand of a part."""
+        self.operands.setdefault(name, []).append(operand)
+
+
+class Piece:
+    """A part of a shape. `text` is what decides about blanks around it."""
+
+    text = ""
+
+    def starts(self, c: Parser) -> bool:
+        """Whether the text goes on with this piece."""
+        return c.word == self.text
+
+    def present(self, op: Op, remaining: Attributes) -> bool:
+        """Whether the op has something to print here."""
+        return True
+
+    def read(self, c: Parser, draft: Draft) -> None:
+        """Take the piece off the text."""
+
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        """Print the piece. `remaining` are the attributes that no piece names."""
+
+
+def typed_operand(c: Parser, draft: Draft, name: str) -> None:
+    """`%x : T`."""
+    draft.add(name, c.operand(f"an operand, {name}"))
+    c.expect(":")
+    draft.types.setdefault(name, []).append(c.type())
+
+
+def typed_text(w: Printer, values: list[Value]) -> str:
+    """`%a : T, %b : U`."""
+    return ", ".join(w.value(v) + (f" : {v.type.text}" if v.type != UNKNOWN else "") for v in values)
+
+
+def results_text(op: Op, *, always: bool = False) -> str:
+    """` -> T`, or ` -> (T, U)`."""
+    kinds = [value.type for value in op.results]
+    if UNKNOWN in kinds or (not kinds and not always):
+        return ""
+    return f" -> {kinds[0].text if len(kinds) == 1 else outputs_text(kinds)}"
 
 
 @dataclass
@@ -30,11 +85,11 @@ class Word(Piece):
 
     text: str
 
-    def read(self, parser: Parser, draft: Draft) -> None:
-        parser.parse_characters(self.text)
+    def read(self, c: Parser, draft: Draft) -> None:
+        c.expect(self.text)
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
-        printer.print_string(self.text)
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        w.add(self.text)
 
 
 @dataclass
@@ -45,21 +100,21 @@ class Operand(Piece):
     many: bool = False
     text = "%"
 
-    def starts(self, parser: Parser) -> bool:
-        return is_operand(parser)
+    def starts(self, c: Parser) -> bool:
+        return c.kind == "value"
 
-    def present(self, op: PtoOp) -> bool:
+    def present(self, op: Op, remaining: Attributes) -> bool:
         return bool(op.part(self.name))
 
-    def read(self, parser: Parser, draft: Draft) -> None:
-        if self.many and not is_operand(parser) and not next_text(parser).isdigit():
+    def read(self, c: Parser, draft: Draft) -> None:
+        if self.many and c.kind not in ("value", "number"):
             return
-        draft.add(self.name, parser.parse_unresolved_operand(f"expected an operand, %{self.name}"))
-        while self.many and comma(parser):
-            draft.add(self.name, parser.parse_unresolved_operand())
+        draft.add(self.name, c.operand(f"an operand, %{self.name}"))
+        while self.many and c.accept(","):
+            draft.add(self.name, c.operand())
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
-        printer.print_list(op.part(self.name), printer.print_ssa_value)
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        w.add(", ".join(map(w.value, op.part(self.name))))
 
 
 @dataclass
@@ -69,17 +124,72 @@ class TypeOf(Piece):
     name: str
     stripped: bool = False
 
-    def read(self, parser: Parser, draft: Draft) -> None:
-        bare = self.stripped and next_text(parser) == "<"
-        kind = PtrType(PtrType.parse_parameter(parser)) if bare else parser.parse_type()
+    def read(self, c: Parser, draft: Draft) -> None:
+        kind = read_pointer(c) if self.stripped and c.word == "<" else c.type()
         (draft.results if self.name == "R" else draft.types.setdefault(self.name, [])).append(kind)
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
-        kind = op.results[0].type if self.name == "R" else op.part(self.name)[0].type
-        if self.stripped and isinstance(kind, PtrType):
-            kind.print_parameter(printer)
-        else:
-            printer.print_attribute(kind)
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        text = (op.results[0] if self.name == "R" else op.part(self.name)[0]).type.text
+        w.add(text.removeprefix("!pto.ptr") if self.stripped and text.startswith("!pto.ptr<") else text)
+
+
+@dataclass
+class OneType(Piece):
+    """One type for several operands, and perhaps for the result."""
+
+    parts: tuple[str, ...]
+    gives: Type | str = ""
+    """What the type of the result is: `same`, one that is shaped like the operands', or nothing."""
+
+    def read(self, c: Parser, draft: Draft) -> None:
+        kind = c.type()
+        for part in self.parts:
+            draft.types[part] = [kind] * len(draft.operands.get(part, ()))
+        if self.gives:
+            draft.results.append(kind if isinstance(self.gives, str) else shaped_like(kind, self.gives))
+
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        w.add(op.part(self.parts[0])[0].type.text)
+
+
+@dataclass
+class Typed(Piece):
+    """Operands with their types behind a colon, or nothing: `%a, %b : T, U`."""
+
+    name: str
+    text = "%"
+
+    def present(self, op: Op, remaining: Attributes) -> bool:
+        return bool(op.part(self.name))
+
+    def read(self, c: Parser, draft: Draft) -> None:
+        if c.kind != "value" or c.starts_results():
+            return
+        Operand(self.name, many=True).read(c, draft)
+        c.expect(":")
+        draft.types[self.name] = [c.type()]
+        while c.accept(","):
+            draft.types[self.name].append(c.type())
+
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        values = op.part(self.name)
+        w.add(f"{', '.join(map(w.value, values))} : {', '.join(value.type.text for value in values)}")
+
+
+@dataclass
+class Signature(Piece):
+    """`(T, U) -> R`: the types of all operands and of the results."""
+
+    name: str
+
+    def read(self, c: Parser, draft: Draft) -> None:
+        draft.types[self.name] = c.listed("(", c.type)
+        c.expect("->")
+        draft.results += type_list(c)
+
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        inputs = ", ".join(value.type.text for value in op.part(self.name))
+        w.add(f"({inputs}) -> {outputs_text([value.type for value in op.results])}")
 
 
 @dataclass
@@ -90,43 +200,46 @@ class Attr(Piece):
     kind: str
     full: bool = False
 
-    def present(self, op: PtoOp) -> bool:
+    def present(self, op: Op, remaining: Attributes) -> bool:
         return self.name in op.attributes
 
-    def read(self, parser: Parser, draft: Draft) -> None:
-        draft.attributes[self.name] = self._value(parser)
+    def read(self, c: Parser, draft: Draft) -> None:
+        c.places[self.name] = c.start
+        draft.attributes[self.name] = self._value(c)
 
-    def _value(self, parser: Parser) -> Attribute:
+    def _value(self, c: Parser) -> Attribute:
         if self.kind == "ints":
-            whole = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-            return ArrayAttr([IntegerAttr(number, i64) for number in whole])
-        return read_attribute(parser, self.kind)
+            return array_attribute([integer(number) for number in c.listed("[", lambda: c.integer(negative=True))])
+        if self.kind == "symbol":
+            return symbol_attribute(c.symbol())
+        if self.kind.startswith("words:"):
+            return Attribute(word := c.one_of("comparison", self.kind[6:].split("/")), word)
+        return read_attribute(c, self.kind)
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
         value = op.attributes[self.name]
-        if isinstance(value, ArrayAttr):
-            with printer.in_square_brackets():
-                printer.print_list(value.data, lambda item: print_plain(printer, item))
+        if self.kind == "ints" and isinstance(value.value, tuple):
+            w.add(f"[{', '.join(map(str, value.value))}]")
         else:
-            print_plain(printer, value, stripped=not self.full)
+            w.add(plain_text(value, stripped=not self.full))
 
 
 class Address(Attr):
     """An address of a tile: `@tile(0x1000)`, or with a name for it."""
 
-    def _value(self, parser: Parser) -> Attribute:
-        name = parser.parse_optional_symbol_name()
-        if name is None or name.data != "tile":
-            parser.raise_error("expected an address: `%x` or `@tile(0x1000)`")
-        with parser.in_parens():
-            if (name := parser.parse_optional_identifier()) is not None:
-                return StringAttr(name)
-            return IntegerAttr(parser.parse_integer(allow_boolean=False, allow_negative=False), i64)
+    def _value(self, c: Parser) -> Attribute:
+        if c.word != "@tile":
+            c.fail("expected an address: `%x` or `@tile(0x1000)`")
+        c.advance()
+        at = c.start
+        c.expect("(")
+        found = string_attribute(c.advance()) if c.kind == "bare" else integer(c.integer())
+        c.close("(", at)
+        return found
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
-        value = op.attributes[self.name]
-        number = isinstance(value, IntegerAttr)
-        printer.print_string(f"@tile({value.value.data:#x})" if number else f"@tile({getattr(value, 'data', '')})")
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        value = op.attributes[self.name].value
+        w.add(f"@tile({value:#x})" if isinstance(value, int) else f"@tile({value})")
 
 
 @dataclass
@@ -136,53 +249,48 @@ class Either(Piece):
     attr: Attr
     operand: Operand
 
-    def read(self, parser: Parser, draft: Draft) -> None:
-        (self.operand if is_operand(parser) else self.attr).read(parser, draft)
+    def read(self, c: Parser, draft: Draft) -> None:
+        (self.operand if c.kind == "value" else self.attr).read(c, draft)
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
-        (self.operand if self.operand.present(op) else self.attr).write(printer, op)
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        (self.operand if op.part(self.operand.name) else self.attr).write(w, op, remaining)
 
 
 @dataclass
-class Attributes(Piece):
+class Dictionary(Piece):
     """The attributes that no other piece names."""
 
     literal: bool = False
     text = "{"
 
-    def present(self, op: PtoOp) -> bool:
-        return bool(op.row.remaining(op))
+    def present(self, op: Op, remaining: Attributes) -> bool:
+        return bool(remaining)
 
-    def read(self, parser: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: Draft) -> None:
         if not self.literal:
-            draft.attributes |= parser.parse_optional_attr_dict()
-        elif next_text(parser) == "{":
-            draft.attributes |= parser.parse_comma_separated_list(parser.Delimiter.BRACES, lambda: _entry(parser))
+            draft.attributes |= c.dictionary()
+        elif c.word == "{":
+            draft.attributes |= c.listed("{", lambda: _entry(c))
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
-        with printer.in_braces():
-            printer.print_list(op.row.remaining(op).items(), lambda item: self._print(printer, *item))
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        w.add(f"{{{', '.join(self._entry(*item) for item in remaining.items())}}}")
 
-    def _print(self, printer: Printer, name: str, value: Attribute) -> None:
-        printer.print_identifier_or_string_literal(name)
-        if isinstance(value, UnitAttr):
-            return
-        printer.print_string(" = ")
-        if self.literal:
-            print_plain(printer, value, stripped=True)
-        else:
-            printer.print_attribute(value)
+    def _entry(self, name: str, value: Attribute) -> str:
+        if value.text == "unit":
+            return bare_or_quoted(name)
+        return f"{bare_or_quoted(name)} = {plain_text(value, stripped=True) if self.literal else value.text}"
 
 
 KINDS = {"location": "address_space", "pad_mode": "padmode", "maskPattern": "mask_pattern"}
 """Attributes that may be written stripped, and what they are."""
 
 
-def _entry(parser: Parser) -> tuple[str, Attribute]:
-    name = parser.parse_identifier_or_str_literal()
-    if not parser.parse_optional_punctuation("="):
-        return name, UnitAttr()
-    return name, read_attribute(parser, KINDS.get(name, ""))
+def _entry(c: Parser) -> tuple[str, Attribute]:
+    at, name = c.start, c.optional_word()
+    if name is None:
+        c.expected("the name of an attribute")
+    c.places[name] = at
+    return name, read_attribute(c, KINDS.get(name, "")) if c.accept("=") else UNIT
 
 
 @dataclass
@@ -191,29 +299,73 @@ class Maybe(Piece):
 
     pieces: tuple[Piece, ...]
 
-    def starts(self, parser: Parser) -> bool:
-        return self.pieces[0].starts(parser)
+    def starts(self, c: Parser) -> bool:
+        return self.pieces[0].starts(c)
 
-    def present(self, op: PtoOp) -> bool:
-        return any(piece.present(op) for piece in self.pieces if isinstance(piece, (Operand, Attr)))
+    def present(self, op: Op, remaining: Attributes) -> bool:
+        return any(piece.present(op, remaining) for piece in self.pieces if isinstance(piece, (Operand, Attr)))
 
-    def read(self, parser: Parser, draft: Draft) -> None:
-        if self.starts(parser):
+    def read(self, c: Parser, draft: Draft) -> None:
+        if self.starts(c):
             for piece in self.pieces:
-                piece.read(parser, draft)
+                piece.read(c, draft)
+
+
+_FLAG = re.compile(
+    r"(?:overflow|fastmath)\s*<[^>\n]{0,80}>|(?:nneg|exact|to_nearest_even|to_nearest_away|downward|upward|toward_zero)\b"
+)
+
+
+class Flags(Piece):
+    """Flags of arithmetic, kept as they are written: `overflow<nsw>`, `fastmath<nnan>`, `nneg`."""
+
+    def present(self, op: Op, remaining: Attributes) -> bool:
+        return FLAGS in op.properties
+
+    def read(self, c: Parser, draft: Draft) -> None:
+        flags: list[str] = []
+        while (found := _FLAG.match(c.text, c.start)) is not None:
+            flags.append("".join(found[0].split()))
+            c.jump(found.end())
+        if flags:
+            draft.properties[FLAGS] = Attribute(" ".join(flags))
+
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        w.add(op.properties[FLAGS].text)
 
 
 class Body(Piece):
     """A region of one block."""
 
-    def read(self, parser: Parser, draft: Draft) -> None:
-        region = parser.parse_region()
-        if not region.blocks:
-            region.add_block(Block())
+    def read(self, c: Parser, draft: Draft) -> None:
+        region = c.region()
+        region.blocks = region.blocks or [Block()]
         draft.regions.append(region)
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
-        printer.print_region(op.regions[0], print_empty_block=False)
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        w.region(op.regions[0])
+
+
+@dataclass
+class Successor(Piece):
+    """A block to go to, with what it is given: `^next(%a : T)`."""
+
+    name: str
+
+    def read(self, c: Parser, draft: Draft) -> None:
+        draft.successors.append(c.successor())
+        if c.word == "(":
+            at = c.start
+            c.advance()
+            Typed(self.name).read(c, draft)
+            c.close("(", at)
+
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        w.add(f"^{w.label(op.successors[int(self.name[-1:])])}")
+        if op.part(self.name):
+            w.add("(")
+            Typed(self.name).write(w, op, remaining)
+            w.add(")")
 
 
 class Keyed(Piece):
@@ -221,20 +373,18 @@ class Keyed(Piece):
 
     text = "(keyed"
 
-    def read(self, parser: Parser, draft: Draft) -> None:
-        parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: self._item(parser, draft))
+    def read(self, c: Parser, draft: Draft) -> None:
+        c.listed("(", lambda: self._item(c, draft))
 
-    def _item(self, parser: Parser, draft: Draft) -> None:
-        at = parser.pos
-        name = parser.parse_identifier()
+    def _item(self, c: Parser, draft: Draft) -> None:
+        at, name = c.start, c.name()
         if name in draft.operands:
-            parser.raise_error(f"`{name}` is given twice", at)
-        parser.parse_punctuation("=")
-        typed_operand(parser, draft, name)
+            c.fail(f"`{name}` is given twice", at)
+        c.expect("=")
+        typed_operand(c, draft, name)
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
-        with printer.in_parens():
-            printer.print_list(op.parts, lambda part: print_typed(printer, op, part[0], f"{part[0]} = "))
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        w.add(f"({', '.join(f'{name} = {typed_text(w, values)}' for name, values in op.parts.items())})")
 
 
 class Assigned(Piece):
@@ -242,25 +392,20 @@ class Assigned(Piece):
 
     text = ":"
 
-    def present(self, op: PtoOp) -> bool:
+    def present(self, op: Op, remaining: Attributes) -> bool:
         known = op.results and op.results[0].type != UNKNOWN
-        return bool(known or (op.part("addr") and UNKNOWN not in op.operand_types))
+        return bool(known or (op.part("addr") and all(value.type != UNKNOWN for value in op.operands)))
 
-    def read(self, parser: Parser, draft: Draft) -> None:
-        if parser.parse_optional_punctuation(":") is not None:
-            draft.types["tile"] = [parser.parse_type()]
-            if comma(parser):
-                draft.types["addr"] = [parser.parse_type()]
-            if parser.parse_optional_punctuation("->") is not None:
-                draft.results.append(parser.parse_type())
+    def read(self, c: Parser, draft: Draft) -> None:
+        if c.accept(":"):
+            draft.types["tile"] = [c.type()]
+            if c.accept(","):
+                draft.types["addr"] = [c.type()]
+            if c.accept("->"):
+                draft.results.append(c.type())
         if not draft.results:
-            draft.results += [UNKNOWN] * getattr(parser, "bound", 0)
+            draft.results += [UNKNOWN] * c.bound
 
-    def write(self, printer: Printer, op: PtoOp) -> None:
-        printer.print_string(": ")
-        printer.print_attribute(op.part("tile")[0].type)
-        if op.results:
-            print_results(printer, op)
-        else:
-            printer.print_string(", ")
-            printer.print_attribute(op.part("addr")[0].type)
+    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+        w.add(f": {op.part('tile')[0].type.text}")
+        w.add(results_text(op) if op.results else f", {op.part('addr')[0].type.text}")

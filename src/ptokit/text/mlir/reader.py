@@ -1,541 +1,615 @@
-"""Text to operations: xDSL's parser with the dialect `pto`, exact names, and errors for people."""
+"""Text to operations. What cannot be read is noted, and reading goes on at the next statement."""
 
 from __future__ import annotations
 
-import difflib
-import math
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache, lru_cache
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from xdsl.context import Context
-from xdsl.dialects import get_all_dialects
-from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import (
-    AnyFloat,
-    DenseIntOrFPElementsAttr,
-    FloatAttr,
-    IntegerAttr,
-    LocationAttr,
-    ModuleOp,
-    UnitAttr,
-    UnregisteredAttr,
-    UnregisteredOp,
-    f64,
-)
-from xdsl.dialects.func import FuncOp
-from xdsl.dialects.scf import IfOp, WhileOp
-from xdsl.ir import (
-    Attribute,
-    Block,
-    BuiltinAttribute,
-    Data,
-    Operation,
-    ParametrizedAttribute,
-    Region,
-    SSAValue,
-    TypeAttribute,
-)
-from xdsl.parser import AttrParser, Parser, UnresolvedOperand
-from xdsl.parser.generic_parser import ParserState
-from xdsl.printer import Printer
-from xdsl.utils.exceptions import ParseError
-from xdsl.utils.lexer import Input, Span
-from xdsl.utils.mlir_lexer import MLIRToken, MLIRTokenKind
-
-from ptokit.text.errors import guess
-from ptokit.text.mlir.attributes import KEYWORD_CLASSES
+from ptokit.finding import near
+from ptokit.text.errors import MOST_SHOWN, TextError, error_at, joined
+from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
+from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, SHORT, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import Collector, find_remarks
-from ptokit.text.mlir.dialect import PTO, op_class, rows, settle_generic, usage
-from ptokit.text.mlir.floats import Constant, Element, FloatLiteral, float_attribute, with_bits
-from ptokit.text.mlir.func import Func, If, While
-from ptokit.text.mlir.lexer import Lexer
-from ptokit.text.mlir.loose import loose_class
-from ptokit.text.mlir.ops import PtoOp
-from ptokit.text.mlir.types import ELEMENTS, TYPES, UNKNOWN
+from ptokit.text.mlir.cursor import HINTS, SPACE, Problem, Use
+from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
+from ptokit.text.mlir.interface import Argument, Forward, Parser
+from ptokit.text.mlir.ir import ANY, UNIT, UNKNOWN, Attribute, Block, Op, Region, Type, Value
+from ptokit.text.mlir.loose import LOOSE, STARTS_OP
+from ptokit.text.mlir.types import function_type, optional_type, read_type, unknown_hint
 
-Number = TypeVar("Number", bound=Attribute)
+MOST_ERRORS = 100
+"""Errors after which a text is not read any further."""
+MAX_SKIPPED = 1 << 20
+"""Most characters of a statement that is skipped because it could not be read."""
 
-REPLACED: dict[type[Operation], type[Operation]] = {ConstantOp: Constant, FuncOp: Func, IfOp: If, WhileOp: While}
-"""Ops that are read and printed by classes of ours."""
-
-DIALECTS = ("builtin", "func", "arith", "scf", "memref", "cf", "affine", "math", "tensor", "vector", "linalg")
-"""Dialects that are read in their own form; ops of others only in the generic form."""
-
-MAX_DENSE = 1 << 20
-"""Most elements of a dense value."""
-
-_NUMBER = re.compile(r"-?\s*(?:0[xX][0-9A-Fa-f]+|[0-9]+(?P<fraction>\.[0-9]*(?:[eE][-+]?[0-9]+)?)?)")
-_SHORT = 15
-"""Digits of a whole number that every type holds."""
-_BODY = re.compile(r'<[^<>"/]{0,400}>')
+_RESULTS = re.compile(r"%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=", re.ASCII)
+"""The results of the next op, which are not operands of an op without any."""
+_PART = re.compile(r"\w+\s*%", re.ASCII)
+"""A keyword before an operand."""
 _ALIAS = re.compile(r"^[#!][A-Za-z_$][A-Za-z0-9_$]*[ \t]*=", re.MULTILINE)
-_LINE_BREAK = re.compile(r"[ \t\r]*\n\s*")
 _RESOURCES = re.compile(r'\{-#(?:[^"#]|"(?:[^"\\\n]|\\.)*"|#(?!-\}))*+#-\}')
-_UNMARKED = re.compile(r"pto\.(?:tile|tile_buf|partition_tensor_view|tensor_view|ptr|memref)<")
-
-SPELLED = ("arith", "scf", "func", "memref")
-"""Dialects whose ops are known by name, so that a slip is noticed."""
-MORE_OPS = {
-    "arith": "index_castui remf scaling_extf scaling_truncf",
-    "scf": "forall forall.in_parallel reduce.return",
-    "func": "constant call_indirect",
-    "memref": "assume_alignment atomic_yield distinct_objects generic_atomic_rmw prefetch realloc reshape transpose",
-}
-"""Ops of these dialects that xDSL does not have."""
-FLAGGED = {
-    "arith.cmpi", "arith.divsi", "arith.divui", "arith.extf", "arith.extui", "arith.index_cast", "arith.shrsi",
-    "arith.shrui", "arith.truncf", "arith.trunci", "arith.uitofp",
-}  # fmt: skip
-"""Ops with flags or attributes that xDSL does not read."""
-_FLAGS = re.compile(
-    r"[^:\n{]*?(?:\b(?:overflow|fastmath)<|\b(?:nneg|exact|to_nearest_even|to_nearest_away|downward|upward|toward_zero)\b|\{)"
-)
+_BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
+_RESUMES = re.compile(rf"[}}^]|{STARTS_OP.pattern}", re.ASCII)
+_NAME = re.compile(r"%([\w$.-]+)", re.ASCII)
+_DEFINED = re.compile(r"%([\w$.-]+)(?::\d+)?\s*=(?!=)", re.ASCII)
+_USAGE_HELPS = re.compile(r"expected (?:an operand|`(?!=)(?!.*tile))|the op |`\(` of")
+"""Errors in the form of an op, where it helps to see it."""
 
 
-class Verbatim(Data[str], BuiltinAttribute):
-    """An attribute in a form that xDSL does not read, for instance a location: kept as it is written."""
-
-    name = "pto.verbatim"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> str:
-        parser.raise_error("what is kept as it is written has no name")
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(self.data)
-
-    def print_builtin(self, printer: Printer) -> None:
-        printer.print_string(self.data)
-
-
-@cache
-def context() -> Context:
-    """What knows the dialects around `pto`, and `pto` itself: one for all texts, so that their types compare."""
-    known = get_all_dialects()
-    ctx = Context(allow_unregistered=True)
-    for name in DIALECTS:
-        ctx.register_dialect(name, known[name])
-    ctx.load_registered_dialect("builtin")
-    ctx.load_dialect(PTO)
-    return ctx
-
-
-class Scope(dict[str, tuple[SSAValue, ...]]):
-    """Values by name. Names are only ever added, so a copy is no more than the number of them."""
-
-    def copy(self) -> int:  # type: ignore[override]
-        return len(self)
+class Stop(Exception):
+    """Too many errors."""
 
 
 class Reader(Parser):
-    """Reads one text. Afterwards `names` has the name of every value, and `offsets` where every op starts."""
+    """Reads one text."""
 
-    def __init__(self, text: str, file: str, arch: str) -> None:
-        self._scope = Scope()
-        super().__init__(context(), "", file)
-        text, remarks = find_remarks(text)
-        self._collector = Collector(text, remarks)
-        self.comments = self._collector.comments
-        self._parser_state = ParserState(Lexer(Input(text, file)))
-        self.arch = arch
-        self.names: dict[SSAValue, str] = {}
-        self.offsets: dict[Operation, int] = {}
-        self.unknown = self.reading = ""
+    def __init__(self, text: str, arch: str) -> None:
+        self.original = text
+        plain, remarks = find_remarks(text)
+        self._collector = Collector(plain, remarks)
+        self.problems: list[Problem] = []
+        self.resources: list[str] = []
+        self.scope: dict[str, tuple[Value, ...]] = {}
+        """Values by name. Names are only ever added, and taken back at the end of a region."""
+        self._forward: Forward = {}
+        """Values that are used and not defined yet."""
+        self._defined: set[str] = set()
+        """Every name of the function."""
+        self._labels: dict[str, Block] = {}
+        self._label_uses: dict[str, int] = {}
+        self._in_function = False
+        self._is_guessing = self._is_cut = False
+        """Whether a body was entered behind a head that could not be read; whether the text ends in a body."""
+        self._suspect: int | None = None
+        """The brace of a body that was probably not closed: the closing brace is indented less than its line."""
+        self._statement = self._end = 0
+        """Where the statement starts that is read, and where the last region ended."""
         self.bound = 0
         """How many results the op has that is read."""
-        self.started: list[int] = []
-        """Where the ops start that are read, from the outermost in."""
-        self.resources: list[str] = []
-        self.first_use: dict[str, int] = {}
-        self._entries: dict[str, int] = {}
-        self._types: dict[str, TypeAttribute] = {}
-        self._aliases: set[int] = set()
-        self._elements: list[Element] = []
-        """Elements of the dense value that is read."""
-        self._read_aliases(text)
+        super().__init__(plain, arch)
+        self._alias_ends: dict[int, int] = {}
 
-    @property
-    def ssa_values(self) -> Scope:  # type: ignore[override]
-        """Values by name, where the text is read; xDSL would copy them all for every region."""
-        return self._scope
+    # --- Types and attributes --------------------------------------------------------------------------------
 
-    @ssa_values.setter
-    def ssa_values(self, values: dict[str, tuple[SSAValue, ...]] | int) -> None:  # type: ignore[override]
-        known = values if isinstance(values, int) else len(values)
-        while len(self._scope) > known:
-            self._scope.popitem()
+    def type(self) -> Type:
+        return read_type(self)
 
-    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        """The whole text. An empty one is an empty module."""
-        if self._current_token.kind is MLIRTokenKind.EOF:
-            module = ModuleOp([])
-        else:
-            module = super().parse_module(allow_implicit_module)
-        self._collector.finish()
-        return module
+    def optional_type(self) -> Type | None:
+        return optional_type(self)
 
-    def _read_aliases(self, text: str) -> None:
+    def attribute(self) -> Attribute:
+        return read_attribute(self)
+
+    def optional_attribute(self) -> Attribute | None:
+        return optional_attribute(self)
+
+    def entry_value(self, name: str) -> Attribute:
+        if not self.accept("="):
+            if self.word not in (",", "}") and not self.is_on_new_line():
+                self.fail(f"expected `=`, `,` or `}}` behind the attribute `{name}`")
+            return UNIT
+        word = self.word
+        value = self.optional_attribute()
+        if value is None:
+            self.expected(f"the value of `{name}`", _spelling(name, word))
+        return value
+
+    # --- The whole text --------------------------------------------------------------------------------------
+
+    def read(self) -> tuple[Op, list[str]]:
+        """The module of the text, and the comments at its end. A `Stop` says that errors are many."""
+        self._read_aliases()
+        block = Block()
+        while self.kind != "end":
+            if self.start in self._alias_ends:
+                self.jump(self._alias_ends[self.start])
+            elif self.word == "{-#":
+                self._read_resources()
+            else:
+                self._ops(block)
+                if self.kind != "end" and self.start not in self._alias_ends and self.word != "{-#":
+                    self._note(Problem("expected an operation", self.start))
+                    self.advance()
+        self._check_names()
+        end = self._collector.finish()
+        if len(block.ops) == 1 and block.ops[0].name == "builtin.module" and block.ops[0].form is not None:
+            return block.ops[0], end
+        return Op("builtin.module", FORMS["builtin.module"], regions=[Region([block])]), end
+
+    def _read_aliases(self) -> None:
         """Aliases first: those of locations are defined at the end of a file."""
-        for found in _ALIAS.finditer(text):
-            self._resume_from(found.start())
-            super()._parse_alias_def()
-            self._aliases.add(found.start())
-        self._resume_from(0)
+        for found in _ALIAS.finditer(self.text):
+            try:
+                self.jump(found.start())
+                mark, name = self.word[0], self.advance()
+                self.expect("=")
+                self.aliases[name] = self.type() if mark == "!" else self.attribute()
+                self._alias_ends[found.start()] = self.behind
+            except Problem as problem:
+                self._alias_ends[found.start()] = self._line_end(max(problem.offset, found.start()))
+                self._note(problem)
+        self.end = 0
+        self.advance()
 
-    def _parse_alias_def(self) -> None:
-        if self.pos not in self._aliases:
-            return super()._parse_alias_def()
-        self._consume_token()
-        self.parse_punctuation("=")
-        self.parse_attribute()
-        return None
+    def _read_resources(self) -> None:
+        """Resources are kept as they are written."""
+        found = _RESOURCES.match(self.text, self.start)
+        if found is None:
+            self._note(Problem("expected `#-}` at the end of the resources", self.start))
+            self.jump(len(self.text))
+            return
+        self.jump(found.end())
+        lines = (line.rstrip() for line in found[0].splitlines())
+        self.resources.append("\n".join(line for line in lines if line))
 
-    def parse_operation(self) -> Operation:
-        start = self.pos
-        self.started.append(start)
-        outer = self._collector.enter(start)
-        op = super().parse_operation()
-        self._collector.leave(op, outer, self.pos)
-        self.offsets[op] = self.started.pop()
-        self.unknown = self.reading = ""
+    # --- Operations ------------------------------------------------------------------------------------------
+
+    def _ops(self, block: Block) -> None:
+        """The operations of a block."""
+        while self.kind not in ("end", "label") and self.word not in ("}", "{-#"):
+            start = self.start
+            if start in self._alias_ends:
+                return
+            try:
+                block.ops.append(self.operation())
+            except Problem as problem:
+                if not (self._is_cut and self.kind == "end"):
+                    self._note(problem)
+                self._recover(start)
+
+    def operation(self) -> Op:
+        """One operation, with its location and its comments."""
+        start = self._statement = self.start
+        outer = self._collector.enter(start) if not self.problems else None
+        names = self._result_names()
+        self.bound, self.places = sum(count for _, count, _ in names), {}
+        kept = self.bound, self.places
+        op = self._generic() if self.kind == "string" else self._custom()
+        self.bound, self.places = kept
+        op.offset, op.places = start, self.places
+        self._bind(op, names)
+        op.location = optional_location(self)
+        if outer is not None and not self.problems:
+            self._collector.leave(op, outer, self.start)
         return op
 
-    def parse_optional_region(self, arguments: Iterable[Parser.Argument] | None = None) -> Region | None:
-        """A region, with its comments."""
-        start = self.pos
-        if self._current_token.text != "{":
-            return None
-        opening = self._collector.open(start)
-        region = super().parse_optional_region(arguments)
-        if region is not None:
-            self._collector.close(region, opening, self.lexer.input.content.find("}", start))
-        return region
+    def _result_names(self) -> list[tuple[str, int, int]]:
+        """`%a, %b:2 =`: names, how many results each stands for, and where it stands."""
+        names: list[tuple[str, int, int]] = []
+        while self.kind == "value":
+            at, name, count = self.start, self.advance()[1:], 1
+            if self.accept(":"):
+                count = self.integer()
+            names.append((name, count, at))
+            if not self.accept(","):
+                break
+        if names:
+            self.expect("=", " behind the names of the results")
+        return names
 
-    def _parse_block(self) -> Block:
-        if self._current_token.kind is not MLIRTokenKind.CARET_IDENT:
-            end = self._current_token.kind is MLIRTokenKind.EOF
-            self.raise_error("expected `}`: the text ends in a body" if end else "expected an operation or `}`")
-        before = self._collector.label(self.pos)
-        block = super()._parse_block()
-        if before:
-            self.comments.before[block] = before
-        return block
+    def _bind(self, op: Op, names: list[tuple[str, int, int]]) -> None:
+        """Give the results of an op their names."""
+        for value in op.results:
+            value.op = op
+        if not names:
+            return
+        if self.bound != len(op.results):
+            said = f"the op gives {len(op.results)} results, but {self.bound} get a name"
+            raise self._in_op(Problem(said, op.offset), op.name)
+        done = 0
+        for name, count, at in names:
+            op.results[done : done + count] = self.define(name, op.results[done : done + count], at)
+            done += count
 
-    def _parse_block_body(self, block: Block) -> None:
-        self._collector.start_block()
-        super()._parse_block_body(block)
-        self._collector.end_block(self.pos, last=self._current_token.text == "}")
+    def _custom(self) -> Op:
+        """An op in its own form, or one that nobody knows."""
+        if self.kind != "bare":
+            is_inside = self.scope or self._in_function
+            self.fail("expected an operation or `}`" if is_inside else "expected an operation")
+        at, name = self.start, self.word
+        full = SHORT.get(name, name)
+        if name.startswith("pto."):
+            form = form_of(name[4:])
+        elif full in FORMS and (name not in ("return", "call") or self._in_function):
+            form = FORMS[full]
+        else:
+            self._demand_spelling(name, at)
+            form = LOOSE
+        self.advance()
+        try:
+            return form.read(self, full)
+        except Problem as problem:
+            raise self._in_op(problem, full) from None
+        except ValueError as error:
+            raise Problem(str(error), self._statement) from None
 
-    def _get_op_by_name(self, name: str) -> type[Operation]:
-        text = self.lexer.input.content
-        at = text.rfind(name, 0, self.pos)
-        generic = text.startswith('"', at + len(name))
+    def _in_op(self, problem: Problem, name: str) -> Problem:
+        """A problem, with a hint at how the op is written or which one was meant."""
         short = name.removeprefix("pto.")
-        self.reading = short if short != name else ""
-        if short != name:
-            self.unknown = "" if short in rows() else short
-            return op_class(short)
-        dialects = reversed(self._parser_state.dialect_stack)
-        for known in (name, *(f"{dialect}.{name}" for dialect in dialects)):
-            if (found := self.ctx._get_known_op(known)) is not None:
-                return REPLACED.get(found, found) if generic or self._is_readable(found) else loose_class(name)
-        if generic:
-            return _unregistered(name)
-        self._demand_spelling(name, at)
-        return loose_class(name)
+        if short == name or problem.hint:
+            return problem
+        if short not in rows():
+            meant = near(name, [f"pto.{known}" for known in rows()])
+            problem.message += f" (`{name}` is not a known op)"
+            problem.hint = f"did you mean `{meant}`?" if meant else ""
+        elif _USAGE_HELPS.match(problem.message):
+            problem.hint = _hint_at(self.text, problem) or usage(short)
+        return problem
 
     def _demand_spelling(self, name: str, at: int) -> None:
         """An op that nobody knows is kept as it is written, unless its name looks like a slip."""
         if name in ("return", "call"):
-            self.raise_error(f"`{name}` stands outside of a function", at)
-        dialect, dot, rest = name.partition(".")
-        near = difflib.get_close_matches(dialect, ("pto", *SPELLED), n=1, cutoff=0.8) if dot else []
-        slip = bool(near) and near[0] != dialect and f"{near[0]}.{rest}" in _op_names()
-        if not dot or slip or (dialect in SPELLED and rest not in MORE_OPS[dialect].split()):
-            self.raise_error(f"`{name}` is no known op{guess(name, _op_names())}", at)
+            self.fail(f"`{name}` stands outside of a function", at)
+        known, dot, rest = name.partition(".")
+        close = near(known, ("pto", *KNOWN)) if dot else ""
+        is_slip = close not in ("", known) and f"{close}.{rest}" in _op_names()
+        if not dot or is_slip or (known in KNOWN and rest not in KNOWN[known].split()):
+            meant = near(name, _op_names())
+            self.fail(f"`{name}` is no known op", at, f"did you mean `{meant}`?" if meant else "")
 
-    def usage(self) -> str:
-        """How the op is written that could not be read, if it is one of `pto`."""
-        return usage(self.reading) if self.reading else ""
-
-    def _is_readable(self, op: type[Operation]) -> bool:
-        """Whether xDSL reads the form in which an op is written here."""
-        if op.parse.__func__ is Operation.parse.__func__:  # type: ignore[attr-defined]
-            return False
-        return op.name not in FLAGGED or _FLAGS.match(self.lexer.input.content, self.pos) is None
-
-    def _parse_op_result_list(self) -> list[tuple[Span, int]]:
-        results = super()._parse_op_result_list()
-        self.bound = sum(size for _, size in results)
-        return results
-
-    def _parse_optional_token(self, expected_kind: MLIRTokenKind) -> MLIRToken | None:
-        token = self._parser_state.current_token
-        if token.kind is not expected_kind:
-            return None
-        self._parser_state.current_token = self._parser_state.lexer.lex()
-        return token
-
-    def resolve_operand(self, operand: UnresolvedOperand, type: Attribute) -> SSAValue:
-        """A value; the first use of one that is not defined yet is noted, in case it never is.
-
-        A value whose type the text has not said so far gets it here.
-        """
-        name, index = operand.operand_name, operand.index
-        values = self._scope.get(name)
-        if values is None:
-            self.first_use.setdefault(name, operand.span.start)
-            value = self.forward_ssa_references.get(name, {}).get(index)
-        else:
-            value = values[index] if index < len(values) else None
-        if value is not None and value.type != type:
-            if value.type == UNKNOWN:
-                value._type = type
-            elif type != UNKNOWN:
-                self.raise_error(f"`%{name}` is of type {value.type}, but used with {type}{_known(type)}", operand.span)
-            return value
-        return super().resolve_operand(operand, type)
-
-    def _parse_generic_operation(self, op_type: type[Operation]) -> Operation:
-        op = super()._parse_generic_operation(op_type)
-        if isinstance(op, PtoOp):
-            settle_generic(op)
-        elif isinstance(op, FuncOp):
-            op.verify_()  # a function whose type is not that of its body has no other form
+    def _generic(self) -> Op:
+        """`"name"(%a)[^b] <{...}> ({...}) {...} : (T) -> U`."""
+        name = self.string()
+        uses = self.listed("(", self.operand)
+        successors = self.listed("[", self.successor) if self.word == "[" else []
+        properties = {}
+        if self.word == "<":
+            at = self.start
+            self.advance()
+            properties = self.dictionary()
+            self.close("<", at)
+        regions: list[Region] = []
+        if self.word == "(":
+            with self.isolated(name) if name in ("builtin.module", "func.func") else _nothing():
+                regions = self.listed("(", self.region)
+        attributes = self.dictionary()
+        self.expect(":", " and the types of operands and results")
+        at, signature = self.start, function_type(self).data
+        if len(signature.inputs) != len(uses):
+            self.fail(f"the op has {len(uses)} operands and {len(signature.inputs)} types", at)
+        operands = [self.resolve(use, kind) for use, kind in zip(uses, signature.inputs, strict=True)]
+        results = [Value(kind) for kind in signature.outputs]
+        parts = {"operands": operands} if operands else {}
+        op = Op(name, None, parts, results, attributes, properties, regions, successors)
+        op.offset = self._statement
+        try:
+            (settle_pto if op.is_pto else settle_builtin)(op)
+        except ValueError as error:
+            self.fail(str(error), op.offset)
         return op
 
-    def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
-        for index, used in self.forward_ssa_references.get(name, {}).items():
-            if index < len(values) and UNKNOWN in (used.type, values[index].type):
-                known = values[index].type if used.type == UNKNOWN else used.type
-                used._type = values[index]._type = known
-        super()._register_ssa_definition(name, values, span)
-        if len(values) == 1:
-            self.names[values[0]] = name
+    # --- Regions and blocks ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def isolated(self, name: str = "func.func") -> Iterator[None]:
+        """A body that sees no values from outside."""
+        outer = self.scope, self._forward, self._defined, self._in_function
+        self.scope, self._forward, self._defined = {}, {}, set()
+        self._in_function = name == "func.func"
+        try:
+            yield
+            self._check_names()
+        finally:
+            self.scope, self._forward, self._defined, self._in_function = outer
+
+    def region(self, arguments: Sequence[Argument] | None = None, owner: str = "", *, implied: str = "") -> Region:
+        """A region. The body of an `owner` ends with a terminator, or with one that is implied."""
+        opening, found = self.start, len(self.problems)
+        if self.word != "{":
+            self.expected("`{`")
+        note = self._collector.open(opening) if not self.problems else ""
+        self.advance()
+        region, known = Region(offset=opening), len(self.scope)
+        labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
+        if arguments and self.kind == "label":
+            self.fail("the first block of a function has no label")
+        if arguments or (self.word != "}" and self.kind != "label"):
+            self._block(region, Block([self._argument(*argument) for argument in arguments or ()]))
+        while self.kind == "label":
+            self._labelled(region)
+        self._end_region(region, note, found)
+        self._check_labels()
+        self._labels, self._label_uses = labels, uses
+        while len(self.scope) > known:
+            self.scope.popitem()
+        self._check_end(region, owner, implied, found)
+        return region
+
+    def _end_region(self, region: Region, note: str, found: int) -> None:
+        """The closing brace."""
+        brace = self.start
+        if self.word != "}":
+            if not self._is_cut and not self._is_guessing:
+                at = region.offset if self._suspect is None else self._suspect
+                self._note(Problem("`{` is not closed: the text ends in its body", at))
+            self._is_cut = True
         else:
-            self.names.update((value, f"{name}#{position}") for position, value in enumerate(values))
+            self._suspect = self._suspect if self._suspect is not None else self._misplaced(region.offset, brace)
+            self.advance()
+        if not self.problems:
+            self._collector.close(region, note, brace)
+        self._end = brace
 
-    def parse_optional_type(self) -> TypeAttribute | None:
-        """A type. The same text gives the same type, so it is looked up first."""
-        token = self._current_token
-        if token.kind is MLIRTokenKind.BARE_IDENT:
-            if _UNMARKED.match(self.lexer.input.content, token.span.start):
-                return super()._parse_extended_type_or_attribute(self._consume_token().text, True)
-            if token.text in ELEMENTS:
-                self._consume_token()
-                return ELEMENTS[token.text]
-        if token.kind is not MLIRTokenKind.EXCLAMATION_IDENT:
-            return super().parse_optional_type()
-        body = _BODY.match(self.lexer.input.content, token.span.end)
-        if body is None:
-            return super().parse_optional_type()
-        key = self.lexer.input.content[token.span.start : body.end()]
-        if (found := self._types.get(key)) is not None:
-            self._resume_from(body.end())
-            return found
-        found = super().parse_optional_type()
-        if found is not None:
-            self._types[key] = found
-        return found
+    def _misplaced(self, opening: int, brace: int) -> int | None:
+        """The opening brace, if the closing one starts a line that is indented less than that of the opening."""
+        line = self.text.rfind("\n", 0, brace) + 1
+        if line == 0 or self.text[line:brace].strip():
+            return None
+        head = self.text.rfind("\n", 0, opening) + 1
+        indent = len(self.text[head:opening]) - len(self.text[head:opening].lstrip())
+        return opening if brace - line < indent else None
 
-    def parse_optional_location(self) -> LocationAttr | None:
-        start = self.pos
+    def _block(self, region: Region, block: Block) -> None:
+        region.blocks.append(block)
+        if not self.problems:
+            self._collector.start_block()
+        self._ops(block)
+        if not self.problems:
+            self._collector.end_block(self.start, last=self.word == "}")
+
+    def _labelled(self, region: Region) -> None:
+        """A block behind its label."""
+        comments = self._collector.label(self.start) if not self.problems else []
+        at, label = self.start, self.advance()[1:]
+        block = self._labels.get(label)
+        if block is not None and label not in self._label_uses:
+            self._note(Problem(f"the block `^{label}` is already defined", at))
+            block = None
+        self._label_uses.pop(label, None)
+        block = self._labels[label] = block or Block()
+        block.label, block.comments = label, comments
         try:
-            return super().parse_optional_location()
-        except ParseError:
-            self._resume_from(start)
-            self.parse_characters("loc")
-            with self.in_parens():
-                return Verbatim(f"loc({self._location()})")  # type: ignore[return-value]
+            if self.word == "(":
+                block.arguments = self.listed("(", self._block_argument)
+            self.expect(":")
+        except Problem as problem:
+            self._note(problem)
+            self.jump(self._line_end(max(at, self.behind)))
+        self._block(region, block)
 
-    def _location(self) -> str:
-        """The text of a location in any form: also ranges of a file, and fused ones with a remark."""
-        if self._current_token.kind is MLIRTokenKind.HASH_IDENT:
-            at = self.pos
-            text = str(self.parse_attribute())
-            if not text.startswith("loc("):
-                self.raise_error("expected a location, as `#loc1 = loc(...)` defines one", at)
-            return text[4:-1]
-        if self.parse_optional_keyword("unknown"):
-            return "unknown"
-        if self.parse_optional_keyword("callsite"):
-            with self.in_parens():
-                callee = self._location()
-                self.parse_keyword("at", " between the callee's location and the caller's")
-                return f"callsite({callee} at {self._location()})"
-        if self.parse_optional_keyword("fused"):
-            remark = ""
-            if self.parse_optional_punctuation("<") is not None:
-                remark = f"<{self.parse_attribute()}>"
-                self.parse_punctuation(">")
-            inner = self.parse_comma_separated_list(self.Delimiter.SQUARE, self._location)
-            return f"fused{remark}[{', '.join(inner)}]"
-        return self._file_location()
+    def _block_argument(self) -> Value:
+        use = self.operand("a name, as in `%x`")
+        self.expect(":", " behind the name of an argument")
+        kind = self.type()
+        return self._argument(use, kind, optional_location(self))
 
-    def _file_location(self) -> str:
-        """`"name"`, `"name"(location)`, `"file":1:2`, `"file":1:2 to 3:4`."""
-        token = self._current_token
-        if self.parse_optional_str_literal() is None:
-            self.raise_error('expected a location: "file":line:column, "name", callsite(...), fused[...] or unknown')
-        text = token.text
-        if self.parse_optional_punctuation("(") is not None:
-            text += f"({self._location()})"
-            self.parse_punctuation(")")
-        while self.parse_optional_punctuation(":") is not None:
-            text += f":{self.parse_integer(allow_boolean=False, allow_negative=False)}"
-        if self.parse_optional_keyword("to") is not None:
-            line = self.parse_optional_integer(allow_boolean=False, allow_negative=False)
-            self.parse_punctuation(":")
-            column = self.parse_integer(allow_boolean=False, allow_negative=False)
-            text += f" to {'' if line is None else line}:{column}"
-        return text
+    def _argument(self, use: Use, kind: Type, location: str) -> Value:
+        return self.define(use.name, [Value(kind, location=location)], use.offset)[0]
 
-    def _parse_extended_type_or_attribute(self, attr_or_dialect_name: str, is_type: bool) -> Attribute:  # type: ignore[override]
-        name = ("!" if is_type else "#") + attr_or_dialect_name
-        if "." not in name and self._current_token.text != "<" and name not in self.attribute_aliases:
-            at = self.lexer.input.content.rfind(name, 0, self.pos)
-            self.raise_error(f"`{name}` is not defined{guess(name, self.attribute_aliases)}", at)
-        return super()._parse_extended_type_or_attribute(attr_or_dialect_name, is_type)
+    def successor(self) -> Block:
+        """A block that an op goes to."""
+        if self.kind != "label":
+            self.expected("a block, as in `^next`")
+        at, label = self.start, self.advance()[1:]
+        if label not in self._labels:
+            self._labels[label] = Block(label=label)
+            self._label_uses[label] = at
+        return self._labels[label]
 
-    def _parse_dialect_type_or_attribute_body(
-        self, attr_name: str, is_type: bool, is_opaque: bool, starting_opaque_pos: int | None
-    ) -> UnregisteredAttr | ParametrizedAttribute | Data[Any]:
-        """What stands between angle brackets; where nobody knows its parts, in one line."""
-        found = super()._parse_dialect_type_or_attribute_body(attr_name, is_type, is_opaque, starting_opaque_pos)
-        if isinstance(found, UnregisteredAttr) and "\n" in found.value.data:
-            return type(found)(attr_name, is_type, is_opaque, _LINE_BREAK.sub(" ", found.value.data))
-        return found
+    def _check_labels(self) -> None:
+        for label, at in self._label_uses.items():
+            self._note(Problem(f"the block `^{label}` is not defined", at))
 
-    def _parse_optional_builtin_parametrized_attr(self) -> Attribute | None:
-        """Values with parameters; sparse ones, which xDSL does not know, are kept as they are written."""
-        if self._current_token.text != "sparse":
-            return super()._parse_optional_builtin_parametrized_attr()
-        self._consume_token()
-        body = _LINE_BREAK.sub(" ", self._parse_dialect_symbol_body())
-        self.parse_punctuation(":")
-        return Verbatim(f"sparse<{body}> : {self.parse_type()}")
+    def _check_end(self, region: Region, owner: str, implied: str, found: int) -> None:
+        """Every block that must end with a terminator does; one that is implied is added."""
+        if implied:
+            region.blocks = region.blocks or [Block()]
+            last = region.blocks[-1].ops
+            if not last or last[-1].name != implied:
+                last.append(Op(implied, FORMS[implied], offset=self._end))
+        elif len(self.problems) == found and not self._is_cut and (owner or len(region.blocks) > 1):
+            blocks = region.blocks if region.blocks else [Block()]
+            for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+                if not block.ops or not _may_end(block.ops[-1]):
+                    self._note(Problem(f"{_ending(owner, block, following)}", self._end))
+                    return
 
-    def _parse_dialect_resource_handle(self, dialect_name: str, interface: object) -> str:
-        """The name of a resource. xDSL's own would be another one when the name was in an earlier text."""
-        return self.parse_identifier(" for a resource")
+    # --- Values ----------------------------------------------------------------------------------------------
 
-    def _parse_file_metadata_dictionary(self) -> None:
-        """Resources are kept as they are written."""
-        start = self.pos
-        found = _RESOURCES.match(self.lexer.input.content, start)
-        if found is None:
-            self.raise_error("expected `#-}` at the end of the resources", start)
-        self._resume_from(found.end())
-        lines = (line.rstrip() for line in found[0].splitlines())
-        self.resources.append("\n".join(line for line in lines if line))
+    def starts_results(self) -> bool:
+        """Whether the names of results come next, and not operands."""
+        return self.kind == "value" and _RESULTS.match(self.text, self.start) is not None
 
-    def parse_optional_builtin_int_or_float_attr(self) -> IntegerAttr | FloatAttr | FloatLiteral | None:  # type: ignore[override]
-        """A number. One with a fraction keeps all its bits."""
-        start = self.pos
-        found = _NUMBER.match(self.lexer.input.content, start)
-        text = "".join(found[0].split()) if found is not None else ""
-        if found is None or (text.isdigit() and len(text) <= _SHORT):
-            return super().parse_optional_builtin_int_or_float_attr()
-        self.parse_number()
-        is_typed = self._current_token.kind is MLIRTokenKind.COLON
-        kind = self._parse_attribute_type() if is_typed else f64 if found["fraction"] else None
-        if isinstance(kind, AnyFloat):
-            return self._number_or_error(start, lambda: float_attribute(text, kind))
-        self._resume_from(start)
-        return super().parse_optional_builtin_int_or_float_attr()
+    def is_part(self) -> bool:
+        """Whether a keyword comes next that stands before an operand."""
+        return _PART.match(self.text, self.start) is not None
 
-    def _number_or_error(self, start: int, make: Callable[[], Number]) -> Number:
-        try:
-            return make()
-        except ValueError as error:
-            self.raise_error(str(error), start)
+    def starts_statement(self) -> bool:
+        """Whether another statement starts here, or the body ends."""
+        if self.kind == "end":
+            return True
+        return self.is_on_new_line() and (self.word == "}" or STARTS_OP.match(self.text, self.start) is not None)
 
-    def _parse_tensor_literal_element(self) -> Element:
-        found = super()._parse_tensor_literal_element()
-        self._elements.append(Element(found.is_negative, found.value, found.span))
-        return self._elements[-1]
+    def lookup(self, use: Use) -> Value | None:
+        """The value that a name stands for, if it is defined above."""
+        values = self.scope.get(use.name)
+        return values[use.index] if values is not None and use.index < len(values) else None
 
-    def parse_dense_int_or_fp_elements_attr(self, type: Any) -> DenseIntOrFPElementsAttr:
-        """A dense value. Elements with a fraction keep all their bits."""
-        start, self._elements = self.pos, []
-        dense = super().parse_dense_int_or_fp_elements_attr(type)
-        return self._number_or_error(start, lambda: with_bits(dense, self._elements))
+    def resolve(self, use: Use, kind: Type) -> Value:
+        """The value that a name stands for, in a type. A value whose type nothing has said so far gets it here."""
+        values = self.scope.get(use.name)
+        if values is None:
+            value = self._forward.setdefault(use.name, {}).setdefault(use.index, Value(kind, offset=use.offset))
+        elif use.index >= len(values):
+            self.fail(f"`%{use.name}` has {len(values)} results; found `#{use.index}`", use.offset)
+        else:
+            value = values[use.index]
+        self._agree(value, kind, use.name, use.offset)
+        return value
 
-    def _parse_dense_literal_type(self) -> Any:
-        """The type of a dense value, which xDSL writes out in memory however short its text is."""
-        at = self.pos
-        kind = super()._parse_dense_literal_type()
-        if math.prod(kind.get_shape()) > MAX_DENSE:
-            self.raise_error(f"a dense value of more than {MAX_DENSE} elements", at)
-        return kind
+    def _agree(self, value: Value, kind: Type, name: str, at: int) -> None:
+        """Refuse a type that is not that of a value."""
+        if value.type == kind or kind in (UNKNOWN, ANY) or value.type == ANY:
+            return
+        if value.type == UNKNOWN:
+            value.type = kind
+            return
+        self.fail(f"`%{name}` is of type {value.type}, but used with {kind}", at, unknown_hint(kind))
 
-    def _find_duplicated_key(self, attrs: list[tuple[str, Attribute]]) -> str | None:
-        if (key := super()._find_duplicated_key(attrs)) is not None:
-            self.raise_error(f"`{key}` is given twice", self._entries[key])
-        return None
+    def define(self, name: str, values: list[Value], at: int) -> list[Value]:
+        """Let a name stand for values. One that was used before its definition is the value itself."""
+        if name in self.scope:
+            first = self.scope[name][0].offset if self.scope[name] else 0
+            self.fail(f"`%{name}` is already defined, on line {self.text.count(chr(10), 0, first) + 1}", at)
+        for index, used in self._forward.pop(name, {}).items():
+            if index >= len(values):
+                self.fail(f"`%{name}` has {len(values)} results; found `#{index}`", used.offset)
+            first = used.offset
+            self._agree(used, values[index].type, name, first)
+            used.op = values[index].op
+            values[index] = used
+        for number, value in enumerate(values):
+            value.name, value.offset = name if len(values) == 1 else f"{name}#{number}", at
+        self.scope[name] = tuple(values)
+        self._defined.add(name)
+        return values
 
-    def _parse_attribute_entry(self) -> tuple[str, Attribute]:
-        """An entry of a dictionary. A bare keyword is a frequent slip, for which there is a guess."""
-        at = self.pos
-        name = self.expect(self.parse_optional_identifier_or_str_literal, "expected the name of an attribute")
-        self._entries[name] = at
-        if self.parse_optional_punctuation("=") is None:
-            if self._current_token.text not in (",", "}"):
-                self.raise_error(f"expected `=`, `,` or `}}` behind the attribute `{name}`")
-            return name, UnitAttr()
-        token = self._current_token
-        value = self.parse_optional_attribute()
-        if value is None:
-            self.raise_error(f"expected the value of `{name}`{_spelling(name, token.text)}", token.span)
-        return name, value
+    def _check_names(self) -> None:
+        """Note every name that is used and never defined."""
+        for name, uses in self._forward.items():
+            at = min(value.offset for value in uses.values())
+            is_shown = len(self.problems) < MOST_SHOWN
+            meant = near(f"%{name}", [f"%{other}" for other in self._defined]) if is_shown else ""
+            self._note(Problem(f"`%{name}` is not defined", at, f"did you mean `{meant}`?" if meant else ""))
+        self._forward = {}
+
+    def save(self) -> Forward:
+        """What an attempt to read may change."""
+        return {name: dict(uses) for name, uses in self._forward.items()}
+
+    def restore(self, forward: Forward) -> None:
+        """Take an attempt back."""
+        self._forward = forward
+
+    # --- Errors ----------------------------------------------------------------------------------------------
+
+    def _note(self, problem: Problem) -> None:
+        self.problems.append(problem)
+        if len(self.problems) >= MOST_ERRORS:
+            raise Stop
+
+    def _line_end(self, at: int) -> int:
+        end = self.text.find("\n", at)
+        return end if end >= 0 else len(self.text)
+
+    def _recover(self, start: int) -> None:
+        """Go on behind a statement that could not be read: at the next one, or in the body that it opens."""
+        at, scanned, opened = max(self.start, start), start, []
+        self._poison(start)
+        if self.start > start and self.starts_statement():
+            self._is_cut = self._is_cut or self.kind == "end"
+            return
+        while at - start < MAX_SKIPPED:
+            end = self._line_end(at)
+            for found in _BRACE.finditer(self.text, scanned, end):
+                if found[0] == "{":
+                    opened.append(found.start())
+                elif found[0] == "}":
+                    if not opened:
+                        self.jump(found.start())
+                        return
+                    opened.pop()
+            scanned = end
+            if opened and not self.text[opened[-1] + 1 : end].strip():
+                at = scanned = self._recover_body(start, opened.pop())
+                if self.kind == "end":
+                    return
+                continue
+            following = _behind_blanks(self.text, end)
+            if not opened and _RESUMES.match(self.text, following):
+                self.jump(end)
+                return
+            if end >= len(self.text):
+                self._is_cut = True
+                self.jump(end)
+                return
+            at = end + 1
+        raise Stop
+
+    def _recover_body(self, start: int, brace: int) -> int:
+        """Read the body of a statement whose head could not be read. Gives where it ends."""
+        known, self._is_guessing, outside = len(self.scope), True, self._in_function
+        self._in_function = self._in_function or "func" in self.text[start : start + 40]
+        for found in _NAME.finditer(self.text, start, brace):
+            self._poison_name(found[1], start)
+        self.jump(brace + 1)
+        labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
+        self._ops(Block())
+        while self.kind == "label":
+            self._labelled(Region())
+        self._labels, self._label_uses, self._in_function = labels, uses, outside
+        while len(self.scope) > known:
+            self.scope.popitem()
+        if self.word == "}":
+            self.advance()
+        return self.behind
+
+    def _poison(self, start: int) -> None:
+        """Define the results of a statement that could not be read, so that their uses are no errors."""
+        results, line = _RESULTS.match(self.text, start), self.text[start : self._line_end(start)]
+        for found in (*_NAME.finditer(results[0] if results else ""), *_DEFINED.finditer(line[:1000])):
+            self._poison_name(found[1], start)
+
+    def _poison_name(self, name: str, at: int) -> None:
+        if name not in self.scope:
+            self._forward.pop(name, None)
+            self.scope[name] = (Value(ANY, name, offset=at),) * 16
+            self._defined.add(name)
+
+    def error(self, file: str) -> TextError:
+        """All problems of the text as one error."""
+        unique = {(problem.offset, problem.message): problem for problem in self.problems}
+        return joined(
+            [
+                error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p))
+                for p in unique.values()
+            ]
+        )
 
 
-def _known(kind: Attribute) -> str:
-    """What an unknown type of `pto` may have been meant to be, as a guess."""
-    if not isinstance(kind, UnregisteredAttr) or not (name := kind.attr_name.data).startswith("pto."):
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+_SPACE = re.compile(SPACE)
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
+
+
+def _hint_at(text: str, problem: Problem) -> str:
+    """What to do about a text that starts so where something else was expected."""
+    if "expected" not in problem.message:
         return ""
-    return guess(f"!{name}", (f"!{known.name}" for known in TYPES))
+    return next((hint for start, hint in HINTS.items() if text.startswith(start, problem.offset)), "")
+
+
+def _may_end(op: Op) -> bool:
+    """Whether an op may be a terminator: one that is, or one that nobody knows."""
+    if op.name in TERMINATORS:
+        return True
+    known, _, rest = op.name.partition(".")
+    return op.name not in FORMS and known not in KNOWN and not (known == "pto" and rest in rows())
+
+
+def _ending(owner: str, block: Block, following: Block | None) -> str:
+    is_block = following is not None and block.label
+    what = f"the block `^{block.label}`" if is_block else f"the body of {owner or 'the op'}"
+    wanted = {"scf.while": "`scf.condition` or `scf.yield`", "scf.for": "`scf.yield`", "scf.if": "`scf.yield`"}
+    return f"{what} ends without a terminator, such as {wanted.get(owner, '`return`')}"
 
 
 def _spelling(name: str, word: str) -> str:
-    """How a bare keyword should have been written, as a guess."""
-    fitting = [kind for kind, attribute in KEYWORD_CLASSES.items() if word in attribute.keywords]
+    """How a bare keyword should have been written."""
+    fitting = [kind for kind, words in WORDS.items() if word in words]
     named = [kind for kind in fitting if kind.replace("_", "").startswith(name.replace("_", "").lower()[:5])]
     if not named and len(fitting) != 1:
         return ""
-    return f"; did you mean `{name} = {KEYWORD_CLASSES[(named or fitting)[0]](word)}`?"
+    return f"did you mean `{name} = {keyword((named or fitting)[0], word).text}`?"
 
 
-SLIPS = {
-    **{f"int{width}{end}": f"i{width}" for width in (8, 16, 32, 64) for end in ("", "_t")},
-    **{f"uint{width}{end}": f"ui{width}" for width in (8, 16, 32, 64) for end in ("", "_t")},
-    **{f"{word}{width}": f"f{width}" for width in (16, 32, 64) for word in ("float", "fp")},
-    "int": "i32", "float": "f32", "double": "f64", "half": "f16", "bool": "i1", "bfloat16": "bf16",
-    "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64",
-}  # fmt: skip
-"""Types as other languages call them."""
-
-
-def type_guess(text: str, offset: int) -> str:
-    """What may have been meant where a type should stand, as a guess."""
-    found = re.compile(r"x?([A-Za-z_][\w.]*)").match(text, offset)
-    word = found[1] if found is not None else ""
-    if word in SLIPS:
-        return f"; did you mean `{SLIPS[word]}`?"
-    name = f"!pto.{word.removeprefix('pto.')}"
-    return guess(name, (f"!{kind.name}" for kind in TYPES)) if len(word) > 2 else ""
-
-
-@lru_cache(maxsize=1024)
-def _unregistered(name: str) -> type[Operation]:
-    """The class of an op that nobody knows. The shared context must not learn it: it would shadow `return`."""
-    return UnregisteredOp.with_name(name)
-
-
-@cache
 def _op_names() -> tuple[str, ...]:
-    known = get_all_dialects()
-    others = (op.name for name in ("func", "arith", "scf", "memref") for op in known[name]().operations)
-    return (*others, "module", "return", "call", "ins", "outs", *(f"pto.{name}" for name in rows()))
+    return (*OP_NAMES, "module", "return", "call", "ins", "outs", *(f"pto.{name}" for name in rows()))

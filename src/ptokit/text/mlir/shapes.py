@@ -3,14 +3,19 @@
 A shape is written in a small language, one token for each piece:
 
     %x  %x*         an operand; a list of operands
+    %x:             operands with their types behind a colon, or nothing
     ^x  ~x          the type of an operand; the same where `!pto.ptr` is left away
     R   ~R          the type of the result; stripped
+    T:x,y  T:x,y=R  one type for operands; also for the result
     #x:kind         an attribute without its name, `<KW>`; `#x:kind!` in full; kinds `int` and `ints` are plain numbers
     #x|%x           a number or an operand
     @x|%x           an address, `@tile(0x1000)`, or an operand
     {}  {!}         the remaining attributes; the same with plain numbers and stripped keywords
     (? ... ?)       a part that may be missing, known by its first piece
+    >x0             a block to go to, with its operands
     region  keyed   a body; `key = %x : T` in parentheses
+    flags           flags of arithmetic
+    call            the types of all operands and results
     assigned        the types of an assignment
     anything else   itself
 """
@@ -19,30 +24,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
-from xdsl.ir import Attribute, SSAValue
-from xdsl.parser import Parser, UnresolvedOperand
-from xdsl.printer import Printer
-
+from ptokit.text.mlir.cursor import Use
 from ptokit.text.mlir.destinations import Destinations
-from ptokit.text.mlir.ops import (
-    SEGMENTS,
-    Draft,
-    Piece,
-    PtoOp,
-    SegmentsAttr,
-    next_text,
-)
+from ptokit.text.mlir.interface import Parser, Printer
+from ptokit.text.mlir.ir import Attributes, Op, Type, Value
 from ptokit.text.mlir.pieces import (
     Address,
     Assigned,
     Attr,
-    Attributes,
     Body,
+    Dictionary,
+    Draft,
     Either,
+    Flags,
     Keyed,
     Maybe,
+    OneType,
     Operand,
+    Piece,
+    Signature,
+    Successor,
+    Typed,
     TypeOf,
     Word,
 )
@@ -53,98 +57,92 @@ class Row:
     """All that is known of the text of an op."""
 
     pieces: tuple[Piece, ...]
-    types: Callable[[str, Draft], Attribute | None] = lambda name, draft: None
-    """The type of an operand whose type the text does not say and whose definition comes later."""
-    result: Attribute | Callable[[dict[str, list[SSAValue]], dict[str, Attribute]], Attribute] | None = None
+    types: Callable[[str, Draft], Type | None] = lambda name, draft: None
+    """The type of an operand whose type the text does not say."""
+    result: Type | Callable[[dict[str, list[Value]], Attributes], Type] | None = None
     """The type of the result, where the text does not say it."""
     order: tuple[str, ...] = ()
     """Attributes that are printed last, in this order."""
 
-    @property
+    @cached_property
     def grouped(self) -> tuple[Piece, ...]:
         """The pieces of the op with `ins` and `outs`, which pages also use where its own shape has neither."""
         return self.pieces if isinstance(self.pieces[0], Destinations) else (Destinations(),)
 
-    @property
+    @cached_property
     def named(self) -> frozenset[str]:
         """Attributes that a piece of the shape prints."""
-        return frozenset(_named(self.pieces))
+        clauses = [name for piece in self.pieces if isinstance(piece, Destinations) for name in piece.clauses]
+        return frozenset((*(piece.name for piece in attribute_pieces(self.pieces)), *clauses))
 
-    def remaining(self, op: PtoOp) -> dict[str, Attribute]:
+    def remaining(self, op: Op) -> Attributes:
         """Attributes that no piece names, in the order of printing."""
+        if not op.attributes:
+            return {}
         named = self.named
         found = {name: value for name, value in op.attributes.items() if name not in named and name not in self.order}
         return found | {name: op.attributes[name] for name in self.order if name in op.attributes}
 
-    def read(self, cls: type[PtoOp], parser: Parser) -> PtoOp:
+    def read(self, c: Parser, name: str) -> Op:
         """An op, from behind its name."""
         draft = Draft()
-        for piece in self.pieces if next_text(parser) not in ("ins", "outs") else self.grouped:
-            piece.read(parser, draft)
-        parts = {name: self._resolve(parser, draft, name) for name in draft.operands}
+        for piece in self.pieces if c.word not in ("ins", "outs") else self.grouped:
+            piece.read(c, draft)
+        parts = {part: self._resolved(c, draft, part) for part in draft.operands}
         if self.result is not None:
-            given = self.result if isinstance(self.result, Attribute) else self.result(parts, draft.attributes)
+            given = self.result if isinstance(self.result, Type) else self.result(parts, draft.attributes)
             draft.results.append(given)
-        draft.properties[SEGMENTS] = SegmentsAttr(tuple((name, len(values)) for name, values in parts.items()))
-        return cls.create(
-            operands=[value for values in parts.values() for value in values],
-            result_types=draft.results,
-            properties=draft.properties,
-            attributes=draft.attributes,
-            regions=draft.regions,
-        )
+        results = [Value(kind) for kind in draft.results]
+        return Op(
+            name, self, parts, results, draft.attributes, draft.properties, draft.regions, draft.successors
+        )  # fmt: skip
 
-    def _resolve(self, parser: Parser, draft: Draft, name: str) -> list[SSAValue]:
-        operands, kinds = draft.operands[name], draft.types.get(name)
+    def _resolved(self, c: Parser, draft: Draft, part: str) -> list[Value]:
+        operands, kinds = draft.operands[part], draft.types.get(part)
         if kinds is None:
-            return [self._untyped(parser, draft, name, operand) for operand in operands]
+            return [self._untyped(c, draft, part, operand) for operand in operands]
         if len(kinds) != len(operands):
-            what = "the op" if name == "args" else f"{name}(...)"
-            message = f"{what} has {len(operands)} operands and {len(kinds)} types"
-            parser.raise_error(message, operands[0].span)
-        return [parser.resolve_operand(operand, kind) for operand, kind in zip(operands, kinds, strict=True)]
+            what = "the op" if part == "args" else f"{part}(...)"
+            c.fail(f"{what} has {len(operands)} operands and {len(kinds)} types", operands[0].offset)
+        return [c.resolve(operand, kind) for operand, kind in zip(operands, kinds, strict=True)]
 
-    def _untyped(self, parser: Parser, draft: Draft, name: str, operand: UnresolvedOperand) -> SSAValue:
-        known = parser.ssa_values.get(operand.operand_name)
-        if known is not None and operand.index < len(known):
-            return known[operand.index]
-        kind = self.types(name, draft)
+    def _untyped(self, c: Parser, draft: Draft, part: str, operand: Use) -> Value:
+        if (known := c.lookup(operand)) is not None:
+            return known
+        kind = self.types(part, draft)
         if kind is None:
-            parser.raise_error(
-                f"expected the type of %{operand.operand_name}, which is not defined above", operand.span
-            )
-        return parser.resolve_operand(operand, kind)
+            c.fail(f"expected the type of %{operand.name}, which is not defined above", operand.offset)
+        return c.resolve(operand, kind)
 
-    def write(self, op: PtoOp, printer: Printer) -> None:
+    def write(self, w: Printer, op: Op) -> None:
         """The op, from behind its name."""
         before = None
-        grouped = any(name in ("ins", "outs") for name, _ in op.parts)
-        for piece in _present(self.grouped if grouped else self.pieces, op):
+        grouped = "ins" in op.parts or "outs" in op.parts
+        remaining = self.remaining(op)
+        for piece in _present(self.grouped if grouped else self.pieces, op, remaining):
             if _blank(before, piece):
-                printer.print_string(" ")
-            piece.write(printer, op)
+                w.add(" ")
+            piece.write(w, op, remaining)
             before = piece
 
 
-def _named(pieces: Iterable[Piece]) -> Iterator[str]:
+def attribute_pieces(pieces: Iterable[Piece]) -> Iterator[Attr]:
+    """The attributes that a shape names."""
     for piece in pieces:
-        match piece:
-            case Attr(name):
-                yield name
-            case Either(attr):
-                yield attr.name
-            case Maybe(inner):
-                yield from _named(inner)
-            case Destinations(clauses):
-                yield from clauses
+        if isinstance(piece, Attr):
+            yield piece
+        elif isinstance(piece, Either):
+            yield piece.attr
+        elif isinstance(piece, Maybe):
+            yield from attribute_pieces(piece.pieces)
 
 
-def _present(pieces: Iterable[Piece], op: PtoOp) -> Iterator[Piece]:
+def _present(pieces: Iterable[Piece], op: Op, remaining: Attributes) -> Iterator[Piece]:
     """Pieces that have something to print; lists may be empty, they print nothing."""
     for piece in pieces:
         if isinstance(piece, Maybe):
-            yield from piece.pieces if piece.present(op) else ()
-        elif not isinstance(piece, (Attributes, Assigned)) or piece.present(op):
+            yield from piece.pieces if piece.present(op, remaining) else ()
+        elif not isinstance(piece, (Dictionary, Assigned, Flags, Typed)) or piece.present(op, remaining):
             yield piece
 
 
@@ -154,6 +152,8 @@ def _blank(before: Piece | None, piece: Piece) -> bool:
         return False
     if before is None:
         return piece.text not in ("[", "(")
+    if piece.text == "(" and isinstance(before, Attr):
+        return False  # `@callee(`
     return before.text not in ("[", "(") and (piece.text != "[" or before.text != "%")
 
 
@@ -162,7 +162,7 @@ def operand_names(pieces: Iterable[Piece]) -> Iterator[str]:
     for piece in pieces:
         if isinstance(piece, Maybe):
             yield from operand_names(piece.pieces)
-        elif isinstance(piece, Operand | Either):
+        elif isinstance(piece, Operand | Either | Typed):
             yield piece.operand.name if isinstance(piece, Either) else piece.name
 
 
@@ -179,8 +179,8 @@ def shape(text: str) -> tuple[Piece, ...]:
 
 
 _FIXED = {
-    "{}": Attributes(), "{!}": Attributes(literal=True), "region": Body(), "keyed": Keyed(), "assigned": Assigned(),
-    "R": TypeOf("R"), "~R": TypeOf("R", stripped=True),
+    "{}": Dictionary(), "{!}": Dictionary(literal=True), "region": Body(), "keyed": Keyed(), "assigned": Assigned(),
+    "flags": Flags(), "call": Signature("args"), "R": TypeOf("R"), "~R": TypeOf("R", stripped=True),
 }  # fmt: skip
 
 
@@ -188,12 +188,17 @@ def _piece(token: str) -> Piece:
     head, rest = token[0], token[1:]
     if token in _FIXED:
         return _FIXED[token]
+    if token.startswith("T:"):
+        parts, _, gives = token[2:].partition("=")
+        return OneType(tuple(parts.split(",")), "same" if gives == "R" else Type(gives) if gives else "")
     if head == "@":
         return Either(Address(rest.partition("|")[0], ""), Operand(token.partition("%")[2]))
     if "|%" in token:
         return Either(Attr(rest.partition("|")[0], ""), Operand(token.partition("%")[2]))
     if head == "%":
-        return Operand(rest.removesuffix("*"), rest.endswith("*"))
+        return Typed(rest[:-1]) if rest.endswith(":") else Operand(rest.removesuffix("*"), rest.endswith("*"))
+    if head == ">" and rest:
+        return Successor(rest)
     if head in "^~":
         return TypeOf(rest, stripped=head == "~")
     if head == "#":

@@ -5,35 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseArrayBase,
-    FloatAttr,
-    IntegerAttr,
-    MemRefType,
-    NoneAttr,
-    StringAttr,
-    SymbolRefAttr,
-    UnitAttr,
-)
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
 from ptokit.isa.unknown import unknown
-from ptokit.program.ir import Constant
 from ptokit.text import tree
 from ptokit.text.errors import error_at
-from ptokit.text.mlir.attributes import KeywordAttr
-from ptokit.text.mlir.floats import FloatLiteral
+from ptokit.text.mlir.destinations import inside_of
+from ptokit.text.mlir.dialect import rows
+from ptokit.text.mlir.ir import Block, Op, Region, Type, Value
 from ptokit.text.mlir.module import Module
-from ptokit.text.mlir.ops import PtoOp
 from ptokit.text.mlir.shapes import operand_names
-from ptokit.text.mlir.types import PtrType, ShapedType, TensorViewType, TileBuf, TileBufType
-from ptokit.text.mlir.types import TileType as TileAttr
+from ptokit.text.mlir.types import Ptr, Ranked, TileBuf
 from ptokit.text.spelling import instruction_of
 
 PADS = tuple(Pad)
@@ -45,24 +28,24 @@ def unit_of(module: Module) -> tree.Unit:
     translation = _Translation(module)
     functions = tuple(map(translation.function, _functions(module)))
     arch = module.op.attributes.get("pto.target_arch")
-    return tree.Unit(functions, translation.source, arch.data if isinstance(arch, StringAttr) else "")
+    return tree.Unit(functions, translation.source, arch.value if arch and isinstance(arch.value, str) else "")
 
 
-def _functions(module: Module) -> Iterator[FuncOp]:
+def _functions(module: Module) -> Iterator[Op]:
     """The functions of a module, and of modules in it. A name stands for one of them."""
-    names: set[str] = set()
+    lines: dict[str, int] = {}
     for op in module.op.walk():
-        if isinstance(op, FuncOp):
-            if (name := op.sym_name.data) in names:
-                message = f"the function @{name} is defined twice"
-                raise error_at(message, module.text, module.offsets.get(op, 0), module.file)
-            names.add(name)
+        if op.name == "func.func" and op.form is not None:
+            if (name := op.properties["sym_name"].value) in lines:
+                message = f"the function @{name} is defined twice; the first time on line {lines[name]}"
+                raise error_at(message, module.text, op.offset, module.file)
+            lines[name] = module.where(op).line
             yield op
 
 
 def is_level_two(module: Module) -> bool:
     """Whether no operation is written with values instead of destinations."""
-    return not any(isinstance(op, PtoOp) and "args" in dict(op.parts) for op in module.op.walk())
+    return not any(op.is_pto and "args" in op.parts for op in module.op.walk())
 
 
 class _Translation:
@@ -71,19 +54,20 @@ class _Translation:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.source = tree.Source(module.text, module.file)
-        self.values: dict[SSAValue, tree.Value] = {}
+        self.values: dict[Value, tree.Value] = {}
 
-    def function(self, op: FuncOp) -> tree.Function:
+    def function(self, op: Op) -> tree.Function:
         """A function; one that is only declared has no body."""
-        attributes = {name: _plain(value) for name, value in op.attributes.items()}
-        where, is_declared = self.source.where(self._offset(op)), not op.body.blocks
-        return tree.Function(op.sym_name.data, self.body(op.body), attributes, where, is_declared)
+        attributes = {name: value.plain for name, value in op.attributes.items()}
+        where, is_declared = self.source.where(op.offset), not op.regions[0].blocks
+        name = op.properties["sym_name"].value
+        return tree.Function(name, self.body(op.regions[0]), attributes, where, is_declared)
 
     def body(self, region: Region) -> tree.Body:
         """The operations of a region; several blocks come one after the other, and no lowering takes them."""
         body = tree.Body()
         for number, block in enumerate(region.blocks):
-            arguments = tuple(self.value(argument) for argument in block.args)
+            arguments = tuple(self.value(argument) for argument in block.arguments)
             body.arguments += arguments
             if number:
                 body.operations.append(tree.Operation("cf.block", where=self._where(block)))
@@ -91,20 +75,16 @@ class _Translation:
         return body
 
     def _where(self, block: Block) -> Any:
-        first = block.first_op
-        return self.source.where(self._offset(first)) if first is not None else None
+        return self.source.where(block.ops[0].offset) if block.ops else None
 
-    def _offset(self, op: Operation) -> int:
-        return self.module.offsets.get(op, 0)
-
-    def value(self, value: SSAValue) -> tree.Value:
+    def value(self, value: Value) -> tree.Value:
         """A value, under the name that it has in the text."""
         if value not in self.values:
-            name = self.module.names.get(value) or str(len(self.values))
+            name = value.name or str(len(self.values))
             self.values[value] = tree.Value(name.replace("#", "_"), type_of(value.type))
         return self.values[value]
 
-    def operation(self, op: Operation) -> tree.Operation:
+    def operation(self, op: Op) -> tree.Operation:
         """An operation with all its parts."""
         parts = self._parts(op)
         name = op.name.removeprefix("pto.").removeprefix("builtin.")
@@ -114,116 +94,86 @@ class _Translation:
             tuple(map(self.value, op.results)),
             _attributes(op),
             tuple(map(self.body, op.regions)),
-            self.source.where(self._offset(op)),
+            self.source.where(op.offset),
+            places={name: self.source.where(at) for name, at in op.places.items()},
         )
 
-    def _parts(self, op: Operation) -> dict[str, tuple[tree.Value, ...]] | None:
+    def _parts(self, op: Op) -> dict[str, tuple[tree.Value, ...]] | None:
         """Which operand plays which part; None where the generic form does not tell."""
-        operands = tuple(map(self.value, op.operands))
-        if not isinstance(op, PtoOp) or not operands:
-            return {"ins": operands}
+        operands = op.operands
+        if not op.is_pto or not operands:
+            return {"ins": tuple(map(self.value, operands))}
+        given = _generic_parts(op, operands) if op.form is None else op.parts
         parts: dict[str, tuple[tree.Value, ...]] = {}
-        start = 0
-        counted = op.parts or _generic_parts(op)
-        for name, count in counted:
-            word = WORDS.get(name, name)
-            parts[word] = parts.get(word, ()) + operands[start : start + count]
-            start += count
-        return parts if start == len(operands) else None
+        for name, values in given.items():
+            parts[WORDS.get(name, name)] = parts.get(WORDS.get(name, name), ()) + tuple(map(self.value, values))
+        return parts if sum(map(len, parts.values())) == len(operands) else None
 
 
-def _generic_parts(op: PtoOp) -> tuple[tuple[str, int], ...]:
+def _generic_parts(op: Op, operands: list[Value]) -> dict[str, list[Value]]:
     """The parts of an op in the generic form, as its operands are stored."""
-    instruction = instruction_of(op.name.removeprefix("pto."))
-    stored = (instruction.form.stored if instruction else ()) or tuple(operand_names(op.row.pieces))
-    sizes = _attributes(op).get("operandSegmentSizes") or (1,) * len(op.operands)
-    if not stored and len(op.operands) == 2:
-        return ("ins", 1), ("outs", 1)
-    counted = isinstance(sizes, tuple) and all(type(size) is int and size >= 0 for size in sizes)
-    return tuple(zip(stored, sizes, strict=False)) if counted else ()
+    name = op.name.removeprefix("pto.")
+    row, instruction = rows().get(name), instruction_of(name)
+    stored = instruction.form.stored if instruction is not None else ()
+    stored = stored or (tuple(operand_names(row.pieces)) if row is not None else ())
+    sizes = _attributes(op).get("operandSegmentSizes") or (1,) * len(operands)
+    if not stored and len(operands) == 2:
+        return {"ins": operands[:1], "outs": operands[1:]}
+    if not isinstance(sizes, tuple) or not all(type(size) is int and size >= 0 for size in sizes):
+        return {}
+    parts: dict[str, list[Value]] = {}
+    start = 0
+    for name, size in zip(stored, sizes, strict=False):
+        parts[name] = [*parts.get(name, ()), *operands[start : start + size]]
+        start += size
+    return parts
 
 
 WORDS = {"args": "ins"}
 """Parts that the tree calls otherwise."""
 
 
-def _attributes(op: Operation) -> dict[str, Any]:
-    found = {**op.properties, **op.attributes, **(op.inside if isinstance(op, PtoOp) else {})}
-    return {name: _plain(value) for name, value in found.items() if not name.startswith("$")}
-
-
-def _plain(value: Attribute) -> Any:
-    """An attribute as a plain value; others stay what they are."""
-    if isinstance(value, IntegerAttr):
-        number = int(value.value.data)
-        return bool(number) if str(value.type) == "i1" else number
-    if isinstance(value, FloatAttr | FloatLiteral):
-        return _number(value)
-    if isinstance(value, KeywordAttr | StringAttr):
-        return value.data
-    if isinstance(value, SymbolRefAttr):
-        return value.string_value()
-    if isinstance(value, ArrayAttr):
-        return tuple(_plain(item) for item in value.data)
-    if isinstance(value, DenseArrayBase):
-        return tuple(value.get_values())
-    return True if isinstance(value, UnitAttr) else value
-
-
-def _number(value: FloatAttr | FloatLiteral) -> Any:
-    """A number with a fraction, by its bits; one of a type that no program has stays what it is."""
-    try:
-        element = dtype(str(value.type))
-    except TypeError:
-        return value
-    if not isinstance(value, FloatLiteral):
-        number = value.value.data
-    elif value.bits is not None and str(value.type) == element.mlir:
-        return Constant(element, value.bits)
-    else:
-        number = np.nan
-    with np.errstate(over="ignore"):
-        return Constant(element, int(np.array(number).astype(element.numpy).view(element.bits)))
+def _attributes(op: Op) -> dict[str, Any]:
+    found = {**op.properties, **op.attributes, **inside_of(op.properties)}
+    return {name: value.plain for name, value in found.items() if not name.startswith("$")}
 
 
 # --- Types -----------------------------------------------------------------------------------------------------
 
 
-def type_of(kind: Attribute) -> tree.Type:
+def type_of(kind: Type) -> tree.Type:
     """A type as plain data; one that no program has is kept as text."""
     try:
         return _type_of(kind)
     except (TypeError, ValueError):
-        return tree.Opaque(str(kind))
+        return tree.Opaque(kind.text)
 
 
-def _type_of(kind: Attribute) -> tree.Type:
-    if isinstance(kind, PtrType):
-        return tree.Pointer(_element(kind.data[0]))
-    if isinstance(kind, TileBufType):
-        return _tile(kind.data)
-    if isinstance(kind, TileAttr):
-        return _short_tile(kind)
-    if isinstance(kind, ShapedType):
-        dims, element = kind.data
-        return tree.Tensor(dims, _element(element), not isinstance(kind, TensorViewType))
-    if isinstance(kind, MemRefType):
-        return _memref(kind)
-    text = str(kind)
-    return text if text == "index" or text[:1] in "iuflb" else tree.Opaque(text)
+def _type_of(kind: Type) -> tree.Type:
+    data, text = kind.data, kind.text
+    if isinstance(data, Ptr):
+        return tree.Pointer(_element(data.element))
+    if isinstance(data, TileBuf):
+        return _tile(data)
+    if isinstance(data, Ranked):
+        return _ranked(kind, data)
+    return text if text == "index" or (text[:1] in "iuflb" and text) else tree.Opaque(text)
 
 
-def _memref(kind: MemRefType) -> tree.Type:
-    """A packed block of global memory; one with strides of its own, or elsewhere, is not known."""
-    is_packed, space = isinstance(kind.layout, NoneAttr), kind.memory_space
-    is_global = isinstance(space, NoneAttr) or (isinstance(space, KeywordAttr) and space.data == "gm")
-    if not (is_packed and is_global):
-        return tree.Opaque(str(kind))
-    return tree.Tensor(tuple(None if dim < 0 else dim for dim in kind.get_shape()), _element(kind.element_type))
+def _ranked(kind: Type, data: Ranked) -> tree.Type:
+    """A view, a short tile, or a packed block of global memory."""
+    if data.name == "tile":
+        return _short_tile(data)
+    if data.name == "memref":
+        is_global = not data.rest or (len(data.rest) == 1 and data.rest[0].text == "#pto.address_space<gm>")
+        return tree.Tensor(data.dims, _element(data.element)) if is_global else tree.Opaque(kind.text)
+    if data.name in ("tensor", "vector"):
+        return tree.Opaque(kind.text)
+    return tree.Tensor(data.dims, _element(data.element), data.name != "tensor_view")
 
 
-def _element(kind: Attribute) -> DType:
-    return dtype(str(kind))
+def _element(kind: Type) -> DType:
+    return dtype(kind.text)
 
 
 def _tile(buf: TileBuf) -> TileSpec:
@@ -237,14 +187,9 @@ def _tile(buf: TileBuf) -> TileSpec:
     )  # fmt: skip
 
 
-def _short_tile(kind: TileAttr) -> tree.Type:
+def _short_tile(data: Ranked) -> tree.Type:
     """`!pto.tile<16x32xf32>`: a plain tile in UB."""
-    if isinstance(kind.data, TileBuf):
-        return _tile(kind.data)
-    if isinstance(kind.data, str):
-        return tree.Opaque(str(kind))
-    dims, element = kind.data
-    rows, cols = dims if len(dims) == 2 else (1, *dims)
+    rows, cols = data.dims if len(data.dims) == 2 else (1, *data.dims)
     if rows is None or cols is None:
         raise ValueError("a tile has static extents")
-    return TileSpec(_element(element), TileType.Vec, rows, cols, rows, cols)
+    return TileSpec(_element(data.element), TileType.Vec, rows, cols, rows, cols)

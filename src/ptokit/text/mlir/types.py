@@ -1,171 +1,58 @@
-"""Types of the dialect `pto`. Both spellings of a tile buffer give one type; it is printed in the compact one."""
+"""Types: those of MLIR itself, and those of the dialect `pto`.
+
+Both spellings of a tile buffer give one type; it is printed in the compact one.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import lru_cache
+from typing import Any
 
-from xdsl.dialects.builtin import IntegerType, Signedness
-from xdsl.ir import Attribute, Data, TypeAttribute
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
-
+from ptokit.finding import near
 from ptokit.isa import policy
 from ptokit.isa.policy import BLayout, Pad, SLayout
 from ptokit.target import left_layouts
-from ptokit.text.errors import guess
-from ptokit.text.mlir.attributes import KEYWORD_CLASSES, KeywordAttr
+from ptokit.text.mlir.cursor import Cursor
+from ptokit.text.mlir.ir import Attribute, Type
 
 Extent = int | None
 """An extent; None where only the run tells it."""
 
 LEFT_LAYOUT = {arch: layout.text for arch, layout in left_layouts().items()}
 """The layout that a tile in `left` has on an architecture, whatever its text says."""
-
-
 OTHER_PLACES = {"ub": "vec", "l1": "mat", "cbuf": "mat", "l0a": "left", "l0b": "right", "l0c": "acc"}
 """Places by the names of their memories."""
+SPACES = ("zero", "gm", *(place.text for place in policy.TileType), "ub")
+"""Address spaces."""
+MAX_RANK = 64
+"""Most extents of a type."""
+MAX_WIDTH = 99_999
+"""The widest integer type."""
 
 
-def _ranked(parser: AttrParser) -> tuple[tuple[Extent, ...], Attribute]:
-    """`4x?xf32`: extents, and the element type."""
-    dims, element = parser.parse_ranked_shape()
-    return _extents(dims), element
+# --- What types are made of --------------------------------------------------------------------------------------
 
 
-def _extents(dims: list[int]) -> tuple[Extent, ...]:
-    return tuple(None if dim < 0 else dim for dim in dims)
-
-
-def _text(*dims: Extent) -> str:
-    return "x".join("?" if dim is None else str(dim) for dim in dims)
-
-
-def _word(parser: AttrParser, what: str, known: tuple[str, ...]) -> str:
-    """One of the known words, bare or quoted."""
-    at = parser.pos
-    word = parser.parse_identifier_or_str_literal(f": {what}")
-    if word not in known:
-        other = OTHER_PLACES.get(word.lower(), "")
-        near = f"; did you mean `{other}`?" if other in known else guess(word, known)
-        parser.raise_error(f"`{word}` is no {what}, expected one of: {' '.join(known)}{near}", at)
-    return word
-
-
-class UnknownType(Data[None], TypeAttribute):
-    """The type of a value of which the text does not say it. The first use that does gives it."""
-
-    name = "pto.unknown"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> None:
-        parser.raise_error("a type that is not known is not written")
-
-    def print_parameter(self, printer: Printer) -> None:
-        pass
-
-
-UNKNOWN = UnknownType(None)
-
-
-class PtrType(Data[tuple[Attribute, str]], TypeAttribute):
+@dataclass(frozen=True)
+class Ptr:
     """`!pto.ptr<f32>`; some versions add an address space."""
 
-    name = "pto.ptr"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[Attribute, str]:
-        with parser.in_angle_brackets():
-            element, space = parser.parse_type(), ""
-            if parser.parse_optional_punctuation(","):
-                space = _space(parser)
-        return element, space
-
-    def print_parameter(self, printer: Printer) -> None:
-        element, space = self.data
-        printer.print_string("<")
-        printer.print_attribute(element)
-        printer.print_string(f", {space}>" if space else ">")
+    element: Type
+    space: str = ""
 
 
-def _space(parser: AttrParser) -> str:
-    """An address space: a word, or the attribute."""
-    if _next_is(parser, "#pto.address_space"):
-        attribute = parser.parse_attribute()
-        return attribute.data if isinstance(attribute, KeywordAttr) else ""
-    return _word(parser, "address space", KEYWORD_CLASSES["address_space"].keywords)
+@dataclass(frozen=True)
+class Ranked:
+    """Extents and an element type, under the name of the type: `tensor`, `pto.tensor_view`."""
 
-
-class ShapedType(Data[tuple[tuple[Extent, ...], Attribute]], TypeAttribute):
-    """Extents and an element type: `<4x?xf32>`."""
-
-    name = "pto.shaped"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[Extent, ...], Attribute]:
-        with parser.in_angle_brackets():
-            return _ranked(parser)
-
-    def print_parameter(self, printer: Printer) -> None:
-        dims, element = self.data
-        printer.print_string(f"<{_text(*dims)}{'x' if dims else ''}")
-        printer.print_attribute(element)
-        printer.print_string(">")
-
-
-class TensorViewType(ShapedType):
-    """`!pto.tensor_view<?x?xf32>`."""
-
-    name = "pto.tensor_view"
-
-
-class PartitionViewType(ShapedType):
-    """`!pto.partition_tensor_view<16x32xf16>`."""
-
-    name = "pto.partition_tensor_view"
-
-
-class LocalArrayType(ShapedType):
-    """`!pto.local_array<8xf32>`."""
-
-    name = "pto.local_array"
-
-
-def _next_is(parser: AttrParser, text: str) -> bool:
-    return parser._current_token.text == text
-
-
-class EventIdArrayType(Data[int], TypeAttribute):
-    """`!pto.eventid_array<4>`."""
-
-    name = "pto.eventid_array"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> int:
-        with parser.in_angle_brackets():
-            return parser.parse_integer(allow_boolean=False, allow_negative=False)
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.data}>")
-
-
-class BareType(Data[None], TypeAttribute):
-    """A type that is only a name."""
-
-    name = "pto.bare"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> None:
-        if _next_is(parser, "<"):
-            parser.raise_error(f"!{cls.name} has no parameters")
-
-    def print_parameter(self, printer: Printer) -> None:
-        pass
-
-
-BARE = "pipe async_session async_event hif8 hif8x2 f4E1M2x2 f4E2M1x2 f8E8M0 bf16x2 prefetch_async_context"
-"""Types that are only a name."""
+    name: str
+    dims: tuple[Extent, ...]
+    element: Type
+    rest: tuple[Attribute, ...] = ()
+    """What follows: a layout, a memory space."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +62,7 @@ class TileBuf:
     loc: str
     rows: int
     cols: int
-    dtype: Attribute
+    dtype: Type
     v_row: Extent
     v_col: Extent
     blayout: str = "row_major"
@@ -185,6 +72,14 @@ class TileBuf:
     compact: int = 0
 
 
+@dataclass(frozen=True)
+class Signature:
+    """The type of a function."""
+
+    inputs: tuple[Type, ...]
+    outputs: tuple[Type, ...]
+
+
 LOCS = tuple(place.text for place in policy.TileType)
 WORDS = {
     "loc": LOCS, "blayout": tuple(order.text for order in BLayout), "slayout": tuple(order.text for order in SLayout)
@@ -192,7 +87,8 @@ WORDS = {
 NUMBERS = {"fractal": (16, 32, 512, 1024), "pad": tuple(range(len(Pad))), "compact": (0, 1, 2)}
 OPTIONS = ("blayout", "slayout", "fractal", "pad", "compact")
 """Fields with a default, in the order in which they are printed."""
-POSITIONAL = {
+DEFAULTS = {name: TileBuf.__dataclass_fields__[name].default for name in OPTIONS}
+POSITIONAL: dict[str, dict[str, Any]] = {
     "blayout": {word: order.text for order in BLayout for word in (order.text, order.name)},
     "slayout": {word: order.text for order in SLayout for word in (order.text, order.name)},
     "fractal": {"None": 512},
@@ -203,45 +99,260 @@ KEYED = ("loc", "dtype", "rows", "cols", "v_row", "v_col", *OPTIONS)
 """Fields of the keyed spelling, in their order; only the last may be missing."""
 
 
-class TileType(Data[Any], TypeAttribute):
-    """`!pto.tile<32x32xf32>`, or in full: `!pto.tile<vec, f32, 32, 32, row_major, none_box, 512, null, valid=32x?>`.
+# --- Any type ------------------------------------------------------------------------------------------------------
 
-    A body with names instead of numbers, as pages have them, is kept as it is written.
-    """
+FLOATS = (
+    "f16", "bf16", "f32", "f64", "tf32", "f80", "f128", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ",
+    "f8E4M3B11FNUZ", "f8E3M4", "f8E8M0FNU", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN",
+)  # fmt: skip
+INDEX, I1, I64, F64 = Type("index"), Type("i1"), Type("i64"), Type("f64")
+HIF8 = Type("!pto.hif8")
+SIMPLE: dict[str, Type] = {
+    **{name: Type(name) for name in (*FLOATS, "index", "none")},
+    **{f"u{width}": Type(f"ui{width}") for width in (8, 16, 32, 64)},
+    "hif8": HIF8,
+}
+"""Types that are one word; element types as pages spell them are among them."""
+_INTEGER = re.compile(r"[su]?i[1-9][0-9]*")
+_DIM = re.compile(r"\s*(\d+|\?|\[\d+\])\s*x", re.ASCII)
+_KEY = re.compile(r'![A-Za-z_.]+<[^<>"/]{0,400}>')
+_UNMARKED = re.compile(r"pto\.(?:tile|tile_buf|partition_tensor_view|tensor_view|ptr|memref)<")
 
-    name = "pto.tile"
 
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[tuple[Extent, ...], Attribute] | TileBuf | str:
-        if not _next_is(parser, "<"):
-            return ""
-        start = parser.pos
-        body = parser._parse_dialect_symbol_body()
-        if (kind := _tile_kind(body)) == "words":
-            return " ".join(body.split())
-        parser._resume_from(start)
-        with parser.in_angle_brackets():
-            if kind == "shape":
-                return _ranked(parser)
-            if kind == "full":
-                return _placed(parser, _positional(parser, _place(parser)))
-            element = parser.parse_type()
-            return _extents([_number(parser), _number(parser)]), element
+def read_type(c: Cursor) -> Type:
+    """A type."""
+    found = optional_type(c)
+    if found is None:
+        c.expected("a type", type_hint(c))
+    return found
 
-    def print_parameter(self, printer: Printer) -> None:
-        if isinstance(self.data, str):
-            printer.print_string(f"<{self.data}>" if self.data else "")
-        elif isinstance(self.data, TileBuf):
-            _print_positional(printer, self.data)
-        else:
-            ShapedType.print_parameter(self, printer)  # type: ignore[arg-type]
+
+def optional_type(c: Cursor) -> Type | None:
+    """A type, if there is one."""
+    if c.kind == "bang":
+        return _dialect_type(c)
+    if c.kind == "bare":
+        return _bare_type(c)
+    return function_type(c) if c.word == "(" else None
+
+
+def _bare_type(c: Cursor) -> Type | None:
+    word = c.word
+    if (simple := SIMPLE.get(word)) is not None:
+        c.advance()
+        return simple
+    if _INTEGER.fullmatch(word):
+        if int(word.lstrip("sui")[:9]) > MAX_WIDTH:
+            c.fail(f"`{word[:40]}` is too wide for an integer type")
+        c.advance()
+        return Type(word)
+    if (read := BUILTIN.get(word)) is not None and c.text.startswith("<", c.end):
+        c.advance()
+        return read(c, word)
+    if _UNMARKED.match(c.text, c.start):
+        return _known(c, c.advance().removeprefix("pto."))
+    return None
+
+
+def _dialect_type(c: Cursor) -> Type:
+    """A type of a dialect, or an alias. The same text gives the same type, so it is looked up first."""
+    key = _KEY.match(c.text, c.start)
+    if key is not None and (found := c.types.get(key[0])) is not None:
+        c.jump(key.end())
+        return found
+    at, name = c.start, c.advance()[1:]
+    if (alias := c.alias(f"!{name}", at)) is not None:
+        return alias
+    if name.startswith("pto.") and name[4:] in PTO_TYPES:
+        kind = _known(c, name[4:])
+    elif c.word == "<" and c.start == c.behind:
+        kind = Type(f"!{name}<{c.body()}>")
+    else:
+        kind = Type(f"!{name}")
+    if key is not None:
+        c.types[key[0]] = kind
+    return kind
+
+
+def _known(c: Cursor, name: str) -> Type:
+    return PTO_TYPES.get(name, _opaque)(c, name)
+
+
+def _opaque(c: Cursor, name: str) -> Type:
+    return Type(f"!pto.{name}<{c.body()}>")
+
+
+def function_type(c: Cursor) -> Type:
+    """`(T, U) -> V`."""
+    inputs = c.listed("(", c.type)
+    c.expect("->")
+    outputs = type_list(c)
+    return Type(signature_text(inputs, outputs), Signature(tuple(inputs), tuple(outputs)))
+
+
+def type_list(c: Cursor) -> list[Type]:
+    """`T`, or `(T, U)`."""
+    return c.listed("(", c.type) if c.word == "(" else [c.type()]
+
+
+def signature_text(inputs: list[Type] | tuple[Type, ...], outputs: list[Type] | tuple[Type, ...]) -> str:
+    """`(T, U) -> V`."""
+    return f"({', '.join(kind.text for kind in inputs)}) -> {outputs_text(outputs)}"
+
+
+def outputs_text(outputs: list[Type] | tuple[Type, ...]) -> str:
+    """`T`, or `(T, U)`."""
+    if len(outputs) == 1 and not outputs[0].text.startswith("("):
+        return outputs[0].text
+    return f"({', '.join(kind.text for kind in outputs)})"
+
+
+# --- Types of MLIR itself ------------------------------------------------------------------------------------------
+
+
+def dims_text(dims: tuple[Extent, ...]) -> str:
+    """`4x?`."""
+    return "x".join("?" if dim is None else str(dim) for dim in dims)
+
+
+def read_dims(c: Cursor) -> list[str]:
+    """Extents, each with its `x`, as they are written."""
+    dims: list[str] = []
+    at = c.start
+    while (found := _DIM.match(c.text, at)) is not None:
+        dims.append(found[1])
+        at = found.end()
+        if len(dims) > MAX_RANK or len(found[1]) > 20:
+            c.fail(f"a type of more than {MAX_RANK} extents, or of larger ones than any memory")
+    if dims:
+        c.jump(at)
+        c.behind = c.start  # an element that is missing is missing here
+    if c.kind == "number":
+        c.fail("expected `x` behind an extent", c.end)
+    return dims
+
+
+def _extents(dims: list[str]) -> tuple[Extent, ...]:
+    return tuple(None if dim == "?" else int(dim.strip("[]")) for dim in dims)
+
+
+def _shaped(c: Cursor, name: str) -> Type:
+    """`tensor<4x?xf32, #encoding>`, `vector<[4]xf32>`, `memref<4xf32, strided<[1]>, 1 : i64>`."""
+    at = c.start
+    c.expect("<")
+    dims = ["*"] if c.word == "*" else read_dims(c)
+    if dims == ["*"]:
+        unranked = re.compile(r"\*\s*x").match(c.text, c.start)
+        if unranked is None:
+            c.expected("`*x`")
+        c.jump(unranked.end())
+    element = c.type()
+    rest: list[Attribute] = []
+    while c.accept(","):
+        rest.append(c.attribute())
+    c.close("<", at)
+    text = "".join(f"{dim}x" for dim in dims) + ", ".join([element.text, *(attribute.text for attribute in rest)])
+    data = Ranked(name, _extents(dims), element, tuple(rest)) if dims != ["*"] else None
+    return Type(f"{name}<{text}>", data)
+
+
+def _complex(c: Cursor, name: str) -> Type:
+    return Type(f"{name}<{', '.join(kind.text for kind in c.listed('<', c.type))}>")
+
+
+BUILTIN: dict[str, Callable[[Cursor, str], Type]] = {
+    **dict.fromkeys(("tensor", "vector", "memref"), _shaped),
+    **dict.fromkeys(("complex", "tuple"), _complex),
+}
+
+
+# --- Types of `pto` ------------------------------------------------------------------------------------------------
+
+
+def ptr_type(element: Type, space: str = "") -> Type:
+    """A pointer."""
+    return Type(f"!pto.ptr<{element.text}{f', {space}' if space else ''}>", Ptr(element, space))
+
+
+def ranked_type(name: str, dims: tuple[Extent, ...], element: Type) -> Type:
+    """A type of `pto` with extents and an element."""
+    return Type(f"!pto.{name}<{dims_text(dims)}{'x' if dims else ''}{element.text}>", Ranked(name, dims, element))
+
+
+@lru_cache(maxsize=4096)
+def buffer_type(tile: TileBuf) -> Type:
+    """A tile as a buffer, in the compact spelling."""
+    text = f"{tile.loc}, {tile.rows}x{tile.cols}x{tile.dtype.text}"
+    if (tile.v_row, tile.v_col) != (tile.rows, tile.cols):
+        text += f", valid={dims_text((tile.v_row, tile.v_col))}"
+    for key, default in DEFAULTS.items():
+        if (value := getattr(tile, key)) != default:
+            text += f", {key}={value}"
+    return Type(f"!pto.tile_buf<{text}>", tile)
+
+
+@lru_cache(maxsize=4096)
+def tile_type(tile: TileBuf) -> Type:
+    """A tile as a value, in the positional spelling (CO-ASM-04), with valid extents that are not all of it (A-28)."""
+    pad = next(word for word, number in POSITIONAL["pad"].items() if number == tile.pad)
+    text = f"{tile.loc}, {tile.dtype.text}, {tile.rows}, {tile.cols}"
+    text += f", {tile.blayout}, {tile.slayout}, {tile.fractal}, {pad}"
+    if (tile.v_row, tile.v_col) != (tile.rows, tile.cols):
+        text += f", valid={dims_text((tile.v_row, tile.v_col))}"
+    return Type(f"!pto.tile<{text}>", tile)
+
+
+def with_tile(kind: Type, tile: TileBuf) -> Type:
+    """A type like another one, of another tile."""
+    return buffer_type(tile) if kind.text.startswith("!pto.tile_buf") else tile_type(tile)
+
+
+def read_pointer(c: Cursor, name: str = "ptr") -> Type:
+    """`<f32>`, also with an address space."""
+    at = c.start
+    c.expect("<")
+    element, space = c.type(), ""
+    if c.accept(","):
+        space = _space(c)
+    c.close("<", at)
+    return ptr_type(element, space)
+
+
+def _space(c: Cursor) -> str:
+    """An address space: a word, or the attribute."""
+    if c.word == "#pto.address_space":
+        return str(c.attribute().value)
+    return c.one_of("address space", SPACES)
+
+
+def _view(c: Cursor, name: str) -> Type:
+    at = c.start
+    c.expect("<")
+    dims = _extents(read_dims(c))
+    element = c.type()
+    c.close("<", at)
+    return ranked_type(name, dims, element)
+
+
+def _events(c: Cursor, name: str) -> Type:
+    at = c.start
+    c.expect("<")
+    count = c.integer()
+    c.close("<", at)
+    return Type(f"!pto.{name}<{count}>")
+
+
+def _bare(c: Cursor, name: str) -> Type:
+    if c.word == "<" and c.start == c.behind:
+        c.fail(f"!pto.{name} has no parameters")
+    return Type(f"!pto.{name}")
 
 
 _DIMENSION = r"(?:\d+|\?)"
 _KINDS = {
-    "shape": re.compile(rf"\s*(?:{_DIMENSION}x)+(?![A-Z]x|[A-Z]\w*\Z).*", re.DOTALL),
-    "full": re.compile(r"\s*(?:loc\s*=\s*)?\"?\w+\"?\s*,[^,]*,\s*\d+\s*,\s*\d+\s*(?:,.*)?", re.DOTALL),
-    "short": re.compile(r"[^,]*,\s*\d+\s*,\s*\d+\s*"),
+    "shape": re.compile(rf"\s*(?:{_DIMENSION}x)+(?![A-Z]x|[A-Z]\w*\Z).*", re.DOTALL | re.ASCII),
+    "full": re.compile(r"\s*(?:loc\s*=\s*)?\"?\w+\"?\s*,[^,]*,\s*\d+\s*,\s*\d+\s*(?:,.*)?", re.DOTALL | re.ASCII),
+    "short": re.compile(r"[^,]*,\s*\d+\s*,\s*\d+\s*", re.ASCII),
 }
 """What the body of a tile may be; the first that fits is it."""
 
@@ -258,177 +369,225 @@ def _tile_kind(body: str) -> str:
     return kind
 
 
-class TileBufType(Data[TileBuf], TypeAttribute):
+def _tile(c: Cursor, name: str) -> Type:
+    """`!pto.tile<32x32xf32>`, or in full: `!pto.tile<vec, f32, 32, 32, row_major, none_box, 512, null, valid=32x?>`.
+
+    A body with names instead of numbers, as pages have them, is kept as it is written.
+    """
+    if c.word != "<" or c.start != c.behind:
+        return Type("!pto.tile")
+    at = c.start
+    body = c.body()
+    kind = _tile_kind(body)
+    if kind == "words":
+        return Type(f"!pto.tile<{' '.join(body.split())}>")
+    c.jump(at)
+    if kind == "shape":
+        return _view(c, name)
+    c.advance()
+    if kind == "full":
+        tile = _placed(c, _positional(c, _place(c)))
+        c.close("<", at)
+        return tile_type(tile)
+    element = c.type()
+    rows, cols = _number(c), _number(c)
+    c.close("<", at)
+    return ranked_type(name, (rows, cols), element)
+
+
+def _tile_buf(c: Cursor, name: str) -> Type:
     """`!pto.tile_buf<vec, 1x64xi32, valid=1x?>`, or keyed: `!pto.tile_buf<loc=vec, dtype=i32, rows=1, ...>`."""
-
-    name = "pto.tile_buf"
-    defaults: ClassVar = {name: TileBuf.__dataclass_fields__[name].default for name in OPTIONS}
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> TileBuf:
-        with parser.in_angle_brackets():
-            at = parser.pos
-            first = parser.parse_identifier_or_str_literal(": where the tile lies")
-            if first == "loc" and _next_is(parser, "="):
-                tile = _keyed(parser)
-            else:
-                parser._resume_from(at)
-                tile = _compact(parser)
-        return _placed(parser, tile)
-
-    def print_parameter(self, printer: Printer) -> None:
-        tile = self.data
-        printer.print_string(f"<{tile.loc}, {tile.rows}x{tile.cols}x")
-        printer.print_attribute(tile.dtype)
-        if (tile.v_row, tile.v_col) != (tile.rows, tile.cols):
-            printer.print_string(f", valid={_text(tile.v_row, tile.v_col)}")
-        for key, default in self.defaults.items():
-            if (value := getattr(tile, key)) != default:
-                printer.print_string(f", {key}={value}")
-        printer.print_string(">")
+    at = c.start
+    c.expect("<")
+    is_keyed = c.word == "loc" and _EQUALS.match(c.text, c.end) is not None
+    if is_keyed:
+        c.advance()
+    tile = _keyed(c) if is_keyed else _compact(c)
+    c.close("<", at)
+    return buffer_type(_placed(c, tile))
 
 
-def _placed(parser: AttrParser, tile: TileBuf) -> TileBuf:
+def _placed(c: Cursor, tile: TileBuf) -> TileBuf:
     """The tile with the layout that its place asks for."""
-    layout = LEFT_LAYOUT.get(getattr(parser, "arch", ""), tile.blayout)
+    layout = LEFT_LAYOUT.get(c.arch, tile.blayout)
     return replace(tile, blayout=layout) if tile.loc == "left" else tile
 
 
-def _place(parser: AttrParser) -> str:
+def _place(c: Cursor) -> str:
     """`vec` or `loc=vec`."""
-    if parser.parse_optional_keyword("loc") is not None:
-        parser.parse_punctuation("=")
-    return _word(parser, "place of a tile", LOCS)
+    if c.accept("loc"):
+        c.expect("=")
+    return c.one_of("place of a tile", LOCS, OTHER_PLACES)
 
 
-def _number(parser: AttrParser) -> int:
-    parser.parse_punctuation(",")
-    return parser.parse_integer(allow_boolean=False, allow_negative=False)
+def _number(c: Cursor) -> int:
+    c.expect(",")
+    return c.integer()
 
 
-def _positional(parser: AttrParser, loc: str) -> TileBuf:
+def _positional(c: Cursor, loc: str) -> TileBuf:
     """`, f32, 16, 32, row_major, none_box, 512, null, valid=16x?` behind the place; an end may be missing."""
-    parser.parse_punctuation(",")
-    element = parser.parse_type()
-    rows, cols = _number(parser), _number(parser)
+    c.expect(",")
+    element = c.type()
+    rows, cols = _number(c), _number(c)
     found: dict[str, Any] = {}
     fields = iter(POSITIONAL)
-    while parser.parse_optional_punctuation(","):
-        if parser.parse_optional_keyword("valid") is not None:
-            parser.parse_punctuation("=")
-            found["valid"] = _value(parser, "valid")
+    while c.accept(","):
+        if c.accept("valid"):
+            c.expect("=")
+            found["valid"] = _value(c, "valid")
             break
         if (field := next(fields, None)) is None:
-            parser.raise_error(f"expected no more than: loc dtype rows cols {' '.join(POSITIONAL)} valid=RxC")
-        found[field] = _spelled(parser, field)
+            c.fail(f"expected no more than: loc dtype rows cols {' '.join(POSITIONAL)} valid=RxC")
+        found[field] = _spelled(c, field)
     v_row, v_col = found.pop("valid", (rows, cols))
     return TileBuf(loc, rows, cols, element, v_row, v_col, **found)
 
 
-def _spelled(parser: AttrParser, field: str) -> Any:
+def _spelled(c: Cursor, field: str) -> Any:
     """The value of a field in the positional spelling: a word for it, or its number."""
-    if field in NUMBERS and parser._current_token.text.isdigit():
-        return _value(parser, field)
-    return POSITIONAL[field][_word(parser, field, tuple(POSITIONAL[field]))]
+    if field in NUMBERS and c.kind == "number":
+        return _value(c, field)
+    return POSITIONAL[field][c.one_of(field, tuple(POSITIONAL[field]))]
 
 
-def _print_positional(printer: Printer, tile: TileBuf) -> None:
-    printer.print_string(f"<{tile.loc}, ")
-    printer.print_attribute(tile.dtype)
-    pad = next(word for word, number in POSITIONAL["pad"].items() if number == tile.pad)
-    printer.print_string(f", {tile.rows}, {tile.cols}, {tile.blayout}, {tile.slayout}, {tile.fractal}, {pad}")
-    if (tile.v_row, tile.v_col) != (tile.rows, tile.cols):
-        printer.print_string(f", valid={_text(tile.v_row, tile.v_col)}")
-    printer.print_string(">")
-
-
-def _keyed(parser: AttrParser) -> TileBuf:
+def _keyed(c: Cursor) -> TileBuf:
     """The keyed spelling, after the word `loc`; pages also have the positional one behind it."""
     found: dict[str, Any] = {}
     for key in KEYED:
-        if key == "dtype" and _LOOKS_POSITIONAL.match(parser.lexer.input.content, parser.pos):
-            return _positional(parser, found["loc"])
+        if key == "dtype" and _LOOKS_POSITIONAL.match(c.text, c.start):
+            return _positional(c, found["loc"])
         if key != "loc":
-            if key == "compact" and not _next_is(parser, ","):
+            if key == "compact" and c.word != ",":
                 break
-            parser.parse_punctuation(",", f" before `{key}` in a keyed tile_buf, whose order is: {' '.join(KEYED)}")
-            parser.parse_keyword(key, f" in a keyed tile_buf, whose order is: {' '.join(KEYED)}")
-        parser.parse_punctuation("=")
-        found[key] = _value(parser, key)
+            c.expect(",", f" before `{key}` in a keyed tile_buf, whose order is: {' '.join(KEYED)}")
+            c.expect(key, f" in a keyed tile_buf, whose order is: {' '.join(KEYED)}")
+        c.expect("=")
+        found[key] = _value(c, key)
     return TileBuf(**found)
 
 
-_NO_PLACE = re.compile(r"(\w{1,9})\s*,\s*(\d{1,9})\s*,\s*(\d{1,9})\b")
-_APART = re.compile(r"(\d{1,9})\s*,\s*(\d{1,9})\s*,\s*(\w{1,9})\b")
-_LOOKS_POSITIONAL = re.compile(r",\s*[A-Za-z][\w.]*\s*,\s*\d")
+_EQUALS = re.compile(r"\s*=")
+_NO_PLACE = re.compile(r"(\w{1,9})\s*,\s*(\d{1,9})\s*,\s*(\d{1,9})\b", re.ASCII)
+_APART = re.compile(r"(\d{1,9})\s*,\s*(\d{1,9})\s*,\s*(\w{1,9})\b", re.ASCII)
+_LOOKS_POSITIONAL = re.compile(r",\s*[A-Za-z][\w.]*\s*,\s*\d", re.ASCII)
 
 
-def _compact(parser: AttrParser) -> TileBuf:
+def _compact(c: Cursor) -> TileBuf:
     """The compact spelling: place, shape, then keys in any order."""
-    bare = _NO_PLACE.match(parser.lexer.input.content, parser.pos)
+    bare = _NO_PLACE.match(c.text, c.start)
     if bare is not None and bare[1] not in LOCS:
-        parser.raise_error(f"expected the place of a tile first; did you mean `vec, {bare[2]}x{bare[3]}x{bare[1]}`?")
-    loc = _word(parser, "place of a tile", LOCS)
-    if _LOOKS_POSITIONAL.match(parser.lexer.input.content, parser.pos):
-        return _positional(parser, loc)
-    parser.parse_punctuation(",", " behind the place of a tile")
-    at = parser.pos
-    if (apart := _APART.match(parser.lexer.input.content, at)) is not None:
-        parser.raise_error(f"expected extents and element in one; did you mean `{loc}, {'x'.join(apart.groups())}`?")
-    dims, element = _ranked(parser)
+        hint = f"did you mean `vec, {bare[2]}x{bare[3]}x{bare[1]}`?"
+        c.fail("expected the place of a tile first", hint=hint)
+    loc = c.one_of("place of a tile", LOCS, OTHER_PLACES)
+    if _LOOKS_POSITIONAL.match(c.text, c.start):
+        return _positional(c, loc)
+    c.expect(",", " behind the place of a tile")
+    at = c.start
+    if (apart := _APART.match(c.text, at)) is not None:
+        c.fail("expected extents and element in one", hint=f"did you mean `{loc}, {'x'.join(apart.groups())}`?")
+    dims = _extents(read_dims(c))
+    element = c.type()
     if len(dims) != 2 or None in dims:
-        parser.raise_error("a tile_buf has two static extents, as in `vec, 16x32xf32`", at)
+        c.fail("a tile_buf has two static extents, as in `vec, 16x32xf32`", at)
     found: dict[str, Any] = {}
-    while parser.parse_optional_punctuation(","):
-        at = parser.pos
+    while c.accept(","):
+        at = c.start
         known = ("valid", *OPTIONS)
-        key = parser.parse_identifier(f": a key of a tile_buf, one of {' '.join(known)}")
-        if key not in known or key in found:
-            what = "is given twice" if key in found else f"is no key of a tile_buf, expected: {' '.join(known)}"
-            parser.raise_error(f"`{key}` {what}{'' if key in found else guess(key, known)}", at)
-        parser.parse_punctuation("=")
-        found[key] = _value(parser, key)
+        key = c.name(f"a key of a tile_buf, one of {' '.join(known)}")
+        if key in found:
+            c.fail(f"`{key}` is given twice", at)
+        if key not in known:
+            c.fail_word(f"`{key}` is no key of a tile_buf", key, known, at)
+        c.expect("=")
+        found[key] = _value(c, key)
     v_row, v_col = found.pop("valid", dims)
     return TileBuf(loc, *dims, element, v_row, v_col, **found)  # type: ignore[arg-type]
 
 
-def _value(parser: AttrParser, key: str) -> Any:
+_VALID = re.compile(r"(\d+|\?)(?:x(\d+|\?))*", re.ASCII)
+
+
+def _value(c: Cursor, key: str) -> Any:
     """The value of one key."""
-    at = parser.pos
+    at = c.start
     if key in WORDS:
-        return _word(parser, key, WORDS[key])
+        return c.one_of("place of a tile" if key == "loc" else key, WORDS[key], OTHER_PLACES)
     if key == "dtype":
-        return parser.parse_type()
+        return c.type()
     if key == "valid":
-        if len(dims := _extents(parser.parse_dimension_list())) != 2:
-            parser.raise_error("expected two valid extents, as in `valid=16x?`", at)
-        return dims
-    if key in ("v_row", "v_col") and parser.parse_optional_punctuation("?"):
+        return _valid(c)
+    if key in ("v_row", "v_col") and c.accept("?"):
         return None
-    if (word := parser._current_token.text) in POSITIONAL.get(key, ()):
-        parser.raise_error(f"{key} is a number here; did you mean `{key}={POSITIONAL[key][word]}`?")
-    number = parser.parse_integer(allow_boolean=False, allow_negative=key.startswith("v_"))
+    if (word := c.word) in POSITIONAL.get(key, ()):
+        c.fail(f"{key} is a number here", hint=f"did you mean `{key}={POSITIONAL[key][word]}`?")
+    number = c.integer(negative=key.startswith("v_"))
     if number < -1 or number not in NUMBERS.get(key, (number,)):
-        parser.raise_error(f"{number} is no {key}, expected one of: {NUMBERS.get(key, 'extents')}", at)
+        c.fail(f"{number} is no {key}, expected one of: {NUMBERS.get(key, 'extents')}", at)
     return None if number < 0 else number
 
 
-def element_of(kind: Attribute) -> Attribute | None:
-    """The element type of a view."""
-    return kind.data[1] if isinstance(kind, ShapedType) else None
+def _valid(c: Cursor) -> tuple[Extent, ...]:
+    found = _VALID.match(c.text, c.start)
+    dims = found[0].split("x") if found is not None else []
+    if found is None or len(dims) != 2 or any(len(dim) > 20 for dim in dims):
+        c.fail("expected two valid extents, as in `valid=16x?`")
+    c.jump(found.end())
+    return _extents(dims)
 
 
-def _bare_class(name: str) -> type[BareType]:
-    return type(name, (BareType,), {"name": f"pto.{name}", "__doc__": f"The type `!pto.{name}`."})
-
-
-TYPES: tuple[type[TypeAttribute], ...] = (
-    PtrType, TensorViewType, PartitionViewType, LocalArrayType, TileType, TileBufType, EventIdArrayType,
-    *(_bare_class(name) for name in BARE.split()),
-)  # fmt: skip
-
-ELEMENTS: dict[str, TypeAttribute] = {
-    **{f"u{width}": IntegerType(width, Signedness.UNSIGNED) for width in (8, 16, 32, 64)},
-    "hif8": next(kind for kind in TYPES if kind.name == "pto.hif8")(None),  # type: ignore[call-arg]
+BARE = "pipe async_session async_event hif8 hif8x2 f4E1M2x2 f4E2M1x2 f8E8M0 bf16x2 prefetch_async_context"
+"""Types that are only a name."""
+PTO_TYPES: dict[str, Callable[[Cursor, str], Type]] = {
+    "ptr": read_pointer,
+    **dict.fromkeys(("tensor_view", "partition_tensor_view", "local_array"), _view),
+    "tile": _tile,
+    "tile_buf": _tile_buf,
+    "eventid_array": _events,
+    **dict.fromkeys(BARE.split(), _bare),
 }
-"""Element types as pages spell them."""
+"""The types of the dialect that are known, and what reads each."""
+
+
+def element_of(kind: Type) -> Type | None:
+    """The element type of a view."""
+    return kind.data.element if isinstance(kind.data, Ranked) else None
+
+
+def shaped_like(kind: Type, element: Type) -> Type:
+    """The type with another element: that of a vector or a tensor, else the element itself."""
+    data = kind.data
+    return Type(kind.text.replace(data.element.text, element.text)) if isinstance(data, Ranked) else element
+
+
+# --- Suggestions ---------------------------------------------------------------------------------------------------
+
+SLIPS = {
+    **{f"int{width}{end}": f"i{width}" for width in (8, 16, 32, 64) for end in ("", "_t")},
+    **{f"uint{width}{end}": f"ui{width}" for width in (8, 16, 32, 64) for end in ("", "_t")},
+    **{f"{word}{width}": f"f{width}" for width in (16, 32, 64) for word in ("float", "fp")},
+    "int": "i32", "float": "f32", "double": "f64", "half": "f16", "bool": "i1", "bfloat16": "bf16",
+    "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64",
+}  # fmt: skip
+"""Types as other languages call them."""
+_WORD = re.compile(r"x*([A-Za-z_][\w.]*)", re.ASCII)
+
+
+def type_hint(c: Cursor) -> str:
+    """What may have been meant where a type should stand."""
+    found = _WORD.match(c.text, c.start)
+    word = found[1] if found is not None else ""
+    meant = SLIPS.get(word) or (word if word in SIMPLE or _INTEGER.fullmatch(word) else "")
+    if not meant and len(word) > 2:
+        known = near(word.removeprefix("pto."), (*PTO_TYPES, *SLIPS, *SIMPLE, *BUILTIN))
+        meant = SLIPS.get(known) or (f"!pto.{known}" if known in PTO_TYPES else known)
+    return f"did you mean `{meant}`?" if meant else ""
+
+
+def unknown_hint(kind: Type) -> str:
+    """What an unknown type of `pto` may have been meant to be."""
+    name = kind.text.partition("<")[0]
+    if not name.startswith("!pto.") or name[5:] in PTO_TYPES:
+        return ""
+    meant = near(name, [f"!pto.{known}" for known in PTO_TYPES])
+    return f"did you mean `{meant}`?" if meant else ""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from xdsl.ir import Operation, SSAValue
+from copy import copy
 
 from ptokit.isa.instruction import Instruction, Modifier
-from ptokit.text.mlir.attributes import KEYWORD_CLASSES, KeywordAttr
-from ptokit.text.mlir.comments import Comments
-from ptokit.text.mlir.dialect import op_class
-from ptokit.text.mlir.ops import INSIDE, PtoOp
-from ptokit.text.mlir.types import TileBufType
+from ptokit.text.mlir.attributes import keyword
+from ptokit.text.mlir.dialect import form_of
+from ptokit.text.mlir.ir import Attributes, Op, Value
+from ptokit.text.mlir.pieces import INSIDE
+from ptokit.text.mlir.types import TileBuf
 from ptokit.text.results import default_of
 from ptokit.text.spelling import instruction_of
 
@@ -19,72 +17,71 @@ RENAMED = {"pto.load_scalar": "pto.load", "pto.store_scalar": "pto.store"}
 """Ops by their name in 0.27, with their name in the newer grammar."""
 
 
-def restate(op: Operation, version: str, names: dict[SSAValue, str], comments: Comments) -> str | None:
-    """Change an op to the spelling of a version. Gives what the version cannot say, if anything."""
-    if not isinstance(op, PtoOp) or op.is_generic:
-        return None
+class CannotSay(Exception):
+    """What a version has no words for."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+def restated(op: Op, version: str) -> Op:
+    """An op in the spelling of a version: itself, or a copy."""
+    if not op.is_pto or op.form is None:
+        return op
     renamed = RENAMED if version == "new" else {new: old for old, new in RENAMED.items()}
     if op.name in renamed:
-        _rename(op, renamed[op.name], names, comments)
-        return None
+        other = copy(op)
+        other.name = renamed[op.name]
+        other.form = form_of(other.name.removeprefix("pto."))
+        return other
     instruction = instruction_of(op.name.removeprefix("pto."))
     if instruction is None:
-        return None
+        return op
     if version == "new":
-        return _to_new(op, instruction)
+        return _new(op, instruction)
     if instruction.form.newer_inside and INSIDE in op.properties:
-        return f"version 0.27 has no mask form of {instruction.op}"
-    return _to_old(op, instruction)
+        raise CannotSay(f"version 0.27 has no mask form of {instruction.op}", op.offset)
+    return _old(op, instruction)
 
 
-def _rename(op: PtoOp, name: str, names: dict[SSAValue, str], comments: Comments) -> None:
-    other = op_class(name.removeprefix("pto.")).create(
-        operands=op.operands, result_types=op.result_types, properties=op.properties, attributes=op.attributes,
-        location=op.location,
-    )  # fmt: skip
-    block = op.parent_block()
-    if block is None:
-        return
-    block.insert_op_before(other, op)
-    for old, new in zip(op.results, other.results, strict=True):
-        old.replace_all_uses_with(new)
-        if old in names:
-            names[new] = names[old]
-    comments.move(op, other)
-    block.detach_op(op)
-    op.erase()
-
-
-def _to_new(op: PtoOp, instruction: Instruction) -> None:
+def _new(op: Op, instruction: Instruction) -> Op:
     """The newer grammar always writes some attributes: their default follows from the operands (A-25, A-69)."""
+    added: Attributes = {}
     for modifier, text in instruction.attributes:
         if text.always and text.key not in op.attributes:
             member = default_of(instruction, modifier, [value.type for value in _sources(op)])
             if member is not None:
-                op.attributes[text.key] = KEYWORD_CLASSES[text.kind](str(text.written(member)))
+                added[text.key] = keyword(text.kind, str(text.written(member)))
+    return _with(op, {**op.attributes, **added}) if added else op
 
 
-def _to_old(op: PtoOp, instruction: Instruction) -> str | None:
+def _old(op: Op, instruction: Instruction) -> Op:
     """0.27 does not have some attributes and operands: a default is left out, all else is refused."""
     newer = [(modifier, text) for modifier, text in instruction.attributes if text.newer]
     optional = [param for param in instruction.operands if param.optional]
     if newer and optional and len(_sources(op)) >= len(instruction.operands) - 1:
-        return f"version 0.27 has no {optional[0].name} operand of {instruction.op}"
+        raise CannotSay(f"version 0.27 has no {optional[0].name} operand of {instruction.op}", op.offset)
     for modifier, text in reversed(newer):
-        written, usual = op.attributes.get(text.key), modifier.usual
-        if not isinstance(written, KeywordAttr):
+        written, usual = _word(op, text.key), modifier.fixed_default
+        if not written:
             continue
-        if usual is not None and written.data != usual.text:
-            return f"version 0.27 has no {text.key}, here `{written.data}`"
-        if usual is None and written.data != _unsaid(op, instruction, modifier):
-            said = f"version 0.27 has no {text.key}, and {instruction.op} without it does not mean"
-            return f"{said} `{written.data}` here"
-    for _, text in newer:
-        op.attributes.pop(text.key, None)
-    return None
+        if usual is not None and written != usual.text:
+            raise CannotSay(f"version 0.27 has no {text.key}, here `{written}`", op.offset)
+        if usual is None and written != _default(op, instruction, modifier):
+            said = f"version 0.27 has no {text.key}, and {instruction.op} without it does not mean `{written}` here"
+            raise CannotSay(said, op.offset)
+    left_out = {text.key for _, text in newer}
+    return _with(op, {name: value for name, value in op.attributes.items() if name not in left_out})
 
 
-def _unsaid(op: PtoOp, instruction: Instruction, modifier: Modifier) -> str | None:
+def _with(op: Op, attributes: Attributes) -> Op:
+    other = copy(op)
+    other.attributes = attributes
+    return other
+
+
+def _default(op: Op, instruction: Instruction, modifier: Modifier) -> str | None:
     """The default of a modifier for the operands of an op."""
     if modifier.text is None or not modifier.text.always:
         return _shape_mode(op)
@@ -92,17 +89,24 @@ def _unsaid(op: PtoOp, instruction: Instruction, modifier: Modifier) -> str | No
     return member.text if member is not None else None
 
 
-def _sources(op: PtoOp) -> Sequence[SSAValue]:
+def _word(op: Op, name: str) -> str:
+    """The keyword of an attribute, if it has one."""
+    value = op.attributes.get(name)
+    return str(value.value) if value is not None and value.short.startswith("<") else ""
+
+
+def _sources(op: Op) -> list[Value]:
     """What an op reads, in either form."""
     return op.part("ins") or op.part("args")
 
 
-def _shape_mode(op: PtoOp) -> str | None:
+def _shape_mode(op: Op) -> str | None:
     """The mode that the shapes of a scatter state: one column of indices is for rows, a whole tile for elements."""
-    kinds = [value.type.data for value in _sources(op)[:2] if isinstance(value.type, TileBufType)]
-    if len(kinds) < 2:
+    kinds = [value.type.data for value in _sources(op)[:2] if value.type.text.startswith("!pto.tile_buf")]
+    tiles = [kind for kind in kinds if isinstance(kind, TileBuf)]
+    if len(tiles) < 2:
         return None
-    data, index = kinds
+    data, index = tiles
     if (data.rows, data.cols) == (index.rows, index.cols) and data.cols != 1:
         return "elem"
     return "row" if index.cols == 1 and index.rows == data.rows else None

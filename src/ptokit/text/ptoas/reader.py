@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 from typing import Any
 
-from ptokit.text.errors import guess
+from ptokit.text.errors import TextError, guess, joined
 from ptokit.text.ptoas.builder import Builder
 from ptokit.text.ptoas.scope import KernelScope, OpenBody
 from ptokit.text.ptoas.shapes import BLOCKS
@@ -16,7 +16,15 @@ from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.tree import Body, Function, Operation, Source, Unit, Value
 
 DIRECTIVES = (".arch", ".kernel", ".arg", ".const")
+MOST_ERRORS = 100
+"""Errors after which a text is not read any further."""
+LONGEST_LINE = 4000
+"""Characters of a line that could not be read, in which names are looked for."""
+GUESSED = -1
+"""The place of the brace of a body whose head could not be read."""
 _ELSE = re.compile(r"\s*+else\b")
+_OPENS = re.compile(r"(?:%[^=\n]*=[ \t]*)?(?:scf\.)?(?:for|if)\b", re.ASCII)
+_VALUE = re.compile(r"%[\w$.-]+", re.ASCII)
 
 
 class PtoasReader:
@@ -31,6 +39,9 @@ class PtoasReader:
         self._names: set[str] = set()
         self._arch = ""
         self._count = 0
+        self._errors: list[TextError] = []
+        self._not_read: set[str] = set()
+        """Names that statements mention which could not be read."""
         self._start_function(_stem(file), 0, {})
 
     def _start_function(self, name: str, start: int, attributes: dict[str, Any], *, named: bool = False) -> None:
@@ -52,24 +63,63 @@ class PtoasReader:
             self._names.add(self._function.name)
 
     def unit(self) -> Unit:
-        """The whole text."""
+        """The whole text. Every error of it is reported, as one."""
         tokens = self.tokens
         while tokens.kind != END:
-            if tokens.kind == "line":
-                self._keep_remark()
-                tokens.advance()
-            else:
-                self._count_one()
-                if not tokens.accept(";"):
-                    self._statement()
+            start, depth = tokens.start, len(self._scope.frames)
+            try:
+                self._step()
+            except TextError as problem:
+                self._recover(problem, start, depth)
         self._keep_remark()
-        if len(self._scope.frames) > 1:
-            tokens.expected("`}`")
         self._note(self._function.body, tokens.comments())
-        self._finish_function()
+        try:
+            if len(self._scope.frames) > 1 and self._scope.frames[-1].start != GUESSED:
+                tokens.unclosed("{", self._scope.frames[-1].start)
+            self._finish_function()
+        except TextError as problem:
+            self._add_error(problem)
+        if self._errors:
+            raise joined(self._errors)
         if not self._functions:
             self.notes["end"] = self.notes.pop(self._function.body, [])
         return Unit(tuple(self._functions), self.source, self._arch)
+
+    def _step(self) -> None:
+        """A statement, or the end of a line."""
+        if self.tokens.kind == "line":
+            self._keep_remark()
+            self.tokens.advance()
+        else:
+            self._count_one()
+            if not self.tokens.accept(";"):
+                self._statement()
+
+    def _add_error(self, problem: TextError) -> None:
+        """Note an error, unless it comes of a statement that could not be read."""
+        names = set(_VALUE.findall(problem.message))
+        if not names & self._not_read:
+            self._errors.append(problem)
+        if len(self._errors) >= MOST_ERRORS or self._count > MAX_STATEMENTS:
+            raise joined(self._errors)
+
+    def _recover(self, problem: TextError, start: int, depth: int) -> None:
+        """Note an error and go on behind the line, in the body that it opens if it opens one."""
+        self._add_error(problem)
+        tokens, frames = self.tokens, self._scope.frames
+        last = tokens.skip_statement()
+        line = self.source.text[start : tokens.start][:LONGEST_LINE]
+        is_open = last == "{" or _OPENS.match(line) is not None
+        self._not_read |= {name for name in _VALUE.findall(line) if self._scope.lookup(name[1:]) is None}
+        if line.startswith(".kernel"):
+            self._start_function(f"kernel_{len(self._errors)}", start, {}, named=True)
+            return
+        del frames[depth + is_open :]
+        if is_open and len(frames) == depth:
+            operation = Operation("scf.if", bodies=(Body(), Body()))
+            frames.append(OpenBody(operation.bodies[0], {}, operation, GUESSED))
+        self._opened = False
+        self._last = None
 
     def _note(self, key: object, comments: tuple[str, ...]) -> None:
         if comments:
@@ -132,6 +182,7 @@ class PtoasReader:
         operation.comments = (*comments, *inner)
         self._last = operation
         if operation.name in BLOCKS:
+            self._scope.frames[-1].start = tokens.start
             tokens.expect("{")
             self._opened = True
 
@@ -221,7 +272,7 @@ class PtoasReader:
             if operation.name != "scf.if" or frame.body is operation.bodies[1]:
                 self.tokens.fail("`else` follows the body of an `if`", tokens.start)
             tokens.expect("{")
-            self._scope.frames.append(OpenBody(operation.bodies[1], {}, operation))
+            self._scope.frames.append(OpenBody(operation.bodies[1], {}, operation, tokens.opening))
             self._opened = True
         elif tokens.at("{"):
             operation.attributes = self._attributes()

@@ -32,6 +32,8 @@ class OpenBody:
     body: Body
     names: dict[str, Value] = field(default_factory=dict)
     operation: Operation | None = None
+    start: int = 0
+    """Where its brace stands."""
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,13 @@ def suffixes() -> Mapping[str, Mapping[str, tuple[str, str]]]:
 
 def defaults(instruction: Instruction) -> dict[str, object]:
     """The values of attributes that need no suffix, by their keys."""
-    chosen = ((text, modifier.usual) for modifier, text in instruction.attributes if text.suffix)
+    chosen = ((text, modifier.fixed_default) for modifier, text in instruction.attributes if text.suffix)
     return {text.key: text.written(member) for text, member in chosen if member is not None}
 
 
 def modes(instruction: Instruction) -> list[str]:
     """The keys of attributes that always have a suffix, because their default depends on the operands."""
-    return [text.key for modifier, text in instruction.attributes if text.suffix and modifier.usual is None]
+    return [text.key for modifier, text in instruction.attributes if text.suffix and modifier.fixed_default is None]
 
 
 def opcode_pattern(instruction: Instruction) -> str:

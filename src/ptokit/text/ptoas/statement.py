@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptokit.program.ir import Constant
-from ptokit.text.errors import guess
+from ptokit.text.errors import choices, guess
 from ptokit.text.ptoas.literals import constant, keyword, plain_number, string
 from ptokit.text.ptoas.shapes import BLOCKS
 from ptokit.text.ptoas.tokens import END, MAX_ITEMS, Tokens
@@ -110,11 +110,14 @@ class Grammar:
     def _listed(self, close: str, entry: Callable[[], Any]) -> list[Any]:
         """Entries up to a closing bracket; the opening one was read."""
         tokens = self.tokens
+        opening = tokens.opening
         tokens.skip_lines()
         if tokens.accept(close):
             return []
         found = [entry() for _ in self._separated(close)]
         if not tokens.accept(close):
+            if tokens.starts_statement():
+                tokens.unclosed(self.tokens.source.text[opening], opening)
             tokens.expected(f"`,` or `{close}`")
         return found
 
@@ -226,6 +229,7 @@ class Grammar:
         draft.groups.append(name)
         items: list[RawItem] = []
         types: list[TypeAt] = []
+        opening = tokens.opening
         tokens.skip_lines()
         while not tokens.accept(")"):
             if len(items) + len(types) > MAX_ITEMS:
@@ -242,7 +246,7 @@ class Grammar:
                 tokens.accept(",")
             tokens.skip_lines()
             if tokens.kind == END:
-                tokens.expected(f"`)` at the end of {name}(...)")
+                tokens.unclosed("(", opening, f" of {name}(...)")
         if name == "ins":
             draft.operands, draft.types = items, types
         else:
@@ -410,4 +414,4 @@ class Grammar:
 
 def unknown_word(word: str, known: tuple[str, ...], what: str) -> str:
     """The message for an unknown word."""
-    return f"`{word}` is no {what}, expected one of: {' '.join(known)}{guess(word, known)}"
+    return f"`{word}` is no {what}, expected one of: {choices(word, known)}{guess(word, known)}"

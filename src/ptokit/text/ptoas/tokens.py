@@ -39,6 +39,11 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.MULTILINE | re.ASCII,
 )
+_STATEMENT = re.compile(
+    r"\.[a-z]|\}|%[\w$.-]+(?:[ \t]*,[ \t]*%[\w$.-]+)*[ \t]*=[^=]|[A-Za-z_][\w.$]*[ \t]+[%@!]", re.ASCII
+)
+_COMMENT = re.compile(r"(?://|--).*")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
 _REST = re.compile(r"[\w.+-]{2,40}", re.ASCII)
 _MARK = re.compile(r"^[ \t]*+(?://|--|#)")
 END = "end"
@@ -58,6 +63,10 @@ class Tokens:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.kind, self.text, self.start, self.end = "line", "", 0, 0
+        self.opening = 0
+        """Where the mark or word stands that was taken last."""
+        self._is_new = True
+        """Whether the token at hand is the first on its line."""
         self._scan = _TOKEN.finditer(source.text)
         self._blank = False
         """Whether a blank line follows the current token."""
@@ -67,7 +76,7 @@ class Tokens:
 
     def advance(self) -> None:
         """Go on to the next token. Lines without one are no tokens."""
-        line_ended = self.kind == "line"
+        line_ended = self._is_new = self.kind == "line"
         if self._blank:
             self._before.append("")
             self._blank = False
@@ -134,9 +143,14 @@ class Tokens:
     def accept(self, text: str) -> bool:
         """Consume a mark or a word, if it is the current token."""
         if self.text == text and self.kind in ("mark", "word"):
+            self.opening = self.start
             self.advance()
             return True
         return False
+
+    def starts_statement(self) -> bool:
+        """Whether the text ends, or a line starts that is a statement of its own."""
+        return self.kind == END or (self._is_new and _STATEMENT.match(self.source.text, self.start) is not None)
 
     def expect(self, text: str, context: str = "") -> None:
         """Consume a mark or a word, which must be the current token."""
@@ -155,3 +169,17 @@ class Tokens:
         """Go on to the next line that is not empty."""
         if self.kind == "line":
             self.advance()
+
+    def skip_statement(self) -> str:
+        """Go on to the end of the line, whatever it says. Gives the last character on it."""
+        text = self.source.text
+        end = text.find("\n", self.start)
+        end = end if end >= 0 else len(text)
+        line = text[max(text.rfind("\n", 0, end) + 1, end - LONGEST) : end]
+        self._scan, self.kind = _TOKEN.finditer(text, end), ""
+        self.advance()
+        return _COMMENT.sub("", line).rstrip()[-1:]
+
+    def unclosed(self, mark: str, start: int, what: str = "") -> NoReturn:
+        """Refuse a bracket that nothing closes, where it was opened."""
+        self.fail(f"`{mark}`{what} is not closed: expected `{_CLOSING[mark]}`", start)

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from ptokit.finding import near
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Pad, PtoEnum, SLayout, TileType
 from ptokit.isa.unknown import is_unknown, unknown
-from ptokit.text.errors import guess
+from ptokit.text.errors import choices, guess
 from ptokit.text.tree import Opaque, Pointer, Tensor, Type
 
 MOST = 1 << 31
@@ -294,7 +295,8 @@ def _shape(item: _Item) -> tuple[tuple[int | None, ...], DType]:
     element = _SHAPE.fullmatch(item.text)
     assert element is not None
     dims = _DIM.split(item.text[: element.start("element")].rstrip(" \tx"))
-    return tuple(_extent(dim, item) for dim in dims), _dtype(element["element"], item)
+    name = _Item(element["element"], item.offset + element.start("element"))
+    return tuple(_extent(dim, item) for dim in dims), _dtype(name.text, name)
 
 
 def _extent(text: str, item: _Item) -> int | None:
@@ -307,7 +309,9 @@ def _dtype(text: str, item: _Item) -> DType:
     if found is None:
         if _BARE_SHAPE.fullmatch(text):
             raise item.problem(f"expected an element type behind the extents, as in `{shortened(text)}xf32`")
-        known = guess(text, (*_NUMBERS[1:], *_LOCS, *_LAYOUT_WORDS))
+        meant = text.lstrip("x") if _element(text.lstrip("x")) else near(text, (*_ELEMENTS, *_LOCS, *_LAYOUT_WORDS))
+        kind = _element(meant)
+        known = f"; did you mean `{kind.mlir if kind else meant}`?" if meant else ""
         raise item.problem(f"`{shortened(text)}` is no element type{known}")
     return found
 
@@ -320,7 +324,7 @@ def _word(enum: type[PtoEnum], what: str) -> Callable[[_Item], PtoEnum]:
         found = known.get(item.text.replace("_", "").lower())
         if found is None:
             words = [member.text for member in enum]
-            message = f"`{shortened(item.text)}` is no {what}, expected one of: {' '.join(words)}"
+            message = f"`{shortened(item.text)}` is no {what}, expected one of: {choices(item.text, words)}"
             raise item.problem(message + guess(item.text, words))
         return found
 

@@ -1,6 +1,6 @@
-// Declarations of the PTO intrinsics, written for the tests: signatures, and what is cheap to assert. What the random
-// kernels use has a body, so that they can run: one block after the other, in program order, on plain row-major tiles.
-// PTO_A2A3, PTO_A5 or PTO_CPU says which target's headers these stand for.
+// Declarations of the PTO intrinsics, written for the tests: signatures, and cheap assertions. The calls of the random
+// kernels have a body, so that they can run: block after block, in program order, on plain row-major tiles.
+// PTO_A2A3, PTO_A5 or PTO_CPU selects the target.
 #pragma once
 #include <concepts>
 #include <cstddef>

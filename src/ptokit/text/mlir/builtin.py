@@ -1,0 +1,406 @@
+"""Ops of MLIR itself: modules, functions, control flow, arithmetic, and memory."""
+
+from __future__ import annotations
+
+from ptokit.text.mlir.attributes import optional_location, string_attribute, symbol_text
+from ptokit.text.mlir.cursor import Use, braced
+from ptokit.text.mlir.interface import Parser, Printer
+from ptokit.text.mlir.ir import UNKNOWN, Attribute, Attributes, Block, Form, Op, Region, Type, Value
+from ptokit.text.mlir.pieces import Draft
+from ptokit.text.mlir.shapes import Row, shape
+from ptokit.text.mlir.types import I1, INDEX, Ranked, Signature, function_type, outputs_text, signature_text, type_list
+
+ARITHMETIC = {
+    "addi subi muli shli divsi divui ceildivsi ceildivui floordivsi remsi remui shrsi shrui andi ori xori maxsi maxui"
+    " minsi minui addf subf mulf divf remf maximumf minimumf maxnumf minnumf": "%a , %b flags {} : T:a,b=R",
+    "negf": "%a flags {} : T:a=R",
+    "extsi extui extf trunci truncf sitofp uitofp fptosi fptoui index_cast index_castui bitcast":
+        "%a flags {} : ^a to R",
+    "cmpi": "#predicate:words:eq/ne/slt/sle/sgt/sge/ult/ule/ugt/uge , %a , %b {} : T:a,b=i1",
+    "cmpf": "#predicate:words:false/oeq/ogt/oge/olt/ole/one/ord/ueq/ugt/uge/ult/ule/une/uno/true , %a , %b flags {} :"
+        " T:a,b=i1",
+    "select": "%c , %a , %b {} : T:a,b=R",
+}  # fmt: skip
+SHAPES = {
+    **{f"arith.{name}": text for names, text in ARITHMETIC.items() for name in names.split()},
+    "func.return": "{} %args:",
+    "func.call": "#callee:symbol ( %args* ) {} : call",
+    "scf.yield": "{} %args:",
+    "scf.condition": "( %condition ) {} %args:",
+    "scf.reduce.return": "%args: {}",
+    "cf.br": ">to0 {}",
+    "cf.cond_br": "%condition , >to0 , >to1 {}",
+    "memref.load": "%ref [ %indices* ] {} : ^ref",
+    "memref.store": "%value , %ref [ %indices* ] {} : ^ref",
+    "memref.alloc": "( %dims* ) (? [ %symbols* ] ?) {} : R",
+    "memref.alloca": "( %dims* ) (? [ %symbols* ] ?) {} : R",
+    "memref.dealloc": "%ref {} : ^ref",
+    "memref.copy": "%source , %target {} : ^source to ^target",
+    "memref.dim": "%ref , %index {} : ^ref",
+    "memref.get_global": "#name:symbol {} : R",
+}
+"""Ops of MLIR with a shape; see `shapes.py` for the language."""
+
+KNOWN = {
+    "arith": f"{' '.join(ARITHMETIC)} constant addui_extended mulsi_extended mului_extended scaling_extf"
+    " scaling_truncf",
+    "scf": "condition execute_region for forall forall.in_parallel if index_switch parallel reduce reduce.return while"
+    " yield",
+    "func": "call call_indirect constant func return",
+    "memref": "alloc alloca alloca_scope alloca_scope.return assume_alignment atomic_rmw atomic_yield cast"
+    " collapse_shape copy dealloc dim distinct_objects dma_start dma_wait expand_shape extract_aligned_pointer_as_index"
+    " extract_strided_metadata generic_atomic_rmw get_global global load memory_space_cast prefetch rank realloc"
+    " reinterpret_cast reshape store subview transpose view",
+}
+"""The ops of dialects whose ops are known by name, so that a slip is noticed."""
+OP_NAMES = tuple(f"{dialect}.{name}" for dialect, names in KNOWN.items() for name in names.split())
+SHORT = {"module": "builtin.module", "return": "func.return", "call": "func.call"}
+"""Ops that are written without their dialect."""
+TERMINATORS = frozenset(
+    ("func.return", "cf.br", "cf.cond_br", "scf.yield", "scf.condition", "scf.reduce.return", "affine.yield")
+)
+"""Ops that end a block."""
+
+
+def _element(parts: dict[str, list[Value]], attributes: Attributes) -> Type:
+    """The type of an element of a block of memory."""
+    data = parts["ref"][0].type.data
+    return data.element if isinstance(data, Ranked) else UNKNOWN
+
+
+def _implied(name: str, draft: Draft) -> Type | None:
+    """The type of an operand that no shape says."""
+    return I1 if name in ("c", "condition") else UNKNOWN if name == "value" else INDEX
+
+
+RESULTS = {"memref.load": _element, "memref.dim": INDEX}
+
+
+class _Checked(Row):
+    """A row whose operands without a written type have one that the op asks for."""
+
+    def _untyped(self, c: Parser, draft: Draft, part: str, operand: Use) -> Value:
+        return c.resolve(operand, self.types(part, draft) or UNKNOWN)
+
+
+class Constant:
+    """`arith.constant`."""
+
+    def read(self, c: Parser, name: str) -> Op:
+        """Attributes, and the value."""
+        attributes = c.dictionary()
+        at, value = c.start, c.optional_attribute()
+        if value is None:
+            c.expected("a number, or a dense value")
+        if value.type is None:
+            c.fail("expected a number, or a dense value", at)
+        return Op(name, self, {}, [Value(value.type)], attributes, {"value": value})
+
+    def write(self, w: Printer, op: Op) -> None:
+        """Attributes, and the value."""
+        w.add(f" {braced(op.attributes)}" if op.attributes else "")
+        w.add(f" {op.properties['value'].text}")
+
+
+class Module:
+    """`module @name attributes {...} {...}`."""
+
+    def read(self, c: Parser, name: str) -> Op:
+        """All of it."""
+        properties = {"sym_name": string_attribute(c.symbol())} if c.kind == "symbol" else {}
+        attributes = keyword_attributes(c)
+        with c.isolated(name):
+            region = c.region()
+        region.blocks = region.blocks or [Block()]
+        return Op(name, self, {}, [], attributes, properties, [region])
+
+    def write(self, w: Printer, op: Op) -> None:
+        """All of it."""
+        if "sym_name" in op.properties:
+            w.add(f" {symbol_text(op.properties['sym_name'].value)}")
+        write_keyword_attributes(w, op.attributes)
+        w.add(" ")
+        w.region(op.regions[0])
+
+
+class Func:
+    """`func.func`. Attributes and locations of arguments are kept, in declarations as well."""
+
+    def read(self, c: Parser, name: str) -> Op:
+        """All of it."""
+        properties: Attributes = {}
+        if c.word in ("public", "private", "nested"):
+            properties["sym_visibility"] = string_attribute(c.advance())
+        symbol = c.symbol()
+        properties["sym_name"] = string_attribute(symbol)
+        given = c.listed("(", lambda: self._argument(c))
+        outputs = self._outputs(c)
+        kinds = [kind for _, kind, _, _ in given]
+        named = [(use, kind, place) for use, kind, _, place in given if use is not None]
+        if named and len(named) != len(given):
+            c.fail("expected either all arguments to have names, or none")
+        results = [kind for kind, _ in outputs]
+        signature = Signature(tuple(kinds), tuple(results))
+        properties["function_type"] = Attribute(signature_text(kinds, results), signature)
+        _note(properties, "arg_attrs", [attributes for _, _, attributes, _ in given])
+        _note(properties, "res_attrs", [attributes for _, attributes in outputs])
+        attributes = keyword_attributes(c)
+        regions = [Region()]
+        if c.word == "{":
+            with c.isolated():
+                regions = [c.region(named, f"the function @{symbol}")]
+        elif any(place for *_, place in given):
+            places = [place for *_, place in given]
+            properties["$locations"] = Attribute(repr(places), places)
+        return Op(name, self, {}, [], attributes, properties, regions)
+
+    def _argument(self, c: Parser) -> tuple[Use | None, Type, Attributes, str]:
+        """`%x: T {...} loc(...)`, or without the name."""
+        use = None
+        if c.kind == "value":
+            use = c.operand()
+            c.expect(":", " behind the name of an argument")
+        kind = c.type()
+        return use, kind, c.dictionary(), optional_location(c)
+
+    def _outputs(self, c: Parser) -> list[tuple[Type, Attributes]]:
+        if not c.accept("->"):
+            return []
+        return c.listed("(", lambda: (c.type(), c.dictionary())) if c.word == "(" else [(c.type(), {})]
+
+    def write(self, w: Printer, op: Op) -> None:
+        """All of it."""
+        properties = op.properties
+        if "sym_visibility" in properties:
+            w.add(f" {properties['sym_visibility'].value}")
+        w.add(f" {symbol_text(properties['sym_name'].value)}")
+        signature: Signature = properties["function_type"].value
+        self._write_arguments(w, op, signature)
+        self._write_outputs(w, op, signature)
+        write_keyword_attributes(w, op.attributes)
+        if op.regions[0].blocks:
+            w.add(" ")
+            w.region(op.regions[0], labelled=False)
+
+    def _write_arguments(self, w: Printer, op: Op, signature: Signature) -> None:
+        given = _noted(op, "arg_attrs", len(signature.inputs))
+        blocks = op.regions[0].blocks
+        named = blocks[0].arguments if blocks else []
+        places = [value.location for value in named] or _places(op, len(signature.inputs))
+        texts: list[str] = []
+        for position, kind in enumerate(signature.inputs):
+            name = f"{w.value(named[position])}: " if named else ""
+            extra = f" {braced(given[position])}" if given[position] else ""
+            texts.append(f"{name}{kind.text}{extra}{places[position] and f' {places[position]}'}")
+        w.add(f"({', '.join(texts)})")
+
+    def _write_outputs(self, w: Printer, op: Op, signature: Signature) -> None:
+        kinds = signature.outputs
+        if not kinds:
+            return
+        given = _noted(op, "res_attrs", len(kinds))
+        if not any(given):
+            w.add(f" -> {outputs_text(kinds)}")
+            return
+        texts = [
+            f"{kind.text}{f' {braced(extra)}' if extra else ''}" for kind, extra in zip(kinds, given, strict=True)
+        ]  # fmt: skip
+        w.add(f" -> ({', '.join(texts)})")
+
+
+def _note(properties: Attributes, name: str, given: list[Attributes]) -> None:
+    if any(given):
+        properties[name] = Attribute(f"[{', '.join(map(braced, given))}]", tuple(given))
+
+
+def _noted(op: Op, name: str, count: int) -> tuple[Attributes, ...]:
+    return op.properties[name].value if name in op.properties else ({},) * count
+
+
+def _places(op: Op, count: int) -> list[str]:
+    return op.properties["$locations"].value if "$locations" in op.properties else [""] * count
+
+
+def keyword_attributes(c: Parser) -> Attributes:
+    """`attributes {...}`, if it is there."""
+    if not c.accept("attributes"):
+        return {}
+    if c.word != "{":
+        c.expected("`{`")
+    return c.dictionary()
+
+
+def write_keyword_attributes(w: Printer, attributes: Attributes) -> None:
+    """`attributes {...}`, if there are any."""
+    w.add(f" attributes {braced(attributes)}" if attributes else "")
+
+
+class For:
+    """`scf.for %i = %a to %b step %c iter_args(%x = %y) -> (T) : i32 {...}`."""
+
+    def read(self, c: Parser, name: str) -> Op:
+        """All of it."""
+        variable = c.operand("a name, as in `%x`")
+        c.expect("=")
+        uses = [c.operand()]
+        for word in ("to", "step"):
+            c.expect(word)
+            uses.append(c.operand())
+        carried, kinds = _carried(c) if c.accept("iter_args") else ([], [])
+        kind = c.type() if c.accept(":") else INDEX
+        bounds = [c.resolve(use, kind) for use in uses]
+        initial = [c.resolve(use, of) for (_, use), of in zip(carried, kinds, strict=True)]
+        arguments = [(variable, kind, ""), *((own, of, "") for (own, _), of in zip(carried, kinds, strict=True))]
+        region = c.region(arguments, name, implied="" if kinds else "scf.yield")
+        parts = {"bounds": bounds, "initial": initial}
+        return Op(name, self, parts, [Value(of) for of in kinds], c.dictionary(), {}, [region])
+
+    def write(self, w: Printer, op: Op) -> None:
+        """All of it."""
+        variable, *carried = op.regions[0].blocks[0].arguments
+        start, stop, step = map(w.value, op.part("bounds"))
+        w.add(f" {w.value(variable)} = {start} to {stop} step {step}")
+        if carried:
+            w.add(f" iter_args({_pairs(w, carried, op.part('initial'))})")
+            w.add(f" -> ({', '.join(value.type.text for value in op.results)})")
+        w.add(f" : {variable.type.text} " if variable.type != INDEX else " ")
+        w.region(op.regions[0], labelled=False, implied=not carried)
+        w.add(f" {braced(op.attributes)}" if op.attributes else "")
+
+
+def _carried(c: Parser) -> tuple[list[tuple[Use, Use]], list[Type]]:
+    """`(%x = %y, ...) -> (T, ...)`."""
+    at = c.start
+    carried = c.listed("(", lambda: _pair(c))
+    c.expect("->")
+    kinds = type_list(c)
+    if len(kinds) != len(carried):
+        c.fail(f"the loop carries {len(carried)} values, and has {len(kinds)} types for them", at)
+    return carried, kinds
+
+
+def _pair(c: Parser) -> tuple[Use, Use]:
+    own = c.operand("a name, as in `%x`")
+    c.expect("=")
+    return own, c.operand()
+
+
+def _pairs(w: Printer, own: list[Value], given: list[Value]) -> str:
+    return ", ".join(f"{w.value(a)} = {w.value(b)}" for a, b in zip(own, given, strict=True))
+
+
+class If:
+    """`scf.if %c -> (T) {...} else {...}`; the brackets around a single result type may be missing."""
+
+    def read(self, c: Parser, name: str) -> Op:
+        """All of it."""
+        condition = c.resolve(c.operand(), I1)
+        kinds = type_list(c) if c.accept("->") else []
+        implied = "" if kinds else "scf.yield"
+        regions = [c.region([], name, implied=implied)]
+        if c.word == "else":
+            c.advance()
+            regions.append(c.region([], name, implied=implied))
+        elif kinds:
+            c.expected("`else`: the branch has results")
+        else:
+            regions.append(Region())
+        return Op(name, self, {"condition": [condition]}, [Value(k) for k in kinds], c.dictionary(), {}, regions)
+
+    def write(self, w: Printer, op: Op) -> None:
+        """All of it."""
+        w.add(f" {w.value(op.part('condition')[0])} ")
+        if op.results:
+            w.add(f"-> ({', '.join(value.type.text for value in op.results)}) ")
+        w.region(op.regions[0], labelled=False, implied=not op.results)
+        if op.regions[1].blocks:
+            w.add(" else ")
+            w.region(op.regions[1], labelled=False, implied=not op.results)
+        w.add(f" {braced(op.attributes)}" if op.attributes else "")
+
+
+class While:
+    """`scf.while (%a = %b) : (T) -> U {...} do {...} attributes {...}`, also without arguments."""
+
+    def read(self, c: Parser, name: str) -> Op:
+        """All of it."""
+        carried = c.listed("(", lambda: _pair(c)) if c.word == "(" else []
+        c.expect(":")
+        at, signature = c.start, function_type(c).data
+        if len(signature.inputs) != len(carried):
+            count = len(signature.inputs)
+            c.fail(f"expected {count} arguments before the type, as in `(%a = %b)`; found {len(carried)}", at)
+        initial = [c.resolve(use, kind) for (_, use), kind in zip(carried, signature.inputs, strict=True)]
+        arguments = [(own, kind, "") for (own, _), kind in zip(carried, signature.inputs, strict=True)]
+        before = c.region(arguments, name)
+        c.expect("do")
+        after = c.region(None, name)
+        results = [Value(kind) for kind in signature.outputs]
+        return Op(name, self, {"initial": initial}, results, keyword_attributes(c), {}, [before, after])
+
+    def write(self, w: Printer, op: Op) -> None:
+        """All of it."""
+        initial, outputs = op.part("initial"), [value.type for value in op.results]
+        own = op.regions[0].blocks[0].arguments
+        w.add(f" ({_pairs(w, own, initial)})" if initial else "")
+        w.add(f" : {signature_text([value.type for value in initial], outputs)} ")
+        w.region(op.regions[0], labelled=False)
+        w.add(" do ")
+        w.region(op.regions[1])
+        write_keyword_attributes(w, op.attributes)
+
+
+FORMS: dict[str, Form] = {
+    **{name: _Checked(shape(text), _implied, RESULTS.get(name)) for name, text in SHAPES.items()},
+    "arith.constant": Constant(),
+    "builtin.module": Module(),
+    "func.func": Func(),
+    "scf.for": For(),
+    "scf.if": If(),
+    "scf.while": While(),
+}
+"""What reads and prints each op of MLIR that is known here."""
+
+
+def settle_builtin(op: Op) -> None:
+    """Give an op in the generic form its own form, where that says all of it."""
+    properties, attributes = {**op.properties}, {**op.attributes}
+    if op.name == "builtin.module" and len(op.regions) == 1 and not op.results and len(op.regions[0].blocks) < 2:
+        if set(properties) <= {"sym_name"} and not op.parts:
+            op.form = FORMS[op.name]
+    elif op.name == "func.func" and len(op.regions) == 1 and _is_function(op):
+        op.form = FORMS[op.name]
+    elif op.name == "arith.constant" and len(op.results) == 1 and not op.operands and not op.regions:
+        value = properties.get("value") or attributes.get("value")
+        if value is not None and value.type == op.results[0].type and set(properties) <= {"value"}:
+            op.form, op.properties = FORMS[op.name], {"value": value}
+            op.attributes.pop("value", None)
+    elif op.name in ("func.return", "scf.yield") and not (properties or op.results or op.regions or op.successors):
+        op.form, op.parts = FORMS[op.name], {"args": op.operands} if op.operands else {}
+    elif op.name in FORMS and op.name.startswith("arith.") and not properties and not attributes:
+        _settle_arithmetic(op)
+
+
+def _settle_arithmetic(op: Op) -> None:
+    names = SHAPES[op.name].split(" : ")[0].replace(",", " ").split()
+    wanted = [name[1:] for name in names if name.startswith("%")]
+    operands, row = op.operands, FORMS[op.name]
+    if len(wanted) != len(operands) or len(op.results) != 1 or op.regions or any(n.startswith("#") for n in names):
+        return
+    kinds = {value.type for value in (*operands[-2:], *op.results)}
+    if "to R" in SHAPES[op.name] or len(kinds) == 1:
+        op.form, op.parts = row, {name: [value] for name, value in zip(wanted, operands, strict=True)}
+
+
+def _is_function(op: Op) -> bool:
+    """Whether a function in the generic form has the type of its body, and nothing that its own form cannot say."""
+    known = {"sym_name", "function_type", "sym_visibility"}
+    for name in known & set(op.attributes):
+        op.properties[name] = op.attributes.pop(name)
+    kind = op.properties.get("function_type")
+    if kind is None or "sym_name" not in op.properties or not isinstance(kind.value, Signature):
+        return False
+    blocks = op.regions[0].blocks
+    if blocks and tuple(value.type for value in blocks[0].arguments) != kind.value.inputs:
+        raise ValueError("the type of the function is not that of its body")
+    return set(op.properties) <= known and isinstance(op.properties["sym_name"].value, str)

@@ -1,0 +1,334 @@
+"""Text to tokens: one expression, a place in the text, and errors that point at it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+from ptokit.finding import near
+from ptokit.text.errors import choices
+from ptokit.text.mlir.ir import BARE_NAME, Attribute, Attributes, Type
+
+Item = TypeVar("Item")
+
+MAX_WORD = 4096
+"""Most characters of a name."""
+MAX_DIGITS = 400
+"""Most digits of a number."""
+
+SPACE = r"[ \t\n\r\f\v]*+"
+STRING = r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"'
+_SUFFIX = r"(?:[0-9]+|[A-Za-z$._-][A-Za-z0-9$._-]*)"
+_TOKEN = re.compile(
+    rf"{SPACE}(?:(?P<bare>{BARE_NAME})"
+    rf"|(?P<value>%{_SUFFIX})"
+    r"|(?P<mark>->|::|\.\.\.|\{-#|#-\}|[:,=<>{}()\[\]?*+|-])"
+    rf"|(?P<bang>!{_SUFFIX})|(?P<hash>#{_SUFFIX})|(?P<label>\^{_SUFFIX})"
+    rf"|(?P<string>{STRING})|(?P<symbol>@(?:{BARE_NAME}|{STRING}))"
+    r"|(?P<number>0[xX][0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?)?)"
+    r"|(?P<end>\Z))"
+)
+_SPACE = re.compile(SPACE)
+_BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|->|[<>]=|[<({\[\])}>]')
+_ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
+_ESCAPED = {"n": b"\n", "t": b"\t"}
+_LINE_BREAK = re.compile(r"[ \t\r]*\n\s*", re.ASCII)
+PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
+NUMBER_HINT = "a number is a value of its own: `%c = arith.constant 0 : index`, and then `%c`"
+
+
+class Problem(Exception):
+    """Something in a text that cannot be read: what, where, and what to do about it."""
+
+    def __init__(self, message: str, offset: int, hint: str = "") -> None:
+        super().__init__(message)
+        self.message, self.offset, self.hint = message, offset, hint
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The name of a value where it is used."""
+
+    name: str
+    index: int
+    offset: int
+
+
+class Cursor:
+    """A place in a text, and the token that starts there.
+
+    `kind` is one of bare, value, mark, bang, hash, label, string, symbol, number and end; `word` is the token itself.
+    """
+
+    def __init__(self, text: str, arch: str = "") -> None:
+        self.text, self.arch = text, arch
+        self.aliases: dict[str, Type | Attribute] = {}
+        self.types: dict[str, Type] = {}
+        """Types by the text that they were read from."""
+        self.kind = self.word = ""
+        self.start = self.end = self.behind = 0
+        """Where the token starts and ends, and where the one before it ended."""
+        self.places: dict[str, int] = {}
+        """Where the names of attributes stand that were read last."""
+        self.advance()
+
+    # What `reader.py` adds: types and attributes take each other's turns.
+    def type(self) -> Type:
+        """Take a type."""
+        raise NotImplementedError
+
+    def optional_type(self) -> Type | None:
+        """Take a type, if there is one."""
+        raise NotImplementedError
+
+    def attribute(self) -> Attribute:
+        """Take an attribute."""
+        raise NotImplementedError
+
+    def optional_attribute(self) -> Attribute | None:
+        """Take an attribute, if there is one."""
+        raise NotImplementedError
+
+    def advance(self) -> str:
+        """Go to the next token. Gives the one that was there."""
+        word, self.behind = self.word, self.end
+        found = _TOKEN.match(self.text, self.end)
+        if found is None:
+            self._note_bad()
+            return word
+        self.kind = kind = found.lastgroup or ""
+        self.word = token = found[kind]
+        self.start, self.end = found.span(kind)
+        if len(token) > MAX_DIGITS and kind != "string":
+            if kind == "number":
+                self.fail(f"a number of more than {MAX_DIGITS} digits")
+            if len(token) > MAX_WORD:
+                self.fail(f"a word of more than {MAX_WORD} characters")
+        return word
+
+    def jump(self, offset: int) -> None:
+        """Go on elsewhere."""
+        self.end = offset
+        self.advance()
+
+    def _note_bad(self) -> None:
+        """A character that starts no token is one of kind `bad`. Whoever needs another one refuses it."""
+        at = _SPACE.match(self.text, self.end).end()  # type: ignore[union-attr]
+        self.kind, self.word, self.start, self.end = "bad", self.text[at], at, at + 1
+
+    def _bad(self) -> str:
+        if self.word == '"':
+            return "the string does not end on its line"
+        sign = f"`{self.word}`" if self.word.isprintable() else f"{self.word!a}"
+        return f"unexpected character {sign}"
+
+    def alias(self, name: str, at: int) -> Any:
+        """What an alias stands for, behind its name; None if the name is that of a dialect."""
+        if self.word == "<" and self.start == self.behind:
+            return None
+        if name in self.aliases:
+            return self.aliases[name]
+        if "." not in name:
+            meant = near(name, self.aliases)
+            self.fail(f"`{name}` is not defined", at, f"did you mean `{meant}`?" if meant else "")
+        return None
+
+    # --- Errors ----------------------------------------------------------------------------------------------
+
+    def fail(self, message: str, at: int | None = None, hint: str = "") -> NoReturn:
+        """Refuse the text."""
+        if self.kind == "bad" and (at is None or at in (self.start, self.behind)):
+            message, at, hint = self._bad(), self.start, ""
+        raise Problem(message, self.start if at is None else at, hint)
+
+    def expected(self, what: str, hint: str = "") -> NoReturn:
+        """Refuse the text because something is missing: here, or at the end of the last line that says something."""
+        self.fail(f"expected {what}", self.behind if self.is_on_new_line() else self.start, hint)
+
+    def is_on_new_line(self) -> bool:
+        """Whether the token stands on another line than the one before it, or the text ends."""
+        return self.kind == "end" or self.text.find("\n", self.behind, self.start) >= 0
+
+    def fail_word(self, what: str, word: str, known: Sequence[str], at: int, meant: str = "") -> NoReturn:
+        """Refuse a word that is none of those that may stand here."""
+        meant = meant or near(word, known)
+        self.fail(f"{what}, expected one of: {choices(word, known)}", at, f"did you mean `{meant}`?" if meant else "")
+
+    # --- Tokens ----------------------------------------------------------------------------------------------
+
+    def accept(self, word: str) -> bool:
+        """Take a mark or a keyword, if it is there."""
+        if self.word != word:
+            return False
+        self.advance()
+        return True
+
+    def expect(self, word: str, tail: str = "") -> None:
+        """Take a mark or a keyword."""
+        if self.word != word:
+            self.expected(f"`{word}`{tail}")
+        self.advance()
+
+    def close(self, opening: str, at: int, tail: str = "") -> None:
+        """Take the mark that closes a bracket which was opened at a place."""
+        closing = PAIRS[opening]
+        if self.word != closing:
+            if self.is_on_new_line():
+                self.fail(f"`{opening}`{tail} is not closed: expected `{closing}`", at)
+            self.expected(f"`{closing}`{tail and f' at the end{tail}'}", HINTS.get(self.word, ""))
+        self.advance()
+
+    def listed(self, opening: str, item: Callable[[], Item]) -> list[Item]:
+        """Things between brackets, with commas between them."""
+        at = self.start
+        self.expect(opening)
+        items: list[Item] = []
+        if self.word != PAIRS[opening]:
+            items.append(item())
+            while self.accept(","):
+                items.append(item())
+        self.close(opening, at)
+        return items
+
+    def name(self, what: str = "a word") -> str:
+        """Take a bare word."""
+        if self.kind != "bare":
+            self.expected(what)
+        return self.advance()
+
+    def optional_word(self) -> str | None:
+        """Take a bare word or a string, if there is one."""
+        if self.kind == "bare":
+            return self.advance()
+        return self.string() if self.kind == "string" else None
+
+    def one_of(self, what: str, known: Sequence[str], others: dict[str, str] | None = None) -> str:
+        """Take one of some words, bare or quoted. `others` are words of other languages for them."""
+        at, is_missing = self.start, self.is_on_new_line()
+        word = None if is_missing else self.optional_word()
+        if word is None:
+            self.expected(f"{what}, one of: {choices('', known)}")
+        if word not in known:
+            meant = (others or {}).get(word.lower(), "")
+            self.fail_word(f"`{word}` is no {what}", word, known, at, meant if meant in known else "")
+        return word
+
+    def string(self) -> str:
+        """Take a string: what it says."""
+        if self.kind != "string":
+            self.expected("a string")
+        return unescaped(self.advance())
+
+    def symbol(self) -> str:
+        """Take a symbol: its name."""
+        if self.kind != "symbol":
+            self.expected("a name, as in `@name`")
+        word = self.advance()[1:]
+        return unescaped(word) if word.startswith('"') else word
+
+    def integer(self, negative: bool = False) -> int:
+        """Take a whole number."""
+        sign = -1 if negative and self.accept("-") else 1
+        if self.kind != "number" or "." in self.word:
+            self.expected("a number")
+        word = self.advance()
+        return sign * (int(word, 16) if word[:2] in ("0x", "0X") else int(word))
+
+    def operand(self, what: str = "an operand, as in `%x`") -> Use:
+        """Take the name of a value."""
+        if self.kind != "value":
+            self.expected(what, NUMBER_HINT if self.kind == "number" else "")
+        at, name = self.start, self.advance()[1:]
+        index = 0
+        if self.kind == "hash" and self.word[1:].isdigit() and self.start == self.behind:
+            index = int(self.advance()[1:])
+        return Use(name, index, at)
+
+    def body(self) -> str:
+        """Take what stands between `<` and its `>`, in one line. Nobody knows its parts."""
+        opened: list[str] = []
+        for found in _BRACKET.finditer(self.text, self.start):
+            mark = found[0]
+            if mark in PAIRS:
+                opened.append(mark)
+            elif mark in PAIRS.values():
+                if PAIRS[opened.pop()] != mark:
+                    self.fail(f"`{mark}` closes another bracket than the last that was opened", found.start())
+                if not opened:
+                    text = self.text[self.start + 1 : found.start()]
+                    self.jump(found.end())
+                    return _LINE_BREAK.sub(" ", text)
+        self.fail("`<` is not closed: expected `>`")
+
+    def dictionary(self) -> Attributes:
+        """Take `{name = value, ...}`, if it is there. Where the names stand is noted."""
+        if self.word != "{":
+            return {}
+        found: Attributes = {}
+        self.listed("{", lambda: self._entry(found))
+        return found
+
+    def _entry(self, found: Attributes) -> None:
+        at, name = self.start, self.optional_word()
+        if name is None:
+            self.expected("the name of an attribute")
+        if name in found:
+            self.fail(f"`{name}` is given twice", at)
+        self.places[name] = at
+        found[name] = self.entry_value(name)
+
+    def entry_value(self, name: str) -> Attribute:
+        """The value of an attribute behind its name."""
+        raise NotImplementedError
+
+
+HINTS = {
+    "--": "comments start with `//`", "/*": "comments start with `//`", "#": "comments start with `//`",
+    ";": "an op ends with its line, without `;`", "}": "is there a `}` too many, or a bracket open before it?",
+}  # fmt: skip
+"""What to do about a text that starts so where it went wrong."""
+
+
+def unescaped(quoted: str) -> str:
+    """What a string says."""
+    if "\\" not in quoted:
+        return quoted[1:-1]
+    pieces: list[bytes] = []
+    done = 1
+    for found in _ESCAPE.finditer(quoted):
+        pieces.append(quoted[done : found.start()].encode("utf-8", "surrogatepass"))
+        pieces.append(bytes.fromhex(found[1]) if found[1] else _ESCAPED.get(found[2], found[2].encode()))
+        done = found.end()
+    pieces.append(quoted[done:-1].encode("utf-8", "surrogatepass"))
+    return b"".join(pieces).decode("utf-8", "surrogateescape")
+
+
+_UNPRINTABLE = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029\udc80-\udcff]')
+_WRITTEN = {"\n": "\\n", "\t": "\\t", "\\": "\\\\"}
+_BARE = re.compile(BARE_NAME)
+
+
+def escaped(text: str) -> str:
+    """A string as a person would write it: only what must be is escaped."""
+    return f'"{_UNPRINTABLE.sub(_escape, text)}"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    raw = found[0].encode("utf-8", "surrogateescape")
+    return _WRITTEN.get(found[0]) or "".join(f"\\{byte:02X}" for byte in raw)
+
+
+def bare_or_quoted(name: str) -> str:
+    """A name, in quotes where it is not a bare word."""
+    return name if _BARE.fullmatch(name) else escaped(name)
+
+
+def braced(attributes: Attributes) -> str:
+    """`{name = value, ...}`."""
+    return f"{{{', '.join(_said(name, value) for name, value in attributes.items())}}}"
+
+
+def _said(name: str, value: Attribute) -> str:
+    return bare_or_quoted(name) if value.text == "unit" else f"{bare_or_quoted(name)} = {value.text}"

@@ -1,0 +1,163 @@
+"""A tree as operations of MLIR, which print as canonical text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import Pad
+from ptokit.isa.unknown import is_unknown
+from ptokit.program.ir import Constant
+from ptokit.text import tree
+from ptokit.text.mlir.attributes import array_attribute, integer, keyword, string_attribute
+from ptokit.text.mlir.builtin import FORMS
+from ptokit.text.mlir.destinations import Destinations, inside_attribute
+from ptokit.text.mlir.dialect import attribute_kinds, form_of
+from ptokit.text.mlir.floats import float_attribute, number_attribute, truth
+from ptokit.text.mlir.ir import Attribute, Attributes, Block, Op, Region, Type, Value
+from ptokit.text.mlir.module import Module
+from ptokit.text.mlir.pieces import INSIDE
+from ptokit.text.mlir.shapes import Row, operand_names
+from ptokit.text.mlir.types import (
+    HIF8,
+    Signature,
+    TileBuf,
+    buffer_type,
+    ptr_type,
+    ranked_type,
+    signature_text,
+    tile_type,
+)
+
+PADS = tuple(Pad)
+
+
+def module_of(unit: tree.Unit, *, has_values: bool = False) -> Module:
+    """The module of a tree; tiles are buffers, or values as in Level 1."""
+    return _Writing(tile_type if has_values else buffer_type).module(unit)
+
+
+class _Writing:
+    """Operations of one tree."""
+
+    def __init__(self, tile: Callable[[TileBuf], Type]) -> None:
+        self._tile = tile
+        self._values: dict[tree.Value, Value] = {}
+
+    def module(self, unit: tree.Unit) -> Module:
+        """The whole tree."""
+        attributes = {"pto.target_arch": string_attribute(unit.arch)} if unit.arch else {}
+        block = Block(ops=[self._function(function) for function in unit.functions])
+        op = Op("builtin.module", FORMS["builtin.module"], attributes=attributes, regions=[Region([block])])
+        return Module(op, unit.source.file, unit.source.text)
+
+    def _function(self, function: tree.Function) -> Op:
+        kinds = tuple(self.type(value.type) for value in function.arguments)
+        properties = {
+            "sym_name": string_attribute(function.name),
+            "function_type": Attribute(signature_text(kinds, ()), Signature(kinds, ())),
+        }
+        attributes = {key: plain_attribute(value) for key, value in function.attributes.items()}
+        regions = [self._region(function.body)]
+        return Op("func.func", FORMS["func.func"], {}, [], attributes, properties, regions)
+
+    def _region(self, body: tree.Body) -> Region:
+        arguments = self._all(body.arguments)
+        return Region([Block(arguments, [self._op(operation) for operation in body.operations])])
+
+    def _all(self, values: Iterable[tree.Value]) -> list[Value]:
+        return [self._value(value) for value in values]
+
+    def _value(self, value: tree.Value) -> Value:
+        if value not in self._values:
+            self._values[value] = Value(self.type(value.type), value.name)
+        return self._values[value]
+
+    def type(self, kind: tree.Type) -> Type:
+        """A type as MLIR writes it."""
+        if isinstance(kind, tree.Pointer):
+            return ptr_type(element_type(kind.dtype.mlir))
+        if isinstance(kind, tree.Tensor):
+            name = "partition_tensor_view" if kind.is_part else "tensor_view"
+            return ranked_type(name, kind.dims, element_type(kind.dtype.mlir))
+        if isinstance(kind, TileSpec):
+            return self._tile(_buffer(kind))
+        return Type(kind if isinstance(kind, str) else kind.text)
+
+    def _op(self, operation: tree.Operation) -> Op:
+        name = operation.name
+        is_pto = name not in FORMS
+        form = form_of(name) if is_pto else FORMS[name]
+        results = self._all(operation.results)
+        attributes = self._attributes(operation)
+        op = Op(f"pto.{name}" if is_pto else name, form, self._parts(operation, form), results, attributes)
+        op.regions = [self._region(body) for body in operation.bodies]
+        if name == "scf.if" and len(op.regions) == 1:
+            op.regions.append(Region())
+        if name == "arith.constant":
+            op.properties["value"] = _constant(op.attributes.pop("value"), operation, results[0].type)
+        if isinstance(form, Row) and isinstance(form.pieces[0], Destinations) and operation.outs:
+            inside = {key: op.attributes.pop(key) for key in form.pieces[0].inside if key in op.attributes}
+            op.properties |= {INSIDE: inside_attribute(inside)} if inside else {}
+        return op
+
+    def _parts(self, operation: tree.Operation, form: object) -> dict[str, list[Value]]:
+        """The operands by the names that the form of the op has for them."""
+        ins, parts = self._all(operation.ins), {name: self._all(given) for name, given in operation.parts.items()}
+        if operation.name == "scf.for":
+            return {"bounds": ins[:3], "initial": ins[3:]}
+        if operation.name == "scf.if":
+            return {"condition": ins}
+        if not isinstance(form, Row):
+            return parts
+        if isinstance(form.pieces[0], Destinations):
+            return parts if operation.outs else {"args": ins} if ins else {}
+        names = tuple(operand_names(form.pieces))
+        if "ins" in parts:
+            parts = {"args": ins} if names == ("args",) else {n: [v] for n, v in zip(names, ins, strict=True)}
+        return {name: parts[name] for name in names if parts.get(name)}
+
+    def _attributes(self, operation: tree.Operation) -> Attributes:
+        kinds = attribute_kinds(operation.name)
+        return {key: _attribute(kinds.get(key, ""), value) for key, value in operation.attributes.items()}
+
+
+def _attribute(kind: str, value: Any) -> Attribute:
+    if kind == "word":
+        return Attribute(str(value), value)
+    return keyword(kind, str(value)) if kind and kind != "ints" else plain_attribute(value)
+
+
+def plain_attribute(value: Any) -> Attribute:
+    """A plain value as an attribute."""
+    if isinstance(value, bool):
+        return truth(value)
+    if isinstance(value, int):
+        return integer(value)
+    if isinstance(value, Constant):
+        return float_attribute(value)
+    if isinstance(value, tuple | list):
+        return array_attribute([plain_attribute(item) for item in value])
+    return value if isinstance(value, Attribute) else string_attribute(str(value))
+
+
+def _constant(given: Attribute, operation: tree.Operation, kind: Type) -> Attribute:
+    value = operation.attributes["value"]
+    return given if isinstance(value, Constant) else number_attribute(str(int(value)), kind)
+
+
+def element_type(name: str) -> Type:
+    """An element type; those that MLIR does not know belong to the dialect."""
+    return HIF8 if name == "hif8" else Type(name)
+
+
+def _buffer(spec: TileSpec) -> TileBuf:
+    v_row, v_col = (
+        None if dynamic or is_unknown(extent) else extent
+        for extent, dynamic in zip(spec.valid, spec.dynamic, strict=True)
+    )
+    return TileBuf(
+        spec.loc.text, spec.rows, spec.cols, element_type(spec.dtype.mlir), v_row, v_col, spec.blayout.text,
+        spec.slayout.text, spec.fractal, PADS.index(spec.pad),
+    )  # fmt: skip

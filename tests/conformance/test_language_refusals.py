@@ -1,0 +1,216 @@
+"""Every statement that refuses a kernel by a clause of the language is needed.
+
+Each statement of `lang/`, and each of `program/` and `engine/`, that names a clause KN-nn or SL-nn is left out in turn.
+Some code must then lose its finding: the same clause, operand and message.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from textwrap import dedent, indent
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ptokit as pto
+from ptokit import spec
+from ptokit.finding import Finding
+from ptokit.machine.report import Report
+from tests.conformance.harness import compiled, findings_of, forget
+from tests.conformance.sites import Site, sites, without
+from tests.conformance.test_shared_checks import ARRAYS
+from tests.lang.test_kernel_mistakes import MISTAKES
+
+SITES = sites(("lang", "program", "engine/bind.py", "engine/interpreter.py"), r"(KN|SL)-\d+")
+
+KERNEL = "@pto.kernel(mode={mode!r})\ndef k({given}):\n{body}\nk[1]({launch}, debug={debug})\n"
+
+
+def kernel(body: str, launch: str = "x", *, given: str = "x", mode: str = "auto", debug: bool = False) -> str:
+    """A kernel and its launch."""
+    text = KERNEL.format(body=indent(dedent(body), "    "), given=given, launch=launch, mode=mode, debug=debug)
+    return f"import operator\n{ARRAYS}{text}"
+
+
+TEXT = """
+func.func @k(%p: !pto.ptr<f32>, %n: index, %f: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %v = pto.make_tensor_view %p, shape = [%c8, %c8], strides = [%c8, %c1] : !pto.tensor_view<?x?xf32>
+  %o = pto.partition_view %v, offsets = [%c0, %c0], sizes = [%c8, %c8]
+    : !pto.tensor_view<?x?xf32> -> !pto.partition_tensor_view<8x8xf32>
+  %t = pto.alloc_tile : !pto.tile_buf<vec, 8x8xf32>
+  pto.texpands ins(%f : f32) outs(%t : !pto.tile_buf<vec, 8x8xf32>)
+  pto.tstore ins(%t : !pto.tile_buf<vec, 8x8xf32>) outs(%o : !pto.partition_tensor_view<8x8xf32>)
+  return
+}
+"""
+
+
+MOVING = """
+func.func @k(%mem: !pto.ptr<i32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %one = arith.constant 1 : i32
+  %t = pto.alloc_tile : !pto.tile_buf<vec, 1x8xi32>
+  pto.texpands ins(%one : i32) outs(%t : !pto.tile_buf<vec, 1x8xi32>)
+  %i = pto.get_block_idx
+  %at = arith.index_cast %i : i64 to index
+  %p = pto.addptr %mem, %at : !pto.ptr<i32> -> !pto.ptr<i32>
+  %row = pto.make_tensor_view %p, shape = [%c8], strides = [%c1] : !pto.tensor_view<?xi32>
+  %w = pto.partition_view %row, offsets = [%c0], sizes = [%c8]
+    : !pto.tensor_view<?xi32> -> !pto.partition_tensor_view<8xi32>
+  pto.tstore ins(%t : !pto.tile_buf<vec, 1x8xi32>) outs(%w : !pto.partition_tensor_view<8xi32>)
+  return
+}
+"""
+
+
+def loaded(launch: str, text: str = TEXT, grid: int = 1) -> str:
+    """A kernel from text, and its launch."""
+    return (
+        "import pathlib, tempfile\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    file = pathlib.Path(folder, 'k.pto')\n"
+        f"    file.write_text({text!r})\n"
+        f"    pto.load(file)[{grid}]({launch})\n"
+    )
+
+
+IN_A_BODY = """
+kept = [0]
+for i in pto.range(2):
+    operator.setitem(kept, 0, {})
+{}
+"""
+MANY = """
+from ptokit.lang import trace
+most, trace.MOST_STATEMENTS = trace.MOST_STATEMENTS, 8
+try:
+    {}
+finally:
+    trace.MOST_STATEMENTS = most
+"""
+LOOP = """
+    @pto.kernel
+    def k(x):
+        for _ in range(9):
+            pto.texpands(pto.Tile('vec', 'float32', 1, 8), 0)
+"""
+OUTSIDE = kernel("kept.append(pto.Tile('vec', 'float32', 1, 8))").replace("@pto", "kept = []\n@pto")
+NEST = "def nest(n):\n    for i in pto.range(1):\n        nest(n - 1) if n else None\n"
+WHOLE = "np.zeros(64, 'float32')"
+MORE = [
+    kernel("pass", "object()"),
+    kernel("getattr(pto, 'otherwise')().__enter__()"),
+    kernel("nest(33)").replace("@pto", NEST + "@pto"),
+    kernel("for i in pto.range(64 // n):\n    pass", "0, engine='reference'", given="n"),
+    loaded("np.zeros(10, 'int32')", MOVING, 4),
+    kernel("pto.load_scalar(x, 0)", "pto.GlobalTensor(lens, shape=(2, 2))"),
+    kernel("pto.load_scalar(kept, 0)", "x").replace("@pto", "kept = pto.GlobalTensor(lens)\n@pto"),
+    kernel("pto.load_scalar(x, 9)", "lens", debug=True),
+    kernel("pto.block_idx().valid", "x"),
+    kernel("y = 2 ** pto.block_idx()", "x"),
+    kernel(IN_A_BODY.format("pto.Tile('vec', 'float32', 1, 8)", "pto.texpands(kept[0], 0)")),
+    kernel(IN_A_BODY.format("x[i:i + 1, 0:8]", "pto.tload(pto.Tile('vec', 'float32', 1, 8), kept[0])")),
+    kernel("tile = pto.Tile('vec', 'float32', 8, 8, addr=0)\npto.tassign(tile[0:4], 64)", mode="manual"),
+    OUTSIDE + "pto.texpands(kept[0], 0)\n",
+    MANY.format(LOOP.strip() + "\n    k[1](np.zeros(8, 'float32'))"),
+    loaded("np.zeros(63, 'float32'), 1, 1.0"),
+    loaded("np.zeros((4, 16), 'float32'), 1, 1.0"),
+    loaded("5, 1, 1.0"),
+    loaded("np.zeros(64, 'int32'), 1, 1.0"),
+    loaded(f"{WHOLE}, 1.5, 1.0"),
+    loaded(f"{WHOLE}, 1, 'one'"),
+]
+"""Code beside the examples and the mistakes."""
+Said = tuple[str, str, str]
+
+
+def run(code: str) -> list[Finding]:
+    """Every finding that some code makes."""
+    names: dict[str, Any] = {"np": np, "pto": pto, "ml_dtypes": ml_dtypes, "target": "a5"}
+    found: list[Finding] = []
+    with pto.target("a5") as here, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            exec(compiled.__wrapped__(code, "a5"), names)  # read anew: what was found of the source is kept with it
+        except Exception as stop:
+            found = [finding for finding in findings_of(stop) if isinstance(finding, Finding)]
+        found += here.findings
+    found += [finding for warning in warned for finding in findings_of(warning.message)]  # type: ignore[arg-type]
+    report = names.get("report")
+    return [*found, *(report.findings if isinstance(report, Report) else ())]
+
+
+def said(code: str) -> frozenset[Said]:
+    return frozenset((finding.rule, finding.operand, finding.message) for finding in run(code))
+
+
+@contextmanager
+def watched(seen: set[Site]) -> Iterator[None]:
+    """Within, the sites that make findings are collected."""
+    make = Finding.__init__
+    by_file: dict[str, list[Site]] = {}
+    for site in SITES:
+        by_file.setdefault(site.path, []).append(site)
+
+    def look(self: Finding, *given: Any, **named: Any) -> None:
+        make(self, *given, **named)
+        frame = sys._getframe(1)
+        while frame is not None:
+            for site in by_file.get(frame.f_code.co_filename, ()):
+                if site.line <= frame.f_lineno <= site.last and site.clause == self.rule:
+                    seen.add(site)
+            frame = frame.f_back
+
+    Finding.__init__ = look
+    try:
+        yield
+    finally:
+        Finding.__init__ = make
+
+
+def samples() -> Iterator[str]:
+    """Code that the language refuses."""
+    yield from MORE
+    yield from (ARRAYS + mistake.code for mistake in MISTAKES.values())
+    for name, example in spec.examples().items():
+        if name.startswith(("KN-", "SL-")) or example.rule.startswith(("KN-", "SL-")):
+            yield from example.breaks
+
+
+@cache
+def reaching() -> dict[Site, list[str]]:
+    """The code that makes a finding at each site."""
+    found: dict[Site, list[str]] = {site: [] for site in SITES}
+    for code in samples():
+        seen: set[Site] = set()
+        with watched(seen):
+            run(code)
+        for site in seen:
+            found[site].append(code)
+    return found
+
+
+@pytest.mark.parametrize("site", SITES, ids=str)
+def test_every_refusal_is_needed(site: Site) -> None:
+    reached = reaching()[site]
+    assert reached, "no code is refused here"
+    for code in reached:
+        before = said(code)
+        forget()
+        with without(site):
+            after = said(code)
+        forget()
+        if any(rule == site.clause for rule, _, _ in before - after):
+            return
+    pytest.fail("without it, all code is refused in the same words")

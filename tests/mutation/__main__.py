@@ -1,0 +1,383 @@
+"""Mutation testing: small semantic changes of the source, each of which some test must notice.
+
+`make mutants`, or `python tests/mutation --count 300 --seed 0 -j 2`, does this:
+
+1. It runs the tests of `POOL` once, in a copy of the source, and notes which functions of the package each test enters
+   and how long it takes.
+2. It finds every place of `isa/`, `engine/` and `target/` that can be changed (`points.py`): comparisons off by one,
+   arithmetic, constants plus or minus one, policies and other members of enumerations, rows for columns, entries of
+   tables, lists of element types. It draws `--count` of them with `--seed`, the same ones for the same source.
+3. It makes each change in a copy of the source and runs the tests that enter the changed function in a child process
+   with a time limit, the shortest first and of many files, until one fails.
+4. It reports the share of changes that a test notices, and every other with file, line and change. The exit status is
+   1 when that share is below `--goal` (98 per cent).
+
+A change that no test can notice, because it means the same, stands in `equivalent.toml` with a reason. An entry names
+the module, the function, the original expression and the mutation, never a line; `*` stands for any. A `[[module]]`
+that decides only how fast something runs is left out as a whole. Entries that match nothing are reported.
+
+To look into survivors: `--only isa/layout.py` draws from one file or folder, `--show` prints the changes and runs
+nothing, `--tests` prints the tests that were chosen for each survivor, and `--cover FOLDER` keeps the record of step 1
+for the next run, as long as neither source nor tests change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
+from itertools import chain, zip_longest
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from points import Mutant, find, made
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PACKAGE = ROOT / "src" / "ptokit"
+FOLDERS = ("isa", "engine", "target")
+POOL = (
+    *("tests/isa", "tests/target", "tests/engine", "tests/compute", "tests/property", "tests/conformance"),
+    *("tests/test_ops.py", "tests/test_findings.py", "tests/lang/test_tile.py", "tests/lang/test_slices.py"),
+    *("tests/program/test_place.py", "tests/program/test_overlaps.py", "tests/program/test_steps.py"),
+    *("tests/machine/test_costs.py", "tests/machine/test_traffic.py", "tests/machine/test_repeats.py"),
+    *("tests/machine/test_corpus.py", "tests/machine/test_machine_clauses.py"),
+)
+NEVER = ("tests/conformance/test_language_refusals.py", "tests/conformance/test_cpp_clauses.py")
+"""Tests of the pool that say little of the mutated folders for the time they take."""
+LONGEST = 4.0
+"""Seconds of a test that may be chosen."""
+SECONDS = 25.0
+"""Seconds of all tests that are chosen for one mutant."""
+MOST = 48
+"""Tests that are chosen for one mutant."""
+START = 25.0
+"""Seconds that a child process may take beside its tests."""
+
+
+@dataclass
+class Outcome:
+    """What became of a mutant."""
+
+    mutant: Mutant
+    status: str
+    """`killed`, `timeout`, `survived` or `untested`."""
+    tests: tuple[str, ...]
+
+
+# --- What tests enter ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Which tests enter a function, by its file below the package and its first line."""
+
+    tests: dict[tuple[str, int], list[tuple[float, str]]]
+
+    @classmethod
+    def read(cls, folder: Path) -> Cover:
+        """What all processes of a run have recorded."""
+        tests: dict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
+        for file in folder.glob("*.json"):
+            for name, (seconds, places) in json.loads(file.read_text(encoding="utf-8")).items():
+                for place in places:
+                    file, _, line = place.rpartition(":")
+                    if seconds <= LONGEST:
+                        tests[file, int(line)].append((seconds, name))
+        return cls(tests)
+
+    def choose(self, mutant: Mutant) -> tuple[str, ...]:
+        """The tests to run for a mutant: the shortest of every file, then the second of every file, and so on."""
+        found = self._entering(mutant)
+        by_file: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        for seconds, name in sorted(found):
+            by_file[name.partition("::")[0]].append((seconds, name))
+        chosen: list[str] = []
+        left = SECONDS
+        for seconds, name in filter(None, chain.from_iterable(zip_longest(*by_file.values()))):
+            if len(chosen) < MOST and seconds <= left:
+                chosen.append(name)
+                left -= seconds
+        return tuple(chosen)
+
+    def _entering(self, mutant: Mutant) -> set[tuple[float, str]]:
+        module = mutant.module
+        found = set(chain.from_iterable(self.tests.get((module, start), ()) for start in mutant.starts[::-1][:1]))
+        if not found:
+            found = set(chain.from_iterable(self.tests.get((module, start), ()) for start in mutant.starts))
+        if not found and mutant.table:
+            places = _naming(mutant.table)
+            found = set(chain.from_iterable(self.tests.get(place, ()) for place in places))
+        if not found:
+            found = set(chain.from_iterable(tests for (file, _), tests in self.tests.items() if file == module))
+        return found
+
+
+@cache
+def _naming(table: str) -> tuple[tuple[str, int], ...]:
+    """The functions and lambdas of the package that name a table."""
+    names = {name.strip(" ()") for name in table.split(",")}
+    return tuple(place for place, named in _names() if names & named)
+
+
+@cache
+def _names() -> list[tuple[tuple[str, int], frozenset[str]]]:
+    found: list[tuple[tuple[str, int], frozenset[str]]] = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.Lambda):
+                decorators = getattr(node, "decorator_list", [])
+                start = min([node.lineno, *(each.lineno for each in decorators)])
+                named = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+                named |= {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+                found.append(((path.relative_to(PACKAGE).as_posix(), start), frozenset(named)))
+    return found
+
+
+# --- Runs ----------------------------------------------------------------------------------------------------
+
+
+def environment(source: Path, **more: str) -> dict[str, str]:
+    """What a child process runs with: the copy of the source, and no compiled code from elsewhere."""
+    path = os.pathsep.join((str(source), str(HERE)))
+    return {
+        **os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PTOKIT_CACHE": "off", "PTOKIT_THREADS": "2",
+        **more,
+    }  # fmt: skip
+
+
+def pytest_command(*arguments: str) -> list[str]:
+    """A quiet run that stops at the first failure."""
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", *arguments]
+
+
+def recorded(work: Path, folder: Path, pool: Sequence[str], jobs: int) -> Cover:
+    """Run the pool once, unless a record of it is there."""
+    source = work / "whole"
+    if folder.exists():
+        return Cover.read(folder)
+    copied(source)
+    folder.mkdir()
+    command = [*pytest_command("-p", "covering", "-n", str(jobs), "--maxfail=1000", *pool), *skipped()]
+    print(f"recording what the tests of {len(pool)} files and folders enter ...", flush=True)
+    start = time.perf_counter()
+    run = subprocess.run(command, cwd=ROOT, env=environment(source, PTOKIT_COVERING=str(folder)),
+                         capture_output=True, text=True, check=False)  # fmt: skip
+    lines = [line for line in run.stdout.splitlines() if "passed" in line or line.startswith(("FAILED", "ERROR"))]
+    print("\n".join(lines[-20:] or [run.stdout[-2000:] + run.stderr[-2000:]]))
+    print(f"in {time.perf_counter() - start:.0f} s", flush=True)
+    cover = Cover.read(folder)
+    shutil.rmtree(source)
+    if not cover.tests:
+        raise SystemExit("no test enters the package: the run above has failed")
+    return cover
+
+
+def skipped() -> list[str]:
+    """The tests that are not run."""
+    return [f"--ignore={name}" for name in NEVER if (ROOT / name).exists()]
+
+
+def copied(place: Path) -> None:
+    """Copy the package, without what is compiled."""
+    shutil.copytree(PACKAGE, place / "ptokit", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+class Child:
+    """A process that runs tests over a copy of the source with one change, and undoes the change at its end.
+
+    It is forked: what tests import besides the package is there already.
+    """
+
+    def __init__(self, mutant: Mutant, tests: tuple[str, ...], source: Path, *, control: bool = False) -> None:
+        self.mutant, self.tests, self.source = mutant, tests, source
+        self.file = source / "ptokit" / mutant.module
+        self.text = self.file.read_text(encoding="utf-8")
+        if not control:
+            self.file.write_text(made(PACKAGE, mutant), encoding="utf-8")
+        self.end = time.monotonic() + START + 4 * SECONDS
+        self.process = get_context("fork").Process(target=run_tests, args=(tests, source))
+        self.process.start()
+
+    def outcome(self) -> Outcome | None:
+        """What became of the mutant; None while its tests run."""
+        late = time.monotonic() > self.end
+        if self.process.is_alive() and not late:
+            return None
+        if self.process.is_alive():
+            self.process.kill()
+        self.process.join()
+        self.file.write_text(self.text, encoding="utf-8")
+        code = self.process.exitcode
+        status = "timeout" if late else {0: "survived", 5: "untested"}.get(code or 0, "killed")
+        return Outcome(self.mutant, status, self.tests)
+
+
+def run_tests(tests: tuple[str, ...], source: Path) -> None:
+    """Run tests over a copy of the source, silently; the exit status is that of pytest."""
+    os.setsid()
+    silent = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(silent, stream)
+    os.chdir(ROOT)
+    os.environ.update(environment(source))
+    sys.dont_write_bytecode = True
+    sys.path[:0] = [str(source), str(ROOT)]
+    os._exit(int(pytest.main(pytest_command("-p", "no:xdist", *tests)[3:])))
+
+
+def preload() -> None:
+    """Import what tests import besides the package, once for all children."""
+    for name in ("numpy", "ml_dtypes", "rich.console", "typer", "llvmlite.binding"):
+        with suppress(ImportError):
+            import_module(name)
+
+
+def run_all(mutants: list[Mutant], cover: Cover, work: Path, jobs: int) -> list[Outcome]:
+    """Judge mutants, several at a time, each in a copy of its own."""
+    preload()
+    free = [work / f"copy{k}" for k in range(jobs)]
+    for place in free:
+        copied(place)
+    check_control(mutants, cover, free[0])
+    waiting, running, done = list(mutants[::-1]), list[Child](), list[Outcome]()
+    while waiting or running:
+        while waiting and free:
+            mutant = waiting.pop()
+            tests = cover.choose(mutant)
+            if tests:
+                running.append(Child(mutant, tests, free.pop()))
+            else:
+                done.append(told(Outcome(mutant, "untested", ())))
+        for child in list(running):
+            if outcome := child.outcome():
+                running.remove(child)
+                free.append(child.source)
+                done.append(told(outcome))
+        time.sleep(0.02)
+    return sorted(done, key=lambda outcome: (outcome.mutant.module, outcome.mutant.number))
+
+
+def check_control(mutants: list[Mutant], cover: Cover, source: Path) -> None:
+    """Without a change, the tests must pass: else everything would count as killed."""
+    for mutant in mutants[:: max(1, len(mutants) // 4)]:
+        child = Child(mutant, cover.choose(mutant), source, control=True)
+        while not (outcome := child.outcome()):
+            time.sleep(0.02)
+        if outcome.status not in ("survived", "untested"):
+            raise SystemExit(f"without any change, one of these tests fails: {' '.join(outcome.tests)}")
+
+
+def told(outcome: Outcome) -> Outcome:
+    """The outcome; one that counts against the tests is printed at once."""
+    if outcome.status not in ("killed", "timeout"):
+        print(f"{outcome.status}: {outcome.mutant}", flush=True)
+    return outcome
+
+
+# --- Mutants that mean the same ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Equivalents:
+    """Changes that no test can notice, and why."""
+
+    modules: tuple[dict[str, str], ...]
+    mutants: tuple[dict[str, str], ...]
+
+    @classmethod
+    def read(cls, file: Path = HERE / "equivalent.toml") -> Equivalents:
+        """The listed ones."""
+        listed = tomllib.loads(file.read_text(encoding="utf-8"))
+        return cls(tuple(listed.get("module", ())), tuple(listed.get("mutant", ())))
+
+    def has(self, mutant: Mutant) -> bool:
+        """Whether a mutant is listed."""
+        named = any(fnmatchcase(mutant.module, row["module"]) for row in self.modules)
+        return named or any(_matches(row, mutant) for row in self.mutants)
+
+    def stale(self, mutants: Iterable[Mutant]) -> list[str]:
+        """Entries that fit no mutant."""
+        known = list(mutants)
+        rows = [row["module"] for row in self.modules if not any(fnmatchcase(m.module, row["module"]) for m in known)]
+        return rows + [str(row) for row in self.mutants if not any(_matches(row, m) for m in known)]
+
+
+def _matches(row: dict[str, str], mutant: Mutant) -> bool:
+    fields = ("module", "function", "original", "mutation")
+    return all(row[name] in ("*", part) for name, part in zip(fields, mutant.key, strict=True))
+
+
+# --- The command ---------------------------------------------------------------------------------------------
+
+
+def drawn(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
+    """Some of the mutants, the same ones for the same seed."""
+    return sorted(random.Random(seed).sample(mutants, min(count, len(mutants))), key=lambda m: (m.module, m.number))
+
+
+def report(outcomes: list[Outcome], *, tests: bool) -> float:
+    """Print what became of the mutants; the share that was killed."""
+    killed = [outcome for outcome in outcomes if outcome.status in ("killed", "timeout")]
+    others = [outcome for outcome in outcomes if outcome.status not in ("killed", "timeout")]
+    parts = Counter(outcome.mutant.module.partition("/")[0] for outcome in outcomes)
+    dead = Counter(outcome.mutant.module.partition("/")[0] for outcome in killed)
+    print()
+    for outcome in others:
+        print(f"{outcome.status}: src/ptokit/{outcome.mutant}")
+        print(*(f"    {name}" for name in outcome.tests if tests), sep="\n", end="\n" if tests else "")
+    for part, count in sorted(parts.items()):
+        print(f"{part}: {dead[part]} of {count} killed")
+    share = 100 * len(killed) / len(outcomes) if outcomes else 100.0
+    slow = sum(outcome.status == "timeout" for outcome in outcomes)
+    print(f"{len(killed)} of {len(outcomes)} mutants killed, {slow} of them by the time limit: {share:.1f} %")
+    return share
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="tests/mutation", description="Small changes that tests must notice.")
+    parser.add_argument("--count", type=int, default=240, help="how many mutants to draw")
+    parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="how many run at a time")
+    parser.add_argument("--only", default="", help="a file or folder of the package, such as isa/layout.py")
+    parser.add_argument("--pool", nargs="+", default=POOL, help="the tests to choose from")
+    parser.add_argument("--cover", type=Path, help="a folder for the record of what tests enter")
+    parser.add_argument("--goal", type=float, default=98.0, help="the share that must be killed, in per cent")
+    parser.add_argument("--show", action="store_true", help="print the drawn mutants, and run nothing")
+    parser.add_argument("--tests", action="store_true", help="print the tests that were chosen for each survivor")
+    asked = parser.parse_args()
+    every = find(PACKAGE, FOLDERS)
+    equivalents = Equivalents.read()
+    for entry in equivalents.stale(every):
+        print(f"equivalent.toml names what is not there: {entry}")
+    candidates = [m for m in every if m.module.startswith(asked.only) and not equivalents.has(m)]
+    mutants = drawn(candidates, asked.count, asked.seed)
+    print(f"{len(mutants)} of {len(candidates)} mutants, seed {asked.seed}", flush=True)
+    if asked.show:
+        print(*mutants, sep="\n")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        cover = recorded(Path(folder), asked.cover or Path(folder, "cover"), asked.pool, asked.jobs)
+        outcomes = run_all(mutants, cover, Path(folder), asked.jobs)
+    return 0 if report(outcomes, tests=asked.tests) >= asked.goal else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
