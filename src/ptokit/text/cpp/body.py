@@ -218,7 +218,7 @@ class KernelBody:
         self._write(f"const int64_t {name} = {pointer}[{self.text(offset)}];", load.where)
 
     def _define(self, *exprs: Expr) -> None:
-        """Declare what the names in these expressions stand for, unless that is seen from here."""
+        """Declare the named parts of these expressions that are not yet visible here."""
         for expr in (part for whole in exprs for part in parts(whole)):
             name = self.expressions.name(expr)
             if name is not None and not isinstance(expr, Var) and self._find(expr) is None:

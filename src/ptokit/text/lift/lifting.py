@@ -96,7 +96,7 @@ class _Lift(Writing):
         self.block(settled(program.body) if self.has_results else program.body)
         self.add("func.return")
         body = Body([*self.head, *self.scopes[0].operations], arguments)
-        attributes: dict[str, Any] = {} if _implies_mode(program) else {"ptokit.mode": program.mode}
+        attributes: dict[str, Any] = {} if mode_of(program.body) == program.mode else {"ptokit.mode": program.mode}
         function = Function(program.name, body, attributes, program.where)
         return Unit((function,), Source("", program.name), arch)
 
@@ -381,7 +381,7 @@ WRITERS: dict[type, Callable[[_Lift, Any], None]] = {
 
 
 def _defines(instr: Instr, decl: TileDecl) -> bool:
-    """Whether an instruction's result can define the tile: the type says everything about the tile."""
+    """Whether an instruction's result can define the tile: its type describes the tile completely."""
     uses = [use for use in instr.tiles if use.tile == decl.name]
     first = instr.operands[0]
     plain = not decl.addresses and not any(decl.spec.dynamic)
@@ -400,11 +400,6 @@ def _own_names(program: Program) -> Iterator[str]:
 
 def _instructions(block: Block) -> Iterator[Instr]:
     return (stmt for stmt in walk(block) if isinstance(stmt, Instr))
-
-
-def _implies_mode(program: Program) -> bool:
-    """Whether readers infer the mode of the program."""
-    return mode_of(program.body) == program.mode
 
 
 def _attributes(

@@ -12,9 +12,9 @@ from ptokit.program.expr import Expr
 from ptokit.program.ir import Instr, Operand, TileUse, View
 from ptokit.text.lower.lowering import Lowering
 from ptokit.text.lower.operands import (
+    NUMBERS,
     Refusal,
     TileName,
-    is_kind,
     kind_of,
     modifiers_of,
     named_sources,
@@ -46,15 +46,14 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
     numbers = waits if isinstance(waits, tuple) else (None,)
     if any(type(number) is not int or number < 0 for number in (*numbers, 0 if event is None else event)):
         raise Refusal(f"{operation.name}: `event` is a number from 0 up, `waits` a list of them")
-    workspace = _workspace(low, operation)
+    workspace = _workspace(low, operation, instruction)
     operands = (destination, *operands)
     low.emit(Instr(instruction.name, operands, modifiers, event, tuple(waits), workspace, where=low.where))
 
 
-def _workspace(low: Lowering, operation: Operation) -> TileUse | None:
+def _workspace(low: Lowering, operation: Operation, instruction: Instruction) -> TileUse | None:
     """The workspace that the text gives an instruction, unless it was added for the text only."""
-    instruction = instruction_of(operation.name)
-    value = workspace_of(operation, instruction) if instruction is not None else None
+    value = workspace_of(operation, instruction)
     if value is None or low.tile(value) in low.added_workspaces:
         return None
     return tile_use(low.tile_name(value), low.scopes[-1].valid, operation.name)
@@ -129,11 +128,11 @@ def _element_type(low: Lowering, destination: Operand, named: dict[str, Value]) 
 
 
 def _operand(low: Lowering, instruction: Instruction, param: Param, value: Value, element: DType | None) -> Operand:
-    meaning, kind = low.meaning(value), kind_of(instruction, param)
-    if not is_kind(meaning, kind):
+    meaning, (kind, types) = low.meaning(value), kind_of(instruction, param)
+    if not isinstance(meaning, types):
         hint = "; make a view of the pointer" if isinstance(meaning, ElementPointer) else ""
         raise Refusal(f"{instruction.name}: {param.name} must be {kind}{hint}")
-    if kind == "a number":
+    if param.kind in NUMBERS:
         return number_operand(instruction, param, meaning, element)
     return meaning if isinstance(meaning, View) else tile_use(meaning, low.scopes[-1].valid, instruction.name)
 

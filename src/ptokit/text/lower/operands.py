@@ -49,7 +49,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 
 class Refusal(ValueError):
-    """What a text says and a program cannot; `attribute` names the attribute that says it."""
+    """An operation that a program cannot express; `attribute` is the one at fault."""
 
     def __init__(self, message: str, attribute: str = "") -> None:
         super().__init__(message)
@@ -115,33 +115,24 @@ def _modifier(operation: Operation, modifier: Modifier, text: Attribute) -> PtoE
     member = member_of(modifier, text, found)
     if member is None:
         words = [str(text.written(each)) for each in modifier.enum]
-        said = f"`{text.key}` is one of {', '.join(words)}; found {found}{guess(str(found), words)}"
-        raise Refusal(f"{operation.name}: {said}", text.key)
+        message = f"`{text.key}` is one of {', '.join(words)}; found {found}{guess(str(found), words)}"
+        raise Refusal(f"{operation.name}: {message}", text.key)
     return member
 
 
-def kind_of(instruction: Instruction, param: Param) -> str:
+def kind_of(instruction: Instruction, param: Param) -> tuple[str, tuple[type, ...]]:
     """The required kind of an operand. The rules of instructions that take a table distinguish tiles and memory."""
-    is_number = param.kind in ("number", "position")
-    return SHOWN["tile or memory" if instruction.takes_table and not is_number else param.kind]
+    return KINDS["tile or memory" if instruction.takes_table and param.kind not in NUMBERS else param.kind]
 
 
-def is_kind(meaning: Meaning, kind: str) -> bool:
-    """Whether a meaning is of a kind."""
-    return isinstance(meaning, KINDS[kind])
-
-
-SHOWN = {
-    "number": "a number", "position": "a number", "memory": "a block of memory", "tile": "a tile",
-    "tile or memory": "a tile or memory",
-}  # fmt: skip
-"""Kinds of operands in messages."""
-KINDS: dict[str, tuple[type, ...]] = {
-    "a number": (int, Var, Op, Constant, Given, Rounded),
-    "a block of memory": (View,),
-    "a tile or memory": (View, TileName),
-    "a tile": (TileName,),
+NUMBERS = ("number", "position")
+KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    **dict.fromkeys(NUMBERS, ("a number", (int, Var, Op, Constant, Given, Rounded))),
+    "memory": ("a block of memory", (View,)),
+    "tile or memory": ("a tile or memory", (View, TileName)),
+    "tile": ("a tile", (TileName,)),
 }
+"""Kinds of operands: the words of messages, and the meanings."""
 
 
 def number_operand(instruction: Instruction, param: Param, meaning: Meaning, dtype: DType | None) -> Operand:

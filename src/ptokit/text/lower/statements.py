@@ -20,10 +20,15 @@ from ptokit.text.numbers import bounded
 from ptokit.text.tree import Operation, Tensor, Value
 
 
-def _make_view(low: Lowering, op: Operation) -> None:
-    place = low.meaning(op.part("ptr")[0])
-    if not isinstance(place, ElementPointer):
+def _pointer(low: Lowering, op: Operation) -> ElementPointer:
+    pointer = low.meaning(op.part("ptr")[0])
+    if not isinstance(pointer, ElementPointer):
         low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
+    return pointer
+
+
+def _make_view(low: Lowering, op: Operation) -> None:
+    place = _pointer(low, op)
     shape, stride = (tuple(low.number(value) for value in op.part(part)) for part in ("shape", "strides"))
     if not 1 <= len(shape) <= 5 or len(shape) != len(stride):
         low.refuse(f"a view has one to five extents and as many strides; found {len(shape)} and {len(stride)}")
@@ -87,10 +92,7 @@ def _dim(low: Lowering, op: Operation) -> None:
 
 
 def _add_pointer(low: Lowering, op: Operation) -> None:
-    place, offset = low.meaning(op.part("ptr")[0]), low.number(op.part("offset")[0])
-    if not isinstance(place, ElementPointer):
-        low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
-    advanced = place.plus(offset)
+    advanced = _pointer(low, op).plus(low.number(op.part("offset")[0]))
     bounded(advanced.offset)
     low.define(op, advanced)
 
@@ -147,17 +149,14 @@ def _assign(low: Lowering, op: Operation) -> None:
 
 
 def _load_scalar(low: Lowering, op: Operation) -> None:
-    place, index = low.meaning(op.part("ptr")[0]), low.number(op.part("index")[0])
-    (result,) = op.results
-    if not isinstance(place, ElementPointer):
-        low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
+    place, index, (result,) = _pointer(low, op), low.number(op.part("index")[0]), op.results
     element = low.memories.dtype(place)
     if not element.is_integer or element.name == "bool":
         low.refuse(f"a scalar load of {element.mlir} has no lowering; whole numbers have one")
     var = Var(low.unique(result.name))
     source = place.plus(index)
     low.loads[var] = source
-    limits = np.iinfo(low.memories.dtype(place).numpy)
+    limits = np.iinfo(element.numpy)
     low.limits.bounds[var] = int(limits.min), int(limits.max)
     low.emit(LoadScalar(var, View(place.memory, (bounded(source.offset),), (1,)), where=low.where))
     low.values[result] = var

@@ -10,7 +10,7 @@ from ptokit.text.errors import TextError, guess, joined
 from ptokit.text.ptoas.builder import Builder
 from ptokit.text.ptoas.scope import KernelScope, OpenBody
 from ptokit.text.ptoas.shapes import BLOCKS
-from ptokit.text.ptoas.statement import Grammar, RawItem
+from ptokit.text.ptoas.statement import Grammar
 from ptokit.text.ptoas.tokens import END, MAX_STATEMENTS, Tokens, checked
 from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.tree import Body, Function, Operation, Source, Unit, Value
@@ -229,7 +229,7 @@ class PtoasReader:
     def _arg(self, start: int, comments: tuple[str, ...]) -> None:
         if self._begun:
             self.tokens.fail("`.arg` lines stand before the statements of a kernel", start)
-        item = self._new_name()
+        item = self.grammar.plain_value()
         written = self.grammar.annotation()
         if isinstance(written.type, Placeholder):
             self._scope.refuse_placeholder(item.text, written)
@@ -240,7 +240,7 @@ class PtoasReader:
         self._last = value
 
     def _const(self, start: int, comments: tuple[str, ...]) -> None:
-        item = self._new_name()
+        item = self.grammar.plain_value()
         self.tokens.expect("=", " and a number")
         number = self.grammar.item()
         if number.kind not in ("number", "word"):
@@ -249,11 +249,6 @@ class PtoasReader:
         operation = self._scope.constant(number, written, item)
         operation.where, operation.comments = self.source.where(start), comments
         self._last = operation
-
-    def _new_name(self) -> RawItem:
-        tokens = self.tokens
-        start = tokens.start
-        return RawItem("value", tokens.take("value", "a value, such as `%x`"), start)
 
     # --- The end of bodies ----------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class Grammar:
         """`[%r, %s =] opcode operands {attributes} : types`, to its end or to the brace of its body."""
         draft = Draft()
         if self.tokens.kind == "value":
-            draft.results = [self._plain_value() for _ in self._separated()]
+            draft.results = [self.plain_value() for _ in self._separated()]
             self.tokens.expect("=", " behind the results")
         draft.start = self.tokens.start
         draft.opcode = self.tokens.take("word", "an opcode")
@@ -121,7 +121,8 @@ class Grammar:
             tokens.expected(f"`,` or `{close}`")
         return found
 
-    def _plain_value(self) -> RawItem:
+    def plain_value(self) -> RawItem:
+        """The name of a value."""
         start = self.tokens.start
         return RawItem("value", self.tokens.take("value", "a value, such as `%x`"), start)
 
@@ -379,7 +380,7 @@ class Grammar:
     def _for(self, draft: Draft) -> None:
         """`%i = %a to %b step %c [iter_args(%x = %y) -> (T)] [: T]`."""
         tokens = self.tokens
-        draft.arguments.append(self._plain_value())
+        draft.arguments.append(self.plain_value())
         for mark, what in (("=", "start"), ("to", "end"), ("step", "step")):
             tokens.expect(mark, f" and the {what} of the loop, as in `for %i = %a to %b step %c {{`")
             draft.operands.append(self.item())
@@ -391,7 +392,7 @@ class Grammar:
         self._tail_of_head(draft)
 
     def _initial(self) -> tuple[RawItem, RawItem]:
-        argument = self._plain_value()
+        argument = self.plain_value()
         self.tokens.expect("=")
         return argument, self.item()
 

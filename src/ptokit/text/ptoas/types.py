@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from ptokit.finding import near
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType
@@ -168,8 +169,7 @@ def _tensor(name: str, body: str, offset: int) -> Tensor | Placeholder:
 class _Tile:
     """The fields of a tile that were read so far."""
 
-    name: str
-    fields: dict[str, object] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
 
     def put(self, key: str, value: object, item: _Item) -> None:
         """Set a field, which must not be set yet."""
@@ -185,12 +185,12 @@ class _Tile:
         raise item.problem(f"`{shortened(item.text)}` is one field too many")
 
 
-def _tile(name: str, body: str, offset: int) -> TileSpec | Placeholder:
+def _tile(_name: str, body: str, offset: int) -> TileSpec | Placeholder:
     """A tile in any spelling: short, keyed, compact, or field by field."""
     items = _items(body, offset)
     if _is_placeholder(items):
         return Placeholder("tile", body)
-    tile = _Tile(name)
+    tile = _Tile()
     for item in items:
         if item.key:
             _take_keyed(tile, item)
@@ -225,22 +225,19 @@ def _take_positional(tile: _Tile, item: _Item) -> None:
             raise item.problem("expected the rows and columns of a tile, as in `16x32xf32`")
         for key, value in (("rows", dims[0]), ("cols", dims[1]), ("dtype", element)):
             tile.put(key, value, item)
-    elif item.text[:1].isdigit() and not _BARE_SHAPE.fullmatch(item.text):
+        return
+    if item.text[:1].isdigit() and not _BARE_SHAPE.fullmatch(item.text):
         key = tile.next_of(item, "rows", "cols", "fractal", "pad")
-        tile.put(key, _FIELD_READERS[key](item), item)
     elif word in _LOCS:
-        tile.put("loc", _LOCS[word], item)
+        key = "loc"
     elif word in ("rowmajor", "colmajor"):
         key = tile.next_of(item, "blayout", "slayout")
-        tile.put(key, _FIELD_READERS[key](item), item)
     elif word == "nonebox":
-        tile.put("slayout", SLayout.NoneBox, item)
-    elif item.text.lower() in _FRACTAL_WORDS:
-        tile.put("fractal", _fractal(item), item)
-    elif item.text.lower() in _PAD_WORDS:
-        tile.put("pad", _PAD_WORDS[item.text.lower()], item)
+        key = "slayout"
     else:
-        tile.put("dtype", _dtype(item.text, item), item)
+        text = item.text.lower()
+        key = "fractal" if text in _FRACTAL_WORDS else "pad" if text in _PAD_WORDS else "dtype"
+    tile.put(key, _FIELD_READERS[key](item), item)
 
 
 def _spec(tile: _Tile, last: _Item) -> TileSpec:
@@ -253,21 +250,13 @@ def _spec(tile: _Tile, last: _Item) -> TileSpec:
         blayout, slayout = (blayout, slayout) if slayout is not SLayout.NoneBox else fractal
         fractal = 512
     for extent, most, what in ((valid[0], rows, "rows"), (valid[1], cols, "columns")):
-        if extent is not None and extent > most:  # type: ignore[operator]
+        if extent is not None and extent > most:
             raise last.problem(f"{extent} valid {what} are more than the {most} {what} of the tile")
-    return TileSpec(
-        dtype=found["dtype"],  # type: ignore[arg-type]
-        loc=found.get("loc", TileType.Vec),  # type: ignore[arg-type]
-        rows=rows,  # type: ignore[arg-type]
-        cols=cols,  # type: ignore[arg-type]
-        valid_rows=unknown() if valid[0] is None else valid[0],  # type: ignore[arg-type]
-        valid_cols=unknown() if valid[1] is None else valid[1],  # type: ignore[arg-type]
-        blayout=blayout,  # type: ignore[arg-type]
-        slayout=slayout,  # type: ignore[arg-type]
-        fractal=fractal,  # type: ignore[arg-type]
-        pad=found.get("pad", Pad.Null),  # type: ignore[arg-type]
-        dynamic=(valid[0] is None, valid[1] is None),
-    )
+    dynamic = valid[0] is None, valid[1] is None
+    v_row, v_col = (unknown() if extent is None else extent for extent in valid)
+    loc, pad = found.get("loc", TileType.Vec), found.get("pad", Pad.Null)
+    layout: dict[str, Any] = {"blayout": blayout, "slayout": slayout, "fractal": fractal, "pad": pad}
+    return TileSpec(found["dtype"], loc, rows, cols, v_row, v_col, **layout, dynamic=dynamic)
 
 
 # --- Fields ------------------------------------------------------------------------------------------------------
