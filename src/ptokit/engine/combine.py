@@ -42,7 +42,7 @@ def _add(old: Array, lane: Array, new: Array, dtype: DType) -> Array:
 
 def _pick_float(old: Array, lane: Array, new: Array, combine: Combine, dtype: DType) -> Array:
     """The greatest or least number that met each cell: a NaN never counts, -0 lies below +0, ties keep any bits."""
-    cell = lane if old.ndim == 1 else lane[:, None] * old.shape[1] + np.arange(old.shape[1])
+    cell = lane if old.ndim == 1 else np.add.outer(np.multiply(lane, old.shape[1]), np.arange(old.shape[1]))
     bits = np.concatenate([old.ravel(), new.ravel()])
     cells = np.concatenate([np.arange(old.size), cell.ravel()])
     values = bits.view(dtype.numpy).astype(np.float64 if dtype.size <= 8 else dtype.numpy)

@@ -27,7 +27,7 @@ class Frame:
         self.values: dict[Var, int] = {}
         self.listener: Listener = tuple
         self.where: Where | None = None
-        self.turn = 0
+        self.iteration = 0
         """The iteration of the innermost loop."""
         self.tiles: dict[str, Storage] = {}
         self.addresses: dict[str, int] = {}
@@ -39,7 +39,7 @@ class Frame:
     def begin(self, block: int) -> None:
         """Start a block: memories become poison again."""
         self.values[BLOCK_IDX] = block
-        self.turn = 0
+        self.iteration = 0
         for memory in self.memories.values():
             memory.forget()
 
@@ -48,7 +48,7 @@ class Frame:
         """The block, for messages."""
         return f"in block {self.values[BLOCK_IDX]}"
 
-    def worth(self, expr: Expr) -> int:
+    def value(self, expr: Expr) -> int:
         """The current value of an expression."""
         return evaluate(expr, self.values)
 

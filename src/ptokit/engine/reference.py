@@ -49,7 +49,7 @@ class Lanes:
         self.outside = outside
 
 
-class Reader:
+class IndexReader:
     """Turns raw index bits into lanes."""
 
     def __init__(self, index: Index, dtype: DType) -> None:
@@ -402,7 +402,7 @@ class IndexedStep(CopyStep):
         super().__init__(move, operands, src)
         self.index = index
         self.idx = operands.slots[index.access.operand]
-        self.reader = Reader(index, operands.types[index.access.operand])
+        self.reader = IndexReader(index, operands.types[index.access.operand])
         self.by_row = index.by_row
         self.lanes = region(index.access.layout, move.rows, 1 if self.by_row else move.cols)
         self.steered = src if index.side is Side.SRC else move.dst

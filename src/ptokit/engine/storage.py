@@ -65,13 +65,13 @@ def address_of(bits: Array) -> int:
 
 
 def root_of(array: Array) -> Array | None:
-    """The array that owns the memory of another; None where that is not NumPy's to say."""
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        if base.flags.owndata:
-            return base
-        base = base.base
-    return None
+    """The array that owns the memory of another; None if NumPy does not know it."""
+    while not array.flags.owndata:
+        base: Array | None = array.base
+        if not isinstance(base, np.ndarray):
+            return None
+        array = base
+    return array
 
 
 class Storage:

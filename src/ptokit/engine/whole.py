@@ -14,7 +14,7 @@ from ptokit.engine.faults import IndexFault, IndexReport
 from ptokit.engine.reference import MOST_ADDRESSED, IndexedStep, Lanes, Plan, ScatterStep
 from ptokit.engine.storage import Array, Storage, address_of, root_of
 from ptokit.isa.dtype import DType
-from ptokit.isa.layout import Layout, _flattened
+from ptokit.isa.layout import Layout, flattened
 from ptokit.isa.move import Access, Index, Move, Remap
 
 MOST_LANES = 1 << 18
@@ -70,7 +70,7 @@ def _bits(lent: Lent) -> Array:
 
 MADE_LATER: dict[str, Callable[[Lent], Any]] = {
     "bits": _bits,
-    "_windows": lambda lent: {},
+    "_windows": lambda _: {},
 }
 
 
@@ -121,7 +121,7 @@ def layout_of(shape: Sequence[int], stride: Sequence[int], rows: int) -> Layout:
     """An array of any rank, strides in elements: its first `rows` dims flatten into rows, the others into columns."""
     if 0 in shape:
         return Layout((), ())
-    return Layout(_flattened(shape[:rows], stride[:rows]), _flattened(shape[rows:], stride[rows:]))
+    return Layout(flattened(shape[:rows], stride[:rows]), flattened(shape[rows:], stride[rows:]))
 
 
 def run(whole: Whole, storages: Mapping[str, Storage], threads: int | None) -> None:

@@ -31,7 +31,7 @@ TYPES = (*BASE, *FLOAT8, *HOST_ONLY)
 MOVED = (*TYPES, *OTHERS)
 ARITHMETIC = (Combine.ADD, Combine.MAX, Combine.MIN)
 THREADS = (1, 2, 5)
-WAYS = tuple(strategies.WAYS)
+WAYS = tuple(strategies.STRATEGIES)
 INDICES = ("int32", "uint32", "int64")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 I1, I8, I32, I64, PTR = "i1", "i8", "i32", "i64", "ptr"
@@ -169,7 +169,7 @@ class IrBuilder:
         self.line(f"  br i1 {condition.name}, label %{then}, label %{otherwise}{weights}")
         self.is_open = False
 
-    def give(self, value: IrValue | None = None) -> None:
+    def ret(self, value: IrValue | None = None) -> None:
         """Return from the function."""
         self.line(f"  ret {value!r}" if value is not None else "  ret void")
         self.is_open = False
@@ -270,7 +270,7 @@ class IrBuilder:
     # --- control
 
     @contextmanager
-    def loop(self, start: Operand, stop: Operand, step: Operand = 1) -> Iterator[IrValue]:
+    def loop(self, start: Operand, stop: Operand, step: Operand = 1) -> Generator[IrValue]:
         """`for i in range(start, stop, step)` over 64-bit numbers; gives `i`."""
         first, last = (self.i64(each) if isinstance(each, int) else each for each in (start, stop))
         head, body, latch, done = (self.new_label(hint) for hint in ("head", "body", "latch", "done"))
@@ -289,7 +289,7 @@ class IrBuilder:
         self.begin(done)
 
     @contextmanager
-    def when(self, condition: IrValue) -> Iterator[None]:
+    def when(self, condition: IrValue) -> Generator[None]:
         """Only where a condition holds."""
         then, done = self.new_label("then"), self.new_label("done")
         self.split(condition, then, done)
@@ -325,7 +325,7 @@ class Variable:
         self.pointer.code.store(value, self.pointer)
 
 
-class Module:
+class IrModule:
     """Functions, the globals they use and the declarations they need."""
 
     def __init__(self) -> None:

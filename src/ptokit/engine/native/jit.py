@@ -5,20 +5,23 @@ image into one piece of memory and reaches outside functions through a table bes
 is right on x86-64 and AArch64, wherever that memory lies.
 """
 
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+# llvmlite has no types.
+
 from __future__ import annotations
 
 import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import llvmlite
 from llvmlite import binding
@@ -43,7 +46,7 @@ class JitError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Source:
+class IrSource:
     """LLVM IR as text, and facts about it to be kept with the code: whatever JSON can hold."""
 
     text: str
@@ -73,7 +76,7 @@ class Library:
         return self._addresses[symbol]
 
 
-def library(key: str, build: Callable[[], Source]) -> Library:
+def library(key: str, build: Callable[[], IrSource]) -> Library:
     """The code for a key, which says all that the code is made from; `build` is called only where nobody has it yet."""
     digest = _digest(key)
     found = _remembered(digest)
@@ -106,7 +109,7 @@ def _loaded(digest: str) -> Library | None:
     return Library(digest, entry) if entry else None
 
 
-def _built(digest: str, source: Source) -> Library:
+def _built(digest: str, source: IrSource) -> Library:
     facts = json.loads(json.dumps(source.facts))  # the same whether they come from here or from disk
     entry = store.Entry(facts, _compiled(source.text))
     made = Library(digest, entry)
@@ -142,7 +145,7 @@ def _compiled(text: str) -> bytes:
 
 
 @contextmanager
-def _explained(symbol: str = "") -> Iterator[None]:
+def _explained(symbol: str = "") -> Generator[None]:
     """Turn what LLVM says into an error of ours."""
     try:
         yield
@@ -186,7 +189,7 @@ def _digest(key: str) -> str:
 def _maker() -> Any:
     """The hash of all that makes code what it is, but for what it is made from."""
     with BUILDING:
-        versions = ptokit.__version__, llvmlite.__version__, binding.llvm_version_info
+        versions = ptokit.__version__, llvmlite.__version__, cast("tuple[int, ...]", binding.llvm_version_info)
         return sha256(repr((versions, _host(), _sources())).encode())
 
 

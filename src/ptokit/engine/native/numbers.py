@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ptokit.engine.combine import accumulate
-from ptokit.engine.native.emit import IrBuilder, IrValue, Module, element_of, lanes_of, like
+from ptokit.engine.native.emit import IrBuilder, IrModule, IrValue, element_of, lanes_of, like
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
@@ -96,7 +96,7 @@ def rounded(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
     return ((raw + odd + 0x7FFF) >> 16).to("trunc", like(value.type, "i16"))
 
 
-def any_of(module: Module, code: IrBuilder, truths: IrValue) -> IrValue:
+def any_of(module: IrModule, code: IrBuilder, truths: IrValue) -> IrValue:
     """Whether one of many holds."""
     name = module.declare(f"llvm.vector.reduce.or.v{lanes_of(truths.type)}i1", f"i1 ({truths.type})")
     return code.call("i1", name, truths)
@@ -147,7 +147,7 @@ def _narrow_byte(code: IrBuilder, form: ByteFormat, value: IrValue) -> IrValue:
     return code.select(is_nan, code.constant(raw.type, form.nan), signed).to("trunc", like(value.type, "i8"))
 
 
-def combined(module: Module, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
+def combined(module: IrModule, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
     """What a cell holds after a value has met it."""
     if combine is Combine.STORE:
         return new
@@ -201,7 +201,9 @@ def pairs(combine: Combine, dtype: DType) -> bytes:
     return cells.tobytes()
 
 
-def _looked_up(module: Module, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
+def _looked_up(
+    module: IrModule, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue
+) -> IrValue:
     assert lanes_of(old.type) == 1
     table = module.table(f"{dtype.name}_{combine.name.lower()}", pairs(combine, dtype))
     at = (old.to("zext", "i64") << 8) + new.to("zext", "i64")

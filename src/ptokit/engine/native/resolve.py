@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.address import WHOLE, MemoryView, Worth, coordinate, run_length
-from ptokit.engine.native.emit import I32, I64, IrBuilder, IrValue, Module, lanes_of, size_of, vector
+from ptokit.engine.native.address import WHOLE, MemoryView, ValueOf, coordinate, run_length
+from ptokit.engine.native.emit import I32, I64, IrBuilder, IrModule, IrValue, lanes_of, size_of, vector
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Term
 from ptokit.isa.move import Index, Remap
@@ -28,7 +28,7 @@ def lane_of(dtype: DType) -> str:
 
 
 def emit_resolve(
-    module: Module,
+    module: IrModule,
     code: IrBuilder,
     index: Index,
     dtype: DType,
@@ -36,7 +36,7 @@ def emit_resolve(
     rows: IrValue,
     cols: IrValue,
     lanes: IrValue,
-    worth: Worth,
+    value_of: ValueOf,
     kept: str | None = None,
 ) -> IrValue:
     """Read `rows` x `cols` index values into `lanes`; gives the greatest of them, unsigned, as it was read.
@@ -45,12 +45,12 @@ def emit_resolve(
     caller, who compares; so is a capacity of 0 under a policy that needs a row. Under `REFUSE` lanes may be kept in a
     narrower type.
     """
-    reader = _Reader(module, code, index, dtype, worth)
+    reader = _Reader(module, code, index, dtype, value_of)
     assert kept is None or index.remap is Remap.REFUSE or kept == reader.lane
     reader.kept = kept or reader.lane
     greatest = reader.read(place, rows, cols, lanes)
     if index.remap is not Remap.REFUSE:
-        capacity = worth(index.capacity)
+        capacity = value_of(index.capacity)
         with code.when(greatest.compare("uge", capacity)):
             remap = REMAPS[index.remap](code, reader.lane, capacity)
             _walk(code, reader.lane, rows * cols, lanes, remap, 1 if index.remap is Remap.WRAP else 0)
@@ -60,8 +60,8 @@ def emit_resolve(
 class _Reader:
     """Reads index values of one type and keeps the greatest."""
 
-    def __init__(self, module: Module, code: IrBuilder, index: Index, dtype: DType, worth: Worth) -> None:
-        self.module, self.code, self.index, self.dtype, self.worth = module, code, index, dtype, worth
+    def __init__(self, module: IrModule, code: IrBuilder, index: Index, dtype: DType, value_of: ValueOf) -> None:
+        self.module, self.code, self.index, self.dtype, self.value_of = module, code, index, dtype, value_of
         self.lane = self.kept = lane_of(dtype)
         zero = code.constant(vector(self.lane, AT_ONCE[self.lane]), 0)
         self.many = code.variable(zero.type, zero)
@@ -77,7 +77,7 @@ class _Reader:
         else:
             with code.loop(0, rows) as i:
                 first = code.at(lanes, i * cols * size_of(self.kept))
-                self._along(place.row(code, i, self.worth), layout.cols, cols, first)
+                self._along(place.row(code, i, self.value_of), layout.cols, cols, first)
         return self._greatest()
 
     def _along(self, base: IrValue, terms: tuple[Term, ...], count: IrValue, lanes: IrValue) -> None:
@@ -89,7 +89,7 @@ class _Reader:
         for first, last, step, top in ((code.i64(0), whole, wide, self.many), (whole, count, 1, self.one)):
             if step == 1 or is_even:
                 with code.loop(first, last, step) as k:
-                    at = code.at(base, coordinate(code, terms, k, self.worth) * self.dtype.size)
+                    at = code.at(base, coordinate(code, terms, k, self.value_of) * self.dtype.size)
                     value = self._taken(at, step)
                     short = value.to("trunc", vector(self.kept, step))
                     code.store(short, code.at(lanes, k * size_of(self.kept)))

@@ -9,12 +9,12 @@ done by the reference engine, in its words.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ptokit.engine.native.emit import I8, I32, I64, PTR, IrValue
-from ptokit.engine.native.move import Writer
+from ptokit.engine.native.move import CodeWriter
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.forward import Forwarded, forwarded
 from ptokit.engine.native.program.instruction import Execution
@@ -24,13 +24,13 @@ from ptokit.engine.native.program.slots import (
     AFTER,
     BUDGET,
     FIRST,
+    ITERATION,
     LOOK,
     MISSED,
     REASONS,
     SECOND,
     SLOW,
     STOP,
-    TURN,
     Slots,
 )
 from ptokit.engine.native.program.stage import Stage
@@ -78,11 +78,11 @@ class Emitter:
             self.block = block
             self._poll()
             self.stage.put(self.slots.variables[BLOCK_IDX], block)
-            self.stage.put(TURN, code.i64(0))
+            self.stage.put(ITERATION, code.i64(0))
             for slot in self.slots.poisoned.values():
                 self.stage.put(slot, code.i64(0))
             self._statements(self.program.body)
-        code.give(stop)
+        code.ret(stop)
         return self.module.text
 
     # --- state
@@ -96,7 +96,7 @@ class Emitter:
         flag = self.stage.slot(STOP).to("inttoptr", PTR)
         found = self.code.write(I32, f"load volatile i32, {flag!r}, align 4")
         with self.code.when(found.compare("ne", 0)):
-            self.code.give(self.block)
+            self.code.ret(self.block)
 
     def _slow(self, stmt: Stmt, reason: IrValue | int = MISSED) -> None:
         """Let Python run a statement."""
@@ -109,7 +109,7 @@ class Emitter:
         target = self.stage.slot(SLOW).to("inttoptr", PTR)
         failed = code.write(I32, f"call i32 {target.name}({asked!r})")
         with code.when(failed.compare("ne", 0)):
-            code.give(self.block)
+            code.ret(self.block)
 
     # --- statements
 
@@ -121,8 +121,8 @@ class Emitter:
             if pair is not None:
                 pending.remove(pair.store)
                 self._forward(pair)
-            elif type(stmt) in STATEMENTS:
-                STATEMENTS[type(stmt)](self, stmt)
+            elif type(stmt) in self._STATEMENTS:
+                self._STATEMENTS[type(stmt)](self, stmt)
 
     def _variants(self, instr: Instr) -> Sequence[Variant]:
         return self.variants.get(self.slots.numbers[id(instr)], ())
@@ -130,16 +130,16 @@ class Emitter:
     def _loop(self, loop: Loop) -> None:
         code = self.code
         start, stop = self._numbers(loop, (loop.start, loop.stop))
-        outer = self.stage.slot(TURN)
+        outer = self.stage.slot(ITERATION)
         trips = self._trips(start, stop, loop.step)
         first, last = (interval(expr, self.stage.bounds) for expr in (loop.start, loop.stop))
         self.stage.bounds[loop.var] = min(first[0], last[0]), max(first[1], last[1])
-        with code.loop(0, trips) as turn:
+        with code.loop(0, trips) as iteration:
             self._poll()
-            self.stage.put(TURN, turn)
-            self.stage.put(self.slots.variables[loop.var], start + turn * loop.step)
+            self.stage.put(ITERATION, iteration)
+            self.stage.put(self.slots.variables[loop.var], start + iteration * loop.step)
             self._statements(loop.body)
-        self.stage.put(TURN, outer)
+        self.stage.put(ITERATION, outer)
 
     def _trips(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
         """How often the body runs: the distance as an unsigned number, so that it always fits."""
@@ -181,7 +181,7 @@ class Emitter:
     def _flag(self, flag: Flag) -> None:
         if isinstance(flag.event, int):
             return
-        self._guarded(flag, [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)], lambda evaluator: None)
+        self._guarded(flag, [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)], lambda _: None)
 
     def _guarded(self, stmt: Stmt, conditions: Sequence[Expr], quick: Callable[[Evaluator], None]) -> None:
         """The quick way where conditions hold, else Python's."""
@@ -217,7 +217,7 @@ class Emitter:
             if tile.addresses:
                 self._place(tile, tile, tile.addresses)
         elif needs_poison(self.program, tile, self._variants):
-            writer = Writer(self.module, self.code, self.stage.evaluator().worth)
+            writer = CodeWriter(self.module, self.code, self.stage.evaluator().value_of)
             writer.fill(self.stage.tile(tile.name), self.code.constant(I8, 255), tile.spec.nbytes)
 
     def _assign(self, stmt: Assign) -> None:
@@ -228,7 +228,7 @@ class Emitter:
         spec = tile.spec
 
         def quick(evaluator: Evaluator) -> None:
-            at = evaluator.value(addresses[0]) if len(addresses) == 1 else self._turned(evaluator, addresses)
+            at = evaluator.value(addresses[0]) if len(addresses) == 1 else self._current_address(evaluator, addresses)
             evaluator.settle(
                 self._slow_label,
                 at.compare("sge", 0),
@@ -240,12 +240,12 @@ class Emitter:
 
         self._guarded(stmt, (), quick)
 
-    def _turned(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> IrValue:
-        """The address of the copy whose turn it is."""
-        turn = self.stage.slot(TURN).op("urem", len(addresses))
+    def _current_address(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> IrValue:
+        """The address of the copy for the current iteration."""
+        copy = self.stage.slot(ITERATION).op("urem", len(addresses))
         found = evaluator.value(addresses[0])
         for k, address in enumerate(addresses[1:], 1):
-            found = self.code.select(turn.compare("eq", k), evaluator.value(address), found)
+            found = self.code.select(copy.compare("eq", k), evaluator.value(address), found)
         return found
 
     def _spread_poison(self, tile: TileDecl, end: IrValue) -> None:
@@ -296,19 +296,18 @@ class Emitter:
         self._slow(pair.store, AFTER)
         code.begin(done)
 
+    _STATEMENTS: ClassVar[dict[type, Callable[[Emitter, Any], None]]] = {
+        TileDecl: _declare,
+        Assign: _assign,
+        Instr: _instruction,
+        LoadScalar: _load_scalar,
+        Flag: _flag,
+        Loop: _loop,
+        Branch: _branch,
+    }
+
 
 def are_apart(program: Program) -> bool:
     """Whether no two arguments lie in one memory."""
     arguments = program.tensors.values()
     return not any(argument.memory or argument.view_of for argument in arguments)
-
-
-STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {
-    TileDecl: Emitter._declare,
-    Assign: Emitter._assign,
-    Instr: Emitter._instruction,
-    LoadScalar: Emitter._load_scalar,
-    Flag: Emitter._flag,
-    Loop: Emitter._loop,
-    Branch: Emitter._branch,
-}

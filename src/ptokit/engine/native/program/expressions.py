@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
-from ptokit.engine.native.emit import I1, I64, IrBuilder, IrValue, Module
+from ptokit.engine.native.emit import I1, I64, IrBuilder, IrModule, IrValue
 from ptokit.engine.native.program.symbolic import SymbolicNumber
 from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval
 
@@ -18,14 +19,14 @@ class Evaluator:
     """Computes expressions in one place of the code; `trouble` grows by all that has no value there."""
 
     def __init__(
-        self, module: Module, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]
+        self, module: IrModule, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]
     ) -> None:
         """`bounds` of variables are certain: where they show that a result fits, it is not checked."""
         self.module, self.code, self.variable, self.bounds = module, code, variable, bounds
         self._known: dict[Expr, IrValue] = {}
         self._trouble: list[IrValue] = []
 
-    def worth(self, number: int | SymbolicNumber) -> IrValue:
+    def value_of(self, number: int | SymbolicNumber) -> IrValue:
         """The value of a number that a lowering has made."""
         return self.value(number.expr if isinstance(number, SymbolicNumber) else number)
 
@@ -73,7 +74,7 @@ class Evaluator:
             return self._checked(CHECKED[op.name], a, b)
         if op.name in ORDERS:
             return a.compare(ORDERS[op.name], b).to("zext", I64)
-        return OPERATIONS[op.name](self, a, b)
+        return self._OPERATIONS[op.name](self, a, b)
 
     def _fits(self, op: Op) -> bool:
         """Whether a result surely fits, and a quotient or remainder is that of numbers that are not negative."""
@@ -111,6 +112,17 @@ class Evaluator:
     def _least(self, a: IrValue, b: IrValue, how: str) -> IrValue:
         return self.code.select(a.compare(how, b), a, b)
 
+    _OPERATIONS: ClassVar[dict[str, Callable[[Evaluator, IrValue, IrValue], IrValue]]] = {
+        "floordiv": lambda self, a, b: self._divide(a, b)[0],
+        "mod": lambda self, a, b: self._divide(a, b)[1],
+        "shl": lambda self, a, b: self._shift(a, b, "shl"),
+        "shr": lambda self, a, b: self._shift(a, b, "ashr"),
+        "min": lambda self, a, b: self._least(a, b, "slt"),
+        "max": lambda self, a, b: self._least(a, b, "sgt"),
+        "and": lambda _, a, b: a & b,
+        "or": lambda _, a, b: a | b,
+    }
+
 
 PLAIN: dict[str, Callable[[IrValue, IrValue], IrValue]] = {
     "add": lambda a, b: a + b,
@@ -120,14 +132,3 @@ PLAIN: dict[str, Callable[[IrValue, IrValue], IrValue]] = {
     "mod": lambda a, b: a.op("urem", b),
 }
 """Operations without any check, for numbers that are known to be small enough."""
-
-OPERATIONS: dict[str, Callable[[Evaluator, IrValue, IrValue], IrValue]] = {
-    "floordiv": lambda self, a, b: self._divide(a, b)[0],
-    "mod": lambda self, a, b: self._divide(a, b)[1],
-    "shl": lambda self, a, b: self._shift(a, b, "shl"),
-    "shr": lambda self, a, b: self._shift(a, b, "ashr"),
-    "min": lambda self, a, b: self._least(a, b, "slt"),
-    "max": lambda self, a, b: self._least(a, b, "sgt"),
-    "and": lambda self, a, b: a & b,
-    "or": lambda self, a, b: a | b,
-}

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ptokit.engine.native.address import MemoryView
+from ptokit.engine.native.address import MemoryView, numbers_in
 from ptokit.engine.native.compute import operations as compute
 from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
-from ptokit.engine.native.move import Ends, Writer, emit_move
+from ptokit.engine.native.move import CodeWriter, Ends, emit_move
 from ptokit.engine.native.numbers import computes
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.ledger import COUNT, LANES, ROOM, ROWS, Page
@@ -48,7 +48,7 @@ class Execution:
         self.code, self.number = stage.code, stage.slots.numbers[id(instr)]
         self.page = pages.get(self.number)
         """What the instruction writes down instead of moving it, if it does."""
-        self.writer = Writer(stage.module, stage.code, evaluator.worth)
+        self.writer = CodeWriter(stage.module, stage.code, evaluator.value_of)
         self.operands = named_operands(instr)
         self.bases: dict[str, IrValue] = {}
 
@@ -70,7 +70,7 @@ class Execution:
             self.bases[name] = self.stage.operand(self.evaluator, operand, span, self.slow)
         for step in self.variant.steps:
             for number in numbers_of(step):  # all of them now, while leaving is still possible
-                self.evaluator.worth(number)
+                self.evaluator.value_of(number)
         self.evaluator.settle(self.slow)
         self._check_apart()
         for step in self.variant.steps:
@@ -81,14 +81,14 @@ class Execution:
 
     def _leave_unless_remarked(self) -> None:
         """Go to Python once for what verification says; each variant has a bit, for they may differ in that."""
-        slot, bit = self.stage.slots.told_slot(self.number, REMARK), 1 << self.nth
-        told = self.stage.slot(slot)
-        self.stage.put(slot, told | bit)
-        self._leave_unless((told & bit).compare("ne", 0), REMARK)
+        slot, bit = self.stage.slots.reported_slot(self.number, REMARK), 1 << self.nth
+        reported = self.stage.slot(slot)
+        self.stage.put(slot, reported | bit)
+        self._leave_unless((reported & bit).compare("ne", 0), REMARK)
 
-    def _leave_unless_told(self, reason: int, *held: IrValue) -> None:
+    def _leave_unless_reported(self, reason: int, *held: IrValue) -> None:
         """Go to Python for something that is to be told, unless it was."""
-        fine = self.stage.slot(self.stage.slots.told_slot(self.number, reason)).compare("ne", 0)
+        fine = self.stage.slot(self.stage.slots.reported_slot(self.number, reason)).compare("ne", 0)
         for each in held:
             fine = fine | each
         self._leave_unless(fine, reason)
@@ -159,7 +159,7 @@ class Execution:
         operand, size = self.operands[name], self.variant.types[name].size
         if isinstance(operand, TileUse):
             return self.code.i64(tile_spec(self.stage.program.tiles[operand.tile].spec, operand).nbytes)
-        return self.evaluator.worth(self.variant.spans[name]) * size
+        return self.evaluator.value_of(self.variant.spans[name]) * size
 
     # --- steps
 
@@ -167,22 +167,22 @@ class Execution:
         return self.code.at(self.stage.arena, self.stage.slots.scratch)
 
     def _resolve(self, move: Move, index: Index) -> None:
-        """Read the indices into lanes; leave where one must not be what it is, or is worth a word."""
-        dtype, worth = self.variant.types[index.access.operand], self.evaluator.worth
+        """Read the indices into lanes; leave where one must not be what it is, or has to be reported."""
+        dtype, value_of = self.variant.types[index.access.operand], self.evaluator.value_of
 
-        def resolve(writer: Writer, base: IrValue, lanes: IrValue, rows: IrValue, across: IrValue) -> IrValue:
+        def resolve(writer: CodeWriter, base: IrValue, lanes: IrValue, rows: IrValue, across: IrValue) -> IrValue:
             place = MemoryView(base, index.access.layout, dtype.size)
-            return emit_resolve(writer.module, writer.code, index, dtype, place, rows, across, lanes, writer.worth)
+            return emit_resolve(writer.module, writer.code, index, dtype, place, rows, across, lanes, writer.value_of)
 
-        rows, cols = map(worth, move.shape)
+        rows, cols = map(value_of, move.shape)
         across = self.code.i64(1) if index.by_row else cols
         top = self._outline(I64, move, [self.place(index.access).base, self._lanes(), rows, across], resolve)
         if index.remap is Remap.REFUSE:
-            self.evaluator.settle(self.slow, top.compare("ult", worth(index.capacity)))
+            self.evaluator.settle(self.slow, top.compare("ult", value_of(index.capacity)))
         if index.cast and dtype.family == "int" and index.remap in (Remap.CLAMP, Remap.WRAP):
-            self._leave_unless_told(NEGATIVE, top.compare("ult", NEGATIVE_FROM))
+            self._leave_unless_reported(NEGATIVE, top.compare("ult", NEGATIVE_FROM))
         if index.valid is not None:
-            self._leave_unless_told(PADDED, self._names_no_padding(move, index, *map(worth, index.valid)))
+            self._leave_unless_reported(PADDED, self._names_no_padding(move, index, *map(value_of, index.valid)))
 
     def _names_no_padding(self, move: Move, index: Index, rows: IrValue, cols: IrValue) -> IrValue:
         """Whether every lane names a defined element of the tile."""
@@ -193,13 +193,13 @@ class Execution:
             if index.unit is Unit.ROW:
                 inside = lane.compare("ult", rows)
             else:
-                width = self.evaluator.worth(index.width)
+                width = self.evaluator.value_of(index.width)
                 inside = lane.op("udiv", width).compare("ult", rows) & lane.op("urem", width).compare("ult", cols)
             fine.set(fine.get() & inside)
         return fine.get()
 
     def _lane_count(self, move: Move) -> IrValue:
-        rows, cols = map(self.evaluator.worth, move.shape)
+        rows, cols = map(self.evaluator.value_of, move.shape)
         return rows if move.index is not None and move.index.by_row else rows * cols
 
     def _find_room(self, move: Move) -> None:
@@ -231,7 +231,7 @@ class Execution:
         index, dtype = move.index, self._moved_type
         lane = lane_of(self.variant.types[index.access.operand]) if index else I32
 
-        def go(writer: Writer, into: IrValue, out: IrValue, lanes: IrValue) -> None:
+        def go(writer: CodeWriter, into: IrValue, out: IrValue, lanes: IrValue) -> None:
             start = MemoryView(out, source.layout, source.size) if source else None
             emit_move(writer, move, dtype, Ends(replace(target, base=into), start, lanes, lane, self._is_far(move)))
 
@@ -249,12 +249,14 @@ class Execution:
     ) -> IrValue:
         """Write a step into a function of its own, which compiles quicker than one long function, and call it."""
         numbers = list({expr_of(number): number for number in numbers_of(step)}.items())
-        known = {expr: self.evaluator.worth(number) for expr, number in numbers}
+        known = {expr: self.evaluator.value_of(number) for expr, number in numbers}
 
         def body(code: IrBuilder, given: list[IrValue]) -> None:
-            worth = dict(zip(known, given[len(values) :], strict=True))
-            writer = Writer(self.stage.module, code, lambda n: code.i64(n) if isinstance(n, int) else worth[expr_of(n)])
-            code.give(write(writer, *given[: len(values)]))
+            passed = dict(zip(known, given[len(values) :], strict=True))
+            writer = CodeWriter(
+                self.stage.module, code, lambda n: code.i64(n) if isinstance(n, int) else passed[expr_of(n)]
+            )
+            code.ret(write(writer, *given[: len(values)]))
 
         name = self.stage.module.outlined(kind, [*values, *known.values()], body)
         return self.code.call(kind, name, *values, *known.values())
@@ -270,11 +272,11 @@ class Execution:
         spare = MemoryView(self.code.at(self.stage.arena, self.stage.slots.spare), work.dst.layout, target.size)
         into = target if self._may_replace(work) else spare
 
-        def go(writer: Writer, start: IrValue, *bases: IrValue) -> IrValue:
+        def go(writer: CodeWriter, start: IrValue, *bases: IrValue) -> IrValue:
             code, refused = writer.code, writer.code.new_label("refused")
             places = [replace(place, base=base) for place, base in zip(inputs, bases, strict=True)]
-            compute.emit(writer.module, code, work, types, replace(into, base=start), places, writer.worth, refused)
-            code.give(code.constant("i1", "true"))
+            compute.emit(writer.module, code, work, types, replace(into, base=start), places, writer.value_of, refused)
+            code.ret(code.constant("i1", "true"))
             code.begin(refused)
             return code.constant("i1", "false")
 
@@ -309,7 +311,7 @@ def is_supported(variant: Variant) -> bool:
 
 
 def numbers_of(step: Move | Compute) -> list[Any]:
-    """Every number of a step that the run decides."""
+    """Every number of a step that is known at run time only."""
     found: list[Any] = [*step.shape]
     layouts = [step.dst.layout]
     if isinstance(step, Compute):
@@ -324,6 +326,5 @@ def numbers_of(step: Move | Compute) -> list[Any]:
             layouts.append(step.index.access.layout)
             found += [step.index.capacity, step.index.width, *(step.index.valid or ())]
     for layout in layouts:
-        for term in (*layout.rows, *layout.cols):
-            found += [term.stride, term.div, term.mod]
+        found += numbers_in((*layout.rows, *layout.cols))
     return [number for number in found if isinstance(number, SymbolicNumber)]

@@ -33,14 +33,14 @@ class ProgramCode:
         """Scatters that it defers."""
         self._idle: list[Thread] = []
 
-    def take(self) -> Thread:
+    def acquire(self) -> Thread:
         """The state of a thread, for one launch."""
         try:
             return self._idle.pop()
         except IndexError:
             return Thread(self._slots, self._fallback, self.pages)
 
-    def give_back(self, thread: Thread) -> None:
+    def release(self, thread: Thread) -> None:
         """Keep the state of a thread for the next launch."""
         thread.end()
         self._idle.append(thread)

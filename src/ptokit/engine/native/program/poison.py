@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ptokit.engine.native.address import are_known, numbers_in
 from ptokit.engine.native.program.forward import Variants
 from ptokit.engine.native.program.symbolic import expr_of
 from ptokit.engine.native.program.variant import Variant
@@ -47,12 +48,12 @@ def _first_use(block: Block, tile: TileDecl) -> Instr | None:
 
 
 ANYWHERE: Region = ((), Layout((), ()))
-"""What an index steers, or only the run knows."""
+"""A region that an index addresses, or that is known at run time only."""
 
 
-def _region(shape: Sequence[object], layout: Layout) -> Region:
-    known = all(isinstance(n, int) for term in (*layout.rows, *layout.cols) for n in (term.stride, term.div, term.mod))
-    return (tuple(expr_of(n) for n in shape), layout) if known else ANYWHERE  # type: ignore[arg-type]
+def _region(shape: Sequence[int], layout: Layout) -> Region:
+    known = are_known(numbers_in((*layout.rows, *layout.cols)))
+    return (tuple(map(expr_of, shape)), layout) if known else ANYWHERE
 
 
 def _is_tile(instr: Instr, operand: str, tile: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
+from typing import cast
 
 from ptokit.engine.native.resolve import PADDING
 from ptokit.engine.storage import ADDRESS_SPACE
@@ -31,7 +32,7 @@ from ptokit.program.ir import (
     walk,
 )
 
-STOP, SLOW, ARENA, BUDGET, TURN, FIRST, SECOND = range(7)
+STOP, SLOW, ARENA, BUDGET, ITERATION, FIRST, SECOND = range(7)
 """Slots of every state: the stop flag's address, the way back to Python, the arena, blocks and
 iterations until Python listens for signals, the innermost loop's iteration, two numbers that Python computed."""
 FIXED = 7
@@ -66,7 +67,7 @@ class Slots:
         self.arrays = {argument.name: self._take(2) for argument in program.arguments if _has_memory(argument)}
         """Two slots for each array: its address, and how many elements it has."""
         self.variables = {var: self._take() for var in self._variables()}
-        self.told = self._take(3 * len(self.statements))
+        self.reported = self._take(3 * len(self.statements))
         self.addresses = {tile: self._take() for tile in self.placed}
         self.poisoned = {loc: self._take() for loc in self.memories}
         """How many bytes of each memory are poison or written, in this block."""
@@ -89,9 +90,9 @@ class Slots:
         """Numbers that the launch passes in."""
         return [*BLOCK, *self.given, *dict.fromkeys(inside)]
 
-    def told_slot(self, number: int, reason: int) -> int:
+    def reported_slot(self, number: int, reason: int) -> int:
         """Whether a remark of a statement was told."""
-        return self.told + 3 * number + reason - 1
+        return self.reported + 3 * number + reason - 1
 
     @cached_property
     def placed(self) -> list[str]:
@@ -164,7 +165,7 @@ def _mentioned(value: object) -> Iterator[Var]:
     elif isinstance(value, Op):
         yield from variables(value)
     elif isinstance(value, tuple):
-        for each in value:
+        for each in cast("tuple[object, ...]", value):
             yield from _mentioned(each)
     elif isinstance(value, Program | Argument | View | TileUse | Window | Number | Stmt):
         for each in fields(value):

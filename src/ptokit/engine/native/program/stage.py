@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.engine.native.emit import I64, PTR, IrValue, Module
+from ptokit.engine.native.emit import I64, PTR, IrModule, IrValue
 from ptokit.engine.native.numbers import from_integer, is_byte_float
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.slots import ARENA, Slots
@@ -26,7 +26,7 @@ class Stage:
 
     def __init__(self, program: Program, slots: Slots) -> None:
         self.program, self.slots = program, slots
-        self.module = Module()
+        self.module = IrModule()
         self.code = self.module.function(
             ENTRY, I64, [(PTR, "state"), (I64, "first"), (I64, "stop")], "optnone noinline"
         )
@@ -72,7 +72,7 @@ class Stage:
             conditions += [apply("ge", start, 0), apply("ge", size, 0), apply("le", apply("add", start, size), most)]
             offset = apply("add", offset, apply("mul", start, stride))
         slot = self.slots.arrays[argument.array]
-        at, count = evaluator.value(offset), evaluator.worth(span)
+        at, count = evaluator.value(offset), evaluator.value_of(span)
         room = self.slot(slot + 1)
         evaluator.require(
             [*(c for c in conditions if not isinstance(c, int)), at.compare("sge", 0), at.compare("sle", room - count)],

@@ -80,7 +80,7 @@ def _written(sum_: Expr, known: Range) -> Iterator[Expr]:
 
 
 class SymbolicNumber:
-    """An expression together with what it is worth at the moment."""
+    """An expression together with its current value."""
 
     __slots__ = ("conditions", "expr", "value")
 
@@ -182,12 +182,12 @@ def expr_of(number: int | SymbolicNumber) -> Expr:
 
 
 def value_of(number: int | SymbolicNumber) -> int:
-    """What a number is worth at the moment."""
+    """The current value of a number."""
     return number.value if isinstance(number, SymbolicNumber) else number
 
 
 def evaluate_one(name: str, left: int | SymbolicNumber, right: int | SymbolicNumber) -> int:
-    """One operation on the values of the moment."""
+    """One operation on the current values."""
     result = apply(name, value_of(left), value_of(right))
     assert isinstance(result, int)
     return result

@@ -6,12 +6,12 @@ block, and the caller's stop flag is looked at before each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from ctypes import addressof, c_int64
 from typing import Any
 
-from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrValue, Module
+from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
 from ptokit.engine.native.resolve import PADDING
 
 WORDS = (
@@ -39,7 +39,7 @@ SCRATCH = PICKED + 4 * (LANES_AT_ONCE + PADDING)
 Words = c_int64 * len(WORDS)
 
 
-class Block:
+class ArgumentBlock:
     """A block, as Python fills it in."""
 
     __slots__ = ("address", "keep", "own", "room", "words")
@@ -68,7 +68,7 @@ class Block:
         return self.words[AT[name] // 8] & UNSIGNED
 
 
-def function(module: Module, name: str) -> IrBuilder:
+def function(module: IrModule, name: str) -> IrBuilder:
     """Begin a function that takes a block and the number of a worker."""
     return module.function(name, "void", PARAMETERS, "nounwind")
 
@@ -102,7 +102,7 @@ def poll(code: IrBuilder, done: str) -> None:
 
 
 @contextmanager
-def pieces(code: IrBuilder, total: str = "count", *, single: bool = False) -> Iterator[IrValue]:
+def pieces(code: IrBuilder, total: str = "count", *, single: bool = False) -> Generator[IrValue]:
     """Piece after piece, until the counter has passed all of them or the caller wants an end; gives its number.
 
     Pieces are of the length that the block says, or of one.
@@ -120,7 +120,7 @@ def pieces(code: IrBuilder, total: str = "count", *, single: bool = False) -> It
 
 
 @contextmanager
-def blocks(code: IrBuilder, first: IrValue, last: IrValue, step: int) -> Iterator[tuple[IrValue, IrValue]]:
+def blocks(code: IrBuilder, first: IrValue, last: IrValue, step: int) -> Generator[tuple[IrValue, IrValue]]:
     """A range in blocks, with a look at the caller's flag before each; gives where a block begins and its length."""
     done = code.new_label("stopped")
     with code.loop(first, last, step) as begin:

@@ -18,7 +18,7 @@ from ptokit.engine import whole as reference
 from ptokit.engine.native.compute.elements import is_float
 from ptokit.engine.native.emit import I32, size_of
 from ptokit.engine.native.numbers import computes
-from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, PADDING, UNSIGNED, Block
+from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, PADDING, UNSIGNED, ArgumentBlock
 from ptokit.engine.native.whole.mover import UNROLLED, Rows, known_width
 from ptokit.engine.native.whole.phases import Indices
 from ptokit.engine.native.whole.strategies import (
@@ -114,16 +114,16 @@ class _Ready(ABC):
         nbytes = self.width * self.size
         self.cost = self.count * (5 + nbytes / 6) if far or nbytes > 16 else self.count * 2
         """Nanoseconds, roughly."""
-        self.spare: list[Block] = []
+        self.spare: list[ArgumentBlock] = []
         """Blocks for little work, to be used again."""
-        self.idle: list[Block] = []
+        self.idle: list[ArgumentBlock] = []
         """The same for much work."""
 
     @abstractmethod
     def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
         """Of the table and of the other end."""
 
-    def block(self, storages: Storages, crew: Crew) -> Block:
+    def block(self, storages: Storages, crew: Crew) -> ArgumentBlock:
         """A block for a call, with room for each worker; it goes back with `put_back`."""
         block = self.idle.pop() if self.idle else None
         if block is None or block.room < crew.parts:
@@ -133,33 +133,33 @@ class _Ready(ABC):
         self.aim(block, storages)
         return block
 
-    def put_back(self, block: Block) -> None:
+    def put_back(self, block: ArgumentBlock) -> None:
         """Keep a block for the next call, unless it is a large one or there are enough."""
         block.clear()
         if block.room <= MOST_ROOM and len(self.idle) < MOST_IDLE:
             self.idle.append(block)
 
-    def _new(self, parts: int) -> Block:
+    def _new(self, parts: int) -> ArgumentBlock:
         memory, stop = np.empty(scratch_bytes(parts + 1), np.uint8), Stop()
         scratch = address(memory)
-        return Block(
+        return ArgumentBlock(
             parts, (memory, stop), **self.words,
             stop=stop.address, scratch=scratch, lanes=scratch + scratch_bytes(parts),
         )  # fmt: skip
 
-    def aim(self, block: Block, storages: Storages) -> None:
+    def aim(self, block: ArgumentBlock, storages: Storages) -> None:
         """Give a block the addresses of a call."""
         table, other, indices = storages["table"], storages[self.OTHER], storages["indices"]
         FIRST.pack_into(block.words, 0, table.address, other.address, indices.address, 0, 0)
 
-    def small(self) -> Block:
+    def small(self) -> ArgumentBlock:
         """A block for little work, one of those that were used before; it goes back to `spare`."""
         try:
             return self.spare.pop()
         except IndexError:
             return self._new(1)
 
-    def is_refused(self, block: Block) -> bool:
+    def is_refused(self, block: ArgumentBlock) -> bool:
         """Whether an index was outside that must not be."""
         return self.refuses and block.words[GREATEST] & UNSIGNED >= self.capacity
 
@@ -170,7 +170,7 @@ class _Ready(ABC):
         """
         reference.run(self.whole, storages, 1)
 
-    def resolve(self, crew: Crew, block: Block, *, keep: bool, indices: Indices) -> None:
+    def resolve(self, crew: Crew, block: ArgumentBlock, *, keep: bool, indices: Indices) -> None:
         """Read the block's lanes from the indices."""
         is_narrow = self.lane == I32 and indices.lane != I32
         block.set(piece=READ_AT_ONCE)
@@ -233,10 +233,10 @@ class _Gather(_Ready):
         nbytes = max(1, self.width * self.size)
         return max(4, min(PIECE // nbytes, max(self.count // (4 * crew.parts), LEAST_PIECE // nbytes)))
 
-    def _checked(self, storages: Storages, crew: Crew, block: Block) -> None:
+    def _checked(self, storages: Storages, crew: Crew, block: ArgumentBlock) -> None:
         nbytes = (self.count + PADDING) * size_of(self.lane)
         keep = nbytes <= MOST_COPIED
-        lanes = pool.take(nbytes if keep else 0)
+        lanes = pool.acquire(nbytes if keep else 0)
         block.set(lanes=address(lanes))
         self.resolve(crew, block, keep=keep, indices=self.indices)
         if self.is_refused(block):
@@ -248,7 +248,7 @@ class _Gather(_Ready):
         else:
             late = replace(self.indices, remap=Remap.ZERO)
             crew.do(native("gather", replace(self.rows, lane=self.indices.lane), late), block)
-        pool.give(lanes)
+        pool.release(lanes)
 
 
 class _Scatter(_Ready):
@@ -290,7 +290,7 @@ class _Scatter(_Ready):
         self._chunks(storages, crew, block, way)
         self.put_back(block)
 
-    def _chunks(self, storages: Storages, crew: Crew, block: Block, way: str | None) -> None:
+    def _chunks(self, storages: Storages, crew: Crew, block: ArgumentBlock, way: str | None) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""
         each, refuses = size_of(self.lane), self.refuses
         fits = (self.count + PADDING) * each <= MOST_COPIED
@@ -305,7 +305,7 @@ class _Scatter(_Ready):
         if self.sums and at_once < self.count:
             sum_up(block, replace(self.rows, lane=indices.lane), crew, indices)
             return
-        memory = pool.take((at_once + PADDING) * each)
+        memory = pool.acquire((at_once + PADDING) * each)
         other = block.get("other")
         for start in range(0, self.count, at_once):
             found = min(at_once, self.count - start)
@@ -324,4 +324,4 @@ class _Scatter(_Ready):
                     count=min(CHUNK, found - part),
                 )
                 scatter(block, self.rows, crew, way)
-        pool.give(memory)
+        pool.release(memory)

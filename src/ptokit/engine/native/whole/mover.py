@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, Module, Variable, size_of, vector
-from ptokit.engine.native.move import LINE, Coming, Writer, ahead
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrModule, IrValue, Variable, size_of, vector
+from ptokit.engine.native.move import LINE, CodeWriter, Prefetch, ahead
 from ptokit.engine.native.numbers import NATIVE, any_of, bits_of, combined, lanes_at_once, narrow, rounded, widen
 from ptokit.engine.native.whole.block import word
 from ptokit.isa.dtype import DType
@@ -79,9 +79,11 @@ def known_width(size: int, width: int) -> int:
 class Mover:
     """Writes the code that moves rows of one kind."""
 
-    def __init__(self, module: Module, code: IrBuilder, rows: Rows) -> None:
+    def __init__(self, module: IrModule, code: IrBuilder, rows: Rows) -> None:
         self.module, self.code, self.rows = module, code, rows
-        self.writer = Writer(module, code, lambda number: number if isinstance(number, IrValue) else code.i64(number))
+        self.writer = CodeWriter(
+            module, code, lambda number: number if isinstance(number, IrValue) else code.i64(number)
+        )
         self.table, self.other = word(code, "table", PTR), word(code, "other", PTR)
         self.table_row, self.table_col = self._step("table_row", rows.table_step), word(code, "table_col")
         self.other_row, self.other_col = self._step("other_row", rows.other_step), word(code, "other_col")
@@ -102,11 +104,11 @@ class Mover:
         """The row of the other end."""
         return self.code.at(self.other, k * self.other_row)
 
-    def load(self, cell: IrValue, item: IrValue, coming: Sequence[Coming] = ()) -> None:
+    def load(self, cell: IrValue, item: IrValue, coming: Sequence[Prefetch] = ()) -> None:
         """From the table to the other end."""
         self._move(item, cell, self.other_col, self.table_col, coming)
 
-    def store(self, cell: IrValue, item: IrValue, coming: Sequence[Coming] = ()) -> None:
+    def store(self, cell: IrValue, item: IrValue, coming: Sequence[Prefetch] = ()) -> None:
         """From the other end to the table, combined with what is there."""
         self._move(cell, item, self.table_col, self.other_col, coming)
 
@@ -149,12 +151,12 @@ class Mover:
     def _fetches(self) -> bool:
         return self.rows.far or self.rows.gaps
 
-    def _coming(self, rows: Sequence[tuple[IrValue, IrValue]], to_write: bool) -> list[Coming]:
+    def _coming(self, rows: Sequence[tuple[IrValue, IrValue]], to_write: bool) -> list[Prefetch]:
         """What to fetch of rows that are needed soon, where that pays."""
-        lines, found = self.rows.ahead[1], list[Coming]()
+        lines, found = self.rows.ahead[1], list[Prefetch]()
         for cell, item in rows:
-            found += [Coming(self.writer, cell, lines, to_write=to_write)] * self.rows.far
-            found += [Coming(self.writer, item, lines)] * self.rows.gaps
+            found += [Prefetch(self.writer, cell, lines, to_write=to_write)] * self.rows.far
+            found += [Prefetch(self.writer, item, lines)] * self.rows.gaps
         return found
 
     def store_all(self, cell: IrValue, items: IrValue, count: IrValue) -> None:
@@ -213,7 +215,7 @@ class Mover:
             total = combined(self.module, code, combine, dtype, total, new)
         code.store(total, cell, 1)
 
-    def _move(self, dst: IrValue, src: IrValue, dst_col: IrValue, src_col: IrValue, coming: Sequence[Coming]) -> None:
+    def _move(self, dst: IrValue, src: IrValue, dst_col: IrValue, src_col: IrValue, coming: Sequence[Prefetch]) -> None:
         rows, code = self.rows, self.code
         if rows.dense and rows.width > 1 and not rows.stream:
             if rows.combine is Combine.STORE:
@@ -252,7 +254,7 @@ class Mover:
         with code.when((nbytes & (LINE - 1)).compare("ne", 0)):
             code.choose(nbytes.compare("ult", LINE), short, last_line)
 
-    def _runs(self, dst: IrValue, src: IrValue, coming: Sequence[Coming] = ()) -> None:
+    def _runs(self, dst: IrValue, src: IrValue, coming: Sequence[Prefetch] = ()) -> None:
         """Elements that lie side by side, as many at a time as arithmetic takes: a line of them."""
         code, rows, wide, whole = self.code, self.rows, self._wide, self._whole()
         for row in coming:
@@ -279,7 +281,7 @@ class Mover:
         return self.width - self.width.op("urem", wide) if self.rows.width % wide or not self.rows.width else self.width
 
     @contextmanager
-    def _tidying(self, row: IrValue) -> Iterator[Variable | None]:
+    def _tidying(self, row: IrValue) -> Generator[Variable | None]:
         """Sums for a row of the table whose NaNs become canonical afterwards.
 
         Gives what to add all results to, which is a NaN in the end if one of them is: so they are looked at once, not

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, Module, size_of
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrModule, IrValue, size_of
 from ptokit.engine.native.move import LINE
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, function, pieces, poll, word
 from ptokit.engine.native.whole.mover import Mover, Rows
@@ -29,21 +29,21 @@ def local_bits(size: int) -> int:
 
 def count_lanes(rows: Rows, marked: bool) -> str:
     """How many lanes of the worker's slice go to each bucket; `marked` where some may be outside."""
-    module = Module()
+    module = IrModule()
     code = function(module, "count")
     lanes, tables = word(code, "lanes", PTR), [_Cursors(code, marked, number) for number in range(TABLES)]
 
-    def go(k: IrValue, turn: int) -> None:
-        tables[turn].next(_lane(code, rows, lanes, k))
+    def go(k: IrValue, table: int) -> None:
+        tables[table].next(_lane(code, rows, lanes, k))
 
     _over_slice(code, go)
-    code.give()
+    code.ret()
     return module.text
 
 
 def spread_lanes(rows: Rows, marked: bool) -> str:
     """The lanes of the worker's slice to their buckets, each with its element."""
-    module = Module()
+    module = IrModule()
     code = function(module, "spread")
     mover, lanes, size = Mover(module, code, rows), word(code, "lanes", PTR), rows.size
     cursors, pairs = _Cursors(code, marked), word(code, "pairs", PTR)
@@ -57,13 +57,13 @@ def spread_lanes(rows: Rows, marked: bool) -> str:
         _pack(code, lane & mask, value, there)
 
     _over_slice(code, go)
-    code.give()
+    code.ret()
     return module.text
 
 
 def settle_buckets(rows: Rows) -> str:
     """Buckets, each in the order of its lanes, into the table."""
-    module = Module()
+    module = IrModule()
     code = function(module, "settle")
     mover, pairs, size = Mover(module, code, rows), word(code, "pairs", PTR), rows.size
     pair, segments, workers = pair_of(size), word(code, "segments", PTR), word(code, "workers")
@@ -84,7 +84,7 @@ def settle_buckets(rows: Rows) -> str:
 
                 mover.store_each(count, ends)
         code.begin(done)
-    code.give()
+    code.ret()
     return module.text
 
 
@@ -99,13 +99,13 @@ def _slice(code: IrBuilder) -> tuple[IrValue, IrValue]:
 
 
 def _over_slice(code: IrBuilder, go: Callable[[IrValue, int], None]) -> None:
-    """`go(k, turn)` for every lane of the worker's slice; turns go round in `TABLES`."""
+    """`go(k, table)` for every lane of the worker's slice; tables take turns."""
     start, stop = _slice(code)
     with blocks(code, start, stop, LANES_AT_ONCE) as (first, count):
         whole = first + (count - (count & (TABLES - 1)))
         with code.loop(first, whole, TABLES) as k:
-            for turn in range(TABLES):
-                go(k + turn, turn)
+            for table in range(TABLES):
+                go(k + table, table)
         with code.loop(whole, first + count) as k:
             go(k, 0)
 

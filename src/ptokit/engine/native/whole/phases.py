@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ptokit.engine.native.address import MemoryView
-from ptokit.engine.native.emit import I1, I32, I64, PTR, IrBuilder, IrValue, Module, size_of, vector
+from ptokit.engine.native.emit import I1, I32, I64, PTR, IrBuilder, IrModule, IrValue, size_of, vector
 from ptokit.engine.native.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
 from ptokit.engine.native.whole.block import (
     LANES_AT_ONCE,
@@ -45,7 +45,7 @@ class Indices:
         return lane_of(self.dtype)
 
     def resolve(
-        self, module: Module, code: IrBuilder, first: IrValue, count: IrValue, lanes: IrValue, kept: str | None = None
+        self, module: IrModule, code: IrBuilder, first: IrValue, count: IrValue, lanes: IrValue, kept: str | None = None
     ) -> IrValue:
         """Write the index stage for some lanes; gives the greatest value, which the block keeps too."""
         step = word(code, "index_step")
@@ -64,7 +64,7 @@ class Indices:
 
 def resolve(indices: Indices, narrow: bool, keep: bool) -> str:
     """Pieces of an index array into the block's lanes, as 32-bit ones where asked; or only looked at."""
-    module = Module()
+    module = IrModule()
     code = function(module, "resolve")
     lane = I32 if narrow else indices.lane
     own = scratch(code)
@@ -75,12 +75,12 @@ def resolve(indices: Indices, narrow: bool, keep: bool) -> str:
         indices.resolve(module, code, first + word(code, "first"), count, there if straight else own, kept)
         if keep and not straight:
             _narrowed(code, own, there, count)
-    code.give()
+    code.ret()
     return module.text
 
 
 @contextmanager
-def _shared(code: IrBuilder) -> Iterator[tuple[IrValue, IrValue]]:
+def _shared(code: IrBuilder) -> Generator[tuple[IrValue, IrValue]]:
     """All lanes: pieces of them for each worker, in blocks; gives where a block begins and its length."""
     with pieces(code) as number:
         first, count = extent(code, number)
@@ -111,7 +111,7 @@ def gather(rows: Rows, indices: Indices | None) -> str:
 
     A block with a value outside that is refused is not moved. (Only calls of one block are refused so late.)
     """
-    module = Module()
+    module = IrModule()
     code = function(module, "gather")
     mover, own = Mover(module, code, rows), scratch(code)
     with _shared(code) as (first, count):
@@ -126,7 +126,7 @@ def gather(rows: Rows, indices: Indices | None) -> str:
         _gather_block(code, mover, remap, outside, lanes, first, count)
     if rows.stream:
         code.line("  fence seq_cst")  # stores past the caches are not ordered by themselves
-    code.give()
+    code.ret()
     return module.text
 
 
@@ -157,7 +157,7 @@ def _gather_block(
 
 def scatter(rows: Rows) -> str:
     """A worker's share of a scatter: the lanes in its range of destinations, its columns of them, in order."""
-    module = Module()
+    module = IrModule()
     code = function(module, "scatter")
     mover, share = Mover(module, code, rows), _Share(code)
     mover.table = code.at(mover.table, share.column * mover.table_col)
@@ -214,11 +214,11 @@ def scatter(rows: Rows) -> str:
                 take_some(first, count)
 
         code.choose(is_mine | whole, all_mine, not_all)
-    code.give()
+    code.ret()
     return module.text
 
 
-def _extremes(module: Module, code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tuple[IrValue, IrValue]:
+def _extremes(module: IrModule, code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tuple[IrValue, IrValue]:
     """The least and the greatest of some lanes, unsigned."""
     wide, found = AT_ONCE[lane], list[IrValue]()
     first = code.load(lane, lanes)
@@ -272,7 +272,7 @@ def picked(code: IrBuilder, own: IrValue, q: IrValue) -> IrValue:
 
 def mark_writers(rows: Rows) -> str:
     """For each destination in the worker's range, the last lane that names it, counted from 1."""
-    module = Module()
+    module = IrModule()
     code = function(module, "mark")
     share, writers = _Share(code), word(code, "writers", PTR)
     lanes, total, own = word(code, "lanes", PTR), word(code, "count"), scratch(code)
@@ -284,13 +284,13 @@ def mark_writers(rows: Rows) -> str:
             lane = code.load(rows.lane, code.at(here, k * size_of(rows.lane))).to("zext", I64)
             there = code.select(share.has(lane), code.at(writers, lane * 4), own)
             code.store((first + k + 1).to("trunc", I32), there)
-    code.give()
+    code.ret()
     return module.text
 
 
 def store_winners(rows: Rows) -> str:
     """Blocks of lanes: each that is the last writer of its row stores it."""
-    module = Module()
+    module = IrModule()
     code = function(module, "store")
     mover, own, writers = Mover(module, code, rows), scratch(code), word(code, "writers", PTR)
     lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
@@ -309,5 +309,5 @@ def store_winners(rows: Rows) -> str:
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
         mover.store_each(kept, ends)
-    code.give()
+    code.ret()
     return module.text

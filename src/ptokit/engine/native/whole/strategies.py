@@ -21,10 +21,10 @@ import numpy as np
 
 from ptokit.engine.native import workers
 from ptokit.engine.native.emit import size_of
-from ptokit.engine.native.jit import Source, library
+from ptokit.engine.native.jit import IrSource, library
 from ptokit.engine.native.move import LINE
 from ptokit.engine.native.whole import partition, phases, sums
-from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, SCRATCH, SHARDS, UNSIGNED, WORDS, Block
+from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, SCRATCH, SHARDS, UNSIGNED, WORDS, ArgumentBlock
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import Array
@@ -75,7 +75,7 @@ PHASES: dict[str, Callable[..., str]] = {
 def native(phase: str, *kinds: Any) -> Native:
     """The machine code of a phase for kinds of rows or indices."""
     names = [each.key if hasattr(each, "key") else str(each) for each in kinds]
-    made = library(" / ".join(["whole", phase, *names]), lambda: Source(PHASES[phase](*kinds)))
+    made = library(" / ".join(["whole", phase, *names]), lambda: IrSource(PHASES[phase](*kinds)))
     function: Any = SIGNATURE(made.address(phase.partition(" ")[0]))
     function.library = made  # lives as long as the function
     return function
@@ -91,7 +91,7 @@ class Pool:
         self.most = most
         self._free: list[Array] = []
 
-    def take(self, nbytes: int) -> Array:
+    def acquire(self, nbytes: int) -> Array:
         """At least so many bytes of anything."""
         for k in range(len(self._free) - 1, -1, -1):
             try:
@@ -103,7 +103,7 @@ class Pool:
             self._free.append(found)
         return np.empty(nbytes, np.uint8)
 
-    def give(self, memory: Array) -> None:
+    def release(self, memory: Array) -> None:
         """Hand memory back."""
         if memory.size + sum(each.size for each in self._free) <= self.most:
             self._free.append(memory)
@@ -130,7 +130,7 @@ class Crew:
         """How many parts work is shared in."""
         return max(1, self.threads)
 
-    def do(self, work: Native, *blocks: Block, parts: int = 0, is_short: bool = False) -> None:
+    def do(self, work: Native, *blocks: ArgumentBlock, parts: int = 0, is_short: bool = False) -> None:
         """Run a phase on all threads, or on the first few; on the caller's own if it is short.
 
         Each thread goes from block to block without waiting for the others.
@@ -165,7 +165,7 @@ class Spread:
     """Whether they mostly name the same row as their neighbours."""
 
 
-Way = Callable[[Sequence[Block], Rows, Crew, Any], None]
+Strategy = Callable[[Sequence[ArgumentBlock], Rows, Crew, Any], None]
 """Scatters blocks into one table; the last argument is the `Spread` of their lanes."""
 
 
@@ -187,7 +187,7 @@ def sampled(lanes: Sequence[Array], capacity: int, parts: int) -> Spread:
     return Spread(bounds, share, int(found[-1] - found[0]) + 1, near > 0.5, equal > 0.9)
 
 
-def _lanes(block: Block, rows: Rows) -> Array:
+def _lanes(block: ArgumentBlock, rows: Rows) -> Array:
     """The block's lanes, as an array."""
     each, count = size_of(rows.lane), block.get("count")
     memory: Any = (c_uint8 * (count * each)).from_address(block.get("lanes"))
@@ -209,13 +209,13 @@ def _suited(rows: Rows, width: int, spread: Spread) -> Rows:
     return replace(rows, far=rows.far and not near, same=spread.same)
 
 
-def _fills_lines(block: Block, rows: Rows) -> bool:
+def _fills_lines(block: ArgumentBlock, rows: Rows) -> bool:
     """Whether stores fill whole lines of the table, which then need not be fetched at all."""
     measures = block.get("table"), block.get("table_row"), rows.nbytes
     return rows.combine is Combine.STORE and rows.nbytes > 0 and all(measure % LINE == 0 for measure in measures)
 
 
-def streamed(block: Block, rows: Rows) -> Rows:
+def streamed(block: ArgumentBlock, rows: Rows) -> Rows:
     """The rows of a gather, written past the caches where its result is too large for them and lies well.
 
     On x86-64 that saves reading what will be written over; elsewhere it did not pay.
@@ -225,14 +225,14 @@ def streamed(block: Block, rows: Rows) -> Rows:
     return replace(rows, stream=True) if IS_X86 and large and even and block.get("other") % 16 == 0 else rows
 
 
-def gather(block: Block, rows: Rows, crew: Crew) -> None:
+def gather(block: ArgumentBlock, rows: Rows, crew: Crew) -> None:
     """Gather the block's resolved lanes."""
     if rows.far and crew.threads and _is_near(_lanes(block, rows), rows.size * block.get("width")):
         rows = replace(rows, far=False)
     crew.do(native("gather", streamed(block, rows), None), block)
 
 
-def direct(block: Block, write: Native) -> None:
+def direct(block: ArgumentBlock, write: Native) -> None:
     """Scatter the block's resolved lanes on the calling thread; a block for little work keeps its one shard."""
     if not block.words[SHARDS]:
         _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
@@ -241,7 +241,7 @@ def direct(block: Block, write: Native) -> None:
     write(block.address, 0)
 
 
-def scatter(block: Block, rows: Rows, crew: Crew, way: str | None = None) -> str:
+def scatter(block: ArgumentBlock, rows: Rows, crew: Crew, way: str | None = None) -> str:
     """Scatter the block's resolved lanes; gives the way that was taken. `way` forces one."""
     if not crew.threads and way is None:
         direct(block, native("scatter", rows))
@@ -249,7 +249,7 @@ def scatter(block: Block, rows: Rows, crew: Crew, way: str | None = None) -> str
     return scatter_all([block], rows, crew, way)
 
 
-def scatter_all(blocks: Sequence[Block], rows: Rows, crew: Crew, way: str | None = None) -> str:
+def scatter_all(blocks: Sequence[ArgumentBlock], rows: Rows, crew: Crew, way: str | None = None) -> str:
     """Scatter the resolved lanes of blocks that have one table, block after block, all in the same way."""
     capacity, width = blocks[0].get("capacity"), blocks[0].get("width")
     lanes = [_lanes(block, rows) for block in blocks]
@@ -258,7 +258,7 @@ def scatter_all(blocks: Sequence[Block], rows: Rows, crew: Crew, way: str | None
     rows = _suited(rows, width, spread)
     if _fills_lines(blocks[0], rows):
         rows = replace(rows, far=False)
-    WAYS[taken](blocks, rows, crew, spread)
+    STRATEGIES[taken](blocks, rows, crew, spread)
     return taken
 
 
@@ -285,26 +285,26 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
     return "columns" if wide else "direct"
 
 
-def _shards(block: Block, shards: list[tuple[int, int, int, int]]) -> None:
+def _shards(block: ArgumentBlock, shards: list[tuple[int, int, int, int]]) -> None:
     """Give each worker its range of rows, its first column and the number of its columns."""
     made = np.array(shards, np.int64)
     block.keep.append(made)
     block.set(shards=address(made))
 
 
-def _is_whole(block: Block) -> bool:
+def _is_whole(block: ArgumentBlock) -> bool:
     """Whether every lane is inside."""
     return block.get("greatest") < block.get("capacity")
 
 
-def _direct(blocks: Sequence[Block], rows: Rows, crew: Crew, spread: Spread | None) -> None:
+def _direct(blocks: Sequence[ArgumentBlock], rows: Rows, crew: Crew, spread: Spread | None) -> None:
     for block in blocks:
         _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
         block.set(whole=_is_whole(block))
     crew.do(native("scatter", rows), *blocks, parts=1)
 
 
-def _destinations(blocks: Sequence[Block], rows: Rows, crew: Crew, spread: Spread) -> None:
+def _destinations(blocks: Sequence[ArgumentBlock], rows: Rows, crew: Crew, spread: Spread) -> None:
     width = blocks[0].get("width")
     for block in blocks:
         _shards(block, [(a, b, 0, width) for a, b in pairwise(spread.bounds)])
@@ -312,7 +312,7 @@ def _destinations(blocks: Sequence[Block], rows: Rows, crew: Crew, spread: Sprea
     crew.do(native("scatter", replace(rows, gaps=width * rows.size > LINE)), *blocks)
 
 
-def _columns(blocks: Sequence[Block], rows: Rows, crew: Crew, spread: Spread) -> None:
+def _columns(blocks: Sequence[ArgumentBlock], rows: Rows, crew: Crew, spread: Spread) -> None:
     width, capacity = blocks[0].get("width"), blocks[0].get("capacity")
     cuts = column_cuts(blocks[0].get("table"), rows.size, width, crew.parts)
     each = {b - a for a, b in pairwise(cuts)}
@@ -330,21 +330,21 @@ def column_cuts(table: int, size: int, width: int, parts: int) -> list[int]:
     return [0, *cuts, width]
 
 
-def _each_alone(way: Callable[[Block, Rows, Crew], None]) -> Way:
+def _each_alone(way: Callable[[ArgumentBlock, Rows, Crew], None]) -> Strategy:
     """A way of several phases, which all threads take together for one block after the other."""
 
-    def take(blocks: Sequence[Block], rows: Rows, crew: Crew, spread: Spread) -> None:
+    def take(blocks: Sequence[ArgumentBlock], rows: Rows, crew: Crew, spread: Spread) -> None:
         for block in blocks:
             way(block, rows, crew)
 
     return take
 
 
-def _winners(block: Block, rows: Rows, crew: Crew) -> None:
+def _winners(block: ArgumentBlock, rows: Rows, crew: Crew) -> None:
     capacity = block.get("capacity")
     if not capacity:  # no lane has a row
         return
-    memory = pool.take(4 * capacity)
+    memory = pool.acquire(4 * capacity)
     is_short = block.get("count") + capacity // 8 <= MOST_MARKED
     parts = 1 if is_short else crew.parts
     cuts = [capacity * part // parts for part in range(parts + 1)]
@@ -352,7 +352,7 @@ def _winners(block: Block, rows: Rows, crew: Crew) -> None:
     block.set(writers=address(memory), piece=LANES_AT_ONCE)
     crew.do(native("mark", Rows(1, rows.lane)), block, is_short=is_short)
     crew.do(native("store", replace(rows, same=False)), block)
-    pool.give(memory)
+    pool.release(memory)
 
 
 def can_bucket(rows: Rows, capacity: int) -> bool:
@@ -360,12 +360,12 @@ def can_bucket(rows: Rows, capacity: int) -> bool:
     return rows.size in (1, 2, 4, 8) and capacity <= MOST_BUCKETS << partition.local_bits(rows.size)
 
 
-def _buckets(block: Block, rows: Rows, crew: Crew) -> None:
+def _buckets(block: ArgumentBlock, rows: Rows, crew: Crew) -> None:
     count, capacity = block.get("count"), block.get("capacity")
     shift = bucket_shift(rows.size, capacity)
     buckets = max(1, (capacity - 1 >> shift) + 1)
     pair, parts = partition.pair_of(rows.size), crew.parts
-    pairs = pool.take(count * pair + parts * (buckets + 1) * APART + 4096)
+    pairs = pool.acquire(count * pair + parts * (buckets + 1) * APART + 4096)
     counts = np.zeros((parts, partition.TABLES, buckets + 1), np.int64)
     block.set(pairs=address(pairs), counts=address(counts), shift=shift, buckets=buckets, workers=parts)
     marked = not _is_whole(block)
@@ -375,7 +375,7 @@ def _buckets(block: Block, rows: Rows, crew: Crew) -> None:
     crew.do(native("spread", Rows(rows.size, rows.lane, 1, other_step=rows.other_step), marked), block)
     block.set(segments=address(segments))
     crew.do(native("settle", replace(rows, same=False)), block)
-    pool.give(pairs)
+    pool.release(pairs)
 
 
 def _segments(counts: Array, apart: int) -> Array:
@@ -394,7 +394,7 @@ def bucket_shift(size: int, capacity: int) -> int:
     return min(max(wanted, least), partition.local_bits(size))
 
 
-WAYS: dict[str, Way] = {
+STRATEGIES: dict[str, Strategy] = {
     "direct": _direct,
     "destinations": _destinations,
     "columns": _columns,
@@ -403,7 +403,7 @@ WAYS: dict[str, Way] = {
 }
 
 
-def sum_up(block: Block, rows: Rows, crew: Crew, indices: phases.Indices | None) -> None:
+def sum_up(block: ArgumentBlock, rows: Rows, crew: Crew, indices: phases.Indices | None) -> None:
     """Add in float32 and round once: ranges of the table, handed out one by one, each with sums of its own."""
     capacity, width = block.get("capacity"), max(1, block.get("width"))
     room = max(1, min(capacity, MOST_EXTRA // crew.parts // (4 * width + 1)))
