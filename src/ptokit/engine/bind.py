@@ -103,8 +103,8 @@ def offset_of(argument: Argument, view: View, frame: Frame, describe: Describe =
     for dim, (start, size, most, stride) in enumerate(dims):
         first, extent, limit = frame.value(start), frame.value(size), frame.value(most)
         if first < 0 or extent < 0 or first + extent > limit:
-            said = describe(argument.name, dim, first, extent, limit, frame.when)
-            raise OutOfBoundsError([said.at(frame.where)])
+            finding = describe(argument.name, dim, first, extent, limit, frame.when)
+            raise OutOfBoundsError([finding.at(frame.where)])
         offset += first * frame.value(stride)
     return offset
 
@@ -117,8 +117,8 @@ def _bind_constant(_program: Program, number: Constant, _frame: Frame) -> Bound:
 def _bind_number(_program: Program, number: Number, frame: Frame) -> Bound:
     value, dtype = frame.value(number.value), number.dtype
     if number.steers and value < 0:
-        said = f"a window begins at row and column 0 or later; found {value} {frame.when}"
-        raise VerifyError([Finding("error", "CP-EXT-01", said, fix="count from 0", where=frame.where)])
+        message = f"a window begins at row and column 0 or later; found {value} {frame.when}"
+        raise VerifyError([Finding("error", "CP-EXT-01", message, fix="count from 0", where=frame.where)])
     if number.steers:
         return _fixed(ScalarSpec(dtype, value), np.zeros(1, dtype.bits))
     try:

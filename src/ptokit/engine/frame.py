@@ -20,7 +20,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Frame:
-    """The state of a block: numbers, arguments, tiles. Reused by the next launch, for the memory of its tiles."""
+    """The state of a block: numbers, arguments, tiles. Reused by the next launch, with the memory of its tiles."""
 
     def __init__(self) -> None:
         self.tensors: Mapping[str, Storage] = {}
@@ -74,8 +74,8 @@ class Frame:
         if problems := verify_address(spec, target):
             raise VerifyError(self.placed(problems))
         if address + spec.nbytes > ADDRESS_SPACE:
-            said = f"{tile.name} at {address:#x} lies beyond every memory"
-            finding = Finding("error", "A-38", said, None, tile.name, fix="use lower addresses")
+            message = f"{tile.name} at {address:#x} lies beyond every memory"
+            finding = Finding("error", "A-38", message, None, tile.name, fix="use lower addresses")
             raise VerifyError(self.placed([finding]))
         memory = self.memories.setdefault(spec.loc, OnChip())
         self.tiles[tile.name] = Storage(memory.at(address, spec.nbytes).view(spec.dtype.bits), spec.dtype)

@@ -115,7 +115,7 @@ class Executable:
             step(frame)
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> None:
-        """This engine has no quick way to repeat a launch."""
+        """None: this engine has no fast path to repeat a launch."""
 
     def _block(self, block: Block) -> tuple[Step, ...]:
         return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
@@ -218,7 +218,7 @@ class InstructionStep:
         return remember(self.bound, key, (prepared, [operand.take for operand in operands]))
 
     def _workspace(self, frame: Frame) -> TileSpec | None:
-        """What the workspace is; nothing is read from it."""
+        """The description of the workspace; nothing is read from it."""
         use = self.instr.workspace
         if use is None:
             return None
@@ -239,7 +239,7 @@ def _is_idle(stmt: Stmt) -> bool:
 class FlagStep:
     """A flag whose event id is computed: the id must be in range."""
 
-    def __init__(self, flag: Flag, executable: Executable) -> None:
+    def __init__(self, flag: Flag, _executable: Executable) -> None:
         self.flag = flag
 
     def __call__(self, frame: Frame) -> None:

@@ -20,11 +20,11 @@ from ptokit.isa.move import Access, Index, Move, Remap
 MOST_LANES = 1 << 18
 """Indices that are read at a time."""
 MOST_ELEMENTS = 1 << 20
-"""Elements that are moved at a time; a row that is longer goes alone."""
+"""Elements that are moved at a time; a longer row is moved alone."""
 
 
 class Lent(Storage):
-    """The memory of a whole array. What only some engines need is computed on demand: small calls stay quick."""
+    """The memory of a whole array. What only some engines need is computed on demand: small calls stay fast."""
 
     __slots__ = ("elements",)
 
@@ -43,7 +43,7 @@ class Lent(Storage):
 
     @property
     def root(self) -> Array | None:  # type: ignore[override]
-        """The array that owns the memory, where NumPy knows it."""
+        """The array that owns the memory, if NumPy knows it."""
         return root_of(self.owner)
 
     @property
@@ -86,7 +86,7 @@ class Whole:
     An engine may rely on this: what is written shares no memory with what is read, no two of its cells share memory,
     and where the capacity is 0 the policy is one that needs no row (`REFUSE`, `ZERO`, `SKIP`).
 
-    An engine gives the result of taking lane after lane, in order, whatever its threads. It raises `IndexFault` before
+    An engine gives the result of executing the lanes in order, for any number of threads. It raises `IndexFault` before
     anything is written: for the first bad lane, `(lane,)`, with the number of all bad ones.
     """
 

@@ -118,7 +118,7 @@ class Case:
             for way in ways:
                 rows, (_, width) = native._Scatter(self.whole).rows, self.whole.move.shape
                 if is_open(way, rows, self.whole.index.capacity, width):
-                    assert self.run(native, count, way=way).tobytes() == wanted, (count, way)
+                    assert self.run(native, count, strategy=way).tobytes() == wanted, (count, way)
 
 
 def named(count: int, capacity: int, kind: str = "int64", seed: int = 0) -> Array:

@@ -20,9 +20,9 @@ LINE = 64
 MOST_UNROLLED = 1024
 """Bytes that are copied without a loop."""
 STREAMED = 256
-"""The same, for bytes that go past the caches."""
+"""The same, for non-temporal stores."""
 AHEAD = ((16, 24, 1), (64, 24, 2), (128, 16, 3), (256, 6, 5), (512, 5, 5), (1024, 3, 12), (2048, 3, 12))
-"""How far ahead rows are fetched: of at most so many bytes, so many rows, so many lines of each."""
+"""Prefetch distance: for rows of at most this many bytes, how many rows ahead, and how many lines of each."""
 FURTHEST = (1, 8)
 """The same for rows longer than these."""
 UNKNOWN = (8, 3)
@@ -32,21 +32,21 @@ ELEMENTS_AHEAD = 32
 
 @dataclass(frozen=True)
 class CodeWriter:
-    """Where code is written, and how numbers of the run are computed in it."""
+    """Where code is emitted, and how run-time numbers are computed in it."""
 
     module: IrModule
     code: IrBuilder
     value_of: ValueOf
 
     def length(self, count: Any, size: int) -> Any:
-        """Bytes of so many elements: known, or a value."""
+        """Bytes of `count` elements: a number, or a value."""
         return count * size if isinstance(count, int) else self.value_of(count) * size
 
     def stream(self, dst: IrValue, src: IrValue, nbytes: int) -> None:
-        """Copy bytes past the caches; `dst` and `nbytes` are multiples of 16."""
+        """Copy bytes with non-temporal stores; `dst` and `nbytes` are multiples of 16."""
         code = self.code
 
-        def go(dst: IrValue, src: IrValue, length: int) -> None:
+        def stream_bytes(dst: IrValue, src: IrValue, length: int) -> None:
             for at in range(0, length, 16):
                 piece = code.load(vector(I8, 16), code.at(src, at), 1)
                 code.store(piece, code.at(dst, at), 16, ", !nontemporal !1")
@@ -54,11 +54,11 @@ class CodeWriter:
         looped = nbytes // STREAMED * STREAMED if nbytes > STREAMED else 0
         if looped:
             with code.loop(0, looped, STREAMED) as at:
-                go(code.at(dst, at), code.at(src, at), STREAMED)
-        go(code.at(dst, looped), code.at(src, looped), nbytes - looped)
+                stream_bytes(code.at(dst, at), code.at(src, at), STREAMED)
+        stream_bytes(code.at(dst, looped), code.at(src, looped), nbytes - looped)
 
     def copy(self, dst: IrValue, src: IrValue, nbytes: int | IrValue, coming: Sequence[Prefetch] = ()) -> None:
-        """Copy bytes from one place to another, and fetch what is coming between them."""
+        """Copy bytes, with prefetches between the steps."""
         code = self.code
         if isinstance(nbytes, IrValue):
             name = self.module.declare("llvm.memmove.p0.p0.i64", "void (ptr, ptr, i64, i1)")
@@ -97,8 +97,8 @@ class CodeWriter:
 
 
 class Prefetch:
-    """A row that is needed soon. Its lines are fetched one by one between the steps of what is done until then: all at
-    once they would hold up what waits for memory already."""
+    """A row that is needed soon. Its lines are prefetched one by one between other steps: all at once they would delay
+    loads that are in flight."""
 
     def __init__(self, writer: CodeWriter, address: IrValue, lines: int, *, to_write: bool = False) -> None:
         self.writer, self.address, self.to_write = writer, address, to_write
@@ -115,7 +115,7 @@ class Prefetch:
             self.fetch_next()
 
     def fetch(self, at: int | IrValue) -> None:
-        """Fetch the line so many bytes into the row."""
+        """Fetch the line that is `at` bytes into the row."""
         self.writer.prefetch(self.writer.code.at(self.address, at), to_write=self.to_write)
 
 
@@ -139,7 +139,7 @@ def ahead(nbytes: int | IrValue) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Ends:
+class MoveRegions:
     """The two regions of a move, and the lanes of its index if it has one."""
 
     dst: MemoryView
@@ -148,19 +148,19 @@ class Ends:
     lane: str = I32
     """The type of a lane."""
     far: bool = False
-    """Whether the steered end is large memory, worth fetching ahead."""
+    """Whether the indexed operand is large, so that prefetching pays."""
 
 
-def emit_move(writer: CodeWriter, move: Move, dtype: DType, ends: Ends) -> None:
+def emit_move(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
     """Write a move whose ends lie apart; its index, if any, was resolved."""
     if isinstance(move.src, Fill):
-        _fill(writer, move, dtype, ends.dst, move.src)
+        _fill(writer, move, dtype, regions.dst, move.src)
     elif move.index is None:
-        _copy(writer, move, dtype, ends)
+        _copy(writer, move, dtype, regions)
     elif move.index.by_row:
-        _steered_rows(writer, move, move.index, dtype, ends)
+        _steered_rows(writer, move, move.index, dtype, regions)
     else:
-        _steered_elements(writer, move, move.index, dtype, ends)
+        _steered_elements(writer, move, move.index, dtype, regions)
 
 
 def _fill(writer: CodeWriter, move: Move, dtype: DType, dst: MemoryView, fill: Fill) -> None:
@@ -196,8 +196,8 @@ def _transposed(place: MemoryView) -> MemoryView:
     return MemoryView(place.base, type(layout)(layout.cols, layout.rows), place.size)
 
 
-def _copy(writer: CodeWriter, move: Move, dtype: DType, ends: Ends) -> None:
-    dst, src, shape = ends.dst, ends.src, move.shape
+def _copy(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
+    dst, src, shape = regions.dst, regions.src, move.shape
     assert src is not None
     by_column = common_run(dst.layout.rows, src.layout.rows) > common_run(dst.layout.cols, src.layout.cols)
     if by_column:  # rows lie side by side, columns do not: walk the other way
@@ -206,8 +206,8 @@ def _copy(writer: CodeWriter, move: Move, dtype: DType, ends: Ends) -> None:
         writer.copy(dst.base, src.base, writer.value_of(shape[0]) * (shape[1] * dtype.size))
         return
     with each(writer.code, writer.value_of(shape[0])) as i:
-        heads = dst.row(writer.code, i, writer.value_of), src.row(writer.code, i, writer.value_of)
-        _move_row(writer, move.combine, dtype, dst, src, heads, shape[1])
+        row_starts = dst.row(writer.code, i, writer.value_of), src.row(writer.code, i, writer.value_of)
+        _move_row(writer, move.combine, dtype, dst, src, row_starts, shape[1])
 
 
 def _is_one_run(dst: MemoryView, src: MemoryView, cols: Any) -> bool:
@@ -216,7 +216,7 @@ def _is_one_run(dst: MemoryView, src: MemoryView, cols: Any) -> bool:
 
 
 def common_run(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
-    """How many neighbours lie side by side at both ends."""
+    """How many neighbours lie side by side at both regions."""
     first, second = run_length(a), run_length(b)
     return gcd(first, second) if WHOLE not in (first, second) else min(first, second)
 
@@ -227,27 +227,30 @@ def _move_row(
     dtype: DType,
     dst: MemoryView,
     src: MemoryView,
-    heads: tuple[IrValue, IrValue],
+    row_starts: tuple[IrValue, IrValue],
     cols: Any,
 ) -> None:
     """Columns of one row, in runs as long as both layouts allow."""
     run = common_run(dst.layout.cols, src.layout.cols)
     if run == WHOLE:
-        _run(writer, combine, dtype, *heads, cols)
+        _run(writer, combine, dtype, *row_starts, cols)
         return
     code, count = writer.code, writer.value_of(cols)
     whole = count - count.op("urem", run) if run > 1 else code.i64(0)
     if run > 1:
         with code.loop(0, whole, run) as j:
-            into, out = dst.col(code, heads[0], j, writer.value_of), src.col(code, heads[1], j, writer.value_of)
+            into, out = (
+                dst.col(code, row_starts[0], j, writer.value_of),
+                src.col(code, row_starts[1], j, writer.value_of),
+            )
             _run(writer, combine, dtype, into, out, run)
     with code.loop(whole, count) as j:
-        into, out = dst.col(code, heads[0], j, writer.value_of), src.col(code, heads[1], j, writer.value_of)
+        into, out = dst.col(code, row_starts[0], j, writer.value_of), src.col(code, row_starts[1], j, writer.value_of)
         _combine_elements(writer, combine, dtype, into, out, 1)
 
 
 def _run(writer: CodeWriter, combine: Combine, dtype: DType, dst: IrValue, src: IrValue, count: Any) -> None:
-    """Elements that lie side by side at both ends."""
+    """Elements that lie side by side at both regions."""
     if combine is Combine.STORE:
         writer.copy(dst, src, writer.length(count, dtype.size))
         return
@@ -271,38 +274,38 @@ def _combine_elements(
     code.store(new, dst, dtype.size)
 
 
-def _lane(writer: CodeWriter, ends: Ends, at: IrValue) -> IrValue:
+def _lane(writer: CodeWriter, regions: MoveRegions, at: IrValue) -> IrValue:
     """A resolved lane, as a 64-bit number; the sentinel stays recognisable."""
-    assert ends.lanes is not None
-    return writer.code.load(ends.lane, writer.code.at(ends.lanes, at * size_of(ends.lane)))
+    assert regions.lanes is not None
+    return writer.code.load(regions.lane, writer.code.at(regions.lanes, at * size_of(regions.lane)))
 
 
-def _steered_rows(writer: CodeWriter, move: Move, index: Index, dtype: DType, ends: Ends) -> None:
-    """One index a row: whole rows go where it says, or come from there."""
+def _steered_rows(writer: CodeWriter, move: Move, index: Index, dtype: DType, regions: MoveRegions) -> None:
+    """One index for each row: whole rows are scattered or gathered."""
     code, value_of = writer.code, writer.value_of
-    dst, src = ends.dst, ends.src
+    dst, src = regions.dst, regions.src
     assert src is not None
     steered, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
     nbytes = writer.length(move.cols, dtype.size)
     with code.loop(0, value_of(move.rows)) as i:
-        if ends.far:
-            _fetch_row(writer, ends, steered, i + ahead(nbytes)[0], nbytes, to_write=index.side is Side.DST)
-        lane = _lane(writer, ends, i)
+        if regions.far:
+            _fetch_row(writer, regions, steered, i + ahead(nbytes)[0], nbytes, to_write=index.side is Side.DST)
+        lane = _lane(writer, regions, i)
 
-        def go(lane: IrValue = lane, i: IrValue = i) -> None:
+        def move_row(lane: IrValue = lane, i: IrValue = i) -> None:
             there = steered.row(code, lane.to("zext", I64), value_of)
             here = fixed.row(code, i, value_of)
-            heads = (here, there) if index.side is Side.SRC else (there, here)
-            _move_row(writer, move.combine, dtype, dst, src, heads, move.cols)
+            row_starts = (here, there) if index.side is Side.SRC else (there, here)
+            _move_row(writer, move.combine, dtype, dst, src, row_starts, move.cols)
 
-        def blank(i: IrValue = i) -> None:
+        def clear_row(i: IrValue = i) -> None:
             if index.remap is Remap.ZERO:
                 _zero_row(writer, dst, i, move.cols)
 
         if index.remap in (Remap.ZERO, Remap.SKIP):
-            code.choose(lane.compare("eq", SENTINEL), blank, go)
+            code.choose(lane.compare("eq", SENTINEL), clear_row, move_row)
         else:
-            go()
+            move_row()
 
 
 def _zero_row(writer: CodeWriter, dst: MemoryView, i: IrValue, cols: Any) -> None:
@@ -317,23 +320,25 @@ def _zero_row(writer: CodeWriter, dst: MemoryView, i: IrValue, cols: Any) -> Non
 
 
 def _fetch_row(
-    writer: CodeWriter, ends: Ends, steered: MemoryView, i: IrValue, nbytes: int | IrValue, *, to_write: bool
+    writer: CodeWriter, regions: MoveRegions, steered: MemoryView, i: IrValue, nbytes: int | IrValue, *, to_write: bool
 ) -> None:
-    lane = _lane(writer, ends, i).to("zext", I64)
+    lane = _lane(writer, regions, i).to("zext", I64)
     head = steered.row(writer.code, lane, writer.value_of)
     for line in range(ahead(nbytes)[1]):
         writer.prefetch(writer.code.at(head, line * LINE), to_write=to_write)
 
 
-def _steered_elements(writer: CodeWriter, move: Move, index: Index, dtype: DType, ends: Ends) -> None:
-    """One index an element."""
+def _steered_elements(writer: CodeWriter, move: Move, index: Index, dtype: DType, regions: MoveRegions) -> None:
+    """One index for each element."""
     code, value_of = writer.code, writer.value_of
     cols = value_of(move.cols)
     with code.loop(0, value_of(move.rows)) as i:
-        heads = {side: p.row(code, i, value_of) for side, p in ((Side.DST, ends.dst), (Side.SRC, ends.src)) if p}
+        row_starts = {
+            side: p.row(code, i, value_of) for side, p in ((Side.DST, regions.dst), (Side.SRC, regions.src)) if p
+        }
         first = i * cols
         with code.loop(0, cols) as j:
-            _steer_element(writer, move, index, dtype, ends, heads, first + j, j)
+            _steer_element(writer, move, index, dtype, regions, row_starts, first + j, j)
 
 
 def _steer_element(
@@ -341,21 +346,21 @@ def _steer_element(
     move: Move,
     index: Index,
     dtype: DType,
-    ends: Ends,
-    heads: Mapping[Side, IrValue],
+    regions: MoveRegions,
+    row_starts: Mapping[Side, IrValue],
     at: IrValue,
     j: IrValue,
 ) -> None:
     code, value_of = writer.code, writer.value_of
-    dst, src = ends.dst, ends.src
+    dst, src = regions.dst, regions.src
     assert src is not None
     steered, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
     fixed_side = Side.DST if index.side is Side.SRC else Side.SRC
-    here = fixed.col(code, heads[fixed_side], j, value_of)
-    if ends.far:
-        ahead = _aim(writer, index, steered, _lane(writer, ends, at + ELEMENTS_AHEAD), j)
+    here = fixed.col(code, row_starts[fixed_side], j, value_of)
+    if regions.far:
+        ahead = _aim(writer, index, steered, _lane(writer, regions, at + ELEMENTS_AHEAD), j)
         writer.prefetch(ahead, to_write=index.side is Side.DST)
-    lane = _lane(writer, ends, at)
+    lane = _lane(writer, regions, at)
     if index.side is Side.SRC and index.remap is Remap.ZERO:
         outside = lane.compare("eq", SENTINEL)
         there = _aim(writer, index, steered, code.select(outside, code.constant(lane.type, 0), lane), j)
@@ -363,16 +368,16 @@ def _steer_element(
         code.store(code.select(outside, code.constant(found.type, 0), found), here, dtype.size)
         return
 
-    def go() -> None:
+    def move_element() -> None:
         there = _aim(writer, index, steered, lane, j)
         pair = (here, there) if index.side is Side.SRC else (there, here)
         _combine_elements(writer, move.combine, dtype, *pair, 1)
 
     if index.remap is Remap.SKIP:
         with code.when(lane.compare("ne", SENTINEL)):
-            go()
+            move_element()
     else:
-        go()
+        move_element()
 
 
 def _aim(writer: CodeWriter, index: Index, steered: MemoryView, lane: IrValue, j: IrValue) -> IrValue:

@@ -1,4 +1,4 @@
-"""The index stage: every index value is read once, into a dense buffer of lanes, and remapped there where it must be.
+"""The index stage: every index value is read once, into a dense buffer of lanes, and remapped there if necessary.
 
 Values of two and four bytes become 32-bit lanes, as MG-OOB-08 takes them; values of eight bytes become 64-bit lanes. A
 lane that zero or skip leave outside is the sentinel: all ones.
@@ -17,7 +17,7 @@ from ptokit.isa.move import Index, Remap
 PADDING = 64
 """Lanes that may be read and changed beyond the last one; what they hold does not matter."""
 SENTINEL = -1
-"""A lane that is outside and stays there."""
+"""A lane that is outside and is not remapped."""
 AT_ONCE = {I32: 16, I64: 8}
 """Lanes that are read at a time: 64 bytes of them."""
 
@@ -39,7 +39,7 @@ def emit_resolve(
     value_of: ValueOf,
     kept: str | None = None,
 ) -> IrValue:
-    """Read `rows` x `cols` index values into `lanes`; gives the greatest of them, unsigned, as it was read.
+    """Read `rows` x `cols` index values into `lanes`; returns the greatest of them, unsigned, as it was read.
 
     Where that is outside and the policy moves lanes, they are remapped in a second pass. `REFUSE` is left to the
     caller, who compares; so is a capacity of 0 under a policy that needs a row. Under `REFUSE` lanes may be kept in a
@@ -114,16 +114,11 @@ class _Reader:
 def _walk(
     code: IrBuilder, lane: str, count: IrValue, lanes: IrValue, change: Callable[[IrValue], IrValue], at_once: int = 0
 ) -> None:
-    """Change every lane in its place, and a few behind the last one, where there is room for that."""
+    """Change every lane in its place, and a few after the last one, which is allowed."""
     wide = at_once or AT_ONCE[lane]
     with code.loop(0, count, wide) as k:
         at = code.at(lanes, k * size_of(lane))
         code.store(change(code.load(vector(lane, wide), at)), at)
-
-
-def _in_lanes(code: IrBuilder, lane: str, capacity: IrValue) -> IrValue:
-    """The capacity in the type of a lane. Where it would not fit, no lane is outside."""
-    return capacity.to("trunc", lane)
 
 
 def _spread(code: IrBuilder, scalar: IrValue, like_this: IrValue) -> IrValue:
@@ -131,7 +126,7 @@ def _spread(code: IrBuilder, scalar: IrValue, like_this: IrValue) -> IrValue:
 
 
 def _clamp(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], IrValue]:
-    last = _in_lanes(code, lane, capacity - 1)
+    last = (capacity - 1).to("trunc", lane)
 
     def change(value: IrValue) -> IrValue:
         top = _spread(code, last, value)
@@ -144,7 +139,7 @@ def _clamp(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue],
 
 def _wrap(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], IrValue]:
     there = code.select(capacity.compare("eq", 0), code.i64(1), capacity)
-    by = _in_lanes(code, lane, there)
+    by = there.to("trunc", lane)
 
     def change(value: IrValue) -> IrValue:
         if lane == I32:
@@ -156,7 +151,7 @@ def _wrap(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], 
 
 
 def _mark(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], IrValue]:
-    bound = _in_lanes(code, lane, capacity)
+    bound = capacity.to("trunc", lane)  # if it does not fit, no lane is outside
 
     def change(value: IrValue) -> IrValue:
         return code.select(value.compare("ult", _spread(code, bound, value)), value, SENTINEL)

@@ -1,4 +1,4 @@
-"""Threads that wait for work. Native code runs on them, so that the caller's own thread can hear Ctrl-C."""
+"""Threads that wait for work. Native code runs on them, so that the calling thread can handle Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from operator import index
 from typing import Any
 
 VARIABLE = "PTOKIT_THREADS"
-"""The environment variable that says how many threads to use."""
+"""The environment variable for the number of threads."""
 MOST = 1024
 """Threads of one run."""
 DIGITS = re.compile("[0-9]{1,9}")
 _PATIENCE = 0.1
-"""Seconds of a wait before it looks around. Ctrl-C ends a wait at once, but for two cases: Windows, and a signal that
-comes when Python has looked for signals and is about to wait."""
+"""Seconds of a wait before it checks for signals. Ctrl-C ends a wait at once, except on Windows, and for a signal that
+arrives after Python has checked and before it waits."""
 
 _job_numbers = count()
 _idle: list[_Worker] = []
@@ -75,7 +75,7 @@ def run(work: Callable[[int], None], threads: int, stop: Stop) -> None:
     """Call `work(0)` … `work(threads - 1)`, each on a thread of its own, and wait until all have ended.
 
     An exception in any of them sets `stop`; that of the lowest number is raised. An exception here, as by Ctrl-C, sets
-    `stop` too and goes on when all have ended: nothing runs on behind the caller's back.
+    `stop` too and goes on when all have ended: nothing runs after the call.
     """
     job = _Job(work, threads, stop)
     crew = _crew(threads)
@@ -89,18 +89,18 @@ def run(work: Callable[[int], None], threads: int, stop: Stop) -> None:
         job.end_early()
         _idle.extend(crew[:-1])  # whether the last one has begun is not known, and one that has comes back by itself
         raise
-    del job.work  # and the arrays it knows: the last worker may still be on its way out
+    del job.work  # and its arrays: the last worker may not have left yet
     if job.problems:
         problem = job.problems[min(job.problems)]
         job.problems.clear()
         try:
             raise problem
         finally:
-            del problem  # it knows this frame and the job, which must not know it, or both would stay
+            del problem  # it refers to this frame and the job: a cycle would keep both alive
 
 
 class _Places:
-    """Processors for the threads of a run: the system often wakes two threads on one, and lets the other wait."""
+    """Processors for the threads of a run: the system often wakes two threads on one while another is idle."""
 
     def __init__(self, allowed: set[int], threads: int) -> None:
         self.allowed = allowed
@@ -114,7 +114,7 @@ class _Places:
 
 
 def _places(threads: int) -> _Places | None:
-    """Processors for so many threads; None for one thread, for too many, and where threads cannot be sent."""
+    """Processors for the threads; None for one thread, for too many, and if threads cannot be placed."""
     if threads == 1 or not hasattr(os, "sched_setaffinity"):
         return None
     allowed = os.sched_getaffinity(0)
@@ -122,7 +122,7 @@ def _places(threads: int) -> _Places | None:
 
 
 def _crew(threads: int) -> list[_Worker]:
-    """Workers for nobody else: idle ones, and new ones where those are too few."""
+    """Workers for one run: idle ones, and new ones if those are too few."""
     crew: list[_Worker] = []
     try:
         while len(crew) < threads:

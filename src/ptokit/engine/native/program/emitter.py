@@ -1,9 +1,8 @@
 """A whole program as one native function over a range of blocks.
 
-Every statement has a quick way, written here, and a way back to Python, where the reference engine runs that one
-statement over the same memory. The quick way is taken when everything it presumes holds: numbers that fit, slices that
-stay inside, the conditions of the variant, indices without anything to report. What is rare, odd or wrong is therefore
-done by the reference engine, in its words.
+Every statement has a fast path, written here, and a fallback to Python, where the reference engine runs that one
+statement over the same memory. The fast path requires numbers that fit, slices that stay inside, the conditions of the
+variant, and indices without a finding. So the reference engine handles all rare cases and errors, with its messages.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Emitter:
         variants: Mapping[int, Sequence[Variant]],
         pages: Sequence[Page] = (),
     ) -> None:
-        """`pages` are scatters that are written down, to take effect later."""
+        """`pages` are the deferred scatters."""
         self.program, self.slots, self.variants = program, slots, variants
         self.pages = {page.number: page for page in pages}
         self.stage = Stage(program, slots)
@@ -88,7 +87,7 @@ class Emitter:
     # --- state
 
     def _poll(self) -> None:
-        """Return when the launch was stopped; let Python hear signals now and then."""
+        """Return if the launch was stopped; let Python check for signals from time to time."""
         code, left = self.code, self.stage.slot(BUDGET) - 1
         self.stage.put(BUDGET, left)
         with code.when(left.compare("eq", 0)):
@@ -104,7 +103,7 @@ class Emitter:
         self._call_python(self.slots.numbers[id(stmt)], why)
 
     def _call_python(self, statement: int, why: IrValue) -> None:
-        """Go to Python; leave the function where it fails there."""
+        """Call Python; return from the function if that fails."""
         code, asked = self.code, why + statement * REASONS
         target = self.stage.slot(SLOW).to("inttoptr", PTR)
         failed = code.write(I32, f"call i32 {target.name}({asked!r})")
@@ -131,18 +130,18 @@ class Emitter:
         code = self.code
         start, stop = self._numbers(loop, (loop.start, loop.stop))
         outer = self.stage.slot(ITERATION)
-        trips = self._trips(start, stop, loop.step)
+        iterations = self._iterations(start, stop, loop.step)
         first, last = (interval(expr, self.stage.bounds) for expr in (loop.start, loop.stop))
         self.stage.bounds[loop.var] = min(first[0], last[0]), max(first[1], last[1])
-        with code.loop(0, trips) as iteration:
+        with code.loop(0, iterations) as iteration:
             self._poll()
             self.stage.put(ITERATION, iteration)
             self.stage.put(self.slots.variables[loop.var], start + iteration * loop.step)
             self._statements(loop.body)
         self.stage.put(ITERATION, outer)
 
-    def _trips(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
-        """How often the body runs: the distance as an unsigned number, so that it always fits."""
+    def _iterations(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
+        """The number of iterations; the distance is unsigned, so that it always fits."""
         code = self.code
         some = start.compare("slt" if step > 0 else "sgt", stop)
         distance = stop - start if step > 0 else start - stop
@@ -158,7 +157,7 @@ class Emitter:
         )
 
     def _numbers(self, stmt: Stmt, exprs: Sequence[Expr]) -> list[IrValue]:
-        """Numbers that steer the program; Python computes those that do not fit here."""
+        """Numbers of a loop or a branch; Python computes those that do not fit."""
         code = self.code
         if all(isinstance(expr, int) for expr in exprs):
             return [code.i64(expr) for expr in exprs]  # type: ignore[arg-type]
@@ -183,14 +182,14 @@ class Emitter:
             return
         self._guarded(flag, [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)], lambda _: None)
 
-    def _guarded(self, stmt: Stmt, conditions: Sequence[Expr], quick: Callable[[Evaluator], None]) -> None:
-        """The quick way where conditions hold, else Python's."""
+    def _guarded(self, stmt: Stmt, conditions: Sequence[Expr], fast: Callable[[Evaluator], None]) -> None:
+        """The fast path if the conditions hold, else Python."""
         code = self.code
         slow, done = code.new_label("slow"), code.new_label("done")
         evaluator = self.stage.evaluator()
         self._slow_label = slow
         evaluator.require(conditions, slow)
-        quick(evaluator)
+        fast(evaluator)
         evaluator.settle(slow)
         code.jump(done)
         code.begin(slow)
@@ -203,12 +202,12 @@ class Emitter:
         limits = np.iinfo(dtype.numpy)
         self.stage.bounds[stmt.result] = int(limits.min), int(limits.max)
 
-        def quick(evaluator: Evaluator) -> None:
+        def fast(evaluator: Evaluator) -> None:
             pointer = self.stage.view(evaluator, stmt.source, 1, self._slow_label)
             raw = self.code.load(f"i{8 * dtype.size}", pointer, 1)
             self.stage.put(self.slots.variables[stmt.result], raw.to("sext" if dtype.family == "int" else "zext", I64))
 
-        self._guarded(stmt, (), quick)
+        self._guarded(stmt, (), fast)
 
     # --- tiles
 
@@ -224,10 +223,10 @@ class Emitter:
         self._place(stmt, self.program.tiles[stmt.tile], (stmt.address,))
 
     def _place(self, stmt: TileDecl | Assign, tile: TileDecl, addresses: tuple[Expr, ...]) -> None:
-        """A tile shows what its memory holds at an address."""
+        """A tile is bound to an address of its memory."""
         spec = tile.spec
 
-        def quick(evaluator: Evaluator) -> None:
+        def fast(evaluator: Evaluator) -> None:
             at = evaluator.value(addresses[0]) if len(addresses) == 1 else self._current_address(evaluator, addresses)
             evaluator.settle(
                 self._slow_label,
@@ -238,7 +237,7 @@ class Emitter:
             self.stage.put(self.slots.addresses[tile.name], at)
             self._spread_poison(tile, at + spec.nbytes)
 
-        self._guarded(stmt, (), quick)
+        self._guarded(stmt, (), fast)
 
     def _current_address(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> IrValue:
         """The address of the copy for the current iteration."""
@@ -276,7 +275,7 @@ class Emitter:
         code.begin(done)
 
     def _forward(self, pair: Forwarded) -> None:
-        """A tile that only passes data on: move it in one go. Where anything is odd, one after the other in Python."""
+        """A tile that only passes data on: one fused move. If a check fails, Python runs both."""
         code = self.code
         slow, done = code.new_label("slow"), code.new_label("done")
         reason = code.variable(I64, code.i64(MISSED))

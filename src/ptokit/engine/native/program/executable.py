@@ -100,7 +100,7 @@ class NativeExecutable:
         return False
 
     def miss(self, missed: Mapping[int, Values]) -> None:
-        """Keep numbers that had no code for the next launch, unless that has failed before."""
+        """Keep numbers that had no code for the next launch, unless compiling for them has failed before."""
         fresh = {number: values for number, values in missed.items() if self._fruitless[number] < MOST_TRIES}
         if fresh:
             self._missed = {**fresh, **self._missed}

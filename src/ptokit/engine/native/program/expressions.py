@@ -1,4 +1,4 @@
-"""Whole-number expressions as machine code, exact or not at all: what does not fit 64 bits is left to Python."""
+"""Whole-number expressions as machine code, exact or not at all: Python computes what does not fit 64 bits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAFE = 1 << 62
 
 
 class Evaluator:
-    """Computes expressions in one place of the code; `trouble` grows by all that has no value there."""
+    """Computes expressions at one point of the code, and collects the cases in which they have no value."""
 
     def __init__(
         self, module: IrModule, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]
@@ -49,12 +49,12 @@ class Evaluator:
         return self.value(condition).compare("ne", 0)
 
     def require(self, conditions: Sequence[Expr | IrValue], otherwise: str) -> None:
-        """Go on only where all conditions hold and everything so far had a value."""
+        """Continue only if all conditions hold and everything so far had a value."""
         held = [c if isinstance(c, IrValue) else self.holds(c) for c in conditions if not isinstance(c, int) or not c]
         self.settle(otherwise, *held)
 
     def settle(self, otherwise: str, *held: IrValue) -> None:
-        """Leave for `otherwise` if something had no value, or does not hold."""
+        """Jump to `otherwise` if an expression had no value, or a condition does not hold."""
         troubles, self._trouble = self._trouble, []
         if not held and not troubles:
             return

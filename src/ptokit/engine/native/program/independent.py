@@ -1,7 +1,7 @@
-"""Whether the blocks of a launch can run side by side: none writes what another one reads or writes.
+"""Whether the blocks of a launch can run in parallel: none writes what another one reads or writes.
 
-The blocks are looked at one by one, by the boxes of the arrays that they name. What an index names counts as the whole
-array; what only the run knows counts as a conflict.
+The check uses the boxes of the arrays that each block names. An indexed access counts as the whole array; a box that is
+known at run time only counts as a conflict.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class BlockAccess:
-    """A use of an array: by which block, from where to where in each dim, at each time that it happens."""
+    """The accesses of a statement to an array: block, and bounds in each dim, one entry for each execution."""
 
     argument: str
     blocks: Array
@@ -33,7 +33,7 @@ class BlockAccess:
 
 
 def are_independent(program: Program, grid: int, integers: Mapping[Var, int], besides: Set[str] = frozenset()) -> bool:
-    """Whether no block writes what another one reads or writes; memories `besides` are left out."""
+    """Whether no block writes what another one reads or writes; memories `besides` are ignored."""
     written = _written(program) - besides
     touched: defaultdict[str, list[BlockAccess | None]] = defaultdict(list)
     for stmt, reach in reaches(program, grid, integers):

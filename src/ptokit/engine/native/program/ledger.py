@@ -30,11 +30,11 @@ from ptokit.program.expr import apply, evaluate
 from ptokit.program.ir import Instr, Program
 
 LANES, ROWS, COUNT, ROOM = range(4)
-"""The slots of a ledger: two addresses, how many lanes it has, and how many it has room for."""
+"""The slots of a ledger: two addresses, how many lanes it has, and its capacity in lanes."""
 FIRST_ROOM = 1 << 12
-"""Lanes that a new ledger has room for."""
+"""Capacity of a new ledger, in lanes."""
 MOST_KEPT = 4 << 20
-"""Bytes of a ledger that are kept from one launch to the next; what is beyond goes back to the pool."""
+"""Bytes of a ledger that stay allocated between launches; a larger one goes back to the pool."""
 
 
 @dataclass(frozen=True)

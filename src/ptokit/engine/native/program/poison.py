@@ -1,4 +1,4 @@
-"""Which tiles must be filled with poison when they come to be: those that something may read before it is written."""
+"""Which tiles must be poisoned at their declaration: those that may be read before they are written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Region = tuple[tuple[Expr, ...], Layout]
 
 
 def needs_poison(program: Program, tile: TileDecl, variants: Variants) -> bool:
-    """Unless the first thing that happens to the tile is that all of what is ever read of it is written."""
+    """False if the first use of the tile writes all elements that are ever read."""
     uses = [s for s in walk(program.body) if isinstance(s, Instr) and any(u.tile == tile.name for u in s.tiles)]
     if not uses:
         return False
@@ -38,7 +38,7 @@ def needs_poison(program: Program, tile: TileDecl, variants: Variants) -> bool:
 
 
 def _first_use(block: Block, tile: TileDecl) -> Instr | None:
-    """The instruction that uses the tile first, where it stands in the block of the declaration."""
+    """The instruction that uses the tile first, if it is in the block of the declaration."""
     if tile in block:
         later = block[block.index(tile) + 1 :]
         found = next((stmt for stmt in later if tile.name in mentioned(stmt)), None)

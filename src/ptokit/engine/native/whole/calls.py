@@ -1,8 +1,8 @@
-"""Whole-array gathers and scatters in machine code: the same calls and the same bits as `engine.whole`, only quicker.
+"""Whole-array gathers and scatters in machine code: the same calls and the same bits as `engine.whole`, faster.
 
 A call is prepared once for each `Whole`; what is left for the call itself are three addresses. Under `REFUSE` indices
-are copied and checked before anything moves, while the copy stays small; beyond that a pass that only looks goes first,
-and what another thread changes to a bad index after that is passed over.
+are copied and checked before anything moves, while the copy stays small; beyond that a read-only pass checks
+them first, and an index that another thread makes bad after that is skipped.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ MOST_COPIED = 32 << 20
 CHUNK = 4 << 20
 """Lanes that a scatter takes at a time."""
 PIECE, LEAST_PIECE = 1 << 20, 1 << 14
-"""Bytes of a gather that are handed out at a time, at most and at least."""
+"""Bytes of a piece of a gather, at most and at least."""
 READ_AT_ONCE = 1 << 17
-"""Indices that are handed out at a time: processors foresee long runs only."""
+"""Indices per piece: hardware prefetching needs long runs."""
 MOST_PREPARED = 512
 MOST_IDLE, MOST_ROOM = 2, 16
-"""Blocks of one kind that wait for use, and the workers that such a block has room for."""
+"""Cached blocks of one kind, and the workers that such a block has memory for."""
 FLOAT32 = element_type("float32")
 FIRST = Struct("=5q")
 """The words of a block that change with every call."""
@@ -81,7 +81,7 @@ def _prepare(whole: Whole) -> _Gather | _Scatter:
 
 
 class _Ready(ABC):
-    """What gathers and scatters share: numbers of the move, its kinds of rows and indices, blocks that wait for use."""
+    """What gathers and scatters share: numbers of the move, its kinds of rows and indices, cached blocks."""
 
     OTHER = ""
     """The operand beside the table and the indices."""
@@ -115,7 +115,7 @@ class _Ready(ABC):
         self.cost = self.count * (5 + nbytes / 6) if far or nbytes > 16 else self.count * 2
         """Nanoseconds, roughly."""
         self.spare: list[ArgumentBlock] = []
-        """Blocks for little work, to be used again."""
+        """Cached blocks for little work."""
         self.idle: list[ArgumentBlock] = []
         """The same for much work."""
 
@@ -134,7 +134,7 @@ class _Ready(ABC):
         return block
 
     def put_back(self, block: ArgumentBlock) -> None:
-        """Keep a block for the next call, unless it is a large one or there are enough."""
+        """Cache a block, unless it is large or enough are cached."""
         block.clear()
         if block.room <= MOST_ROOM and len(self.idle) < MOST_IDLE:
             self.idle.append(block)
@@ -153,7 +153,7 @@ class _Ready(ABC):
         FIRST.pack_into(block.words, 0, table.address, other.address, indices.address, 0, 0)
 
     def small(self) -> ArgumentBlock:
-        """A block for little work, one of those that were used before; it goes back to `spare`."""
+        """A block for little work, cached or new; it goes back to `spare`."""
         try:
             return self.spare.pop()
         except IndexError:
@@ -164,9 +164,9 @@ class _Ready(ABC):
         return self.refuses and block.words[GREATEST] & UNSIGNED >= self.capacity
 
     def refuse(self, storages: Storages) -> None:
-        """Say what is wrong, in the reference's words; nothing was written.
+        """Raise the reference engine's error; nothing was written.
 
-        It reads the indices again. Should another thread have put them right meanwhile, the move is simply done.
+        It reads the indices again. If another thread has corrected them meanwhile, the move is executed.
         """
         reference.run(self.whole, storages, 1)
 
@@ -179,7 +179,7 @@ class _Ready(ABC):
 
 
 def _known_step(step: int, nbytes: int) -> int | None:
-    """The distance of rows, where code is written for it: rows that lie side by side, or one for all lanes."""
+    """The distance of rows, if code is specialised for it: rows that lie side by side, or one for all lanes."""
     return step if nbytes and step in (0, nbytes) else None
 
 
@@ -199,7 +199,7 @@ class _Gather(_Ready):
         super().__init__(whole)
         if whole.move.combine is not Combine.STORE or self.indices.remap is Remap.SKIP:
             raise Unsupported("a gather that does not store every lane")
-        if IS_X86 and 0 < self.rows.nbytes <= UNROLLED:  # which foresees by itself as much as it can hold
+        if IS_X86 and 0 < self.rows.nbytes <= UNROLLED:  # the hardware prefetches enough
             self.rows = replace(self.rows, far=False)
         straight = replace(self.rows, lane=self.indices.lane)
         self.at_once = native("gather", straight, self.indices)
@@ -229,7 +229,7 @@ class _Gather(_Ready):
         self.put_back(block)
 
     def _piece(self, crew: Crew) -> int:
-        """Lanes that are handed out at a time: some for every thread, but not too few."""
+        """Lanes per piece: some for every thread, but not too few."""
         nbytes = max(1, self.width * self.size)
         return max(4, min(PIECE // nbytes, max(self.count // (4 * crew.parts), LEAST_PIECE // nbytes)))
 
@@ -272,9 +272,9 @@ class _Scatter(_Ready):
     def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
         return whole.move.dst.layout, whole.src.layout
 
-    def run(self, storages: Storages, threads: int, way: str | None = None) -> None:
-        """Scatter; `way` forces a strategy."""
-        if self.count <= LANES_AT_ONCE and self.cost <= SHORT and way is None and not self.sums:
+    def run(self, storages: Storages, threads: int, strategy: str | None = None) -> None:
+        """Scatter; `strategy` forces one."""
+        if self.count <= LANES_AT_ONCE and self.cost <= SHORT and strategy is None and not self.sums:
             block = self.small()
             self.aim(block, storages)
             self.read(block.address, 0)
@@ -285,12 +285,12 @@ class _Scatter(_Ready):
             if refused:
                 self.refuse(storages)
             return
-        crew = Crew(threads if self.cost > SHORT or way else 0, Stop())
+        crew = Crew(threads if self.cost > SHORT or strategy else 0, Stop())
         block = self.block(storages, crew)
-        self._chunks(storages, crew, block, way)
+        self._chunks(storages, crew, block, strategy)
         self.put_back(block)
 
-    def _chunks(self, storages: Storages, crew: Crew, block: ArgumentBlock, way: str | None) -> None:
+    def _chunks(self, storages: Storages, crew: Crew, block: ArgumentBlock, strategy: str | None) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""
         each, refuses = size_of(self.lane), self.refuses
         fits = (self.count + PADDING) * each <= MOST_COPIED
@@ -323,5 +323,5 @@ class _Scatter(_Ready):
                     other=other + (start + part) * self.words["other_row"],
                     count=min(CHUNK, found - part),
                 )
-                scatter(block, self.rows, crew, way)
+                scatter(block, self.rows, crew, strategy)
         pool.release(memory)

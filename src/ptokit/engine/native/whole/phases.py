@@ -1,4 +1,4 @@
-"""The native functions behind whole-array moves, one text for each kind. What they do together is in `strategies`."""
+"""The native functions behind whole-array moves, one text for each kind. `strategies` combines them."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Indices:
 
     @property
     def lane(self) -> str:
-        """The type of the lanes that come out."""
+        """The type of the lanes."""
         return lane_of(self.dtype)
 
     def resolve(
         self, module: IrModule, code: IrBuilder, first: IrValue, count: IrValue, lanes: IrValue, kept: str | None = None
     ) -> IrValue:
-        """Write the index stage for some lanes; gives the greatest value, which the block keeps too."""
+        """Write the index stage for some lanes; returns the greatest value, which the block stores too."""
         step = word(code, "index_step")
         base = code.at(word(code, "index", PTR), first * step)
         one = Term(1) if self.dense else Term(step.op("udiv", self.dtype.size))  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ class Indices:
 
 
 def resolve(indices: Indices, narrow: bool, keep: bool) -> str:
-    """Pieces of an index array into the block's lanes, as 32-bit ones where asked; or only looked at."""
+    """Pieces of an index array into the block's lanes, as 32-bit ones if `narrow`; or only checked."""
     module = IrModule()
     code = function(module, "resolve")
     lane = I32 if narrow else indices.lane
@@ -81,7 +81,7 @@ def resolve(indices: Indices, narrow: bool, keep: bool) -> str:
 
 @contextmanager
 def _shared(code: IrBuilder) -> Generator[tuple[IrValue, IrValue]]:
-    """All lanes: pieces of them for each worker, in blocks; gives where a block begins and its length."""
+    """All lanes: pieces of them for each worker, in blocks; yields where a block begins and its length."""
     with pieces(code) as number:
         first, count = extent(code, number)
         with blocks(code, first, first + count, LANES_AT_ONCE) as block:
@@ -135,15 +135,15 @@ def _gather_block(
 ) -> None:
     base = mover.item(first)
 
-    def ends(k: IrValue) -> tuple[IrValue, IrValue]:
+    def pair(k: IrValue) -> tuple[IrValue, IrValue]:
         return mover.cell(mover.lane(lanes, k)), code.at(base, k * mover.other_row)
 
     def plain() -> None:
-        mover.load_each(count, ends)
+        mover.load_each(count, pair)
 
     def checked() -> None:
         with code.loop(0, count) as k:
-            is_outside, (cell, item) = mover.lane(lanes, k).compare("eq", SENTINEL), ends(k)
+            is_outside, (cell, item) = mover.lane(lanes, k).compare("eq", SENTINEL), pair(k)
             code.choose(is_outside, lambda: mover.zero(item), lambda: mover.load(cell, item))
 
     if remap in (Remap.CLAMP, Remap.WRAP):
@@ -170,20 +170,20 @@ def scatter(rows: Rows) -> str:
         here = code.at(lanes, first * size_of(rows.lane))
         base = mover.item(first)
 
-        def ends(k: IrValue) -> tuple[IrValue, IrValue]:
+        def pair(k: IrValue) -> tuple[IrValue, IrValue]:
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
-        mover.store_each(count, ends)
+        mover.store_each(count, pair)
 
     def take_some(first: IrValue, count: IrValue) -> None:
         here, base = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
         kept = compacted(code, own, count, lambda k: share.has(mover.lane(here, k).to("zext", I64)))
 
-        def ends(q: IrValue) -> tuple[IrValue, IrValue]:
+        def pair(q: IrValue) -> tuple[IrValue, IrValue]:
             k = picked(code, own, q)
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
-        mover.store_each(kept, ends)
+        mover.store_each(kept, pair)
 
     def take_one(first: IrValue, count: IrValue) -> None:
         here = code.at(lanes, first * size_of(rows.lane))
@@ -246,12 +246,12 @@ class _Share:
         self.low, self.high, self.column, self.columns = (code.load(I64, code.at(at, 8 * k)) for k in range(4))
 
     def has(self, lane: IrValue) -> IrValue:
-        """Whether a lane is the worker's; one that is outside is nobody's."""
+        """Whether a lane is the worker's; a lane outside the table belongs to no worker."""
         return (lane - self.low).compare("ult", self.high - self.low)
 
 
 def compacted(code: IrBuilder, own: IrValue, count: IrValue, keeps: Callable[[IrValue], IrValue]) -> IrValue:
-    """Numbers below a count for which something holds, written side by side without a branch; gives how many."""
+    """Numbers below a count for which `keeps` holds, stored side by side without a branch; returns how many."""
     kept = code.variable(I64, code.i64(0))
     kept.set(code.i64(0))
     with code.loop(0, count) as k:
@@ -260,7 +260,7 @@ def compacted(code: IrBuilder, own: IrValue, count: IrValue, keeps: Callable[[Ir
         kept.set(at + keeps(k).to("zext", I64))
     last = kept.get()
     zero = code.constant("<16 x i32>", 0)
-    for line in range(4):  # fetching ahead reads beyond the last
+    for line in range(4):  # prefetching reads beyond the last
         code.store(zero, code.at(own, last * 4 + 64 * line), 4)
     return last
 
@@ -304,10 +304,10 @@ def store_winners(rows: Rows) -> str:
 
         kept = compacted(code, own, count, wins)
 
-        def ends(q: IrValue, here: IrValue = here, base: IrValue = base) -> tuple[IrValue, IrValue]:
+        def pair(q: IrValue, here: IrValue = here, base: IrValue = base) -> tuple[IrValue, IrValue]:
             k = picked(code, own, q)
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
-        mover.store_each(kept, ends)
+        mover.store_each(kept, pair)
     code.ret()
     return module.text

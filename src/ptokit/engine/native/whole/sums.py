@@ -35,7 +35,7 @@ def total(rows: Rows, indices: Indices | None) -> str:
 
 
 Act = Callable[[IrValue, IrValue, IrValue], None]
-"""Takes a row's number inside its range, its place in the table and the place of what comes to it."""
+"""Takes a row's number inside its range, the address of its cell and the address of the row to add."""
 
 
 class _Sums:
@@ -78,7 +78,7 @@ class _Sums:
             )
         self._each(row, write)
 
-    def finish(self, row: IrValue, cell: IrValue, item: IrValue) -> None:
+    def finish(self, row: IrValue, cell: IrValue, _item: IrValue) -> None:
         """Round a sum into the table, once."""
         code, mark, mover = self.code, self.code.at(self.marks, row), self.mover
 
