@@ -1,4 +1,4 @@
-"""The executable meaning of `Move` and `Compute`, in vectorised NumPy. Every other engine is tested against this one."""
+"""The executable meaning of `Move` and `Compute`, in vectorised NumPy. Other engines are tested against this one."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ TOGETHER = 4
 
 @dataclass(frozen=True)
 class Fold:
-    """How a row is reduced: what its first element is taken as, what comes of the next, and what is written."""
+    """How a row is reduced: its first element, each next element, and the result."""
 
     first: Callable[[ElementSite, IrValue], IrValue]
     next: Callable[[ElementSite, IrValue, IrValue], IrValue]

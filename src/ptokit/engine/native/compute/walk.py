@@ -67,7 +67,7 @@ class RegionView:
         return RegionView(self.writer, place, self.one_col, self.one_row, self.shift[::-1])
 
     def row(self, i: IrValue, lanes: int = 1) -> RegionRow:
-        """RegionRow `i`, to be taken one element or so many lanes at a time."""
+        """Row `i`, to be loaded one element or `lanes` elements at a time."""
         code, value_of = self.writer.code, self.writer.value_of
         start = self.place.base if self.one_row else self.place.row(code, i + value_of(self.shift[0]), value_of)
         if not self.one_col:
