@@ -21,19 +21,7 @@ from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import event_finding, index_finding
 from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
 from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, value_of
-from ptokit.program.ir import (
-    Assign,
-    Barrier,
-    Block,
-    Branch,
-    Flag,
-    Instr,
-    LoadScalar,
-    Loop,
-    Program,
-    Stmt,
-    TileDecl,
-)
+from ptokit.program.ir import Assign, Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileDecl
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 from ptokit.target.profile import EVENT_IDS

@@ -68,10 +68,7 @@ def _bits(lent: Lent) -> Array:
     return as_strided(bits, (lent.elements,), (size,), writeable=bits.flags.writeable)
 
 
-MADE_LATER: dict[str, Callable[[Lent], Any]] = {
-    "bits": _bits,
-    "_windows": lambda _: {},
-}
+MADE_LATER: dict[str, Callable[[Lent], Any]] = {"bits": _bits, "_windows": lambda _: {}}
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,7 @@ class IrValue:
     def __add__(self, other: Operand) -> IrValue:
         return self._join("fadd" if self.is_float else "add", other)
 
-    def __radd__(self, other: Operand) -> IrValue:
-        return self + other
+    __radd__ = __add__
 
     def __sub__(self, other: Operand) -> IrValue:
         return self._join("fsub" if self.is_float else "sub", other)
@@ -76,8 +75,7 @@ class IrValue:
     def __mul__(self, other: Operand) -> IrValue:
         return self._join("fmul" if self.is_float else "mul", other)
 
-    def __rmul__(self, other: Operand) -> IrValue:
-        return self * other
+    __rmul__ = __mul__
 
     def __and__(self, other: Operand) -> IrValue:
         return self._join("and", other)

@@ -37,18 +37,7 @@ from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
 from ptokit.program.expr import BLOCK_IDX, Expr, apply, interval
-from ptokit.program.ir import (
-    Assign,
-    Block,
-    Branch,
-    Flag,
-    Instr,
-    LoadScalar,
-    Loop,
-    Program,
-    Stmt,
-    TileDecl,
-)
+from ptokit.program.ir import Assign, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileDecl
 from ptokit.target.profile import EVENT_IDS
 
 
@@ -56,11 +45,7 @@ class Emitter:
     """Writes the function of a program, from the variants of its instructions."""
 
     def __init__(
-        self,
-        program: Program,
-        slots: Slots,
-        variants: Mapping[int, Sequence[Variant]],
-        pages: Sequence[Page] = (),
+        self, program: Program, slots: Slots, variants: Mapping[int, Sequence[Variant]], pages: Sequence[Page] = ()
     ) -> None:
         """`pages` are the deferred scatters."""
         self.program, self.slots, self.variants = program, slots, variants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from enum import Enum
 from functools import cache, cached_property, lru_cache
 from time import perf_counter
@@ -16,7 +16,7 @@ from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.independent import are_independent
 from ptokit.engine.native.program.instruction import is_supported
 from ptokit.engine.native.program.launching import Gathered, Parts, ProgramCode
-from ptokit.engine.native.program.ledger import candidates, page, to_json
+from ptokit.engine.native.program.ledger import candidates, page
 from ptokit.engine.native.program.sample import cost, sample
 from ptokit.engine.native.program.slots import Slots, address_of
 from ptokit.engine.native.program.stage import MOST_GIVEN
@@ -122,7 +122,9 @@ class NativeExecutable:
         variants = {number: self._variants(number) for number in self._samples}
         pages = [page(self.program, self.slots, number, variants.get(number, ())) for number in deferred]
         known = [each for each in pages if each is not None]
-        return jit.IrSource(Emitter(self.program, self.slots, variants, known).text(), {"pages": to_json(known)})
+        return jit.IrSource(
+            Emitter(self.program, self.slots, variants, known).text(), {"pages": [asdict(each) for each in known]}
+        )
 
     def _variants(self, number: int) -> list[Variant]:
         """The variants of an instruction for the numbers that were met."""

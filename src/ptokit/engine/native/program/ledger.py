@@ -7,8 +7,8 @@ in the order of the blocks, by one of the `strategies`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -105,16 +105,6 @@ def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page
     width = move.cols if by_row else 1
     step = row if by_row else 1
     return Page(number, argument.array, offset, index.capacity, step, width, kind.name, move.combine.name, lane)
-
-
-def to_json(pages: Sequence[Page]) -> list[dict[str, Any]]:
-    """Pages as plain data."""
-    return [asdict(each) for each in pages]
-
-
-def from_json(found: Sequence[Mapping[str, Any]]) -> tuple[Page, ...]:
-    """Pages from plain data."""
-    return tuple(Page(**each) for each in found)
 
 
 class Ledger:

@@ -9,15 +9,7 @@ from dataclasses import dataclass
 from ptokit.engine.native.address import MemoryView
 from ptokit.engine.native.emit import I1, I32, I64, PTR, IrBuilder, IrModule, IrValue, size_of, vector
 from ptokit.engine.native.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
-from ptokit.engine.native.whole.block import (
-    LANES_AT_ONCE,
-    blocks,
-    function,
-    note,
-    pieces,
-    scratch,
-    word,
-)  # fmt: skip
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, function, note, pieces, scratch, word
 from ptokit.engine.native.whole.mover import Mover, Rows
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
@@ -192,8 +184,6 @@ def scatter(rows: Rows) -> str:
     own, whole = scratch(code), word(code, "whole").compare("ne", 0)
     with blocks(code, code.i64(0), total, LANES_AT_ONCE) as (first, count):
         low, high = code.variable(I64, share.low), code.variable(I64, share.high)
-        low.set(share.low)
-        high.set(share.high)
         with code.when(whole ^ 1 if not rows.same else code.constant(I1, 1)):
             here = code.at(lanes, first * size_of(rows.lane))
             least, greatest = _extremes(module, code, rows.lane, here, count)
@@ -224,8 +214,6 @@ def _extremes(module: IrModule, code: IrBuilder, lane: str, lanes: IrValue, coun
     first = code.load(lane, lanes)
     for how, name in (("ult", "umin"), ("ugt", "umax")):
         many, one = code.variable(vector(lane, wide), code.splat(first, wide)), code.variable(lane, first)
-        many.set(code.splat(first, wide))
-        one.set(first)
         whole = count - (count & (wide - 1))
         for begin, end, step, best in ((code.i64(0), whole, wide, many), (whole, count, 1, one)):
             with code.loop(begin, end, step) as k:
@@ -253,7 +241,6 @@ class _Share:
 def compacted(code: IrBuilder, own: IrValue, count: IrValue, keeps: Callable[[IrValue], IrValue]) -> IrValue:
     """Numbers below a count for which `keeps` holds, stored side by side without a branch; returns how many."""
     kept = code.variable(I64, code.i64(0))
-    kept.set(code.i64(0))
     with code.loop(0, count) as k:
         at = kept.get()
         code.store(k.to("trunc", I32), code.at(own, at * 4))
