@@ -45,10 +45,10 @@ def measures(program: Program, operand: Operand) -> tuple[Expr, ...]:
 def _bind_tile(program: Program, use: TileUse, frame: Frame) -> Bound:
     decl, name = program.tiles[use.tile], use.tile
     _check_valid(decl, use, frame)
-    spec = tile_spec(decl.spec, use, frame.worth, frame.addresses.get(name))
+    spec = tile_spec(decl.spec, use, frame.value, frame.addresses.get(name))
     if use.window is None:
         return Bound(spec, lambda frame: frame.tiles[name])
-    return Bound(spec, _Part(name, frame.worth(offset_in(decl.spec, use.window)), spec.elements))
+    return Bound(spec, _Part(name, frame.value(offset_in(decl.spec, use.window)), spec.elements))
 
 
 @dataclass
@@ -70,18 +70,18 @@ class _Part:
 
 def _check_valid(decl: TileDecl, use: TileUse, frame: Frame) -> None:
     for axis, (extent, most) in enumerate(zip(use.valid, room(decl, use), strict=True)):
-        number = frame.worth(extent)
+        number = frame.value(extent)
         if not 0 <= number <= most:
             raise VerifyError([valid_finding(decl, use, axis, number, frame.when).at(frame.where)])
     for axis, (start, size, most) in enumerate(edges(decl, use)):
-        number = frame.worth(start)
+        number = frame.value(start)
         if not 0 <= number <= most - size:
             raise VerifyError([part_finding(decl.name, axis, number, size, most, frame.when).at(frame.where)])
 
 
 def _bind_view(program: Program, view: View, frame: Frame) -> Bound:
     argument = program.tensors[view.argument]
-    offset, spec = offset_of(argument, view, frame), tensor_spec(argument, view, frame.worth)
+    offset, spec = offset_of(argument, view, frame), tensor_spec(argument, view, frame.value)
     return Bound(spec, lambda frame: elements(argument, offset, spec.span, frame))
 
 
@@ -98,27 +98,27 @@ def elements(argument: Argument, offset: int, count: int, frame: Frame) -> Stora
 
 def offset_of(argument: Argument, view: View, frame: Frame, describe: Describe = slice_finding) -> int:
     """Elements before a block of an argument in its array; a block that leaves the argument is refused."""
-    offset = frame.worth(argument.offset)
+    offset = frame.value(argument.offset)
     dims = zip(view.starts, view.sizes, argument.shape, argument.stride, strict=True)
     for dim, (start, size, most, stride) in enumerate(dims):
-        first, extent, limit = frame.worth(start), frame.worth(size), frame.worth(most)
+        first, extent, limit = frame.value(start), frame.value(size), frame.value(most)
         if first < 0 or extent < 0 or first + extent > limit:
-            said = describe(argument.name, dim, first, extent, limit, frame.when)
-            raise OutOfBoundsError([said.at(frame.where)])
-        offset += first * frame.worth(stride)
+            finding = describe(argument.name, dim, first, extent, limit, frame.when)
+            raise OutOfBoundsError([finding.at(frame.where)])
+        offset += first * frame.value(stride)
     return offset
 
 
-def _bind_constant(program: Program, number: Constant, frame: Frame) -> Bound:
+def _bind_constant(_program: Program, number: Constant, _frame: Frame) -> Bound:
     bits = np.array([number.bits], f"u{number.dtype.size}").view(number.dtype.bits)
     return _fixed(ScalarSpec(number.dtype), bits)
 
 
-def _bind_number(program: Program, number: Number, frame: Frame) -> Bound:
-    value, dtype = frame.worth(number.value), number.dtype
+def _bind_number(_program: Program, number: Number, frame: Frame) -> Bound:
+    value, dtype = frame.value(number.value), number.dtype
     if number.steers and value < 0:
-        said = f"a window begins at row and column 0 or later; found {value} {frame.when}"
-        raise VerifyError([Finding("error", "CP-EXT-01", said, fix="count from 0", where=frame.where)])
+        message = f"a window begins at row and column 0 or later; found {value} {frame.when}"
+        raise VerifyError([Finding("error", "CP-EXT-01", message, fix="count from 0", where=frame.where)])
     if number.steers:
         return _fixed(ScalarSpec(dtype, value), np.zeros(1, dtype.bits))
     try:
@@ -128,13 +128,13 @@ def _bind_number(program: Program, number: Number, frame: Frame) -> Bound:
         raise VerifyError([Finding("error", "KN-11", str(problem), fix=fix, where=frame.where)]) from None
 
 
-def _bind_given(program: Program, number: Given, frame: Frame) -> Bound:
+def _bind_given(_program: Program, number: Given, _frame: Frame) -> Bound:
     return Bound(ScalarSpec(number.dtype), lambda frame: frame.tensors[number.name])
 
 
 def _fixed(spec: ScalarSpec, bits: np.ndarray[Any, np.dtype[Any]]) -> Bound:
     storage = Storage(bits, spec.dtype)
-    return Bound(spec, lambda frame: storage)
+    return Bound(spec, lambda _: storage)
 
 
 BINDERS: dict[type, Callable[[Program, Any, Frame], Bound]] = {

@@ -32,7 +32,7 @@ def accumulate(cells: Array, where: Array, values: Array, combine: Combine, dtyp
 
 
 def _add(old: Array, lane: Array, new: Array, dtype: DType) -> Array:
-    """Integers wrap; floats round at every step; a NaN that comes out is the canonical quiet one."""
+    """Integers wrap; floats round at every step; a NaN result is the canonical quiet one."""
     total = old.view(dtype.numpy)
     np.add.at(total, lane, new.view(dtype.numpy))
     if dtype.is_float:
@@ -41,8 +41,9 @@ def _add(old: Array, lane: Array, new: Array, dtype: DType) -> Array:
 
 
 def _pick_float(old: Array, lane: Array, new: Array, combine: Combine, dtype: DType) -> Array:
-    """The greatest or least number that met each cell: a NaN never counts, -0 lies below +0, ties keep any bits."""
-    cell = lane if old.ndim == 1 else lane[:, None] * old.shape[1] + np.arange(old.shape[1])
+    """The greatest or least number combined into each cell: NaNs are ignored, -0 lies below +0, ties keep any bits."""
+    width = 1 if old.ndim == 1 else int(old.shape[1])
+    cell = lane if old.ndim == 1 else np.add.outer(lane * width, np.arange(width))
     bits = np.concatenate([old.ravel(), new.ravel()])
     cells = np.concatenate([np.arange(old.size), cell.ravel()])
     values = bits.view(dtype.numpy).astype(np.float64 if dtype.size <= 8 else dtype.numpy)

@@ -7,6 +7,8 @@ result for `+ - * / sqrt`. A NaN that an operation makes is the canonical quiet 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -41,14 +43,14 @@ def _rounded(values: Array, dtype: DType) -> Array:
     return np.where(np.isnan(out), np.array(np.nan, dtype.numpy), out) if dtype.is_float else out
 
 
-def _arithmetic(function: Callable[..., Array]) -> Op:
-    """An operation that NumPy has, rounded once."""
-    return lambda shape, dtype, *inputs: _rounded(function(*map(_wide, inputs)), dtype)
+def _arithmetic(function: Callable[..., Array], _shape: Shape, dtype: DType, *inputs: Array) -> Array:
+    """An operation of NumPy, rounded once."""
+    return _rounded(function(*map(_wide, inputs)), dtype)
 
 
-def _transcendental(function: Callable[[Array], Array]) -> Op:
+def _transcendental(function: Callable[[Array], Array], _shape: Shape, dtype: DType, x: Array) -> Array:
     """Through float64, which leaves the result well within one ulp."""
-    return lambda shape, dtype, x: _rounded(function(x.astype(np.float64)), dtype)
+    return _rounded(function(x.astype(np.float64)), dtype)
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -62,39 +64,35 @@ def _divide(a: Array, b: Array) -> Array:
     return quotient + inexact.astype(quotient.dtype)
 
 
-def _pick(shape: Shape, dtype: DType, a: Array, b: Array, *, better: Callable[[Array, Array], Array]) -> Array:
+def _reciprocal(x: Array) -> Array:
+    return np.divide(x.dtype.type(1), x)
+
+
+def _pick(better: Callable[[Array, Array], Array], _shape: Shape, _dtype: DType, a: Array, b: Array) -> Array:
     """`b` where it is strictly better, else `a`: so `a` wins ties and every comparison with a NaN."""
     return np.where(better(_wide(b), _wide(a)), b, a)
 
 
-def _picker(better: Callable[[Array, Array], Array]) -> Op:
-    return lambda shape, dtype, a, b: _pick(shape, dtype, a, b, better=better)
-
-
-def _row_best(better: Callable[[Array, Array], Array]) -> Op:
+def _row_best(better: Callable[[Array, Array], Array], shape: Shape, dtype: DType, x: Array) -> Array:
     """From the first column on: a later element replaces the best so far only where it is strictly better."""
-
-    def run(shape: Shape, dtype: DType, x: Array) -> Array:
-        best = x[:, :1]
-        for j in range(1, x.shape[1]):
-            best = _pick(shape, dtype, best, x[:, j : j + 1], better=better)
-        return best
-
-    return run
+    best = x[:, :1]
+    for j in range(1, x.shape[1]):
+        best = _pick(better, shape, dtype, best, x[:, j : j + 1])
+    return best
 
 
-def _row_sum(shape: Shape, dtype: DType, x: Array) -> Array:
+def _row_sum(_shape: Shape, dtype: DType, x: Array) -> Array:
     """In ascending column order, float32 inside, rounded once."""
     wide = _wide(x)
     return _rounded(np.add.accumulate(wide, axis=1, dtype=wide.dtype)[:, -1:], dtype)
 
 
-def _by_column(of_rows: Op) -> Op:
+def _by_column(of_rows: Op, shape: Shape, dtype: DType, x: Array) -> Array:
     """A reduction of rows, applied to columns: in ascending row order."""
-    return lambda shape, dtype, x: of_rows(shape[::-1], dtype, x.T).T
+    return of_rows(shape[::-1], dtype, x.T).T
 
 
-def _shift(shape: Shape, dtype: DType, a: Array, count: Array, *, left: bool) -> Array:
+def _shift(_shape: Shape, dtype: DType, a: Array, count: Array, *, left: bool) -> Array:
     """A count is unsigned; one of the type's width or more shifts every bit out, a right shift leaving the sign."""
     width = 8 * dtype.size
     steps = count.view(dtype.bits)
@@ -124,25 +122,25 @@ COMPARISONS = {
 def _compare(shape: Shape, dtype: DType, a: Array, b: Array, *, mode: CmpMode) -> Array:
     """One bit a column, the lowest first; the rest of the mask's row is zero."""
     packed = np.packbits(COMPARISONS[mode](_wide(a), _wide(b)), axis=1, bitorder="little")
-    room = np.zeros((shape[0], shape[1] * dtype.size), np.uint8)
-    room[:, : packed.shape[1]] = packed
-    return room.view(dtype.numpy)
+    mask = np.zeros((shape[0], shape[1] * dtype.size), np.uint8)
+    mask[:, : packed.shape[1]] = packed
+    return mask.view(dtype.numpy)
 
 
-def _select(shape: Shape, dtype: DType, mask: Array, a: Array, b: Array) -> Array:
+def _select(shape: Shape, _dtype: DType, mask: Array, a: Array, b: Array) -> Array:
     bits = np.unpackbits(mask.view(np.uint8), axis=1, bitorder="little", count=shape[1])
     return np.where(bits.astype(bool), a, b)
 
 
-def _window(shape: Shape, dtype: DType, x: Array, *, row: int, col: int) -> Array:
+def _window(shape: Shape, _dtype: DType, x: Array, *, row: int, col: int) -> Array:
     return np.ascontiguousarray(x[row : row + shape[0], col : col + shape[1]])
 
 
-def _copy(shape: Shape, dtype: DType, x: Array) -> Array:
+def _copy(_shape: Shape, _dtype: DType, x: Array) -> Array:
     return x
 
 
-def _matmul(shape: Shape, dtype: DType, a: Array, b: Array, *more: Array) -> Array:
+def _matmul(_shape: Shape, dtype: DType, a: Array, b: Array, *more: Array) -> Array:
     """float32 inside; int8 by way of float64, which holds every sum of 4095 products exactly."""
     if dtype.is_integer:
         product = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64).astype(dtype.numpy)
@@ -175,8 +173,8 @@ ROUNDINGS: dict[RoundMode, Callable[[Array], Array]] = {
 }
 
 
-def _convert(shape: Shape, dtype: DType, x: Array, *, mode: RoundMode, saturation: Saturation) -> Array:
-    """Clamp if asked to, round to an integer where one is wanted, then take the destination's type."""
+def _convert(_shape: Shape, dtype: DType, x: Array, *, mode: RoundMode, saturation: Saturation) -> Array:
+    """Clamp under saturation, round to an integer if the destination is one, then take the destination's type."""
     saturate = saturation is Saturation.On
     if x.dtype.kind in "iu":
         return _from_integer(dtype, x, saturate)
@@ -185,14 +183,19 @@ def _convert(shape: Shape, dtype: DType, x: Array, *, mode: RoundMode, saturatio
     return _float_to_integer(dtype, ROUNDINGS[mode](x.astype(np.float64)), saturate)
 
 
+def largest(kind: np.dtype[Any]) -> float:
+    """The largest finite number of a float type."""
+    return float(cast("Any", ml_dtypes.finfo(kind)).max)
+
+
 def _from_integer(dtype: DType, x: Array, saturate: bool) -> Array:
     if not dtype.is_integer:
-        limit = float(ml_dtypes.finfo(dtype.numpy).max)
+        limit = largest(dtype.numpy)
         return (np.clip(x.astype(np.float64), -limit, limit) if saturate and limit < 2.0**63 else x).astype(dtype.numpy)
     if not saturate:
         return x.astype(dtype.numpy)
-    wanted, given = np.iinfo(dtype.numpy), np.iinfo(x.dtype)
-    return np.clip(x, max(wanted.min, given.min), min(wanted.max, given.max)).astype(dtype.numpy)
+    result, source = np.iinfo(dtype.numpy), np.iinfo(x.dtype)
+    return np.clip(x, max(result.min, source.min), min(result.max, source.max)).astype(dtype.numpy)
 
 
 def _to_float(dtype: DType, x: Array, mode: RoundMode, saturate: bool) -> Array:
@@ -201,13 +204,13 @@ def _to_float(dtype: DType, x: Array, mode: RoundMode, saturate: bool) -> Array:
     if x.dtype == dtype.numpy:
         return x if mode is RoundMode.NONE else _rounded(ROUNDINGS[mode](wide), dtype)
     if saturate:
-        limit = min(float(ml_dtypes.finfo(dtype.numpy).max), float(ml_dtypes.finfo(x.dtype).max))
+        limit = min(largest(dtype.numpy), largest(x.dtype))
         wide = np.clip(wide, -limit, limit)
     return _rounded(wide, dtype)
 
 
 def _float_to_integer(dtype: DType, whole: Array, saturate: bool) -> Array:
-    """Whole numbers in float64, clamped or wrapped; what is no number is zero."""
+    """Whole numbers in float64, clamped or wrapped; a NaN becomes zero."""
     limits = np.iinfo(dtype.numpy)
     modulus = 2.0**64
     finite = np.where(np.isfinite(whole), whole, 0.0)
@@ -221,33 +224,33 @@ def _float_to_integer(dtype: DType, whole: Array, saturate: bool) -> Array:
 
 
 OPS: dict[str, Op] = {
-    "add": _arithmetic(np.add),
-    "sub": _arithmetic(np.subtract),
-    "mul": _arithmetic(np.multiply),
-    "div": _arithmetic(_divide),
-    "max": _picker(np.greater),
-    "min": _picker(np.less),
-    "abs": _arithmetic(np.abs),
-    "neg": _arithmetic(np.negative),
-    "exp": _transcendental(np.exp),
-    "log": _transcendental(np.log),
-    "sqrt": _arithmetic(np.sqrt),
-    "recip": _arithmetic(lambda x: np.divide(x.dtype.type(1), x)),
-    "and": _arithmetic(np.bitwise_and),
-    "or": _arithmetic(np.bitwise_or),
-    "shl": lambda *given: _shift(*given, left=True),
-    "shr": lambda *given: _shift(*given, left=False),
+    "add": partial(_arithmetic, np.add),
+    "sub": partial(_arithmetic, np.subtract),
+    "mul": partial(_arithmetic, np.multiply),
+    "div": partial(_arithmetic, _divide),
+    "max": partial(_pick, np.greater),
+    "min": partial(_pick, np.less),
+    "abs": partial(_arithmetic, np.abs),
+    "neg": partial(_arithmetic, np.negative),
+    "exp": partial(_transcendental, np.exp),
+    "log": partial(_transcendental, np.log),
+    "sqrt": partial(_arithmetic, np.sqrt),
+    "recip": partial(_arithmetic, _reciprocal),
+    "and": partial(_arithmetic, np.bitwise_and),
+    "or": partial(_arithmetic, np.bitwise_or),
+    "shl": partial(_shift, left=True),
+    "shr": partial(_shift, left=False),
     "copy": _copy,
     "iota": _iota,
     "cvt": _convert,
     "cmp": _compare,
     "sel": _select,
     "rowsum": _row_sum,
-    "rowmax": _row_best(np.greater),
-    "rowmin": _row_best(np.less),
-    "colsum": _by_column(_row_sum),
-    "colmax": _by_column(_row_best(np.greater)),
-    "colmin": _by_column(_row_best(np.less)),
+    "rowmax": partial(_row_best, np.greater),
+    "rowmin": partial(_row_best, np.less),
+    "colsum": partial(_by_column, _row_sum),
+    "colmax": partial(_by_column, partial(_row_best, np.greater)),
+    "colmin": partial(_by_column, partial(_row_best, np.less)),
     "window": _window,
     "matmul": _matmul,
 }

@@ -1,5 +1,4 @@
-"""What stops a run, and what is odd about an index: facts without words for the user. `prepared.py` makes findings of
-them."""
+"""What stops a run, and suspicious index values, as plain data. `prepared.py` turns them into findings."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Frame:
-    """The state of a block: numbers, arguments, tiles. Reused by the next launch, for the memory of its tiles."""
+    """The state of a block: numbers, arguments, tiles. Reused by the next launch, with the memory of its tiles."""
 
     def __init__(self) -> None:
         self.tensors: Mapping[str, Storage] = {}
         self.values: dict[Var, int] = {}
         self.listener: Listener = tuple
         self.where: Where | None = None
-        self.turn = 0
+        self.iteration = 0
         """The iteration of the innermost loop."""
         self.tiles: dict[str, Storage] = {}
         self.addresses: dict[str, int] = {}
@@ -39,7 +39,7 @@ class Frame:
     def begin(self, block: int) -> None:
         """Start a block: memories become poison again."""
         self.values[BLOCK_IDX] = block
-        self.turn = 0
+        self.iteration = 0
         for memory in self.memories.values():
             memory.forget()
 
@@ -48,7 +48,7 @@ class Frame:
         """The block, for messages."""
         return f"in block {self.values[BLOCK_IDX]}"
 
-    def worth(self, expr: Expr) -> int:
+    def value(self, expr: Expr) -> int:
         """The current value of an expression."""
         return evaluate(expr, self.values)
 
@@ -74,8 +74,8 @@ class Frame:
         if problems := verify_address(spec, target):
             raise VerifyError(self.placed(problems))
         if address + spec.nbytes > ADDRESS_SPACE:
-            said = f"{tile.name} at {address:#x} lies beyond every memory"
-            finding = Finding("error", "A-38", said, None, tile.name, fix="use lower addresses")
+            message = f"{tile.name} at {address:#x} lies beyond every memory"
+            finding = Finding("error", "A-38", message, None, tile.name, fix="use lower addresses")
             raise VerifyError(self.placed([finding]))
         memory = self.memories.setdefault(spec.loc, OnChip())
         self.tiles[tile.name] = Storage(memory.at(address, spec.nbytes).view(spec.dtype.bits), spec.dtype)

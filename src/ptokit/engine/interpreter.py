@@ -20,20 +20,8 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import event_finding, index_finding
 from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
-from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, worth
-from ptokit.program.ir import (
-    Assign,
-    Barrier,
-    Block,
-    Branch,
-    Flag,
-    Instr,
-    LoadScalar,
-    Loop,
-    Program,
-    Stmt,
-    TileDecl,
-)
+from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, value_of
+from ptokit.program.ir import Assign, Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileDecl
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 from ptokit.target.profile import EVENT_IDS
@@ -53,16 +41,16 @@ class LoopStep:
 
     def bounds(self, frame: Frame) -> range:
         """The values of the loop variable."""
-        return range(worth(self.start, frame.values), worth(self.stop, frame.values), self.loop.step)
+        return range(value_of(self.start, frame.values), value_of(self.stop, frame.values), self.loop.step)
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.loop.where
-        outer, bounds = frame.turn, self.bounds(frame)
-        for frame.turn, value in enumerate(bounds):
+        outer, bounds = frame.iteration, self.bounds(frame)
+        for frame.iteration, value in enumerate(bounds):
             frame.values[self.loop.var] = value
             for step in self.body:
                 step(frame)
-        frame.turn = outer
+        frame.iteration = outer
 
 
 class Executable:
@@ -115,7 +103,7 @@ class Executable:
             step(frame)
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> None:
-        """This engine has no quick way to repeat a launch."""
+        """None: this engine has no fast path to repeat a launch."""
 
     def _block(self, block: Block) -> tuple[Step, ...]:
         return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
@@ -135,7 +123,7 @@ class _Branch:
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.where
-        for step in self.then if worth(self.condition, frame.values) else self.otherwise:
+        for step in self.then if value_of(self.condition, frame.values) else self.otherwise:
             step(frame)
 
 
@@ -148,13 +136,13 @@ class _Declare:
         tile = self.tile
         if tile.addresses:
             frame.where = tile.where
-            address = frame.worth(tile.addresses[frame.turn % len(tile.addresses)])
+            address = frame.value(tile.addresses[frame.iteration % len(tile.addresses)])
             frame.place(tile, address, self.target)
             return
         copies = frame.copies.get(tile.name)
         if copies is None:
             copies = frame.copies[tile.name] = [_memory(tile.spec) for _ in range(tile.buffers)]
-        frame.tiles[tile.name], content = copies[frame.turn % tile.buffers]
+        frame.tiles[tile.name], content = copies[frame.iteration % tile.buffers]
         content.fill(POISON)
 
 
@@ -172,7 +160,7 @@ class _Assign:
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.stmt.where
-        frame.place(self.tile, frame.worth(self.stmt.address), self.target)
+        frame.place(self.tile, frame.value(self.stmt.address), self.target)
 
 
 Takes = list[Callable[[Frame], Storage]]
@@ -211,19 +199,19 @@ class InstructionStep:
     def _bind(self, key: tuple[Any, ...], frame: Frame) -> tuple[Prepared, Takes]:
         operands = [bind(self.executable.program, operand, frame) for operand in self.instr.operands]
         specs = tuple(operand.spec for operand in operands)
-        shared = sharing(self.instr, frame.worth) if self.has_slices else self.shared
+        shared = sharing(self.instr, frame.value) if self.has_slices else self.shared
         workspace = self._workspace(frame)
         known = specs, workspace, shared
         prepared = self.prepared.get(known) or remember(self.prepared, known, self._prepare(*known))
         return remember(self.bound, key, (prepared, [operand.take for operand in operands]))
 
     def _workspace(self, frame: Frame) -> TileSpec | None:
-        """What the workspace is; nothing is read from it."""
+        """The description of the workspace; nothing is read from it."""
         use = self.instr.workspace
         if use is None:
             return None
         spec = self.executable.program.tiles[use.tile].spec
-        return tile_spec(spec, use, frame.worth, frame.addresses.get(use.tile))
+        return tile_spec(spec, use, frame.value, frame.addresses.get(use.tile))
 
     def _prepare(self, specs: tuple[OperandSpec, ...], workspace: TileSpec | None, shared: Sharing) -> Prepared:
         instruction, executable = INSTRUCTIONS[self.instr.name], self.executable
@@ -239,7 +227,7 @@ def _is_idle(stmt: Stmt) -> bool:
 class FlagStep:
     """A flag whose event id is computed: the id must be in range."""
 
-    def __init__(self, flag: Flag, executable: Executable) -> None:
+    def __init__(self, flag: Flag, _executable: Executable) -> None:
         self.flag = flag
 
     def __call__(self, frame: Frame) -> None:
@@ -248,7 +236,7 @@ class FlagStep:
     def event(self, frame: Frame) -> int:
         """The current event id."""
         frame.where = self.flag.where
-        event = frame.worth(self.flag.event)
+        event = frame.value(self.flag.event)
         if not 0 <= event < EVENT_IDS:
             raise VerifyError([event_finding(event, frame.when).at(frame.where)])
         return event

@@ -32,7 +32,7 @@ def float_bits(value: Array, dtype: DType, what: str) -> Array:
 
 
 def _to_odd(wide: Array) -> Array:
-    """float32, with the last bit set where something was lost, so that rounding once more is exact."""
+    """float32, with the last bit set if it is inexact, so that a second rounding is exact."""
     narrow = np.atleast_1d(wide.astype(np.float32))
     lost = np.isfinite(narrow) & (narrow.astype(np.float64) != wide)
     beyond = lost & (np.abs(narrow.astype(np.float64)) > np.abs(wide))

@@ -119,7 +119,7 @@ class Prepared:
             plan = self.tolerant
 
     def _judged(self, reports: Sequence[IndexReport], tolerant: bool) -> tuple[Finding, ...]:
-        """Findings on odd index values; under `strict` they refuse the call."""
+        """Findings on suspicious index values; under `strict` they refuse the call."""
         if self.strict and not tolerant:
             raise VerifyError([self._index_finding(report, "error") for report in reports])
         return tuple(self._index_finding(report, "hazard") for report in reports)
@@ -131,7 +131,7 @@ class Prepared:
         position = ", ".join(map(str, report.lane))
         said = SAYINGS[report.kind].format(capacity=report.capacity, unsigned=report.value & 0xFFFFFFFF)
         more = f" (and {report.count - 1} more)" if report.count > 1 else ""
-        poison = " (what memory reads as that nobody has written)" if report.value in POISON else ""
+        poison = " (the value of uninitialised memory)" if report.value in POISON else ""
         subject = f"{self.instruction.name} on {self.target}: {report.operand}[{position}] = {report.value}"
         expected, found = f"an index below {report.capacity}", str(report.value)
         message = f"{subject} {said}{more}{poison}"

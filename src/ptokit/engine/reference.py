@@ -1,4 +1,4 @@
-"""The executable meaning of `Move` and `Compute`, in vectorised NumPy. Every other engine is held against this one."""
+"""The executable meaning of `Move` and `Compute`, in vectorised NumPy. Other engines are tested against this one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Lanes:
         self.outside = outside
 
 
-class Reader:
+class IndexReader:
     """Turns raw index bits into lanes."""
 
     def __init__(self, index: Index, dtype: DType) -> None:
@@ -66,7 +66,7 @@ class Reader:
         return values & 0xFFFFFFFF if self.index.cast else values
 
     def read(self, raw: Array, reports: list[IndexReport]) -> Lanes:
-        """Check and remap; raises `IndexFault` where the caller's promise is broken."""
+        """Check and remap; raises `IndexFault` for an index outside under `REFUSE`."""
         values = self.widen(raw)
         top = self.largest(values)
         if top >= NEGATIVE and self.signed and self.index.remap in (Remap.CLAMP, Remap.WRAP):
@@ -98,7 +98,7 @@ class Reader:
         return Lanes(np.where(outside, 0, values), outside)
 
     def report(self, kind: str, where: Array, values: Array) -> IndexReport:
-        """The first lane of many, for a message."""
+        """A report on the first of some lanes, and their number."""
         lane = np.unravel_index(int(np.argmax(where)), where.shape)
         value = int(values[lane])
         if self.signed and value >= NEGATIVE:
@@ -131,7 +131,7 @@ class Touched(NamedTuple):
 
 
 class Plan:
-    """Moves made ready for operands of given types and sizes; run as often as you like."""
+    """Moves prepared for operands of given types and sizes; it can run any number of times."""
 
     def __init__(self, moves: Sequence[Move | Compute], types: Mapping[str, DType], sizes: Mapping[str, int]) -> None:
         """Raises `SpanFault` for moves that would leave their operands' memory."""
@@ -162,7 +162,7 @@ class Plan:
         return False
 
     def run(self, storages: Storages, resolved: Sequence[Lanes | None]) -> Literal["at once", "in order"]:
-        """Execute the moves with the indices that `resolve` has read; say how."""
+        """Execute the moves with the indices that `resolve` has read; returns how."""
         if self.is_aliased(storages):
             self._run_in_order(storages)
             return "in order"
@@ -199,7 +199,7 @@ def _step(move: Move | Compute, operands: Operands) -> PlanStep:
 
 @dataclass
 class _Run:
-    """Consecutive lanes of a move, aimed by what memory holds now."""
+    """Consecutive lanes of a move, with their addresses for the current memory."""
 
     dst: Array
     """Offsets written."""
@@ -218,7 +218,7 @@ class _Run:
 
 
 class PlanStep(ABC):
-    """One move or computation, with all that can be worked out before any data is seen."""
+    """One move or computation, with all that can be computed before any data is read."""
 
     def __init__(self, move: Move | Compute, operands: Operands) -> None:
         self.shape = move.shape
@@ -233,25 +233,25 @@ class PlanStep(ABC):
             self._offsets[region] = region.offsets()
         return self._offsets[region]
 
-    def resolve(self, storages: Storages, reports: list[IndexReport]) -> Lanes | None:
+    def resolve(self, _storages: Storages, _reports: list[IndexReport], /) -> Lanes | None:
         """Read the index, if there is one."""
         return None
 
-    def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
+    def touches(self, _lanes: Lanes | None, /) -> Iterator[Touched]:
         """What is read, then what is written."""
         yield Touched(self.dst, "write", self.target)
 
-    def values(self, storages: Storages) -> Array:
+    def values(self, _storages: Storages, /) -> Array:
         """The bits that a move takes to its destination, row by row."""
         raise TypeError(f"{type(self).__name__} has no source")
 
     @abstractmethod
-    def is_aliased(self, storages: Storages) -> bool:
+    def is_aliased(self, storages: Storages, /) -> bool:
         """Whether the destination shares memory with what is read."""
 
     @abstractmethod
-    def run(self, storages: Storages, lanes: Lanes | None) -> None:
-        """Execute; what is read and what is written lie apart."""
+    def run(self, storages: Storages, lanes: Lanes | None, /) -> None:
+        """Execute; what is written shares no memory with what is read."""
 
     @abstractmethod
     def run_in_order(self, storages: Storages) -> None:
@@ -272,7 +272,7 @@ class PlanStep(ABC):
 
 
 class _Compute(PlanStep):
-    """An operation on whole inputs. They are read before anything is written, so sharing memory does no harm."""
+    """An operation on whole inputs. They are read before anything is written, so they may share memory."""
 
     def __init__(self, work: Compute, operands: Operands) -> None:
         super().__init__(work, operands)
@@ -288,10 +288,10 @@ class _Compute(PlanStep):
             yield Touched(slot, "read", source)
         yield from super().touches(lanes)
 
-    def is_aliased(self, storages: Storages) -> bool:
+    def is_aliased(self, _storages: Storages, /) -> bool:
         return False
 
-    def run(self, storages: Storages, lanes: Lanes | None) -> None:
+    def run(self, storages: Storages, _lanes: Lanes | None, /) -> None:
         inputs = [np.ascontiguousarray(self.load(storages[slot], at)).view(t) for slot, t, at in self.inputs]
         try:
             with np.errstate(all="ignore"):
@@ -328,10 +328,10 @@ class _Fill(_Move):
         super().__init__(move, operands)
         self.value = np.frombuffer(fill.bits.to_bytes(self.dtype.size, sys.byteorder), self.dtype.bits)[0]
 
-    def is_aliased(self, storages: Storages) -> bool:
+    def is_aliased(self, _storages: Storages, /) -> bool:
         return False
 
-    def run(self, storages: Storages, lanes: Lanes | None) -> None:
+    def run(self, storages: Storages, _lanes: Lanes | None, /) -> None:
         self.store(storages, np.broadcast_to(self.value, self.shape))
 
     def run_in_order(self, storages: Storages) -> None:
@@ -346,14 +346,14 @@ class CopyStep(_Move):
         self.src = operands.slots[src.operand]
         self.source = region(src.layout, *move.shape)
 
-    def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
+    def touches(self, _lanes: Lanes | None, /) -> Iterator[Touched]:
         yield Touched(self.src, "read", self.source)
         yield Touched(self.dst, self.how, self.target)
 
     def is_aliased(self, storages: Storages) -> bool:
         return storages[self.dst].overlaps(storages[self.src])
 
-    def run(self, storages: Storages, lanes: Lanes | None) -> None:
+    def run(self, storages: Storages, _lanes: Lanes | None, /) -> None:
         self.store(storages, self.values(storages))
 
     def run_in_order(self, storages: Storages) -> None:
@@ -369,7 +369,7 @@ class CopyStep(_Move):
         return self.load(storages[self.src], self.source)
 
     def in_order(self, lanes: Array) -> Array:
-        """What is known of every lane, in the order of the walk."""
+        """Data of every lane, in the order of execution."""
         return lanes[_walked(self.move, np.arange(lanes.size))] if self.move.block else lanes.ravel()
 
     def _run_prefix(self, storages: Storages, i: Array, j: Array) -> int:
@@ -392,7 +392,7 @@ class CopyStep(_Move):
         return _Run(self.target.layout.offset(i, j), src, reads, ~no, no, i, (i, j))
 
     def check(self, run: _Run, end: int) -> None:
-        """Refuse the first `end` lanes of a run where they may not go; fixed addresses were checked before."""
+        """Refuse bad indices in the first `end` lanes of a run; fixed addresses were checked before."""
 
 
 class IndexedStep(CopyStep):
@@ -402,7 +402,7 @@ class IndexedStep(CopyStep):
         super().__init__(move, operands, src)
         self.index = index
         self.idx = operands.slots[index.access.operand]
-        self.reader = Reader(index, operands.types[index.access.operand])
+        self.reader = IndexReader(index, operands.types[index.access.operand])
         self.by_row = index.by_row
         self.lanes = region(index.access.layout, move.rows, 1 if self.by_row else move.cols)
         self.steered = src if index.side is Side.SRC else move.dst
@@ -417,7 +417,7 @@ class IndexedStep(CopyStep):
         self.watched = self.reach.span > self.room
         """Whether an index below the capacity can still lead outside the operand."""
 
-    def resolve(self, storages: Storages, reports: list[IndexReport]) -> Lanes:
+    def resolve(self, storages: Storages, reports: list[IndexReport], /) -> Lanes:
         """Read each index once, check it, remap it."""
         storage = storages[self.idx]
         raw = self.load(storage, self.lanes)
@@ -455,7 +455,7 @@ class IndexedStep(CopyStep):
             part.source = self.source.cut(first, rows)
         return part
 
-    def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
+    def touches(self, lanes: Lanes | None, /) -> Iterator[Touched]:
         assert lanes is not None
         yield Touched(self.idx, "read", self.lanes, is_index=True)
         for end in super().touches(lanes):
@@ -504,7 +504,7 @@ class IndexedStep(CopyStep):
 class _Gather(IndexedStep):
     """The index names the source."""
 
-    def run(self, storages: Storages, lanes: Lanes | None) -> None:
+    def run(self, storages: Storages, lanes: Lanes | None, /) -> None:
         assert lanes is not None
         source, window = storages[self.src], storages[self.dst].window(self.target)
         table = self._table(source)
@@ -539,7 +539,7 @@ class _Gather(IndexedStep):
 class ScatterStep(IndexedStep):
     """The index names the destination."""
 
-    def run(self, storages: Storages, lanes: Lanes | None) -> None:
+    def run(self, storages: Storages, lanes: Lanes | None, /) -> None:
         assert lanes is not None
         cells, where, values = self.cells(storages, lanes)
         if self.move.combine is Combine.STORE:
@@ -563,7 +563,7 @@ class ScatterStep(IndexedStep):
 
 
 def _walked(move: Move, lanes: Array) -> tuple[Array, Array]:
-    """Row and column of the lanes with these numbers, in the order of the walk."""
+    """Row and column of the lanes with these numbers, in the order of execution."""
     if not move.block:
         return divmod(lanes, move.cols)
     blocks, rest = divmod(lanes, move.rows * move.block)

@@ -17,7 +17,7 @@ from ptokit.target import Profile
 
 AUTO, REFERENCE, NATIVE, MACHINE = "auto", "reference", "native", "machine"
 VARIABLE = "PTOKIT_ENGINE"
-"""The environment variable that `auto` stands for; unset, `auto` is the first of `PREFERRED` that is installed."""
+"""The environment variable that overrides `auto`; unset, `auto` is the first of `PREFERRED` that is installed."""
 Arrays = Callable[[Any, Mapping[str, Storage], int | None], None]
 """Runs a `Whole` over storages, on a number of threads."""
 
@@ -86,9 +86,9 @@ def _load(name: str) -> Any:
 
 @cache
 def chosen(engine: str) -> str:
-    """The engine that a name stands for: `auto` means `PTOKIT_ENGINE`, else the first of `PREFERRED` there is.
+    """The engine of a name: `auto` means `PTOKIT_ENGINE`, else the first of `PREFERRED` there is.
 
-    The environment is read when an engine is first chosen: that takes longer than the rest of a small call.
+    The environment is read when an engine is first chosen: reading it takes longer than a small call.
     """
     source, asked = "engine", engine
     if engine == AUTO and (named := os.environ.get(VARIABLE)):
@@ -99,8 +99,8 @@ def chosen(engine: str) -> str:
         return next(name for name in PREFERRED if ENGINES[name].is_installed)
     if not ENGINES[asked].is_installed:
         package = ENGINES[asked].needs.partition(".")[0]
-        said = f"{source}={asked}: the {asked} engine needs {package}: pip install {package}"
-        raise ImportError(f"{said}; the reference engine does without")
+        message = f"{source}={asked}: the {asked} engine needs {package}: pip install {package}"
+        raise ImportError(f"{message}; the reference engine does without")
     return asked
 
 

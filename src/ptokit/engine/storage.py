@@ -36,7 +36,7 @@ class Region:
         self._steps: dict[int, tuple[int, ...]] = {}
 
     def steps(self, size: int) -> tuple[int, ...]:
-        """The strides in bytes, for elements of so many bytes; 0 where there is only one."""
+        """The strides in bytes, for elements of `size` bytes; 0 along an extent of one."""
         if size not in self._steps:
             assert self.strides is not None
             self._steps[size] = tuple(s * size if n > 1 else 0 for s, n in zip(self.strides, self.shape, strict=True))
@@ -48,7 +48,7 @@ class Region:
         return self.layout.offset(rows[:, None], np.arange(self.cols)[None, :])
 
     def cut(self, first: int, rows: int) -> Region:
-        """Some of its rows; not kept."""
+        """Some of its rows; not cached."""
         return Region(self.layout, rows, self.cols, self.first + first)
 
 
@@ -57,7 +57,7 @@ region = lru_cache(maxsize=65536)(Region)
 
 
 def address_of(bits: Array) -> int:
-    """Where in memory an array begins. NumPy's own answer takes four times as long."""
+    """The address of an array. NumPy's own function takes four times as long."""
     try:
         return addressof(c_char.from_buffer(bits))  # type: ignore[arg-type]
     except (TypeError, ValueError):  # read-only, or empty
@@ -65,17 +65,17 @@ def address_of(bits: Array) -> int:
 
 
 def root_of(array: Array) -> Array | None:
-    """The array that owns the memory of another; None where that is not NumPy's to say."""
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        if base.flags.owndata:
-            return base
-        base = base.base
-    return None
+    """The array that owns the memory of another; None if NumPy does not know it."""
+    while not array.flags.owndata:
+        base: Array | None = array.base
+        if not isinstance(base, np.ndarray):
+            return None
+        array = base
+    return array
 
 
 class Storage:
-    """Consecutive elements of one operand, with the views that engines take of them again and again."""
+    """Consecutive elements of one operand, with a cache of the views that engines use."""
 
     __slots__ = ("_span", "_windows", "bits", "dtype", "owner", "root")
 
@@ -85,7 +85,7 @@ class Storage:
         self.dtype = dtype
         self.owner = elements if owner is None else owner
         self.root = root_of(self.owner)
-        """The array that owns the memory, where NumPy knows it."""
+        """The array that owns the memory, if NumPy knows it."""
         self._span: range | None = None
         self._windows: dict[Region, Array | None] = {}
 
@@ -104,7 +104,7 @@ class Storage:
 
     @property
     def writable(self) -> bool:
-        """Whether the user lets us write, now."""
+        """Whether the memory is writable, now."""
         return self.bits.flags.writeable and self.owner.flags.writeable
 
     def part(self, offset: int, elements: int) -> Storage:
@@ -135,7 +135,7 @@ class Storage:
         raise TypeError("this is a view of memory; copy or pickle the array, or the tile's values, instead")
 
     def overlaps(self, other: Storage) -> bool:
-        """Whether the two share any bytes. Arrays that own their memory share none; that is quick to see."""
+        """Whether the two share any bytes. Arrays that own their memory share none, which is the fast test."""
         root, another = self.root, other.root
         if root is not another and root is not None and another is not None:
             return False

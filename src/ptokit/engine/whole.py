@@ -14,17 +14,17 @@ from ptokit.engine.faults import IndexFault, IndexReport
 from ptokit.engine.reference import MOST_ADDRESSED, IndexedStep, Lanes, Plan, ScatterStep
 from ptokit.engine.storage import Array, Storage, address_of, root_of
 from ptokit.isa.dtype import DType
-from ptokit.isa.layout import Layout, _flattened
+from ptokit.isa.layout import Layout, flattened
 from ptokit.isa.move import Access, Index, Move, Remap
 
 MOST_LANES = 1 << 18
 """Indices that are read at a time."""
 MOST_ELEMENTS = 1 << 20
-"""Elements that are moved at a time; a row that is longer goes alone."""
+"""Elements that are moved at a time; a longer row is moved alone."""
 
 
 class Lent(Storage):
-    """The memory of a whole array. What only some engines need is computed on demand: small calls stay quick."""
+    """The memory of a whole array. What only some engines need is computed on demand: small calls stay fast."""
 
     __slots__ = ("elements",)
 
@@ -43,7 +43,7 @@ class Lent(Storage):
 
     @property
     def root(self) -> Array | None:  # type: ignore[override]
-        """The array that owns the memory, where NumPy knows it."""
+        """The array that owns the memory, if NumPy knows it."""
         return root_of(self.owner)
 
     @property
@@ -68,10 +68,7 @@ def _bits(lent: Lent) -> Array:
     return as_strided(bits, (lent.elements,), (size,), writeable=bits.flags.writeable)
 
 
-MADE_LATER: dict[str, Callable[[Lent], Any]] = {
-    "bits": _bits,
-    "_windows": lambda lent: {},
-}
+MADE_LATER: dict[str, Callable[[Lent], Any]] = {"bits": _bits, "_windows": lambda _: {}}
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Whole:
     An engine may rely on this: what is written shares no memory with what is read, no two of its cells share memory,
     and where the capacity is 0 the policy is one that needs no row (`REFUSE`, `ZERO`, `SKIP`).
 
-    An engine gives the result of taking lane after lane, in order, whatever its threads. It raises `IndexFault` before
+    An engine gives the result of executing the lanes in order, for any number of threads. It raises `IndexFault` before
     anything is written: for the first bad lane, `(lane,)`, with the number of all bad ones.
     """
 
@@ -121,7 +118,7 @@ def layout_of(shape: Sequence[int], stride: Sequence[int], rows: int) -> Layout:
     """An array of any rank, strides in elements: its first `rows` dims flatten into rows, the others into columns."""
     if 0 in shape:
         return Layout((), ())
-    return Layout(_flattened(shape[:rows], stride[:rows]), _flattened(shape[rows:], stride[rows:]))
+    return Layout(flattened(shape[:rows], stride[:rows]), flattened(shape[rows:], stride[rows:]))
 
 
 def run(whole: Whole, storages: Mapping[str, Storage], threads: int | None) -> None:

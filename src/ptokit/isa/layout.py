@@ -81,19 +81,19 @@ class Layout:
     @classmethod
     def nd(cls, shape: Sequence[int], stride: Sequence[int]) -> Layout:
         """A global tensor read as rows: dims 0..3 flatten into rows, dim 4 is the column."""
-        return cls(_flattened(shape[:4], stride[:4]), _term(stride[4], shape[4]))
+        return cls(flattened(shape[:4], stride[:4]), _term(stride[4], shape[4]))
 
     @classmethod
     def dn(cls, shape: Sequence[int], stride: Sequence[int]) -> Layout:
         """A global tensor read as columns: dim 3 is the row, dims 0, 1, 2, 4 flatten into columns."""
-        return cls(_term(stride[3], shape[3]), _flattened((*shape[:3], shape[4]), (*stride[:3], stride[4])))
+        return cls(_term(stride[3], shape[3]), flattened((*shape[:3], shape[4]), (*stride[:3], stride[4])))
 
     @classmethod
     def nz(cls, shape: Sequence[int], stride: Sequence[int]) -> Layout:
         """A fractal tensor `<B, BCols, BRows, 16, C0>`: rows in dims 2, 3 and columns in dims 0, 1, 4 (MG-NZ-08)."""
         return cls(
-            _flattened(shape[2:4], stride[2:4]),
-            _flattened((*shape[:2], shape[4]), (*stride[:2], stride[4])),
+            flattened(shape[2:4], stride[2:4]),
+            flattened((*shape[:2], shape[4]), (*stride[:2], stride[4])),
         )
 
 
@@ -112,7 +112,7 @@ def _blocked(box: int, inner: int, outer: int) -> tuple[Term, ...]:
     return (Term(inner, 1, box), Term(outer, box))
 
 
-def _flattened(extents: Sequence[int], strides: Sequence[int]) -> tuple[Term, ...]:
+def flattened(extents: Sequence[int], strides: Sequence[int]) -> tuple[Term, ...]:
     """One coordinate over several dims, the last one fastest; dims with matching strides are merged."""
     terms: list[Term] = []
     div = 1

@@ -151,7 +151,7 @@ class WatchedInstruction(InstructionStep):
         if use is None or spec is None:
             return []
         whole = self.executable.program.tiles[use.tile].spec
-        ahead = 0 if use.window is None else frame.worth(offset_in(whole, use.window))
+        ahead = 0 if use.window is None else frame.value(offset_in(whole, use.window))
         place = self._place(frame, use.tile, frame.tiles[use.tile].part(ahead, spec.elements))
         if place is None:
             return []

@@ -274,7 +274,7 @@ def _guarded(name: str, left: Measure, right: Measure) -> Callable[[Values], int
     return value
 
 
-def worth(measure: Measure, values: Values) -> int:
+def value_of(measure: Measure, values: Values) -> int:
     """The value of a compiled expression."""
     return measure if isinstance(measure, int) else measure(values)
 

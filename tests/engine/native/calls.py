@@ -182,7 +182,7 @@ class NativeCall:
         self.variants = [variant] if variant and is_supported(variant) else []
         self.pages = self._pages() if written_down else []
         text = Emitter(self.program, self.slots, {0: self.variants}, self.pages).text()
-        self.library = jit.library(text, lambda: jit.Source(text))
+        self.library = jit.library(text, lambda: jit.IrSource(text))
         self.function = Function(self.library.address(ENTRY))
         self.thread = CountingThread(self.slots, Fallback(self.slots, profile, options), self.pages)
 

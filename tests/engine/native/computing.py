@@ -12,8 +12,8 @@ import numpy as np
 from ptokit.engine.compute import OPS, ZeroDivisor
 from ptokit.engine.native.address import MemoryView
 from ptokit.engine.native.compute import operations as compute
-from ptokit.engine.native.emit import Module
-from ptokit.engine.native.jit import Source, library
+from ptokit.engine.native.emit import IrModule
+from ptokit.engine.native.jit import IrSource, library
 from ptokit.engine.native.program.symbolic import Conditions, SymbolicNumber
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import Layout, Term
@@ -124,12 +124,12 @@ class Compiled:
 
     def __init__(self, cases: Iterable[Case]) -> None:
         self.cases = list(cases)
-        module = Module()
+        module = IrModule()
         self.numbers = [self._function(module, f"f{k}", case) for k, case in enumerate(self.cases)]
         text = module.text
-        self.library = library(text, lambda: Source(text))
+        self.library = library(text, lambda: IrSource(text))
 
-    def _function(self, module: Module, name: str, case: Case) -> list[int]:
+    def _function(self, module: IrModule, name: str, case: Case) -> list[int]:
         numbers = _Numbers(case.of_run)
         inputs = tuple(
             Input(f"in{k}", numbers.layout(each.where), numbers.shape(each.shape, case.shape_of_lanes(k)))
@@ -160,9 +160,9 @@ class Compiled:
             lambda n: values[n.expr] if isinstance(n, SymbolicNumber) else code.i64(n),
             "refused",
         )
-        code.give(code.constant("i32", 0))
+        code.ret(code.constant("i32", 0))
         code.begin("refused")
-        code.give(code.constant("i32", 1))
+        code.ret(code.constant("i32", 1))
         assert not numbers.conditions.found, "a condition depends on a number known at run time"
         return numbers.values
 

@@ -20,7 +20,7 @@ import ptokit
 pytest.importorskip("llvmlite")
 
 from ptokit.engine.native import jit, store
-from ptokit.engine.native.jit import JitError, Source, library
+from ptokit.engine.native.jit import IrSource, JitError, library
 
 HOME = str(Path(ptokit.__file__).parent.parent)
 ADD = "define i64 @add(i64 %a, i64 %b) {\n  %sum = add i64 %a, %b\n  ret i64 %sum\n}\n"
@@ -43,9 +43,9 @@ class Builder:
     """Builds a text, and counts how often."""
 
     def __init__(self, text: str = ADD, **facts: object) -> None:
-        self.source, self.calls = Source(text, facts), 0
+        self.source, self.calls = IrSource(text, facts), 0
 
-    def __call__(self) -> Source:
+    def __call__(self) -> IrSource:
         self.calls += 1
         return self.source
 
@@ -73,7 +73,7 @@ def test_code_runs() -> None:
 def test_functions_of_the_mathematical_library(name: str) -> None:
     text = f"declare double @{name}(double)\ndefine double @f(double %x) {{\n"
     text += f"  %y = call double @{name}(double %x)\n  ret double %y\n}}\n"
-    call = function(library(name, lambda: Source(text)), "f", F64, F64)
+    call = function(library(name, lambda: IrSource(text)), "f", F64, F64)
     for x in (0.1, 1.0, 2.5, 300.0):
         assert call(x) == getattr(math, name)(x)
 
@@ -92,7 +92,7 @@ define void @f(ptr %to, ptr %from, i64 %bytes) {
 
 def test_memory_is_copied_and_filled() -> None:
     source, target = np.arange(100, dtype=np.uint8), np.zeros(201, np.uint8)
-    call = function(library("memory", lambda: Source(MEMORY)), "f", None, PTR, PTR, I64)  # type: ignore[arg-type]
+    call = function(library("memory", lambda: IrSource(MEMORY)), "f", None, PTR, PTR, I64)  # type: ignore[arg-type]
     call(target.ctypes.data, source.ctypes.data, 100)
     assert target.tolist() == [*range(100), *[7] * 100, 0]
 
@@ -119,7 +119,7 @@ define void @g(ptr %a, ptr %b) {
 def test_half_vectors_round_at_every_step() -> None:
     a, b = np.full(8, 2048, np.float16), np.arange(8, dtype=np.float16)
     expected = (a + b) + b
-    function(library("vectors", lambda: Source(VECTORS)), "g", None, PTR, PTR)(a.ctypes.data, b.ctypes.data)  # type: ignore[arg-type]
+    function(library("vectors", lambda: IrSource(VECTORS)), "g", None, PTR, PTR)(a.ctypes.data, b.ctypes.data)  # type: ignore[arg-type]
     assert a.tolist() == expected.tolist()
 
 
@@ -138,7 +138,7 @@ define i64 @square(i64 %x) {
 
 
 def test_tables_and_variables() -> None:
-    made = library("tables", lambda: Source(TABLES))
+    made = library("tables", lambda: IrSource(TABLES))
     call = function(made, "square", I64, I64)
     assert [call(x) for x in range(5)] == [0, 1, 4, 9, 16]
     assert I64.from_address(made.address("counter")).value == 10
@@ -232,8 +232,8 @@ def test_threads_that_ask_for_one_key_build_it_once() -> None:
 
 
 def test_building_may_ask_for_other_code() -> None:
-    def build() -> Source:
-        return Source(returning(added(library("inner", Builder()))))
+    def build() -> IrSource:
+        return IrSource(returning(added(library("inner", Builder()))))
 
     assert function(library("outer", build), "number", I64)() == 42
 
@@ -254,10 +254,10 @@ def test_what_was_not_asked_for_longest_is_forgotten(monkeypatch: pytest.MonkeyP
 
 def test_code_lives_as_long_as_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "MOST", 1)
-    held = library("held", lambda: Source(returning(7)))
+    held = library("held", lambda: IrSource(returning(7)))
     address = held.address("number")
     for number in range(50):
-        made = library(f"other {number}", lambda number=number: Source(returning(number)))
+        made = library(f"other {number}", lambda number=number: IrSource(returning(number)))
         assert function(made, "number", I64)() == number
     gc.collect()
     assert held.address("number") == address
@@ -304,7 +304,7 @@ def test_a_missing_function() -> None:
 
 
 def test_errors_of_the_builder_are_its_own() -> None:
-    def build() -> Source:
+    def build() -> IrSource:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -322,7 +322,7 @@ from ptokit.engine.native import jit
 
 def number(n):
     text = "define i64 @f() {\\n  ret i64 %d\\n}\\n" % n
-    return ctypes.CFUNCTYPE(ctypes.c_int64)(jit.library(text, lambda: jit.Source(text)).address("f"))()
+    return ctypes.CFUNCTYPE(ctypes.c_int64)(jit.library(text, lambda: jit.IrSource(text)).address("f"))()
 
 done = threading.Event()
 
@@ -354,7 +354,7 @@ def test_a_child_can_compile_whatever_its_parent_was_at() -> None:
 
 def test_processes_share_what_one_of_them_built(tmp_path: Path) -> None:
     code = f"from ptokit.engine.native import jit\ntext = {ADD!r}\nmade = []\n"
-    code += "jit.library('key', lambda: made.append(1) or jit.Source(text)).address('add')\nprint(len(made))\n"
+    code += "jit.library('key', lambda: made.append(1) or jit.IrSource(text)).address('add')\nprint(len(made))\n"
     settings = {**os.environ, "PYTHONPATH": HOME}
     command = [sys.executable, "-c", code]
     built = [subprocess.run(command, env=settings, capture_output=True, text=True, check=True).stdout for _ in "ab"]

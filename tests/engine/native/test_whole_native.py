@@ -31,7 +31,7 @@ TYPES = (*BASE, *FLOAT8, *HOST_ONLY)
 MOVED = (*TYPES, *OTHERS)
 ARITHMETIC = (Combine.ADD, Combine.MAX, Combine.MIN)
 THREADS = (1, 2, 5)
-WAYS = tuple(strategies.WAYS)
+WAYS = tuple(strategies.STRATEGIES)
 INDICES = ("int32", "uint32", "int64")
 
 
@@ -118,7 +118,7 @@ class Case:
             for way in ways:
                 rows, (_, width) = native._Scatter(self.whole).rows, self.whole.move.shape
                 if is_open(way, rows, self.whole.index.capacity, width):
-                    assert self.run(native, count, way=way).tobytes() == wanted, (count, way)
+                    assert self.run(native, count, strategy=way).tobytes() == wanted, (count, way)
 
 
 def named(count: int, capacity: int, kind: str = "int64", seed: int = 0) -> Array:

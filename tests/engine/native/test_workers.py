@@ -278,7 +278,7 @@ done:
   ret i64 %next
 }
 '''
-library = jit.library(TEXT, lambda: jit.Source(TEXT))
+library = jit.library(TEXT, lambda: jit.IrSource(TEXT))
 count = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library.address("count"))
 stop, begun, ended = Stop(), [], []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -10,32 +10,42 @@ from typing import Any
 from ptokit.engine.native.emit import IrBuilder, IrValue
 from ptokit.isa.layout import Layout, Term
 
-Worth = Callable[[Any], IrValue]
-"""Takes a whole number of a layout or a shape, known or of the run, to a 64-bit value."""
+ValueOf = Callable[[Any], IrValue]
+"""Turns a whole number of a layout or a shape, known at compile time or at run time, into a 64-bit value."""
 
 WHOLE = 1 << 62
-"""A run without end."""
+"""The length of a run without end."""
 
 
-def coordinate(code: IrBuilder, terms: tuple[Term, ...], at: IrValue, worth: Worth) -> IrValue:
+def coordinate(code: IrBuilder, terms: tuple[Term, ...], at: IrValue, value_of: ValueOf) -> IrValue:
     """What a coordinate (never negative) contributes to an element's offset."""
     total = code.i64(0)
     for term in terms:
-        part = at if _is(term.div, 1) else at.op("udiv", worth(term.div))
-        if not _is(term.mod, 0):
-            part = part.op("urem", worth(term.mod))
-        total = total + part * worth(term.stride)
+        part = at if is_number(term.div, 1) else at.op("udiv", value_of(term.div))
+        if not is_number(term.mod, 0):
+            part = part.op("urem", value_of(term.mod))
+        total = total + part * value_of(term.stride)
     return total
 
 
-def _is(number: Any, wanted: int) -> bool:
-    """Whether a number is known to be a certain one; nothing is asked of numbers of the run."""
-    return isinstance(number, int) and number == wanted
+def is_number(number: object, expected: int) -> bool:
+    """Whether a number is known at compile time, and is this one."""
+    return isinstance(number, int) and number == expected
+
+
+def are_known(numbers: Iterable[object]) -> bool:
+    """Whether all numbers are known at compile time."""
+    return all(isinstance(number, int) for number in numbers)
+
+
+def numbers_in(terms: Iterable[Term]) -> list[int]:
+    """The numbers of a layout's terms; some may be known at run time only."""
+    return [number for term in terms for number in (term.stride, term.div, term.mod)]
 
 
 def run_length(terms: tuple[Term, ...]) -> int:
     """How many neighbours along a coordinate lie side by side, from every multiple of that number on."""
-    if not terms or not all(isinstance(n, int) for t in terms for n in (t.stride, t.div, t.mod)):
+    if not terms or not are_known(numbers_in(terms)):
         return 1
     first = min(terms, key=lambda t: t.div)
     if (first.stride, first.div) != (1, 1):
@@ -55,10 +65,10 @@ class MemoryView:
     layout: Layout
     size: int
 
-    def row(self, code: IrBuilder, i: IrValue, worth: Worth) -> IrValue:
+    def row(self, code: IrBuilder, i: IrValue, value_of: ValueOf) -> IrValue:
         """Where row `i` begins."""
-        return code.at(self.base, coordinate(code, self.layout.rows, i, worth) * self.size)
+        return code.at(self.base, coordinate(code, self.layout.rows, i, value_of) * self.size)
 
-    def col(self, code: IrBuilder, row: IrValue, j: IrValue, worth: Worth) -> IrValue:
+    def col(self, code: IrBuilder, row: IrValue, j: IrValue, value_of: ValueOf) -> IrValue:
         """Where column `j` of a row lies."""
-        return code.at(row, coordinate(code, self.layout.cols, j, worth) * self.size)
+        return code.at(row, coordinate(code, self.layout.cols, j, value_of) * self.size)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 I1, I8, I32, I64, PTR = "i1", "i8", "i32", "i64", "ptr"
 NOTES = '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{i32 1}\n'
-"""`!prof !0` after a branch: the first of two ways is nearly always taken. `!nontemporal !1` after a store: it goes
-past the caches."""
+"""`!prof !0` after a branch: the first target is nearly always taken. `!nontemporal !1` after a store: it
+bypasses the caches."""
 FLOATS = {"half": 2, "float": 4, "double": 8}
 
 
@@ -64,8 +64,7 @@ class IrValue:
     def __add__(self, other: Operand) -> IrValue:
         return self._join("fadd" if self.is_float else "add", other)
 
-    def __radd__(self, other: Operand) -> IrValue:
-        return self + other
+    __radd__ = __add__
 
     def __sub__(self, other: Operand) -> IrValue:
         return self._join("fsub" if self.is_float else "sub", other)
@@ -76,8 +75,7 @@ class IrValue:
     def __mul__(self, other: Operand) -> IrValue:
         return self._join("fmul" if self.is_float else "mul", other)
 
-    def __rmul__(self, other: Operand) -> IrValue:
-        return self * other
+    __rmul__ = __mul__
 
     def __and__(self, other: Operand) -> IrValue:
         return self._join("and", other)
@@ -152,24 +150,24 @@ class IrBuilder:
         return f"{hint}{self._count}"
 
     def begin(self, label: str) -> None:
-        """Start a block; the one before runs on into it."""
+        """Start a block; the one before falls through to it."""
         if self.is_open:
             self.line(f"  br label %{label}")
         self.line(f"{label}:")
         self.label, self.is_open = label, True
 
     def jump(self, label: str) -> None:
-        """End the block: go on at another."""
+        """End the block: jump to another."""
         if self.is_open:
             self.line(f"  br label %{label}")
         self.is_open = False
 
     def split(self, condition: IrValue, then: str, otherwise: str, weights: str = "") -> None:
-        """End the block: go on at one of two others."""
+        """End the block: jump to one of two others."""
         self.line(f"  br i1 {condition.name}, label %{then}, label %{otherwise}{weights}")
         self.is_open = False
 
-    def give(self, value: IrValue | None = None) -> None:
+    def ret(self, value: IrValue | None = None) -> None:
         """Return from the function."""
         self.line(f"  ret {value!r}" if value is not None else "  ret void")
         self.is_open = False
@@ -247,16 +245,16 @@ class IrBuilder:
     # --- memory
 
     def at(self, pointer: IrValue, nbytes: Operand) -> IrValue:
-        """The address so many bytes further."""
+        """The address `nbytes` bytes further."""
         step = nbytes if isinstance(nbytes, IrValue) else self.i64(nbytes)
         return pointer if step.number == 0 else self.write(PTR, f"getelementptr i8, {pointer!r}, {step!r}")
 
     def load(self, kind: str, pointer: IrValue, align: int = 0) -> IrValue:
-        """Read memory, aligned to one element unless told."""
+        """Read memory, aligned to one element by default."""
         return self.write(kind, f"load {kind}, {pointer!r}, align {align or size_of(element_of(kind))}")
 
     def store(self, value: IrValue, pointer: IrValue, align: int = 0, flags: str = "") -> None:
-        """Write memory, aligned to one element unless told."""
+        """Write memory, aligned to one element by default."""
         self.line(f"  store {value!r}, {pointer!r}, align {align or size_of(element_of(value.type))}{flags}")
 
     def variable(self, kind: str, start: IrValue) -> Variable:
@@ -270,8 +268,8 @@ class IrBuilder:
     # --- control
 
     @contextmanager
-    def loop(self, start: Operand, stop: Operand, step: Operand = 1) -> Iterator[IrValue]:
-        """`for i in range(start, stop, step)` over 64-bit numbers; gives `i`."""
+    def loop(self, start: Operand, stop: Operand, step: Operand = 1) -> Generator[IrValue]:
+        """`for i in range(start, stop, step)` over 64-bit numbers; yields `i`."""
         first, last = (self.i64(each) if isinstance(each, int) else each for each in (start, stop))
         head, body, latch, done = (self.new_label(hint) for hint in ("head", "body", "latch", "done"))
         before = self.label
@@ -289,7 +287,7 @@ class IrBuilder:
         self.begin(done)
 
     @contextmanager
-    def when(self, condition: IrValue) -> Iterator[None]:
+    def when(self, condition: IrValue) -> Generator[None]:
         """Only where a condition holds."""
         then, done = self.new_label("then"), self.new_label("done")
         self.split(condition, then, done)
@@ -321,11 +319,11 @@ class Variable:
         return self.pointer.code.load(self.kind, self.pointer)
 
     def set(self, value: IrValue) -> None:
-        """Give it another value."""
+        """Assign a value."""
         self.pointer.code.store(value, self.pointer)
 
 
-class Module:
+class IrModule:
     """Functions, the globals they use and the declarations they need."""
 
     def __init__(self) -> None:
@@ -352,13 +350,13 @@ class Module:
         return name
 
     def declare(self, name: str, signature: str) -> str:
-        """Declare an outside function or an intrinsic: `result (parameters)`; gives its name."""
+        """Declare an outside function or an intrinsic: `result (parameters)`; returns its name."""
         result, _, parameters = signature.partition(" (")
         self._parts.setdefault(name, f"declare {result} @{name}({parameters}")
         return name
 
     def table(self, name: str, data: bytes) -> str:
-        """Bytes that code reads, 64-byte aligned; gives the global's name."""
+        """Bytes that code reads, 64-byte aligned; returns the global's name."""
         if name not in self._parts:
             text = "".join(f"\\{byte:02x}" for byte in data)
             self._parts[name] = f'@{name} = private constant [{len(data)} x i8] c"{text}", align 64'

@@ -5,20 +5,23 @@ image into one piece of memory and reaches outside functions through a table bes
 is right on x86-64 and AArch64, wherever that memory lies.
 """
 
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+# llvmlite has no types.
+
 from __future__ import annotations
 
 import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import llvmlite
 from llvmlite import binding
@@ -27,14 +30,14 @@ import ptokit
 from ptokit.engine.native import store
 
 MOST = 1024
-"""Libraries that are remembered; the one that was not asked for longest goes first."""
+"""Libraries in the cache; the least recently used one is dropped first."""
 LINES = 12
-"""Lines of LLVM's own words that an error shows."""
+"""Lines of LLVM's message that an error shows."""
 
 _libraries: OrderedDict[str, Library] = OrderedDict()
-_remembering = threading.Lock()
+_cache_lock = threading.Lock()
 BUILDING = threading.RLock()
-"""Held while LLVM works, which does one thing at a time anyway. Two threads that ask for one key build it once."""
+"""Held while LLVM runs, which is serial anyway. Two threads that ask for one key build it once."""
 _numbers = count()
 
 
@@ -43,7 +46,7 @@ class JitError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Source:
+class IrSource:
     """LLVM IR as text, and facts about it to be kept with the code: whatever JSON can hold."""
 
     text: str
@@ -73,27 +76,27 @@ class Library:
         return self._addresses[symbol]
 
 
-def library(key: str, build: Callable[[], Source]) -> Library:
-    """The code for a key, which says all that the code is made from; `build` is called only where nobody has it yet."""
+def library(key: str, build: Callable[[], IrSource]) -> Library:
+    """The code for a key, which describes all inputs of the code; `build` is called only if it is not cached."""
     digest = _digest(key)
-    found = _remembered(digest)
+    found = _cached(digest)
     if found is None:
         with BUILDING:
-            found = _remembered(digest) or _remember(digest, _loaded(digest) or _built(digest, build()))
+            found = _cached(digest) or _cache(digest, _loaded(digest) or _built(digest, build()))
     return found
 
 
-def _remembered(digest: str) -> Library | None:
-    with _remembering:
+def _cached(digest: str) -> Library | None:
+    with _cache_lock:
         found = _libraries.get(digest)
         if found is not None:
             _libraries.move_to_end(digest)
         return found
 
 
-def _remember(digest: str, made: Library) -> Library:
+def _cache(digest: str, made: Library) -> Library:
     forgotten = None
-    with _remembering:
+    with _cache_lock:
         _libraries[digest] = made
         if len(_libraries) > MOST:
             forgotten = _libraries.popitem(last=False)
@@ -106,7 +109,7 @@ def _loaded(digest: str) -> Library | None:
     return Library(digest, entry) if entry else None
 
 
-def _built(digest: str, source: Source) -> Library:
+def _built(digest: str, source: IrSource) -> Library:
     facts = json.loads(json.dumps(source.facts))  # the same whether they come from here or from disk
     entry = store.Entry(facts, _compiled(source.text))
     made = Library(digest, entry)
@@ -142,8 +145,8 @@ def _compiled(text: str) -> bytes:
 
 
 @contextmanager
-def _explained(symbol: str = "") -> Iterator[None]:
-    """Turn what LLVM says into an error of ours."""
+def _explained(symbol: str = "") -> Generator[None]:
+    """Turn an error of LLVM into a `JitError`."""
     try:
         yield
     except RuntimeError as problem:
@@ -184,16 +187,16 @@ def _digest(key: str) -> str:
 
 @cache
 def _maker() -> Any:
-    """The hash of all that makes code what it is, but for what it is made from."""
+    """The hash of the versions, the processor and the sources that code depends on."""
     with BUILDING:
-        versions = ptokit.__version__, llvmlite.__version__, binding.llvm_version_info
+        versions = ptokit.__version__, llvmlite.__version__, cast("tuple[int, ...]", binding.llvm_version_info)
         return sha256(repr((versions, _host(), _sources())).encode())
 
 
 def _sources() -> list[tuple[str, int, int]]:
-    """All files that code is made by, as they are now: whoever changes one is not served what the old one made."""
+    """The source files that generate code, with size and time: a change invalidates the cache."""
     home = Path(ptokit.__file__).parent
-    files = [file for room in ("isa", "target", "program", "engine") for file in (home / room).rglob("*.py")]
+    files = [file for package in ("isa", "target", "program", "engine") for file in (home / package).rglob("*.py")]
     abouts = [(str(file.relative_to(home)), file.stat()) for file in sorted(files)]
     return [(name, about.st_size, about.st_mtime_ns) for name, about in abouts]
 
@@ -203,15 +206,15 @@ def _sources() -> list[tuple[str, int, int]]:
 
 def _hold() -> None:
     BUILDING.acquire()
-    _remembering.acquire()
+    _cache_lock.acquire()
 
 
 def _let_go() -> None:
-    _remembering.release()
+    _cache_lock.release()
     BUILDING.release()
 
 
-if hasattr(os, "register_at_fork"):  # a child must not begin while LLVM is at work: it would wait for ever
+if hasattr(os, "register_at_fork"):  # a child that forks while LLVM holds its locks would wait for ever
     os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_let_go)
 
 

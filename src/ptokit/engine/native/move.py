@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from ptokit.engine.native.address import WHOLE, MemoryView, Worth, coordinate, run_length
-from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrValue, Module, size_of, vector
+from ptokit.engine.native.address import WHOLE, MemoryView, ValueOf, coordinate, is_number, run_length
+from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrModule, IrValue, size_of, vector
 from ptokit.engine.native.numbers import bits_of, combined, lanes_at_once
 from ptokit.engine.native.resolve import SENTINEL
 from ptokit.isa.dtype import DType
@@ -20,9 +20,9 @@ LINE = 64
 MOST_UNROLLED = 1024
 """Bytes that are copied without a loop."""
 STREAMED = 256
-"""The same, for bytes that go past the caches."""
+"""The same, for non-temporal stores."""
 AHEAD = ((16, 24, 1), (64, 24, 2), (128, 16, 3), (256, 6, 5), (512, 5, 5), (1024, 3, 12), (2048, 3, 12))
-"""How far ahead rows are fetched: of at most so many bytes, so many rows, so many lines of each."""
+"""Prefetch distance: for rows of at most this many bytes, how many rows ahead, and how many lines of each."""
 FURTHEST = (1, 8)
 """The same for rows longer than these."""
 UNKNOWN = (8, 3)
@@ -31,22 +31,22 @@ ELEMENTS_AHEAD = 32
 
 
 @dataclass(frozen=True)
-class Writer:
-    """Where code is written, and how numbers of the run are computed in it."""
+class CodeWriter:
+    """Where code is emitted, and how run-time numbers are computed in it."""
 
-    module: Module
+    module: IrModule
     code: IrBuilder
-    worth: Worth
+    value_of: ValueOf
 
     def length(self, count: Any, size: int) -> Any:
-        """Bytes of so many elements: known, or a value."""
-        return count * size if isinstance(count, int) else self.worth(count) * size
+        """Bytes of `count` elements: a number, or a value."""
+        return count * size if isinstance(count, int) else self.value_of(count) * size
 
     def stream(self, dst: IrValue, src: IrValue, nbytes: int) -> None:
-        """Copy bytes past the caches; `dst` and `nbytes` are multiples of 16."""
+        """Copy bytes with non-temporal stores; `dst` and `nbytes` are multiples of 16."""
         code = self.code
 
-        def go(dst: IrValue, src: IrValue, length: int) -> None:
+        def stream_bytes(dst: IrValue, src: IrValue, length: int) -> None:
             for at in range(0, length, 16):
                 piece = code.load(vector(I8, 16), code.at(src, at), 1)
                 code.store(piece, code.at(dst, at), 16, ", !nontemporal !1")
@@ -54,11 +54,11 @@ class Writer:
         looped = nbytes // STREAMED * STREAMED if nbytes > STREAMED else 0
         if looped:
             with code.loop(0, looped, STREAMED) as at:
-                go(code.at(dst, at), code.at(src, at), STREAMED)
-        go(code.at(dst, looped), code.at(src, looped), nbytes - looped)
+                stream_bytes(code.at(dst, at), code.at(src, at), STREAMED)
+        stream_bytes(code.at(dst, looped), code.at(src, looped), nbytes - looped)
 
-    def copy(self, dst: IrValue, src: IrValue, nbytes: int | IrValue, coming: Sequence[Coming] = ()) -> None:
-        """Copy bytes from one place to another, and fetch what is coming between them."""
+    def copy(self, dst: IrValue, src: IrValue, nbytes: int | IrValue, coming: Sequence[Prefetch] = ()) -> None:
+        """Copy bytes, with prefetches between the steps."""
         code = self.code
         if isinstance(nbytes, IrValue):
             name = self.module.declare("llvm.memmove.p0.p0.i64", "void (ptr, ptr, i64, i1)")
@@ -70,7 +70,7 @@ class Writer:
             with code.loop(first, nbytes, MOST_UNROLLED) as at:
                 self._copy_pieces(code.at(dst, at), code.at(src, at), MOST_UNROLLED)
 
-    def _copy_pieces(self, dst: IrValue, src: IrValue, nbytes: int, coming: Sequence[Coming] = ()) -> None:
+    def _copy_pieces(self, dst: IrValue, src: IrValue, nbytes: int, coming: Sequence[Prefetch] = ()) -> None:
         code = self.code
         for at, size in pieces(nbytes):
             for row in coming:
@@ -85,9 +85,9 @@ class Writer:
         if bits.number == 0 or size == 1:
             name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
             byte = code.constant(I8, 0) if bits.number == 0 else bits
-            code.call("void", name, dst, byte, self.worth(count) * size, "i1 false")
+            code.call("void", name, dst, byte, self.value_of(count) * size, "i1 false")
             return
-        with code.loop(0, self.worth(count)) as k:
+        with code.loop(0, self.value_of(count)) as k:
             code.store(bits, code.at(dst, k * size))
 
     def prefetch(self, address: IrValue, *, to_write: bool = False) -> None:
@@ -96,11 +96,11 @@ class Writer:
         self.code.call("void", name, address, f"i32 {int(to_write)}", "i32 2", "i32 1")
 
 
-class Coming:
-    """A row that is needed soon. Its lines are fetched one by one between the steps of what is done until then: all at
-    once they would hold up what waits for memory already."""
+class Prefetch:
+    """A row that is needed soon. Its lines are prefetched one by one between other steps: all at once they would delay
+    loads that are in flight."""
 
-    def __init__(self, writer: Writer, address: IrValue, lines: int, *, to_write: bool = False) -> None:
+    def __init__(self, writer: CodeWriter, address: IrValue, lines: int, *, to_write: bool = False) -> None:
         self.writer, self.address, self.to_write = writer, address, to_write
         self._left = list(range(0, lines * LINE, LINE))
 
@@ -115,7 +115,7 @@ class Coming:
             self.fetch_next()
 
     def fetch(self, at: int | IrValue) -> None:
-        """Fetch the line so many bytes into the row."""
+        """Fetch the line that is `at` bytes into the row."""
         self.writer.prefetch(self.writer.code.at(self.address, at), to_write=self.to_write)
 
 
@@ -139,7 +139,7 @@ def ahead(nbytes: int | IrValue) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Ends:
+class MoveRegions:
     """The two regions of a move, and the lanes of its index if it has one."""
 
     dst: MemoryView
@@ -148,41 +148,41 @@ class Ends:
     lane: str = I32
     """The type of a lane."""
     far: bool = False
-    """Whether the steered end is large memory, worth fetching ahead."""
+    """Whether the indexed operand is large, so that prefetching pays."""
 
 
-def emit_move(writer: Writer, move: Move, dtype: DType, ends: Ends) -> None:
+def emit_move(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
     """Write a move whose ends lie apart; its index, if any, was resolved."""
     if isinstance(move.src, Fill):
-        _fill(writer, move, dtype, ends.dst, move.src)
+        _fill(writer, move, dtype, regions.dst, move.src)
     elif move.index is None:
-        _copy(writer, move, dtype, ends)
+        _copy(writer, move, dtype, regions)
     elif move.index.by_row:
-        _steered_rows(writer, move, move.index, dtype, ends)
+        _steered_rows(writer, move, move.index, dtype, regions)
     else:
-        _steered_elements(writer, move, move.index, dtype, ends)
+        _steered_elements(writer, move, move.index, dtype, regions)
 
 
-def _fill(writer: Writer, move: Move, dtype: DType, dst: MemoryView, fill: Fill) -> None:
+def _fill(writer: CodeWriter, move: Move, dtype: DType, dst: MemoryView, fill: Fill) -> None:
     bits = writer.code.constant(bits_of(dtype), fill.bits)
     if run_length(dst.layout.cols) == WHOLE:
-        with each(writer.code, writer.worth(move.rows)) as i:
-            writer.fill(dst.row(writer.code, i, writer.worth), bits, move.cols)
+        with each(writer.code, writer.value_of(move.rows)) as i:
+            writer.fill(dst.row(writer.code, i, writer.value_of), bits, move.cols)
     else:
         _each(writer, move.shape, lambda i, j: writer.code.store(bits, _cell(writer, dst, i, j)))
 
 
-def _cell(writer: Writer, place: MemoryView, i: IrValue, j: IrValue) -> IrValue:
-    return place.col(writer.code, place.row(writer.code, i, writer.worth), j, writer.worth)
+def _cell(writer: CodeWriter, place: MemoryView, i: IrValue, j: IrValue) -> IrValue:
+    return place.col(writer.code, place.row(writer.code, i, writer.value_of), j, writer.value_of)
 
 
-def _each(writer: Writer, shape: tuple[Any, Any], write: Callable[[IrValue, IrValue], None]) -> None:
-    with each(writer.code, writer.worth(shape[0])) as i, each(writer.code, writer.worth(shape[1])) as j:
+def _each(writer: CodeWriter, shape: tuple[Any, Any], write: Callable[[IrValue, IrValue], None]) -> None:
+    with each(writer.code, writer.value_of(shape[0])) as i, each(writer.code, writer.value_of(shape[1])) as j:
         write(i, j)
 
 
 @contextmanager
-def each(code: IrBuilder, count: IrValue) -> Iterator[IrValue]:
+def each(code: IrBuilder, count: IrValue) -> Generator[IrValue]:
     """A loop from zero, or no loop for a count of one."""
     if count.number == 1:
         yield code.i64(0)
@@ -196,18 +196,18 @@ def _transposed(place: MemoryView) -> MemoryView:
     return MemoryView(place.base, type(layout)(layout.cols, layout.rows), place.size)
 
 
-def _copy(writer: Writer, move: Move, dtype: DType, ends: Ends) -> None:
-    dst, src, shape = ends.dst, ends.src, move.shape
+def _copy(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
+    dst, src, shape = regions.dst, regions.src, move.shape
     assert src is not None
     by_column = common_run(dst.layout.rows, src.layout.rows) > common_run(dst.layout.cols, src.layout.cols)
     if by_column:  # rows lie side by side, columns do not: walk the other way
         dst, src, shape = _transposed(dst), _transposed(src), (shape[1], shape[0])
     if move.combine is Combine.STORE and _is_one_run(dst, src, shape[1]):
-        writer.copy(dst.base, src.base, writer.worth(shape[0]) * (shape[1] * dtype.size))
+        writer.copy(dst.base, src.base, writer.value_of(shape[0]) * (shape[1] * dtype.size))
         return
-    with each(writer.code, writer.worth(shape[0])) as i:
-        heads = dst.row(writer.code, i, writer.worth), src.row(writer.code, i, writer.worth)
-        _move_row(writer, move.combine, dtype, dst, src, heads, shape[1])
+    with each(writer.code, writer.value_of(shape[0])) as i:
+        row_starts = dst.row(writer.code, i, writer.value_of), src.row(writer.code, i, writer.value_of)
+        _move_row(writer, move.combine, dtype, dst, src, row_starts, shape[1])
 
 
 def _is_one_run(dst: MemoryView, src: MemoryView, cols: Any) -> bool:
@@ -216,43 +216,46 @@ def _is_one_run(dst: MemoryView, src: MemoryView, cols: Any) -> bool:
 
 
 def common_run(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
-    """How many neighbours lie side by side at both ends."""
+    """How many neighbours lie side by side at both regions."""
     first, second = run_length(a), run_length(b)
     return gcd(first, second) if WHOLE not in (first, second) else min(first, second)
 
 
 def _move_row(
-    writer: Writer,
+    writer: CodeWriter,
     combine: Combine,
     dtype: DType,
     dst: MemoryView,
     src: MemoryView,
-    heads: tuple[IrValue, IrValue],
+    row_starts: tuple[IrValue, IrValue],
     cols: Any,
 ) -> None:
     """Columns of one row, in runs as long as both layouts allow."""
     run = common_run(dst.layout.cols, src.layout.cols)
     if run == WHOLE:
-        _run(writer, combine, dtype, *heads, cols)
+        _run(writer, combine, dtype, *row_starts, cols)
         return
-    code, count = writer.code, writer.worth(cols)
+    code, count = writer.code, writer.value_of(cols)
     whole = count - count.op("urem", run) if run > 1 else code.i64(0)
     if run > 1:
         with code.loop(0, whole, run) as j:
-            into, out = dst.col(code, heads[0], j, writer.worth), src.col(code, heads[1], j, writer.worth)
+            into, out = (
+                dst.col(code, row_starts[0], j, writer.value_of),
+                src.col(code, row_starts[1], j, writer.value_of),
+            )
             _run(writer, combine, dtype, into, out, run)
     with code.loop(whole, count) as j:
-        into, out = dst.col(code, heads[0], j, writer.worth), src.col(code, heads[1], j, writer.worth)
+        into, out = dst.col(code, row_starts[0], j, writer.value_of), src.col(code, row_starts[1], j, writer.value_of)
         _combine_elements(writer, combine, dtype, into, out, 1)
 
 
-def _run(writer: Writer, combine: Combine, dtype: DType, dst: IrValue, src: IrValue, count: Any) -> None:
-    """Elements that lie side by side at both ends."""
+def _run(writer: CodeWriter, combine: Combine, dtype: DType, dst: IrValue, src: IrValue, count: Any) -> None:
+    """Elements that lie side by side at both regions."""
     if combine is Combine.STORE:
         writer.copy(dst, src, writer.length(count, dtype.size))
         return
     code, wide = writer.code, lanes_at_once(dtype)
-    total = writer.worth(count)
+    total = writer.value_of(count)
     whole = total - total.op("urem", wide)
     for start, stop, step in ((code.i64(0), whole, wide), (whole, total, 1)):
         if step == 1 and isinstance(count, int) and count % wide == 0 and wide > 1:
@@ -261,7 +264,9 @@ def _run(writer: Writer, combine: Combine, dtype: DType, dst: IrValue, src: IrVa
             _combine_elements(writer, combine, dtype, code.at(dst, k * dtype.size), code.at(src, k * dtype.size), step)
 
 
-def _combine_elements(writer: Writer, combine: Combine, dtype: DType, dst: IrValue, src: IrValue, count: int) -> None:
+def _combine_elements(
+    writer: CodeWriter, combine: Combine, dtype: DType, dst: IrValue, src: IrValue, count: int
+) -> None:
     code, kind = writer.code, bits_of(dtype, count)
     new = code.load(kind, src, dtype.size)
     if combine is not Combine.STORE:
@@ -269,91 +274,93 @@ def _combine_elements(writer: Writer, combine: Combine, dtype: DType, dst: IrVal
     code.store(new, dst, dtype.size)
 
 
-def _lane(writer: Writer, ends: Ends, at: IrValue) -> IrValue:
+def _lane(writer: CodeWriter, regions: MoveRegions, at: IrValue) -> IrValue:
     """A resolved lane, as a 64-bit number; the sentinel stays recognisable."""
-    assert ends.lanes is not None
-    return writer.code.load(ends.lane, writer.code.at(ends.lanes, at * size_of(ends.lane)))
+    assert regions.lanes is not None
+    return writer.code.load(regions.lane, writer.code.at(regions.lanes, at * size_of(regions.lane)))
 
 
-def _steered_rows(writer: Writer, move: Move, index: Index, dtype: DType, ends: Ends) -> None:
-    """One index a row: whole rows go where it says, or come from there."""
-    code, worth = writer.code, writer.worth
-    dst, src = ends.dst, ends.src
+def _steered_rows(writer: CodeWriter, move: Move, index: Index, dtype: DType, regions: MoveRegions) -> None:
+    """One index for each row: whole rows are scattered or gathered."""
+    code, value_of = writer.code, writer.value_of
+    dst, src = regions.dst, regions.src
     assert src is not None
     steered, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
     nbytes = writer.length(move.cols, dtype.size)
-    with code.loop(0, worth(move.rows)) as i:
-        if ends.far:
-            _fetch_row(writer, ends, steered, i + ahead(nbytes)[0], nbytes, to_write=index.side is Side.DST)
-        lane = _lane(writer, ends, i)
+    with code.loop(0, value_of(move.rows)) as i:
+        if regions.far:
+            _fetch_row(writer, regions, steered, i + ahead(nbytes)[0], nbytes, to_write=index.side is Side.DST)
+        lane = _lane(writer, regions, i)
 
-        def go(lane: IrValue = lane, i: IrValue = i) -> None:
-            there = steered.row(code, lane.to("zext", I64), worth)
-            here = fixed.row(code, i, worth)
-            heads = (here, there) if index.side is Side.SRC else (there, here)
-            _move_row(writer, move.combine, dtype, dst, src, heads, move.cols)
+        def move_row(lane: IrValue = lane, i: IrValue = i) -> None:
+            there = steered.row(code, lane.to("zext", I64), value_of)
+            here = fixed.row(code, i, value_of)
+            row_starts = (here, there) if index.side is Side.SRC else (there, here)
+            _move_row(writer, move.combine, dtype, dst, src, row_starts, move.cols)
 
-        def blank(i: IrValue = i) -> None:
+        def clear_row(i: IrValue = i) -> None:
             if index.remap is Remap.ZERO:
                 _zero_row(writer, dst, i, move.cols)
 
         if index.remap in (Remap.ZERO, Remap.SKIP):
-            code.choose(lane.compare("eq", SENTINEL), blank, go)
+            code.choose(lane.compare("eq", SENTINEL), clear_row, move_row)
         else:
-            go()
+            move_row()
 
 
-def _zero_row(writer: Writer, dst: MemoryView, i: IrValue, cols: Any) -> None:
+def _zero_row(writer: CodeWriter, dst: MemoryView, i: IrValue, cols: Any) -> None:
     code = writer.code
     zero = code.constant(f"i{8 * dst.size}", 0)
-    head = dst.row(code, i, writer.worth)
+    head = dst.row(code, i, writer.value_of)
     if run_length(dst.layout.cols) == WHOLE:
         writer.fill(head, zero, cols)
         return
-    with code.loop(0, writer.worth(cols)) as j:
-        code.store(zero, dst.col(code, head, j, writer.worth))
+    with code.loop(0, writer.value_of(cols)) as j:
+        code.store(zero, dst.col(code, head, j, writer.value_of))
 
 
 def _fetch_row(
-    writer: Writer, ends: Ends, steered: MemoryView, i: IrValue, nbytes: int | IrValue, *, to_write: bool
+    writer: CodeWriter, regions: MoveRegions, steered: MemoryView, i: IrValue, nbytes: int | IrValue, *, to_write: bool
 ) -> None:
-    lane = _lane(writer, ends, i).to("zext", I64)
-    head = steered.row(writer.code, lane, writer.worth)
+    lane = _lane(writer, regions, i).to("zext", I64)
+    head = steered.row(writer.code, lane, writer.value_of)
     for line in range(ahead(nbytes)[1]):
         writer.prefetch(writer.code.at(head, line * LINE), to_write=to_write)
 
 
-def _steered_elements(writer: Writer, move: Move, index: Index, dtype: DType, ends: Ends) -> None:
-    """One index an element."""
-    code, worth = writer.code, writer.worth
-    cols = worth(move.cols)
-    with code.loop(0, worth(move.rows)) as i:
-        heads = {side: p.row(code, i, worth) for side, p in ((Side.DST, ends.dst), (Side.SRC, ends.src)) if p}
+def _steered_elements(writer: CodeWriter, move: Move, index: Index, dtype: DType, regions: MoveRegions) -> None:
+    """One index for each element."""
+    code, value_of = writer.code, writer.value_of
+    cols = value_of(move.cols)
+    with code.loop(0, value_of(move.rows)) as i:
+        row_starts = {
+            side: p.row(code, i, value_of) for side, p in ((Side.DST, regions.dst), (Side.SRC, regions.src)) if p
+        }
         first = i * cols
         with code.loop(0, cols) as j:
-            _steer_element(writer, move, index, dtype, ends, heads, first + j, j)
+            _steer_element(writer, move, index, dtype, regions, row_starts, first + j, j)
 
 
 def _steer_element(
-    writer: Writer,
+    writer: CodeWriter,
     move: Move,
     index: Index,
     dtype: DType,
-    ends: Ends,
-    heads: Mapping[Side, IrValue],
+    regions: MoveRegions,
+    row_starts: Mapping[Side, IrValue],
     at: IrValue,
     j: IrValue,
 ) -> None:
-    code, worth = writer.code, writer.worth
-    dst, src = ends.dst, ends.src
+    code, value_of = writer.code, writer.value_of
+    dst, src = regions.dst, regions.src
     assert src is not None
     steered, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
     fixed_side = Side.DST if index.side is Side.SRC else Side.SRC
-    here = fixed.col(code, heads[fixed_side], j, worth)
-    if ends.far:
-        ahead = _aim(writer, index, steered, _lane(writer, ends, at + ELEMENTS_AHEAD), j)
+    here = fixed.col(code, row_starts[fixed_side], j, value_of)
+    if regions.far:
+        ahead = _aim(writer, index, steered, _lane(writer, regions, at + ELEMENTS_AHEAD), j)
         writer.prefetch(ahead, to_write=index.side is Side.DST)
-    lane = _lane(writer, ends, at)
+    lane = _lane(writer, regions, at)
     if index.side is Side.SRC and index.remap is Remap.ZERO:
         outside = lane.compare("eq", SENTINEL)
         there = _aim(writer, index, steered, code.select(outside, code.constant(lane.type, 0), lane), j)
@@ -361,25 +368,25 @@ def _steer_element(
         code.store(code.select(outside, code.constant(found.type, 0), found), here, dtype.size)
         return
 
-    def go() -> None:
+    def move_element() -> None:
         there = _aim(writer, index, steered, lane, j)
         pair = (here, there) if index.side is Side.SRC else (there, here)
         _combine_elements(writer, move.combine, dtype, *pair, 1)
 
     if index.remap is Remap.SKIP:
         with code.when(lane.compare("ne", SENTINEL)):
-            go()
+            move_element()
     else:
-        go()
+        move_element()
 
 
-def _aim(writer: Writer, index: Index, steered: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
+def _aim(writer: CodeWriter, index: Index, steered: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
     """The address that an index names."""
-    code, worth, value = writer.code, writer.worth, lane.to("zext", I64)
+    code, value_of, value = writer.code, writer.value_of, lane.to("zext", I64)
     if index.unit is Unit.ROW:
-        return steered.col(code, steered.row(code, value, worth), j, worth)
-    if isinstance(index.width, int) and index.width == 0:
-        return code.at(steered.base, coordinate(code, steered.layout.cols, value, worth) * steered.size)
-    width = worth(index.width)
-    row = steered.row(code, value.op("udiv", width), worth)
-    return steered.col(code, row, value.op("urem", width), worth)
+        return steered.col(code, steered.row(code, value, value_of), j, value_of)
+    if is_number(index.width, 0):
+        return code.at(steered.base, coordinate(code, steered.layout.cols, value, value_of) * steered.size)
+    width = value_of(index.width)
+    row = steered.row(code, value.op("udiv", width), value_of)
+    return steered.col(code, row, value.op("urem", width), value_of)

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ptokit.engine.combine import accumulate
-from ptokit.engine.native.emit import IrBuilder, IrValue, Module, element_of, lanes_of, like
+from ptokit.engine.native.emit import IrBuilder, IrModule, IrValue, element_of, lanes_of, like
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
@@ -51,7 +51,7 @@ def real(code: IrBuilder, kind: str, number: float) -> IrValue:
 
 
 def intrinsic(code: IrBuilder, name: str, *values: IrValue, into: str = "") -> IrValue:
-    """Call an intrinsic of LLVM that works lane by lane; `into` is the type it gives, where that is another one."""
+    """Call an intrinsic of LLVM that works lane by lane; `into` is the result type, if it differs."""
     kinds = [*([into] if into else []), values[0].type]
     return code.call(kinds[0], ".".join(["llvm", name, *map(_short, kinds)]), *values)
 
@@ -78,17 +78,17 @@ def canonical(code: IrBuilder, value: IrValue) -> IrValue:
 
 
 def narrow(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
-    """What `widen` gave, back as elements: rounded to the nearest, ties to even, NaNs canonical."""
+    """The result of `widen` as elements again: rounded to the nearest, ties to even, NaNs canonical."""
     if dtype.name in BYTE_FORMATS:
         return _narrow_byte(code, BYTE_FORMATS[dtype.name], value)
     if dtype.name != "bfloat16":
         return canonical(code, value).bits(like(value.type, f"i{8 * dtype.size}"))
-    short = rounded(code, dtype, value)
+    short = rounded(dtype, value)
     return code.select(value.compare("uno", value), code.constant(short.type, 0x7FC0), short)
 
 
-def rounded(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
-    """The same without a look at NaNs, which need not be canonical then; those of sums of two elements stay NaNs."""
+def rounded(dtype: DType, value: IrValue) -> IrValue:
+    """The same without canonical NaNs; NaNs of sums of two elements stay NaNs."""
     if dtype.name != "bfloat16":
         return value.bits(like(value.type, f"i{8 * dtype.size}"))
     raw = value.bits(like(value.type, "i32"))
@@ -96,7 +96,7 @@ def rounded(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
     return ((raw + odd + 0x7FFF) >> 16).to("trunc", like(value.type, "i16"))
 
 
-def any_of(module: Module, code: IrBuilder, truths: IrValue) -> IrValue:
+def any_of(module: IrModule, code: IrBuilder, truths: IrValue) -> IrValue:
     """Whether one of many holds."""
     name = module.declare(f"llvm.vector.reduce.or.v{lanes_of(truths.type)}i1", f"i1 ({truths.type})")
     return code.call("i1", name, truths)
@@ -116,7 +116,7 @@ class ByteFormat:
     """Bits of the fraction."""
     bias: int
     top: int
-    """The code of what is too large: infinity, or the NaN of a format without one."""
+    """The code of an overflow: infinity, or the NaN of a format without one."""
     nan: int
 
 
@@ -147,8 +147,8 @@ def _narrow_byte(code: IrBuilder, form: ByteFormat, value: IrValue) -> IrValue:
     return code.select(is_nan, code.constant(raw.type, form.nan), signed).to("trunc", like(value.type, "i8"))
 
 
-def combined(module: Module, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
-    """What a cell holds after a value has met it."""
+def combined(module: IrModule, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
+    """The value of a cell after a value is combined into it."""
     if combine is Combine.STORE:
         return new
     if is_byte_float(dtype):
@@ -201,7 +201,9 @@ def pairs(combine: Combine, dtype: DType) -> bytes:
     return cells.tobytes()
 
 
-def _looked_up(module: Module, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
+def _looked_up(
+    module: IrModule, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue
+) -> IrValue:
     assert lanes_of(old.type) == 1
     table = module.table(f"{dtype.name}_{combine.name.lower()}", pairs(combine, dtype))
     at = (old.to("zext", "i64") << 8) + new.to("zext", "i64")

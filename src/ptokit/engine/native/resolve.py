@@ -1,4 +1,4 @@
-"""The index stage: every index value is read once, into a dense buffer of lanes, and remapped there where it must be.
+"""The index stage: every index value is read once, into a dense buffer of lanes, and remapped there if necessary.
 
 Values of two and four bytes become 32-bit lanes, as MG-OOB-08 takes them; values of eight bytes become 64-bit lanes. A
 lane that zero or skip leave outside is the sentinel: all ones.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.address import WHOLE, MemoryView, Worth, coordinate, run_length
-from ptokit.engine.native.emit import I32, I64, IrBuilder, IrValue, Module, lanes_of, size_of, vector
+from ptokit.engine.native.address import WHOLE, MemoryView, ValueOf, coordinate, run_length
+from ptokit.engine.native.emit import I32, I64, IrBuilder, IrModule, IrValue, lanes_of, size_of, vector
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Term
 from ptokit.isa.move import Index, Remap
@@ -17,7 +17,7 @@ from ptokit.isa.move import Index, Remap
 PADDING = 64
 """Lanes that may be read and changed beyond the last one; what they hold does not matter."""
 SENTINEL = -1
-"""A lane that is outside and stays there."""
+"""A lane that is outside and is not remapped."""
 AT_ONCE = {I32: 16, I64: 8}
 """Lanes that are read at a time: 64 bytes of them."""
 
@@ -28,7 +28,7 @@ def lane_of(dtype: DType) -> str:
 
 
 def emit_resolve(
-    module: Module,
+    module: IrModule,
     code: IrBuilder,
     index: Index,
     dtype: DType,
@@ -36,21 +36,21 @@ def emit_resolve(
     rows: IrValue,
     cols: IrValue,
     lanes: IrValue,
-    worth: Worth,
+    value_of: ValueOf,
     kept: str | None = None,
 ) -> IrValue:
-    """Read `rows` x `cols` index values into `lanes`; gives the greatest of them, unsigned, as it was read.
+    """Read `rows` x `cols` index values into `lanes`; returns the greatest of them, unsigned, as it was read.
 
     Where that is outside and the policy moves lanes, they are remapped in a second pass. `REFUSE` is left to the
     caller, who compares; so is a capacity of 0 under a policy that needs a row. Under `REFUSE` lanes may be kept in a
     narrower type.
     """
-    reader = _Reader(module, code, index, dtype, worth)
+    reader = _Reader(module, code, index, dtype, value_of)
     assert kept is None or index.remap is Remap.REFUSE or kept == reader.lane
     reader.kept = kept or reader.lane
     greatest = reader.read(place, rows, cols, lanes)
     if index.remap is not Remap.REFUSE:
-        capacity = worth(index.capacity)
+        capacity = value_of(index.capacity)
         with code.when(greatest.compare("uge", capacity)):
             remap = REMAPS[index.remap](code, reader.lane, capacity)
             _walk(code, reader.lane, rows * cols, lanes, remap, 1 if index.remap is Remap.WRAP else 0)
@@ -60,8 +60,8 @@ def emit_resolve(
 class _Reader:
     """Reads index values of one type and keeps the greatest."""
 
-    def __init__(self, module: Module, code: IrBuilder, index: Index, dtype: DType, worth: Worth) -> None:
-        self.module, self.code, self.index, self.dtype, self.worth = module, code, index, dtype, worth
+    def __init__(self, module: IrModule, code: IrBuilder, index: Index, dtype: DType, value_of: ValueOf) -> None:
+        self.module, self.code, self.index, self.dtype, self.value_of = module, code, index, dtype, value_of
         self.lane = self.kept = lane_of(dtype)
         zero = code.constant(vector(self.lane, AT_ONCE[self.lane]), 0)
         self.many = code.variable(zero.type, zero)
@@ -77,7 +77,7 @@ class _Reader:
         else:
             with code.loop(0, rows) as i:
                 first = code.at(lanes, i * cols * size_of(self.kept))
-                self._along(place.row(code, i, self.worth), layout.cols, cols, first)
+                self._along(place.row(code, i, self.value_of), layout.cols, cols, first)
         return self._greatest()
 
     def _along(self, base: IrValue, terms: tuple[Term, ...], count: IrValue, lanes: IrValue) -> None:
@@ -89,7 +89,7 @@ class _Reader:
         for first, last, step, top in ((code.i64(0), whole, wide, self.many), (whole, count, 1, self.one)):
             if step == 1 or is_even:
                 with code.loop(first, last, step) as k:
-                    at = code.at(base, coordinate(code, terms, k, self.worth) * self.dtype.size)
+                    at = code.at(base, coordinate(code, terms, k, self.value_of) * self.dtype.size)
                     value = self._taken(at, step)
                     short = value.to("trunc", vector(self.kept, step))
                     code.store(short, code.at(lanes, k * size_of(self.kept)))
@@ -114,16 +114,11 @@ class _Reader:
 def _walk(
     code: IrBuilder, lane: str, count: IrValue, lanes: IrValue, change: Callable[[IrValue], IrValue], at_once: int = 0
 ) -> None:
-    """Change every lane in its place, and a few behind the last one, where there is room for that."""
+    """Change every lane in its place, and a few after the last one, which is allowed."""
     wide = at_once or AT_ONCE[lane]
     with code.loop(0, count, wide) as k:
         at = code.at(lanes, k * size_of(lane))
         code.store(change(code.load(vector(lane, wide), at)), at)
-
-
-def _in_lanes(code: IrBuilder, lane: str, capacity: IrValue) -> IrValue:
-    """The capacity in the type of a lane. Where it would not fit, no lane is outside."""
-    return capacity.to("trunc", lane)
 
 
 def _spread(code: IrBuilder, scalar: IrValue, like_this: IrValue) -> IrValue:
@@ -131,7 +126,7 @@ def _spread(code: IrBuilder, scalar: IrValue, like_this: IrValue) -> IrValue:
 
 
 def _clamp(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], IrValue]:
-    last = _in_lanes(code, lane, capacity - 1)
+    last = (capacity - 1).to("trunc", lane)
 
     def change(value: IrValue) -> IrValue:
         top = _spread(code, last, value)
@@ -144,7 +139,7 @@ def _clamp(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue],
 
 def _wrap(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], IrValue]:
     there = code.select(capacity.compare("eq", 0), code.i64(1), capacity)
-    by = _in_lanes(code, lane, there)
+    by = there.to("trunc", lane)
 
     def change(value: IrValue) -> IrValue:
         if lane == I32:
@@ -156,7 +151,7 @@ def _wrap(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], 
 
 
 def _mark(code: IrBuilder, lane: str, capacity: IrValue) -> Callable[[IrValue], IrValue]:
-    bound = _in_lanes(code, lane, capacity)
+    bound = capacity.to("trunc", lane)  # if it does not fit, no lane is outside
 
     def change(value: IrValue) -> IrValue:
         return code.select(value.compare("ult", _spread(code, bound, value)), value, SENTINEL)

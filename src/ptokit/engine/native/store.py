@@ -1,6 +1,6 @@
 """Machine code on disk: a file for each key, in the user's cache directory or where `PTOKIT_CACHE` says.
 
-The cache may vanish, fill up, be read-only, or hold rubbish: whatever is wrong with it, there is just nothing in it.
+The cache may vanish, fill up, be read-only, or hold invalid data: any error counts as a missing entry.
 Code is loaded only from files of the user's own that nobody else can write.
 """
 
@@ -26,7 +26,7 @@ OFF = ("", "0", "off")
 FORMAT = 1
 """The version of the files; it grows when they change."""
 LARGEST = 32 << 20
-"""Bytes of the largest file that is written or believed."""
+"""Bytes of the largest file that is written or read."""
 LIMIT = 256 << 20
 """Bytes of all files; the oldest go first."""
 
@@ -46,7 +46,7 @@ _room: dict[Path, int] = {}
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept for a key: machine code, and facts about it that JSON can hold."""
+    """The entry of a key: machine code, and facts about it that JSON can hold."""
 
     facts: dict[str, Any]
     code: bytes
@@ -70,11 +70,11 @@ def folder() -> Path | None:
 
 
 def _user_folder() -> Path | None:
-    variable, usual = {
+    variable, default = {
         "win32": ("LOCALAPPDATA", "~/AppData/Local"),
         "darwin": ("", "~/Library/Caches"),
     }.get(sys.platform, ("XDG_CACHE_HOME", "~/.cache"))
-    for place in (os.environ.get(variable, ""), os.path.expanduser(usual)):
+    for place in (os.environ.get(variable, ""), os.path.expanduser(default)):
         if os.path.isabs(place):
             return Path(place, "ptokit")
     return None
@@ -145,7 +145,7 @@ def _unpacked(key: str, data: bytes) -> Entry:
 
 
 def save(key: str, entry: Entry) -> None:
-    """Keep an entry, if that can be done. Others may write the same one at the same time."""
+    """Store an entry, if possible. Others may write the same one at the same time."""
     data = _packed(key, entry)
     if len(data) > LARGEST:
         return
@@ -170,7 +170,7 @@ def _write(path: Path, temporary: Path, data: bytes) -> None:
 
 
 def _make_room(place: Path, needed: int) -> None:
-    """Look how full the folder is, once in a while, and remove the oldest files where it is too full."""
+    """Check the size of the folder from time to time, and remove the oldest files if it is too large."""
     if _room.get(place, 0) < needed:
         files = sorted((about.st_mtime_ns, about.st_size, path) for path, about in _files(place))
         used = sum(size for _, size, _ in files)
@@ -206,7 +206,7 @@ def size() -> Size:
 
 
 def clear() -> int:
-    """Remove every entry, and nothing that is not ours; says how many there were."""
+    """Remove every entry, and no other files; returns how many there were."""
     removed = 0
     with suppress(OSError, ValueError):
         for path, _ in [*_files(_usable())]:

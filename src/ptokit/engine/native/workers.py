@@ -1,4 +1,4 @@
-"""Threads that wait for work. Native code runs on them, so that the caller's own thread can hear Ctrl-C."""
+"""Threads that wait for work. Native code runs on them, so that the calling thread can handle Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from operator import index
 from typing import Any
 
 VARIABLE = "PTOKIT_THREADS"
-"""The environment variable that says how many threads to use."""
+"""The environment variable for the number of threads."""
 MOST = 1024
 """Threads of one run."""
 DIGITS = re.compile("[0-9]{1,9}")
 _PATIENCE = 0.1
-"""Seconds of a wait before it looks around. Ctrl-C ends a wait at once, but for two cases: Windows, and a signal that
-comes when Python has looked for signals and is about to wait."""
+"""Seconds of a wait before it checks for signals. Ctrl-C ends a wait at once, except on Windows, and for a signal that
+arrives after Python has checked and before it waits."""
 
-_turns = count()
+_job_numbers = count()
 _idle: list[_Worker] = []
 """Workers without work. Taking one and putting it back are single steps, so no lock is needed."""
 
@@ -75,36 +75,36 @@ def run(work: Callable[[int], None], threads: int, stop: Stop) -> None:
     """Call `work(0)` … `work(threads - 1)`, each on a thread of its own, and wait until all have ended.
 
     An exception in any of them sets `stop`; that of the lowest number is raised. An exception here, as by Ctrl-C, sets
-    `stop` too and goes on when all have ended: nothing runs on behind the caller's back.
+    `stop` too and goes on when all have ended: nothing runs after the call.
     """
-    turn = _Turn(work, threads, stop)
+    job = _Job(work, threads, stop)
     crew = _crew(threads)
     try:
         places = _places(threads)
         while crew:
-            crew[-1].begin(turn, places)
+            crew[-1].begin(job, places)
             crew.pop()
-        turn.wait()
+        job.wait()
     except BaseException:
-        turn.end_early()
+        job.end_early()
         _idle.extend(crew[:-1])  # whether the last one has begun is not known, and one that has comes back by itself
         raise
-    del turn.work  # and the arrays it knows: the last worker may still be on its way out
-    if turn.problems:
-        problem = turn.problems[min(turn.problems)]
-        turn.problems.clear()
+    del job.work  # and its arrays: the last worker may not have left yet
+    if job.problems:
+        problem = job.problems[min(job.problems)]
+        job.problems.clear()
         try:
             raise problem
         finally:
-            del problem  # it knows this frame and the turn, which must not know it, or both would stay
+            del problem  # it refers to this frame and the job: a cycle would keep both alive
 
 
 class _Places:
-    """Processors for the threads of a run: the system often wakes two threads on one, and lets the other wait."""
+    """Processors for the threads of a run: the system often wakes two threads on one while another is idle."""
 
     def __init__(self, allowed: set[int], threads: int) -> None:
         self.allowed = allowed
-        first, order = next(_turns), sorted(allowed)
+        first, order = next(_job_numbers), sorted(allowed)
         self._order = [order[(first + k) % len(order)] for k in range(threads)]
 
     def send(self, thread: int) -> None:
@@ -114,7 +114,7 @@ class _Places:
 
 
 def _places(threads: int) -> _Places | None:
-    """Processors for so many threads; None for one thread, for too many, and where threads cannot be sent."""
+    """Processors for the threads; None for one thread, for too many, and if threads cannot be placed."""
     if threads == 1 or not hasattr(os, "sched_setaffinity"):
         return None
     allowed = os.sched_getaffinity(0)
@@ -122,7 +122,7 @@ def _places(threads: int) -> _Places | None:
 
 
 def _crew(threads: int) -> list[_Worker]:
-    """Workers for nobody else: idle ones, and new ones where those are too few."""
+    """Workers for one run: idle ones, and new ones if those are too few."""
     crew: list[_Worker] = []
     try:
         while len(crew) < threads:
@@ -136,7 +136,7 @@ def _crew(threads: int) -> list[_Worker]:
     return crew
 
 
-class _Turn:
+class _Job:
     """One run. All it does with its lists and sets are single steps, so no lock is needed."""
 
     __slots__ = ("_all_ended", "_busy", "_left", "_stop", "problems", "work")
@@ -202,21 +202,21 @@ class _Turn:
 
 
 class _Worker:
-    """A thread that sleeps until there is a turn, and then again."""
+    """A thread that sleeps until there is a job, and then again."""
 
-    __slots__ = ("_go", "_places", "_thread", "_turn")
+    __slots__ = ("_go", "_job", "_places", "_thread")
 
     def __init__(self) -> None:
-        self._turn: _Turn | None = None
+        self._job: _Job | None = None
         self._places: _Places | None = None
         self._thread = 0
         self._go = threading.Lock()
         self._go.acquire()
         threading.Thread(target=self._live, name="ptokit-worker", daemon=True).start()
 
-    def begin(self, turn: _Turn, places: _Places | None) -> None:
-        """Wake up for a turn, on a processor of its own if there are such."""
-        self._turn = turn
+    def begin(self, job: _Job, places: _Places | None) -> None:
+        """Wake up for a job, on a processor of its own if there are such."""
+        self._job = job
         if places is not None and self._thread:
             self._places = places
             places.send(self._thread)
@@ -225,13 +225,13 @@ class _Worker:
     def _live(self) -> None:
         self._thread = threading.get_native_id()
         while self._go.acquire():
-            turn, self._turn = self._turn, None
-            assert turn is not None
+            job, self._job = self._job, None
+            assert job is not None
             self._go_anywhere()
-            turn.do_part(self)
+            job.do_part(self)
             _idle.append(self)  # before the caller wakes up: its next run finds this worker
-            turn.leave(self)
-            del turn
+            job.leave(self)
+            del job
 
     def _go_anywhere(self) -> None:
         places, self._places = self._places, None

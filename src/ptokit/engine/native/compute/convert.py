@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import ml_dtypes
 import numpy as np
 
-from ptokit.engine.native.compute.elements import (
-    double,
-    from_double,
-    from_single,
-    is_float,
-    lanes_for,
-    single,
-)
+from ptokit.engine.compute import largest
+from ptokit.engine.native.compute.elements import double, from_double, from_single, is_float, lanes_for, single
 from ptokit.engine.native.emit import IrBuilder, IrValue, like
 from ptokit.engine.native.numbers import bits_of, intrinsic, real
 from ptokit.isa.dtype import DType
@@ -24,7 +17,7 @@ LARGEST_WHOLE = 2.0**63
 
 
 def _away(code: IrBuilder, x: IrValue) -> IrValue:
-    """To the nearest, ties away from zero; a zero that comes of it is positive."""
+    """To the nearest, ties away from zero; a zero result is positive."""
     whole = intrinsic(code, "trunc", x)
     far = intrinsic(code, "fabs", x - whole).compare("oge", real(code, x.type, 0.5))
     step = intrinsic(code, "copysign", real(code, x.type, 1.0), x)
@@ -70,7 +63,7 @@ def convert(code: IrBuilder, src: DType, dst: DType, bits: IrValue, mode: RoundM
 
 
 def _clamped(code: IrBuilder, value: IrValue, low: IrValue, high: IrValue, signs: str) -> IrValue:
-    """Not less than `low`, not more than `high`; what is no number stays."""
+    """Not less than `low`, not more than `high`; a NaN stays."""
     kept = code.select(value.compare(f"{signs}lt", low), low, value)
     return code.select(kept.compare(f"{signs}gt", high), high, kept)
 
@@ -79,14 +72,10 @@ def _within(code: IrBuilder, value: IrValue, limit: float) -> IrValue:
     return _clamped(code, value, real(code, value.type, -limit), real(code, value.type, limit), "o")
 
 
-def _limit(dtype: DType) -> float:
-    return float(ml_dtypes.finfo(dtype.numpy).max)
-
-
 def _whole_to_whole(code: IrBuilder, src: DType, dst: DType, bits: IrValue, saturate: bool) -> IrValue:
     if saturate:
-        wanted, given = np.iinfo(dst.numpy), np.iinfo(src.numpy)
-        low, high = max(int(wanted.min), int(given.min)), min(int(wanted.max), int(given.max))
+        result, source = np.iinfo(dst.numpy), np.iinfo(src.numpy)
+        low, high = max(int(result.min), int(source.min)), min(int(result.max), int(source.max))
         signs = "u" if src.family == "uint" else "s"
         bits = _clamped(code, bits, code.same(bits, low), code.same(bits, high), signs)
     into = like(bits.type, bits_of(dst))
@@ -96,8 +85,8 @@ def _whole_to_whole(code: IrBuilder, src: DType, dst: DType, bits: IrValue, satu
 def _whole_to_float(code: IrBuilder, src: DType, dst: DType, bits: IrValue, saturate: bool) -> IrValue:
     wide = like(bits.type, "double" if dst.name == "float64" else "float")
     value = bits.to("uitofp" if src.family == "uint" else "sitofp", wide)
-    if saturate and _limit(dst) < LARGEST_WHOLE:
-        value = _within(code, value, _limit(dst))
+    if saturate and largest(dst.numpy) < LARGEST_WHOLE:
+        value = _within(code, value, largest(dst.numpy))
     return from_single(code, dst, value)
 
 
@@ -107,14 +96,14 @@ def _float_to_float(code: IrBuilder, src: DType, dst: DType, bits: IrValue, mode
     if src is dst:
         return bits if mode is RoundMode.NONE else from_single(code, dst, ROUNDINGS[mode](code, value))
     if saturate:
-        value = _within(code, value, min(_limit(src), _limit(dst)))
+        value = _within(code, value, min(largest(src.numpy), largest(dst.numpy)))
     if src.name == "float64":
         return from_double(code, dst, value)
     return from_single(code, dst, value.to("fpext", like(value.type, "double")) if dst.name == "float64" else value)
 
 
 def _float_to_whole(code: IrBuilder, dst: DType, whole: IrValue, saturate: bool) -> IrValue:
-    """Whole numbers in float64, clamped or wrapped; what is no number is zero."""
+    """Whole numbers in float64, clamped or wrapped; a NaN becomes zero."""
     into, kind = like(whole.type, bits_of(dst)), like(whole.type, "i64")
     if not saturate:
         return _wrapped(code, whole).to("trunc", into)

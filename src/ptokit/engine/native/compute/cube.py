@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptokit.engine.native.compute.elements import ElementSite, from_single, is_float, single
-from ptokit.engine.native.compute.walk import Row, Side, lanes_at_once, whole_part
+from ptokit.engine.native.compute.walk import RegionRow, RegionView, lanes_at_once, whole_part
 from ptokit.engine.native.emit import IrBuilder, IrValue, element_of, lanes_of, like, vector
 from ptokit.engine.native.numbers import intrinsic
 
@@ -14,14 +14,16 @@ ROWS, COLS, DEEP = 4, 2, 8
 """Rows and columns of a block, and how many products of each sum are taken at once: as registers allow."""
 
 
-def multiply(site: ElementSite, given: ElementSite, dst: Side, inputs: Sequence[Side], extents: Sequence[Any]) -> None:
+def multiply(
+    site: ElementSite, given: ElementSite, dst: RegionView, inputs: Sequence[RegionView], extents: Sequence[Any]
+) -> None:
     """Write the product of the first two inputs, of `given`'s type, with the others added; `extents` are m, n and k.
 
     At the edges a block takes the last row or column again; all of a block is read before any of it is written.
     """
     code = site.code
     a, b, *more = (inputs[0], inputs[1].turned(), *inputs[2:])
-    m, n, k = map(dst.writer.worth, extents)
+    m, n, k = map(dst.writer.value_of, extents)
     deep = lanes_at_once((a, b), extents[2], DEEP)
     whole = whole_part(code, (a, b), k, deep)
     with code.loop(0, m, ROWS) as top:
@@ -50,8 +52,8 @@ def _block(code: IrBuilder, first: IrValue, count: int, extent: IrValue) -> list
 
 def _sums(
     given: ElementSite,
-    left: Sequence[Row],
-    right: Sequence[Row],
+    left: Sequence[RegionRow],
+    right: Sequence[RegionRow],
     span: tuple[Any, IrValue, int],
     start: Sequence[IrValue] = (),
 ) -> list[IrValue]:
@@ -93,7 +95,7 @@ def _lanes(code: IrBuilder, value: IrValue, which: range) -> IrValue:
     return code.write(kind, f"shufflevector {value!r}, {value.type} poison, <{len(which)} x i32> <{chosen}>")
 
 
-def _sum(site: ElementSite, total: IrValue, addends: Sequence[Row], j: IrValue) -> IrValue:
+def _sum(site: ElementSite, total: IrValue, addends: Sequence[RegionRow], j: IrValue) -> IrValue:
     """What is written: the sum, rounded after each addend."""
     code, dtype = site.code, site.dtype
     for row in addends:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ptokit.engine.native.compute.transcendental import exponential, logarithm
-from ptokit.engine.native.emit import IrBuilder, IrValue, Module, like
+from ptokit.engine.native.emit import IrBuilder, IrModule, IrValue, like
 from ptokit.engine.native.numbers import NATIVE, intrinsic, narrow, real, widen
 from ptokit.isa.dtype import DType
 
@@ -21,7 +23,7 @@ def is_float(dtype: DType) -> bool:
     return dtype.name in FLOATS
 
 
-def is_number(dtype: DType) -> bool:
+def is_numeric(dtype: DType) -> bool:
     """Whether there is arithmetic for it."""
     return is_float(dtype) or (dtype.is_integer and dtype.name != "bool")
 
@@ -71,34 +73,33 @@ def _odd(code: IrBuilder, value: IrValue, nearest: IrValue) -> IrValue:
 class ElementSite:
     """Where elements of one type are computed with."""
 
-    module: Module
+    module: IrModule
     code: IrBuilder
     dtype: DType
 
 
 Element = Callable[..., IrValue]
-"""Takes an `ElementSite` and bits of elements, gives bits of elements."""
+"""Takes an `ElementSite` and bits of elements; returns bits of elements."""
 
 
-def _float(function: Callable[..., IrValue]) -> Element:
+def _float(function: Callable[..., IrValue], site: ElementSite, *bits: IrValue) -> IrValue:
     """An operation on floats, rounded once."""
-
-    def apply(site: ElementSite, *bits: IrValue) -> IrValue:
-        return narrow(site.code, site.dtype, function(*(widen(site.code, site.dtype, each) for each in bits)))
-
-    return apply
+    return narrow(site.code, site.dtype, function(*(widen(site.code, site.dtype, each) for each in bits)))
 
 
-def _library(name: str, close: Callable[[IrBuilder, IrValue], IrValue]) -> Element:
-    """Through float64: of the mathematical library for its own elements, one by one; `close` to it for others."""
+def _whole(function: Callable[..., IrValue], _site: ElementSite, *bits: IrValue) -> IrValue:
+    """An operation on whole numbers, which wraps."""
+    return function(*bits)
 
-    def apply(site: ElementSite, bits: IrValue) -> IrValue:
-        code, value = site.code, double(site.code, site.dtype, bits)
-        if site.dtype.name != "float64":
-            return from_double(code, site.dtype, close(code, value))
-        return narrow(code, site.dtype, code.call("double", site.module.declare(name, "double (double)"), value))
 
-    return apply
+def _library(
+    name: str, approximate: Callable[[IrBuilder, IrValue], IrValue], site: ElementSite, bits: IrValue
+) -> IrValue:
+    """Through float64: the C library's function for float64, one element at a time; `approximate` for other floats."""
+    code, value = site.code, double(site.code, site.dtype, bits)
+    if site.dtype.name != "float64":
+        return from_double(code, site.dtype, approximate(code, value))
+    return narrow(code, site.dtype, code.call("double", site.module.declare(name, "double (double)"), value))
 
 
 def holds(site: ElementSite, how: str, a: IrValue, b: IrValue) -> IrValue:
@@ -110,9 +111,9 @@ def holds(site: ElementSite, how: str, a: IrValue, b: IrValue) -> IrValue:
     return a.compare(f"{sign}{how}", b)
 
 
-def _picker(how: str) -> Element:
+def _pick(how: str, site: ElementSite, a: IrValue, b: IrValue) -> IrValue:
     """`b` where it is strictly better, else `a`."""
-    return lambda site, a, b: site.code.select(holds(site, how, b, a), b, a)
+    return site.code.select(holds(site, how, b, a), b, a)
 
 
 def _divide(site: ElementSite, a: IrValue, b: IrValue) -> IrValue:
@@ -141,33 +142,45 @@ def _absolute(site: ElementSite, a: IrValue) -> IrValue:
     return a if site.dtype.family == "uint" else site.code.select(a.compare("slt", 0), 0 - a, a)
 
 
+def _negate(value: IrValue) -> IrValue:
+    return value.code.write(value.type, f"fneg {value!r}") if value.is_float else 0 - value
+
+
+def _float_quotient(a: IrValue, b: IrValue) -> IrValue:
+    return a.op("fdiv", b)
+
+
 def _reciprocal(value: IrValue) -> IrValue:
     return real(value.code, value.type, 1.0).op("fdiv", value)
 
 
-PICKS: Mapping[str, Element] = {"max": _picker("gt"), "min": _picker("lt")}
+def _by_intrinsic(name: str, value: IrValue) -> IrValue:
+    return intrinsic(value.code, name, value)
+
+
+PICKS: Mapping[str, Element] = {"max": partial(_pick, "gt"), "min": partial(_pick, "lt")}
 FLOAT_OPS: Mapping[str, Element] = {
-    "add": _float(lambda a, b: a + b),
-    "sub": _float(lambda a, b: a - b),
-    "mul": _float(lambda a, b: a * b),
-    "div": _float(lambda a, b: a.op("fdiv", b)),
-    "abs": _float(lambda a: intrinsic(a.code, "fabs", a)),
-    "neg": _float(lambda a: a.code.write(a.type, f"fneg {a!r}")),
-    "sqrt": _float(lambda a: intrinsic(a.code, "sqrt", a)),
-    "recip": _float(_reciprocal),
-    "exp": _library("exp", exponential),
-    "log": _library("log", logarithm),
+    "add": partial(_float, operator.add),
+    "sub": partial(_float, operator.sub),
+    "mul": partial(_float, operator.mul),
+    "div": partial(_float, _float_quotient),
+    "abs": partial(_float, partial(_by_intrinsic, "fabs")),
+    "neg": partial(_float, _negate),
+    "sqrt": partial(_float, partial(_by_intrinsic, "sqrt")),
+    "recip": partial(_float, _reciprocal),
+    "exp": partial(_library, "exp", exponential),
+    "log": partial(_library, "log", logarithm),
     **PICKS,
 }
 WHOLE_OPS: Mapping[str, Element] = {
-    "add": lambda site, a, b: a + b,
-    "sub": lambda site, a, b: a - b,
-    "mul": lambda site, a, b: a * b,
+    "add": partial(_whole, operator.add),
+    "sub": partial(_whole, operator.sub),
+    "mul": partial(_whole, operator.mul),
     "div": _divide,
     "abs": _absolute,
-    "neg": lambda site, a: 0 - a,
-    "and": lambda site, a, b: a & b,
-    "or": lambda site, a, b: a | b,
+    "neg": partial(_whole, _negate),
+    "and": partial(_whole, IrValue.__and__),
+    "or": partial(_whole, IrValue.__or__),
     "shl": _left,
     "shr": _right,
     **PICKS,
@@ -183,7 +196,7 @@ TRANSCENDENTAL = frozenset(("exp", "log"))
 
 
 def operations(dtype: DType) -> Mapping[str, Element]:
-    """What can be done with elements of a type, by name."""
+    """The operations on elements of a type, by name."""
     if is_float(dtype):
         return FLOAT_OPS
     return {} if not dtype.is_integer else TRUTH_OPS if dtype.name == "bool" else WHOLE_OPS

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptokit.engine.native.compute.elements import ElementSite, holds
-from ptokit.engine.native.compute.walk import Extents, Row, Side, lanes_at_once
+from ptokit.engine.native.compute.walk import Extents, RegionRow, RegionView, lanes_at_once
 from ptokit.engine.native.emit import I1, I8, IrBuilder, IrValue, vector
 from ptokit.engine.native.move import each
 from ptokit.isa.policy import CmpMode
@@ -17,27 +17,29 @@ BITS = 8
 EIGHT = vector(I1, BITS)
 
 
-def _byte(row: Row, k: IrValue) -> IrValue:
+def _byte(row: RegionRow, k: IrValue) -> IrValue:
     """Where byte `k` of a mask's row lies."""
     size = row.side.place.size
     return row.side.writer.code.at(row.at(k.op("udiv", size)), k.op("urem", size) if size > 1 else 0)
 
 
-def _full_bytes(sides: Sequence[Side], cols: Any, code: IrBuilder) -> IrValue:
+def _full_bytes(sides: Sequence[RegionView], cols: Any, code: IrBuilder) -> IrValue:
     """How many bytes stand for eight columns that can be taken at once."""
     if lanes_at_once(sides, cols, BITS) < BITS:
         return code.i64(0)
-    total = sides[0].writer.worth(cols)
+    total = sides[0].writer.value_of(cols)
     return code.i64(total.number // BITS) if total.number is not None else total.op("udiv", BITS)
 
 
-def compare(site: ElementSite, mode: CmpMode, mask: Side, inputs: Sequence[Side], shape: Extents, cols: Any) -> None:
+def compare(
+    site: ElementSite, mode: CmpMode, mask: RegionView, inputs: Sequence[RegionView], shape: Extents, cols: Any
+) -> None:
     """Fill a mask of `shape`: one bit for each of `cols` columns, zeroes in the rest of a row."""
-    code, worth = site.code, mask.writer.worth
-    rows, last = worth(shape[0]), worth(cols)
-    nbytes, full = worth(shape[1]) * mask.place.size, _full_bytes(inputs, cols, code)
+    code, value_of = site.code, mask.writer.value_of
+    rows, last = value_of(shape[0]), value_of(cols)
+    nbytes, full = value_of(shape[1]) * mask.place.size, _full_bytes(inputs, cols, code)
 
-    def ask(given: Sequence[Row], j: IrValue, lanes: int) -> IrValue:
+    def ask(given: Sequence[RegionRow], j: IrValue, lanes: int) -> IrValue:
         return holds(site, COMPARISONS[mode], *(row.load(j, lanes) for row in given))
 
     with each(code, rows) as i:
@@ -53,13 +55,13 @@ def compare(site: ElementSite, mode: CmpMode, mask: Side, inputs: Sequence[Side]
             code.store(byte.get(), _byte(bits, k))
 
 
-def select(site: ElementSite, dst: Side, mask: Side, inputs: Sequence[Side], shape: Extents) -> None:
+def select(site: ElementSite, dst: RegionView, mask: RegionView, inputs: Sequence[RegionView], shape: Extents) -> None:
     """The first input where a bit is set, else the second.
 
     From the last columns to the first: a mask that is overwritten as it is used has its bytes before their columns.
     """
-    code, worth = site.code, mask.writer.worth
-    rows, cols = map(worth, shape)
+    code, value_of = site.code, mask.writer.value_of
+    rows, cols = map(value_of, shape)
     full, groups = _full_bytes((*inputs, dst), shape[1], code), (cols + (BITS - 1)).op("udiv", BITS)
     with each(code, rows) as i:
         bits, given, into = mask.row(i), [side.row(i, BITS) for side in inputs], dst.row(i)

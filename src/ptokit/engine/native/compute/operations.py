@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.address import MemoryView, Worth
+from ptokit.engine.native.address import MemoryView, ValueOf, is_number
 from ptokit.engine.native.compute import convert, cube, masks
 from ptokit.engine.native.compute.elements import (
     FLOAT_OPS,
@@ -14,16 +14,16 @@ from ptokit.engine.native.compute.elements import (
     ElementSite,
     from_single,
     is_float,
-    is_number,
+    is_numeric,
     lanes_for,
     lanes_of_op,
     operations,
     single,
 )
 from ptokit.engine.native.compute.rows import FOLDS, reduce_columns, reduce_rows
-from ptokit.engine.native.compute.walk import Side, Walk, side
-from ptokit.engine.native.emit import IrBuilder, IrValue, Module
-from ptokit.engine.native.move import Writer
+from ptokit.engine.native.compute.walk import RegionView, RegionWalk, side
+from ptokit.engine.native.emit import IrBuilder, IrModule, IrValue
+from ptokit.engine.native.move import CodeWriter
 from ptokit.engine.native.numbers import BYTE_FORMATS
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Compute
@@ -36,17 +36,17 @@ REGISTERS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class Task:
+class ComputeTask:
     """A computation, with where its operands lie."""
 
     work: Compute
-    writer: Writer
+    writer: CodeWriter
     into: DType
     """The result's type."""
     given: tuple[DType, ...]
     """The inputs' types."""
-    dst: Side
-    inputs: tuple[Side, ...]
+    dst: RegionView
+    inputs: tuple[RegionView, ...]
     options: Mapping[str, Any]
     refused: str
 
@@ -54,58 +54,58 @@ class Task:
         """Where elements of a type are computed with."""
         return ElementSite(self.writer.module, self.writer.code, dtype)
 
-    def walk(self, *inputs: Side) -> Walk:
+    def walk(self, *inputs: RegionView) -> RegionWalk:
         """The lanes of the result, and what they read."""
-        return Walk(self.writer, self.work.shape, self.dst, inputs or self.inputs)
+        return RegionWalk(self.writer, self.work.shape, self.dst, inputs or self.inputs)
 
 
-def _elementwise(task: Task) -> None:
+def _elementwise(task: ComputeTask) -> None:
     apply, most = operations(task.into)[task.work.op], lanes_of_op(task.work.op, task.into)
     site = task.site(task.into)
-    task.walk().any_way(most).apply(most, lambda given, j, lanes: apply(site, *given))
+    task.walk().any_way(most).apply(most, lambda given, _j, _lanes: apply(site, *given))
 
 
-def _divide(task: Task) -> None:
+def _divide(task: ComputeTask) -> None:
     if not is_float(task.into):
         _refuse_zeroes(task)
     _elementwise(task)
 
 
-def _refuse_zeroes(task: Task) -> None:
+def _refuse_zeroes(task: ComputeTask) -> None:
     """Leave before anything is written if a divisor is zero."""
     code, divisor, most = task.writer.code, task.inputs[1], lanes_for(task.into)
 
-    def check(given: Sequence[IrValue], j: IrValue, lanes: int) -> None:
+    def check(given: Sequence[IrValue], _j: IrValue, lanes: int) -> None:
         zeroes = given[0].compare("eq", 0)
         found = zeroes if lanes == 1 else zeroes.bits(f"i{lanes}").compare("ne", 0)
         fine = code.new_label("fine")
         code.split(found, task.refused, fine)
         code.begin(fine)
 
-    Walk(task.writer, task.work.inputs[1].shape, None, (divisor,)).any_way(most).apply(most, check)
+    RegionWalk(task.writer, task.work.inputs[1].shape, None, (divisor,)).any_way(most).apply(most, check)
 
 
-def _copy(task: Task) -> None:
+def _copy(task: ComputeTask) -> None:
     most = lanes_for(task.into)
-    task.walk().any_way(most).apply(most, lambda given, j, lanes: given[0])
+    task.walk().any_way(most).apply(most, lambda given, _j, _lanes: given[0])
 
 
-def _window(task: Task) -> None:
+def _window(task: ComputeTask) -> None:
     """Copy what lies at `row` and `col` of the input and beyond."""
     corner = task.options["row"], task.options["col"]
     for number in corner:
-        task.writer.worth(number)  # here, not in a loop: what was computed once is used from then on
+        task.writer.value_of(number)  # here, not in a loop: what was computed once is used from then on
     most = lanes_for(task.into)
-    source = Side(task.writer, task.inputs[0].place, shift=corner)
-    task.walk(source).any_way(most).apply(most, lambda given, j, lanes: given[0])
+    source = RegionView(task.writer, task.inputs[0].place, shift=corner)
+    task.walk(source).any_way(most).apply(most, lambda given, _j, _lanes: given[0])
 
 
-def _count(task: Task) -> None:
+def _count(task: ComputeTask) -> None:
     """From the first number on, one more or less with every column."""
     code, dtype = task.writer.code, task.into
     down = task.options["order"] is IotaOrder.Descending
 
-    def step(given: Sequence[IrValue], j: IrValue, lanes: int) -> IrValue:
+    def step(given: Sequence[IrValue], j: IrValue, _lanes: int) -> IrValue:
         signed = code.i64(0) - j if down else j
         if not is_float(dtype):
             return given[0] + signed.to("trunc", given[0].type)
@@ -115,26 +115,22 @@ def _count(task: Task) -> None:
     task.walk().apply(1, step)
 
 
-def _convert(task: Task) -> None:
+def _convert(task: ComputeTask) -> None:
     source, code = task.given[0], task.writer.code
     most = convert.lanes_of_conversion(source, task.into)
     mode, saturation = task.options["mode"], task.options["saturation"]
     task.walk().any_way(most).apply(
-        most, lambda given, j, lanes: convert.convert(code, source, task.into, given[0], mode, saturation)
+        most, lambda given, _j, _lanes: convert.convert(code, source, task.into, given[0], mode, saturation)
     )
 
 
-def _compare(task: Task) -> None:
-    wide = next((each for each in task.work.inputs if not _is_one(each.shape[1])), task.work.inputs[0])
+def _compare(task: ComputeTask) -> None:
+    wide = next((each for each in task.work.inputs if not is_number(each.shape[1], 1)), task.work.inputs[0])
     site = task.site(task.given[0])
     masks.compare(site, task.options["mode"], task.dst, task.inputs, task.work.shape, wide.shape[1])
 
 
-def _is_one(extent: Any) -> bool:
-    return isinstance(extent, int) and extent == 1
-
-
-def _select(task: Task) -> None:
+def _select(task: ComputeTask) -> None:
     mask, *inputs = task.inputs
     masks.select(task.site(task.into), task.dst, mask, inputs, task.work.shape)
 
@@ -142,12 +138,12 @@ def _select(task: Task) -> None:
 REDUCERS = {"row": reduce_rows, "col": reduce_columns}
 
 
-def _reduce(task: Task) -> None:
+def _reduce(task: ComputeTask) -> None:
     axis, fold = task.work.op[:3], FOLDS[task.work.op[3:]]
     REDUCERS[axis](task.site(task.into), fold, task.dst, task.inputs[0], *task.work.inputs[0].shape)
 
 
-def _multiply(task: Task) -> None:
+def _multiply(task: ComputeTask) -> None:
     extents = (*task.work.shape, task.work.inputs[0].shape[1])
     cube.multiply(task.site(task.into), task.site(task.given[0]), task.dst, task.inputs, extents)
 
@@ -165,20 +161,20 @@ def _takes_elements(op: str, into: DType, given: Types) -> bool:
     return _alike(into, given) and op in operations(into)
 
 
-def _takes_bits(op: str, into: DType, given: Types) -> bool:
+def _takes_bits(_op: str, into: DType, given: Types) -> bool:
     return _alike(into, given) and into.size in REGISTERS
 
 
-def _takes_numbers(op: str, into: DType, given: Types) -> bool:
-    return is_number(into) and _alike(into, given)
+def _takes_numbers(_op: str, into: DType, given: Types) -> bool:
+    return is_numeric(into) and _alike(into, given)
 
 
-def _takes_conversion(op: str, into: DType, given: Types) -> bool:
+def _takes_conversion(_op: str, into: DType, given: Types) -> bool:
     """No instruction makes floats of one byte from whole numbers, and the reference signs the NaNs they overflow to."""
-    return all(map(is_number, (into, *given))) and (is_float(given[0]) or into.name not in BYTE_FORMATS)
+    return all(map(is_numeric, (into, *given))) and (is_float(given[0]) or into.name not in BYTE_FORMATS)
 
 
-def _takes_comparison(op: str, into: DType, given: Types) -> bool:
+def _takes_comparison(_op: str, into: DType, given: Types) -> bool:
     return into.is_integer and _alike(given[0], given) and "max" in operations(given[0])
 
 
@@ -186,34 +182,34 @@ def _takes_selection(op: str, into: DType, given: Types) -> bool:
     return given[0].is_integer and _takes_bits(op, into, given[1:])
 
 
-def _takes_rows(op: str, into: DType, given: Types) -> bool:
+def _takes_rows(_op: str, into: DType, given: Types) -> bool:
     return _alike(into, given) and "max" in operations(into)
 
 
-def _takes_product(op: str, into: DType, given: Types) -> bool:
+def _takes_product(_op: str, into: DType, given: Types) -> bool:
     return _alike(given[0], given[:2]) and PRODUCTS.get(given[0].name) == into.name and _alike(into, given[2:])
 
 
 @dataclass(frozen=True)
-class Operation:
+class NativeOperation:
     """How an operation is written, for which types, and whether lane by lane."""
 
-    emit: Callable[[Task], None]
+    emit: Callable[[ComputeTask], None]
     takes: Takes
     lanewise: bool = False
 
 
-OPERATIONS: Mapping[str, Operation] = {
-    **dict.fromkeys((*FLOAT_OPS, *WHOLE_OPS), Operation(_elementwise, _takes_elements, lanewise=True)),
-    "div": Operation(_divide, _takes_elements, lanewise=True),
-    "copy": Operation(_copy, _takes_bits, lanewise=True),
-    "iota": Operation(_count, _takes_numbers, lanewise=True),
-    "cvt": Operation(_convert, _takes_conversion, lanewise=True),
-    "sel": Operation(_select, _takes_selection, lanewise=True),
-    "cmp": Operation(_compare, _takes_comparison),
-    "window": Operation(_window, _takes_bits),
-    **{axis + fold: Operation(_reduce, _takes_rows) for axis in REDUCERS for fold in FOLDS},
-    "matmul": Operation(_multiply, _takes_product),
+OPERATIONS: Mapping[str, NativeOperation] = {
+    **dict.fromkeys((*FLOAT_OPS, *WHOLE_OPS), NativeOperation(_elementwise, _takes_elements, lanewise=True)),
+    "div": NativeOperation(_divide, _takes_elements, lanewise=True),
+    "copy": NativeOperation(_copy, _takes_bits, lanewise=True),
+    "iota": NativeOperation(_count, _takes_numbers, lanewise=True),
+    "cvt": NativeOperation(_convert, _takes_conversion, lanewise=True),
+    "sel": NativeOperation(_select, _takes_selection, lanewise=True),
+    "cmp": NativeOperation(_compare, _takes_comparison),
+    "window": NativeOperation(_window, _takes_bits),
+    **{axis + fold: NativeOperation(_reduce, _takes_rows) for axis in REDUCERS for fold in FOLDS},
+    "matmul": NativeOperation(_multiply, _takes_product),
 }
 """Every operation by name."""
 
@@ -233,22 +229,24 @@ def is_lanewise(work: Compute) -> bool:
 
 
 def emit(
-    module: Module,
+    module: IrModule,
     code: IrBuilder,
     work: Compute,
     types: Mapping[str, DType],
     dst: MemoryView,
     inputs: Sequence[MemoryView],
-    worth: Worth,
+    value_of: ValueOf,
     refused: str,
 ) -> None:
     """Write a computation that `supports` has agreed to.
 
-    `worth` gives the numbers of shapes and layouts; code goes to `refused`, before anything is written, where an
+    `value_of` gives the numbers of shapes and layouts; code goes to `refused`, before anything is written, where an
     integer would be divided by zero.
     """
-    writer = Writer(module, code, worth)
+    writer = CodeWriter(module, code, value_of)
     given = tuple(types[each.operand] for each in work.inputs)
     sides = tuple(side(writer, place, each.shape) for place, each in zip(inputs, work.inputs, strict=True))
-    task = Task(work, writer, types[work.dst.operand], given, Side(writer, dst), sides, dict(work.options), refused)
+    task = ComputeTask(
+        work, writer, types[work.dst.operand], given, RegionView(writer, dst), sides, dict(work.options), refused
+    )
     OPERATIONS[work.op].emit(task)

@@ -15,7 +15,7 @@ from ptokit.engine.native.compute.elements import (
     operations,
     single,
 )
-from ptokit.engine.native.compute.walk import Side, lanes_at_once, whole_part
+from ptokit.engine.native.compute.walk import RegionView, lanes_at_once, whole_part
 from ptokit.engine.native.emit import IrValue
 from ptokit.engine.native.move import each
 
@@ -25,7 +25,7 @@ TOGETHER = 4
 
 @dataclass(frozen=True)
 class Fold:
-    """How a row is reduced: what its first element is taken as, what comes of the next, and what is written."""
+    """How a row is reduced: its first element, each next element, and the result."""
 
     first: Callable[[ElementSite, IrValue], IrValue]
     next: Callable[[ElementSite, IrValue, IrValue], IrValue]
@@ -47,15 +47,15 @@ def _end(site: ElementSite, total: IrValue) -> IrValue:
 
 
 def _best(name: str) -> Fold:
-    return Fold(lambda site, bits: bits, PICKS[name], lambda site, bits: bits)
+    return Fold(lambda _, bits: bits, PICKS[name], lambda _, bits: bits)
 
 
 FOLDS: Mapping[str, Fold] = {"sum": Fold(_begin, _sum, _end), "max": _best("max"), "min": _best("min")}
 
 
-def reduce_rows(site: ElementSite, fold: Fold, dst: Side, src: Side, rows: Any, cols: Any) -> None:
+def reduce_rows(site: ElementSite, fold: Fold, dst: RegionView, src: RegionView, rows: Any, cols: Any) -> None:
     """Write the reductions of `rows` rows into column 0."""
-    code, total = site.code, src.writer.worth(rows)
+    code, total = site.code, src.writer.value_of(rows)
     whole = total - (total.op("urem", TOGETHER) if total.number is None else total.number % TOGETHER)
     if total.number is None or total.number >= TOGETHER:
         with code.loop(0, whole, TOGETHER) as i:
@@ -65,21 +65,21 @@ def reduce_rows(site: ElementSite, fold: Fold, dst: Side, src: Side, rows: Any, 
             _reduce(site, fold, dst, src, [whole + i], cols)
 
 
-def _reduce(site: ElementSite, fold: Fold, dst: Side, src: Side, rows: list[IrValue], cols: Any) -> None:
+def _reduce(site: ElementSite, fold: Fold, dst: RegionView, src: RegionView, rows: list[IrValue], cols: Any) -> None:
     code, zero = site.code, site.code.i64(0)
     sources = [src.row(i) for i in rows]
     starts = [fold.first(site, row.load(zero)) for row in sources]
     totals = [code.variable(start.type, start) for start in starts]
-    with code.loop(1, src.writer.worth(cols)) as j:
+    with code.loop(1, src.writer.value_of(cols)) as j:
         for total, row in zip(totals, sources, strict=True):
             total.set(fold.next(site, total.get(), row.load(j)))
     for total, i in zip(totals, rows, strict=True):
         dst.row(i).store(fold.last(site, total.get()), zero)
 
 
-def reduce_columns(site: ElementSite, fold: Fold, dst: Side, src: Side, rows: Any, cols: Any) -> None:
+def reduce_columns(site: ElementSite, fold: Fold, dst: RegionView, src: RegionView, rows: Any, cols: Any) -> None:
     """Write the reductions of `cols` columns into row 0, a vector of neighbouring columns at a time."""
-    code, total = site.code, src.writer.worth(cols)
+    code, total = site.code, src.writer.value_of(cols)
     lanes = lanes_at_once((src, dst), cols, lanes_for(site.dtype))
     whole = whole_part(code, (src, dst), total, lanes)
     _reduce_columns(site, fold, dst, src, rows, (0, whole, lanes))
@@ -88,12 +88,12 @@ def reduce_columns(site: ElementSite, fold: Fold, dst: Side, src: Side, rows: An
 
 
 def _reduce_columns(
-    site: ElementSite, fold: Fold, dst: Side, src: Side, rows: Any, span: tuple[Any, IrValue, int]
+    site: ElementSite, fold: Fold, dst: RegionView, src: RegionView, rows: Any, span: tuple[Any, IrValue, int]
 ) -> None:
     code, zero, lanes = site.code, site.code.i64(0), span[2]
     with code.loop(*span) as j:
         start = fold.first(site, src.row(zero, lanes).load(j, lanes))
         total = code.variable(start.type, start)
-        with code.loop(1, src.writer.worth(rows)) as i:
+        with code.loop(1, src.writer.value_of(rows)) as i:
             total.set(fold.next(site, total.get(), src.row(i, lanes).load(j, lanes)))
         dst.row(zero).store(fold.last(site, total.get()), j)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-from ptokit.engine.native.address import WHOLE, MemoryView, run_length
+from ptokit.engine.native.address import WHOLE, MemoryView, is_number, run_length
 from ptokit.engine.native.emit import IrBuilder, IrValue, vector
-from ptokit.engine.native.move import Writer, each
+from ptokit.engine.native.move import CodeWriter, each
 from ptokit.isa.layout import Layout
 
 Extents = tuple[Any, Any]
@@ -17,10 +17,10 @@ Extents = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
-class Row:
+class RegionRow:
     """One row of an input or of the result."""
 
-    side: Side
+    side: RegionView
     start: IrValue
     held: dict[int, IrValue]
     """What is the same in the whole row, by the number of lanes."""
@@ -28,7 +28,7 @@ class Row:
     def at(self, j: IrValue) -> IrValue:
         """Where element `j` lies."""
         writer, first = self.side.writer, self.side.shift[1]
-        return self.side.place.col(writer.code, self.start, j + writer.worth(first), writer.worth)
+        return self.side.place.col(writer.code, self.start, j + writer.value_of(first), writer.value_of)
 
     def load(self, j: IrValue, lanes: int = 1) -> IrValue:
         """Elements `j` and on."""
@@ -40,10 +40,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Side:
+class RegionView:
     """A region as lane (i, j) of the result sees it: all of it, one row or column again and again, or one element."""
 
-    writer: Writer
+    writer: CodeWriter
     place: MemoryView
     one_row: bool = False
     one_col: bool = False
@@ -61,28 +61,28 @@ class Side:
         length, first = WHOLE if self.one_col else run_length(self.place.layout.cols), self.shift[1]
         return gcd(length, first) if length != WHOLE and isinstance(first, int) else length
 
-    def turned(self) -> Side:
+    def turned(self) -> RegionView:
         """The same with rows and columns exchanged."""
         place = replace(self.place, layout=Layout(self.place.layout.cols, self.place.layout.rows))
-        return Side(self.writer, place, self.one_col, self.one_row, self.shift[::-1])
+        return RegionView(self.writer, place, self.one_col, self.one_row, self.shift[::-1])
 
-    def row(self, i: IrValue, lanes: int = 1) -> Row:
-        """Row `i`, to be taken one element or so many lanes at a time."""
-        code, worth = self.writer.code, self.writer.worth
-        start = self.place.base if self.one_row else self.place.row(code, i + worth(self.shift[0]), worth)
+    def row(self, i: IrValue, lanes: int = 1) -> RegionRow:
+        """Row `i`, to be loaded one element or `lanes` elements at a time."""
+        code, value_of = self.writer.code, self.writer.value_of
+        start = self.place.base if self.one_row else self.place.row(code, i + value_of(self.shift[0]), value_of)
         if not self.one_col:
-            return Row(self, start, {})
+            return RegionRow(self, start, {})
         one = code.load(self.kind, start)
-        return Row(self, start, {1: one, lanes: code.splat(one, lanes)})
+        return RegionRow(self, start, {1: one, lanes: code.splat(one, lanes)})
 
 
-def side(writer: Writer, place: MemoryView, shape: Extents) -> Side:
+def side(writer: CodeWriter, place: MemoryView, shape: Extents) -> RegionView:
     """An input of this shape, where extents of 1 are repeated."""
-    one_row, one_col = (isinstance(extent, int) and extent == 1 for extent in shape)
-    return Side(writer, place, one_row or not place.layout.rows, one_col or not place.layout.cols)
+    one_row, one_col = (is_number(extent, 1) for extent in shape)
+    return RegionView(writer, place, one_row or not place.layout.rows, one_col or not place.layout.cols)
 
 
-def lanes_at_once(sides: Sequence[Side], extent: Any, most: int) -> int:
+def lanes_at_once(sides: Sequence[RegionView], extent: Any, most: int) -> int:
     """How many lanes of a row can be taken at once: a power of two."""
     lanes = gcd(most, *(side.run for side in sides))
     while isinstance(extent, int) and lanes > max(1, extent):
@@ -90,7 +90,7 @@ def lanes_at_once(sides: Sequence[Side], extent: Any, most: int) -> int:
     return lanes
 
 
-def whole_part(code: IrBuilder, sides: Sequence[Side], extent: IrValue, lanes: int) -> IrValue:
+def whole_part(code: IrBuilder, sides: Sequence[RegionView], extent: IrValue, lanes: int) -> IrValue:
     """How much of a row can be taken in vectors: nothing where the first element turns out to lie inside a run."""
     if extent.number is not None:
         whole = code.i64(extent.number // lanes * lanes)
@@ -99,7 +99,7 @@ def whole_part(code: IrBuilder, sides: Sequence[Side], extent: IrValue, lanes: i
     for side in sides:
         first = side.shift[1]
         if lanes > 1 and not isinstance(first, int) and side.run != WHOLE:
-            fits = side.writer.worth(first).op("urem", lanes).compare("eq", 0)
+            fits = side.writer.value_of(first).op("urem", lanes).compare("eq", 0)
             whole = code.select(fits, whole, 0)
     return whole
 
@@ -109,29 +109,29 @@ Body = Callable[[Sequence[IrValue], IrValue, int], IrValue | None]
 
 
 @dataclass(frozen=True)
-class Walk:
+class RegionWalk:
     """A region of lanes, what is written there, and what they read."""
 
-    writer: Writer
+    writer: CodeWriter
     shape: Extents
-    dst: Side | None
-    inputs: tuple[Side, ...]
+    dst: RegionView | None
+    inputs: tuple[RegionView, ...]
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[RegionView, ...]:
         """Every region that a lane touches."""
         return self.inputs if self.dst is None else (*self.inputs, self.dst)
 
-    def turned(self) -> Walk:
+    def turned(self) -> RegionWalk:
         """The same lanes with rows and columns exchanged."""
         dst = self.dst.turned() if self.dst else None
-        return Walk(self.writer, self.shape[::-1], dst, tuple(side.turned() for side in self.inputs))
+        return RegionWalk(self.writer, self.shape[::-1], dst, tuple(side.turned() for side in self.inputs))
 
     def lanes(self, most: int) -> int:
         """How many lanes of a row can be taken at once."""
         return lanes_at_once(self.sides, self.shape[1], most)
 
-    def any_way(self, most: int) -> Walk:
+    def any_way(self, most: int) -> RegionWalk:
         """The one of the two ways that takes more lanes at once."""
         turned = self.turned()
         return turned if turned.lanes(most) > self.lanes(most) == 1 else self
@@ -139,7 +139,7 @@ class Walk:
     def apply(self, most: int, body: Body) -> None:
         """Apply `body` to every lane, up to `most` at once."""
         code, lanes = self.writer.code, self.lanes(most)
-        rows, cols = map(self.writer.worth, self.shape)
+        rows, cols = map(self.writer.value_of, self.shape)
         whole = whole_part(code, self.sides, cols, lanes)
         with each(code, rows) as i:
             inputs = [side.row(i, lanes) for side in self.inputs]
@@ -150,7 +150,7 @@ class Walk:
 
 
 def _columns(
-    code: IrBuilder, dst: Row | None, inputs: Sequence[Row], span: tuple[Any, IrValue, int], body: Body
+    code: IrBuilder, dst: RegionRow | None, inputs: Sequence[RegionRow], span: tuple[Any, IrValue, int], body: Body
 ) -> None:
     with code.loop(*span) as j:
         made = body([row.load(j, span[2]) for row in inputs], j, span[2])

@@ -1,20 +1,19 @@
 """A whole program as one native function over a range of blocks.
 
-Every statement has a quick way, written here, and a way back to Python, where the reference engine runs that one
-statement over the same memory. The quick way is taken when everything it presumes holds: numbers that fit, slices that
-stay inside, the conditions of the variant, indices without anything to report. What is rare, odd or wrong is therefore
-done by the reference engine, in its words.
+Every statement has a fast path, written here, and a fallback to Python, where the reference engine runs that one
+statement over the same memory. The fast path requires numbers that fit, slices that stay inside, the conditions of the
+variant, and indices without a finding. So the reference engine handles all rare cases and errors, with its messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ptokit.engine.native.emit import I8, I32, I64, PTR, IrValue
-from ptokit.engine.native.move import Writer
+from ptokit.engine.native.move import CodeWriter
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.forward import Forwarded, forwarded
 from ptokit.engine.native.program.instruction import Execution
@@ -24,13 +23,13 @@ from ptokit.engine.native.program.slots import (
     AFTER,
     BUDGET,
     FIRST,
+    ITERATION,
     LOOK,
     MISSED,
     REASONS,
     SECOND,
     SLOW,
     STOP,
-    TURN,
     Slots,
 )
 from ptokit.engine.native.program.stage import Stage
@@ -38,18 +37,7 @@ from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
 from ptokit.program.expr import BLOCK_IDX, Expr, apply, interval
-from ptokit.program.ir import (
-    Assign,
-    Block,
-    Branch,
-    Flag,
-    Instr,
-    LoadScalar,
-    Loop,
-    Program,
-    Stmt,
-    TileDecl,
-)
+from ptokit.program.ir import Assign, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileDecl
 from ptokit.target.profile import EVENT_IDS
 
 
@@ -57,13 +45,9 @@ class Emitter:
     """Writes the function of a program, from the variants of its instructions."""
 
     def __init__(
-        self,
-        program: Program,
-        slots: Slots,
-        variants: Mapping[int, Sequence[Variant]],
-        pages: Sequence[Page] = (),
+        self, program: Program, slots: Slots, variants: Mapping[int, Sequence[Variant]], pages: Sequence[Page] = ()
     ) -> None:
-        """`pages` are scatters that are written down, to take effect later."""
+        """`pages` are the deferred scatters."""
         self.program, self.slots, self.variants = program, slots, variants
         self.pages = {page.number: page for page in pages}
         self.stage = Stage(program, slots)
@@ -78,17 +62,17 @@ class Emitter:
             self.block = block
             self._poll()
             self.stage.put(self.slots.variables[BLOCK_IDX], block)
-            self.stage.put(TURN, code.i64(0))
+            self.stage.put(ITERATION, code.i64(0))
             for slot in self.slots.poisoned.values():
                 self.stage.put(slot, code.i64(0))
             self._statements(self.program.body)
-        code.give(stop)
+        code.ret(stop)
         return self.module.text
 
     # --- state
 
     def _poll(self) -> None:
-        """Return when the launch was stopped; let Python hear signals now and then."""
+        """Return if the launch was stopped; let Python check for signals from time to time."""
         code, left = self.code, self.stage.slot(BUDGET) - 1
         self.stage.put(BUDGET, left)
         with code.when(left.compare("eq", 0)):
@@ -96,7 +80,7 @@ class Emitter:
         flag = self.stage.slot(STOP).to("inttoptr", PTR)
         found = self.code.write(I32, f"load volatile i32, {flag!r}, align 4")
         with self.code.when(found.compare("ne", 0)):
-            self.code.give(self.block)
+            self.code.ret(self.block)
 
     def _slow(self, stmt: Stmt, reason: IrValue | int = MISSED) -> None:
         """Let Python run a statement."""
@@ -104,12 +88,12 @@ class Emitter:
         self._call_python(self.slots.numbers[id(stmt)], why)
 
     def _call_python(self, statement: int, why: IrValue) -> None:
-        """Go to Python; leave the function where it fails there."""
+        """Call Python; return from the function if that fails."""
         code, asked = self.code, why + statement * REASONS
         target = self.stage.slot(SLOW).to("inttoptr", PTR)
         failed = code.write(I32, f"call i32 {target.name}({asked!r})")
         with code.when(failed.compare("ne", 0)):
-            code.give(self.block)
+            code.ret(self.block)
 
     # --- statements
 
@@ -121,8 +105,8 @@ class Emitter:
             if pair is not None:
                 pending.remove(pair.store)
                 self._forward(pair)
-            elif type(stmt) in STATEMENTS:
-                STATEMENTS[type(stmt)](self, stmt)
+            elif type(stmt) in self._STATEMENTS:
+                self._STATEMENTS[type(stmt)](self, stmt)
 
     def _variants(self, instr: Instr) -> Sequence[Variant]:
         return self.variants.get(self.slots.numbers[id(instr)], ())
@@ -130,19 +114,19 @@ class Emitter:
     def _loop(self, loop: Loop) -> None:
         code = self.code
         start, stop = self._numbers(loop, (loop.start, loop.stop))
-        outer = self.stage.slot(TURN)
-        trips = self._trips(start, stop, loop.step)
+        outer = self.stage.slot(ITERATION)
+        iterations = self._iterations(start, stop, loop.step)
         first, last = (interval(expr, self.stage.bounds) for expr in (loop.start, loop.stop))
         self.stage.bounds[loop.var] = min(first[0], last[0]), max(first[1], last[1])
-        with code.loop(0, trips) as turn:
+        with code.loop(0, iterations) as iteration:
             self._poll()
-            self.stage.put(TURN, turn)
-            self.stage.put(self.slots.variables[loop.var], start + turn * loop.step)
+            self.stage.put(ITERATION, iteration)
+            self.stage.put(self.slots.variables[loop.var], start + iteration * loop.step)
             self._statements(loop.body)
-        self.stage.put(TURN, outer)
+        self.stage.put(ITERATION, outer)
 
-    def _trips(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
-        """How often the body runs: the distance as an unsigned number, so that it always fits."""
+    def _iterations(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
+        """The number of iterations; the distance is unsigned, so that it always fits."""
         code = self.code
         some = start.compare("slt" if step > 0 else "sgt", stop)
         distance = stop - start if step > 0 else start - stop
@@ -158,7 +142,7 @@ class Emitter:
         )
 
     def _numbers(self, stmt: Stmt, exprs: Sequence[Expr]) -> list[IrValue]:
-        """Numbers that steer the program; Python computes those that do not fit here."""
+        """Numbers of a loop or a branch; Python computes those that do not fit."""
         code = self.code
         if all(isinstance(expr, int) for expr in exprs):
             return [code.i64(expr) for expr in exprs]  # type: ignore[arg-type]
@@ -181,16 +165,16 @@ class Emitter:
     def _flag(self, flag: Flag) -> None:
         if isinstance(flag.event, int):
             return
-        self._guarded(flag, [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)], lambda evaluator: None)
+        self._guarded(flag, [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)], lambda _: None)
 
-    def _guarded(self, stmt: Stmt, conditions: Sequence[Expr], quick: Callable[[Evaluator], None]) -> None:
-        """The quick way where conditions hold, else Python's."""
+    def _guarded(self, stmt: Stmt, conditions: Sequence[Expr], fast: Callable[[Evaluator], None]) -> None:
+        """The fast path if the conditions hold, else Python."""
         code = self.code
         slow, done = code.new_label("slow"), code.new_label("done")
         evaluator = self.stage.evaluator()
         self._slow_label = slow
         evaluator.require(conditions, slow)
-        quick(evaluator)
+        fast(evaluator)
         evaluator.settle(slow)
         code.jump(done)
         code.begin(slow)
@@ -203,12 +187,12 @@ class Emitter:
         limits = np.iinfo(dtype.numpy)
         self.stage.bounds[stmt.result] = int(limits.min), int(limits.max)
 
-        def quick(evaluator: Evaluator) -> None:
+        def fast(evaluator: Evaluator) -> None:
             pointer = self.stage.view(evaluator, stmt.source, 1, self._slow_label)
             raw = self.code.load(f"i{8 * dtype.size}", pointer, 1)
             self.stage.put(self.slots.variables[stmt.result], raw.to("sext" if dtype.family == "int" else "zext", I64))
 
-        self._guarded(stmt, (), quick)
+        self._guarded(stmt, (), fast)
 
     # --- tiles
 
@@ -217,18 +201,18 @@ class Emitter:
             if tile.addresses:
                 self._place(tile, tile, tile.addresses)
         elif needs_poison(self.program, tile, self._variants):
-            writer = Writer(self.module, self.code, self.stage.evaluator().worth)
+            writer = CodeWriter(self.module, self.code, self.stage.evaluator().value_of)
             writer.fill(self.stage.tile(tile.name), self.code.constant(I8, 255), tile.spec.nbytes)
 
     def _assign(self, stmt: Assign) -> None:
         self._place(stmt, self.program.tiles[stmt.tile], (stmt.address,))
 
     def _place(self, stmt: TileDecl | Assign, tile: TileDecl, addresses: tuple[Expr, ...]) -> None:
-        """A tile shows what its memory holds at an address."""
+        """A tile is bound to an address of its memory."""
         spec = tile.spec
 
-        def quick(evaluator: Evaluator) -> None:
-            at = evaluator.value(addresses[0]) if len(addresses) == 1 else self._turned(evaluator, addresses)
+        def fast(evaluator: Evaluator) -> None:
+            at = evaluator.value(addresses[0]) if len(addresses) == 1 else self._current_address(evaluator, addresses)
             evaluator.settle(
                 self._slow_label,
                 at.compare("sge", 0),
@@ -238,14 +222,14 @@ class Emitter:
             self.stage.put(self.slots.addresses[tile.name], at)
             self._spread_poison(tile, at + spec.nbytes)
 
-        self._guarded(stmt, (), quick)
+        self._guarded(stmt, (), fast)
 
-    def _turned(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> IrValue:
-        """The address of the copy whose turn it is."""
-        turn = self.stage.slot(TURN).op("urem", len(addresses))
+    def _current_address(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> IrValue:
+        """The address of the copy for the current iteration."""
+        copy = self.stage.slot(ITERATION).op("urem", len(addresses))
         found = evaluator.value(addresses[0])
         for k, address in enumerate(addresses[1:], 1):
-            found = self.code.select(turn.compare("eq", k), evaluator.value(address), found)
+            found = self.code.select(copy.compare("eq", k), evaluator.value(address), found)
         return found
 
     def _spread_poison(self, tile: TileDecl, end: IrValue) -> None:
@@ -276,7 +260,7 @@ class Emitter:
         code.begin(done)
 
     def _forward(self, pair: Forwarded) -> None:
-        """A tile that only passes data on: move it in one go. Where anything is odd, one after the other in Python."""
+        """A tile that only passes data on: one fused move. If a check fails, Python runs both."""
         code = self.code
         slow, done = code.new_label("slow"), code.new_label("done")
         reason = code.variable(I64, code.i64(MISSED))
@@ -296,19 +280,18 @@ class Emitter:
         self._slow(pair.store, AFTER)
         code.begin(done)
 
+    _STATEMENTS: ClassVar[dict[type, Callable[[Emitter, Any], None]]] = {
+        TileDecl: _declare,
+        Assign: _assign,
+        Instr: _instruction,
+        LoadScalar: _load_scalar,
+        Flag: _flag,
+        Loop: _loop,
+        Branch: _branch,
+    }
+
 
 def are_apart(program: Program) -> bool:
     """Whether no two arguments lie in one memory."""
     arguments = program.tensors.values()
     return not any(argument.memory or argument.view_of for argument in arguments)
-
-
-STATEMENTS: dict[type, Callable[[Emitter, Any], None]] = {
-    TileDecl: Emitter._declare,
-    Assign: Emitter._assign,
-    Instr: Emitter._instruction,
-    LoadScalar: Emitter._load_scalar,
-    Flag: Emitter._flag,
-    Loop: Emitter._loop,
-    Branch: Emitter._branch,
-}

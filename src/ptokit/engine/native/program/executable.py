@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from enum import Enum
 from functools import cache, cached_property, lru_cache
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from ptokit.engine.interpreter import Executable
 from ptokit.engine.native import jit, workers
@@ -16,7 +16,7 @@ from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.independent import are_independent
 from ptokit.engine.native.program.instruction import is_supported
 from ptokit.engine.native.program.launching import Gathered, Parts, ProgramCode
-from ptokit.engine.native.program.ledger import candidates, page, to_json
+from ptokit.engine.native.program.ledger import candidates, page
 from ptokit.engine.native.program.sample import cost, sample
 from ptokit.engine.native.program.slots import Slots, address_of
 from ptokit.engine.native.program.stage import MOST_GIVEN
@@ -39,6 +39,7 @@ MOST_KEPT = 256
 Values = dict[Var, int]
 Items = tuple[tuple[Var, int], ...]
 PLAIN = frozenset((int, str, bool, float, type(None), Var))
+NOTHING: frozenset[str] = frozenset()
 SMALL = 1 << 20
 """Bytes of tiles that a launch may name and stay on the calling thread; more is left to workers."""
 
@@ -99,7 +100,7 @@ class NativeExecutable:
         return False
 
     def miss(self, missed: Mapping[int, Values]) -> None:
-        """Keep numbers that had no code for the next launch, unless that has failed before."""
+        """Keep numbers that had no code for the next launch, unless compiling for them has failed before."""
         fresh = {number: values for number, values in missed.items() if self._fruitless[number] < MOST_TRIES}
         if fresh:
             self._missed = {**fresh, **self._missed}
@@ -116,12 +117,14 @@ class NativeExecutable:
         library = jit.library(repr((made_from, deferred)), lambda: self.source(deferred))
         return ProgramCode(library, self.slots, Fallback(self.slots, self.profile, self.options))
 
-    def source(self, deferred: Iterable[int] = ()) -> jit.Source:
+    def source(self, deferred: Iterable[int] = ()) -> jit.IrSource:
         """The LLVM text for the numbers that were met; the scatters `deferred` take effect later, where they can."""
         variants = {number: self._variants(number) for number in self._samples}
         pages = [page(self.program, self.slots, number, variants.get(number, ())) for number in deferred]
         known = [each for each in pages if each is not None]
-        return jit.Source(Emitter(self.program, self.slots, variants, known).text(), {"pages": to_json(known)})
+        return jit.IrSource(
+            Emitter(self.program, self.slots, variants, known).text(), {"pages": [asdict(each) for each in known]}
+        )
 
     def _variants(self, number: int) -> list[Variant]:
         """The variants of an instruction for the numbers that were met."""
@@ -151,7 +154,7 @@ class NativeExecutable:
             return self.reference.launch(tensors, integers, grid, listener)
         self._make_ready(tensors, integers, grid)
         count, code = self._shared_out(threads, integers, grid)
-        crew = [code.take() for _ in range(count)]
+        crew = [code.acquire() for _ in range(count)]
         gathered = Gathered(listener) if count > 1 else None
         stop = workers.Stop()
         arrays = [(slot, tensors[name].span.start, tensors[name].bits.size) for name, slot in self.slots.arrays.items()]
@@ -176,7 +179,7 @@ class NativeExecutable:
         finally:
             for thread in crew:
                 self.miss(thread.missed)
-                code.give_back(thread)
+                code.release(thread)
 
     def numbers(self, integers: Mapping[Var, int], grid: int) -> list[tuple[int, int]]:
         """Slots and values of the launch's own numbers."""
@@ -201,7 +204,7 @@ class NativeExecutable:
         if count == 1 or self._is_small(integers, grid):
             return 1, self.code
         given = tuple(integers.items())
-        if self._are_independent(grid, given, frozenset()):
+        if self._are_independent(grid, given, NOTHING):
             return count, self.code
         besides = frozenset(self._candidates.values())
         if not besides or not self._are_independent(grid, given, besides):
@@ -250,7 +253,7 @@ class SmallLaunch:
         """Run it; returns the seconds it took."""
         code = self._executable.code
         assert code is not None
-        thread = code.take()
+        thread = code.acquire()
         try:
             began = perf_counter()
             thread.begin(zip(self._slots, addresses, self._sizes, strict=True), self._numbers, tensors, listener)
@@ -261,7 +264,7 @@ class SmallLaunch:
         finally:
             if thread.missed:
                 self._executable.miss(thread.missed)
-            code.give_back(thread)
+            code.release(thread)
 
     @property
     def is_current(self) -> bool:
@@ -278,7 +281,7 @@ def _check(program: Program, slots: Slots) -> None:
 
 def describe(value: Any) -> Any:
     """The content of plain data, without places in the source: the same in every process."""
-    kind = type(value)
+    kind = cast("type[object]", type(value))
     if kind in PLAIN:
         return value
     if kind is tuple:

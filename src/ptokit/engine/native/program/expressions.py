@@ -1,10 +1,11 @@
-"""Whole-number expressions as machine code, exact or not at all: what does not fit 64 bits is left to Python."""
+"""Whole-number expressions as machine code, exact or not at all: Python computes what does not fit 64 bits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
-from ptokit.engine.native.emit import I1, I64, IrBuilder, IrValue, Module
+from ptokit.engine.native.emit import I1, I64, IrBuilder, IrModule, IrValue
 from ptokit.engine.native.program.symbolic import SymbolicNumber
 from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval
 
@@ -15,17 +16,17 @@ SAFE = 1 << 62
 
 
 class Evaluator:
-    """Computes expressions in one place of the code; `trouble` grows by all that has no value there."""
+    """Computes expressions at one point of the code, and collects the cases in which they have no value."""
 
     def __init__(
-        self, module: Module, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]
+        self, module: IrModule, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]
     ) -> None:
         """`bounds` of variables are certain: where they show that a result fits, it is not checked."""
         self.module, self.code, self.variable, self.bounds = module, code, variable, bounds
         self._known: dict[Expr, IrValue] = {}
         self._trouble: list[IrValue] = []
 
-    def worth(self, number: int | SymbolicNumber) -> IrValue:
+    def value_of(self, number: int | SymbolicNumber) -> IrValue:
         """The value of a number that a lowering has made."""
         return self.value(number.expr if isinstance(number, SymbolicNumber) else number)
 
@@ -48,12 +49,12 @@ class Evaluator:
         return self.value(condition).compare("ne", 0)
 
     def require(self, conditions: Sequence[Expr | IrValue], otherwise: str) -> None:
-        """Go on only where all conditions hold and everything so far had a value."""
+        """Continue only if all conditions hold and everything so far had a value."""
         held = [c if isinstance(c, IrValue) else self.holds(c) for c in conditions if not isinstance(c, int) or not c]
         self.settle(otherwise, *held)
 
     def settle(self, otherwise: str, *held: IrValue) -> None:
-        """Leave for `otherwise` if something had no value, or does not hold."""
+        """Jump to `otherwise` if an expression had no value, or a condition does not hold."""
         troubles, self._trouble = self._trouble, []
         if not held and not troubles:
             return
@@ -73,7 +74,7 @@ class Evaluator:
             return self._checked(CHECKED[op.name], a, b)
         if op.name in ORDERS:
             return a.compare(ORDERS[op.name], b).to("zext", I64)
-        return OPERATIONS[op.name](self, a, b)
+        return self._OPERATIONS[op.name](self, a, b)
 
     def _fits(self, op: Op) -> bool:
         """Whether a result surely fits, and a quotient or remainder is that of numbers that are not negative."""
@@ -111,6 +112,17 @@ class Evaluator:
     def _least(self, a: IrValue, b: IrValue, how: str) -> IrValue:
         return self.code.select(a.compare(how, b), a, b)
 
+    _OPERATIONS: ClassVar[dict[str, Callable[[Evaluator, IrValue, IrValue], IrValue]]] = {
+        "floordiv": lambda self, a, b: self._divide(a, b)[0],
+        "mod": lambda self, a, b: self._divide(a, b)[1],
+        "shl": lambda self, a, b: self._shift(a, b, "shl"),
+        "shr": lambda self, a, b: self._shift(a, b, "ashr"),
+        "min": lambda self, a, b: self._least(a, b, "slt"),
+        "max": lambda self, a, b: self._least(a, b, "sgt"),
+        "and": lambda _, a, b: a & b,
+        "or": lambda _, a, b: a | b,
+    }
+
 
 PLAIN: dict[str, Callable[[IrValue, IrValue], IrValue]] = {
     "add": lambda a, b: a + b,
@@ -120,14 +132,3 @@ PLAIN: dict[str, Callable[[IrValue, IrValue], IrValue]] = {
     "mod": lambda a, b: a.op("urem", b),
 }
 """Operations without any check, for numbers that are known to be small enough."""
-
-OPERATIONS: dict[str, Callable[[Evaluator, IrValue, IrValue], IrValue]] = {
-    "floordiv": lambda self, a, b: self._divide(a, b)[0],
-    "mod": lambda self, a, b: self._divide(a, b)[1],
-    "shl": lambda self, a, b: self._shift(a, b, "shl"),
-    "shr": lambda self, a, b: self._shift(a, b, "ashr"),
-    "min": lambda self, a, b: self._least(a, b, "slt"),
-    "max": lambda self, a, b: self._least(a, b, "sgt"),
-    "and": lambda self, a, b: a & b,
-    "or": lambda self, a, b: a | b,
-}

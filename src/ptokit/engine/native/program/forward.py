@@ -1,4 +1,4 @@
-"""Tiles that only pass data on: one instruction fills them, the next one empties them, and nobody else looks."""
+"""Tiles that only pass data on: one instruction writes them, the next one reads them, and no other uses them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether the blocks of a launch can run side by side: none writes what another one reads or writes.
+"""Whether the blocks of a launch can run in parallel: none writes what another one reads or writes.
 
-The blocks are looked at one by one, by the boxes of the arrays that they name. What an index names counts as the whole
-array; what only the run knows counts as a conflict.
+The check uses the boxes of the arrays that each block names. An indexed access counts as the whole array; a box that is
+known at run time only counts as a conflict.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class Touch:
-    """A use of an array: by which block, from where to where in each dim, at each time that it happens."""
+class BlockAccess:
+    """The accesses of a statement to an array: block, and bounds in each dim, one entry for each execution."""
 
     argument: str
     blocks: Array
@@ -33,9 +33,9 @@ class Touch:
 
 
 def are_independent(program: Program, grid: int, integers: Mapping[Var, int], besides: Set[str] = frozenset()) -> bool:
-    """Whether no block writes what another one reads or writes; memories `besides` are left out."""
+    """Whether no block writes what another one reads or writes; memories `besides` are ignored."""
     written = _written(program) - besides
-    touched: defaultdict[str, list[Touch | None]] = defaultdict(list)
+    touched: defaultdict[str, list[BlockAccess | None]] = defaultdict(list)
     for stmt, reach in reaches(program, grid, integers):
         for view, _ in views_of(stmt):
             argument = program.tensors[view.argument]
@@ -65,16 +65,16 @@ def memory_of(argument: Argument) -> str:
     return argument.memory or argument.array
 
 
-def _touch(argument: Argument, view: View, reach: Reach) -> Touch | None:
+def _touch(argument: Argument, view: View, reach: Reach) -> BlockAccess | None:
     lows = [reach.value(start) for start in view.starts]
     highs = [reach.value(apply("add", start, size)) for start, size in zip(view.starts, view.sizes, strict=True)]
     if reach.values is None or any(found is None for found in (*lows, *highs)):
         return None
     boxes = (np.stack([each for each in found if each is not None], axis=1) for found in (lows, highs))
-    return Touch(argument.name, reach.values[BLOCK_IDX], *boxes)
+    return BlockAccess(argument.name, reach.values[BLOCK_IDX], *boxes)
 
 
-def _is_shared_out(touches: list[Touch | None]) -> bool:
+def _is_shared_out(touches: list[BlockAccess | None]) -> bool:
     """Whether every block has a box of its own, in one array; its elements lie apart, or writing it is refused."""
     known = [touch for touch in touches if touch is not None]
     if len(known) < len(touches) or len({touch.argument for touch in known}) > 1:

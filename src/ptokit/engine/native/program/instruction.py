@@ -1,4 +1,4 @@
-"""One instruction as machine code: everything is checked before anything is written, and what is odd goes to Python."""
+"""One instruction as machine code: everything is checked before anything is written; Python handles the rare cases."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ptokit.engine.native.address import MemoryView
+from ptokit.engine.native.address import MemoryView, numbers_in
 from ptokit.engine.native.compute import operations as compute
 from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
-from ptokit.engine.native.move import Ends, Writer, emit_move
+from ptokit.engine.native.move import CodeWriter, MoveRegions, emit_move
 from ptokit.engine.native.numbers import computes
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.ledger import COUNT, LANES, ROOM, ROWS, Page
@@ -29,7 +29,7 @@ NEGATIVE_FROM = 1 << 31
 
 
 class Execution:
-    """One variant of an instruction, being written."""
+    """Emits one variant of an instruction."""
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class Execution:
         reason: Variable,
         nth: int = 0,
     ) -> None:
-        """`slow` is where Python takes over, and `reason` tells it why; `nth` counts the variants."""
+        """`slow` is the label of the fallback, `reason` its reason; `nth` counts the variants."""
         self.stage, self.instr, self.variant, self.evaluator = stage, instr, variant, evaluator
         self.slow, self.reason, self.nth = slow, reason, nth
         self.code, self.number = stage.code, stage.slots.numbers[id(instr)]
         self.page = pages.get(self.number)
-        """What the instruction writes down instead of moving it, if it does."""
-        self.writer = Writer(stage.module, stage.code, evaluator.worth)
+        """What the instruction defers, if it does."""
+        self.writer = CodeWriter(stage.module, stage.code, evaluator.value_of)
         self.operands = named_operands(instr)
         self.bases: dict[str, IrValue] = {}
 
@@ -62,39 +62,39 @@ class Execution:
                 self.moved(step, None if isinstance(step.src, Fill) else self.place(step.src), self.place(step.dst))
 
     def prepare(self) -> None:
-        """Take the operands, look at the indices; leave where something is odd."""
+        """Address the operands, check the indices; fall back where a check fails."""
         if self.variant.remarked:
             self._leave_unless_remarked()
         for name, operand in self.operands.items():
             span = self.variant.spans.get(name, 1)
             self.bases[name] = self.stage.operand(self.evaluator, operand, span, self.slow)
         for step in self.variant.steps:
-            for number in numbers_of(step):  # all of them now, while leaving is still possible
-                self.evaluator.worth(number)
+            for number in numbers_of(step):  # all of them now, while a fallback is still possible
+                self.evaluator.value_of(number)
         self.evaluator.settle(self.slow)
         self._check_apart()
         for step in self.variant.steps:
             if isinstance(step, Move) and step.index is not None:
                 self._resolve(step, step.index)
                 if self.page is not None:
-                    self._find_room(step)
+                    self._check_capacity(step)
 
     def _leave_unless_remarked(self) -> None:
-        """Go to Python once for what verification says; each variant has a bit, for they may differ in that."""
-        slot, bit = self.stage.slots.told_slot(self.number, REMARK), 1 << self.nth
-        told = self.stage.slot(slot)
-        self.stage.put(slot, told | bit)
-        self._leave_unless((told & bit).compare("ne", 0), REMARK)
+        """Fall back once to report the findings of verification; each variant has a bit."""
+        slot, bit = self.stage.slots.reported_slot(self.number, REMARK), 1 << self.nth
+        reported = self.stage.slot(slot)
+        self.stage.put(slot, reported | bit)
+        self._leave_unless((reported & bit).compare("ne", 0), REMARK)
 
-    def _leave_unless_told(self, reason: int, *held: IrValue) -> None:
-        """Go to Python for something that is to be told, unless it was."""
-        fine = self.stage.slot(self.stage.slots.told_slot(self.number, reason)).compare("ne", 0)
+    def _leave_unless_reported(self, reason: int, *held: IrValue) -> None:
+        """Fall back to report a finding, unless it was reported or a condition holds."""
+        fine = self.stage.slot(self.stage.slots.reported_slot(self.number, reason)).compare("ne", 0)
         for each in held:
             fine = fine | each
         self._leave_unless(fine, reason)
 
     def _leave_unless(self, fine: IrValue, reason: int) -> None:
-        """Go to Python for a reason, unless all is well."""
+        """Fall back for a reason, unless `fine` holds."""
         code = self.code
         go_on, leave = code.new_label("go"), code.new_label("leave")
         code.split(fine, go_on, leave)
@@ -110,7 +110,7 @@ class Execution:
     # --- operands that may share memory
 
     def _check_apart(self) -> None:
-        """What is written lies apart from what is read, or the instruction works in place; else Python has a look."""
+        """What is written lies apart from what is read, or the instruction works in place; else fall back."""
         for written, read in sorted(self._pairs()):
             if self._may_meet(written, read):
                 self._leave_if_overlapping(written, read)
@@ -159,7 +159,7 @@ class Execution:
         operand, size = self.operands[name], self.variant.types[name].size
         if isinstance(operand, TileUse):
             return self.code.i64(tile_spec(self.stage.program.tiles[operand.tile].spec, operand).nbytes)
-        return self.evaluator.worth(self.variant.spans[name]) * size
+        return self.evaluator.value_of(self.variant.spans[name]) * size
 
     # --- steps
 
@@ -167,22 +167,22 @@ class Execution:
         return self.code.at(self.stage.arena, self.stage.slots.scratch)
 
     def _resolve(self, move: Move, index: Index) -> None:
-        """Read the indices into lanes; leave where one must not be what it is, or is worth a word."""
-        dtype, worth = self.variant.types[index.access.operand], self.evaluator.worth
+        """Read the indices into lanes; fall back if one is refused or has to be reported."""
+        dtype, value_of = self.variant.types[index.access.operand], self.evaluator.value_of
 
-        def resolve(writer: Writer, base: IrValue, lanes: IrValue, rows: IrValue, across: IrValue) -> IrValue:
+        def resolve(writer: CodeWriter, base: IrValue, lanes: IrValue, rows: IrValue, across: IrValue) -> IrValue:
             place = MemoryView(base, index.access.layout, dtype.size)
-            return emit_resolve(writer.module, writer.code, index, dtype, place, rows, across, lanes, writer.worth)
+            return emit_resolve(writer.module, writer.code, index, dtype, place, rows, across, lanes, writer.value_of)
 
-        rows, cols = map(worth, move.shape)
+        rows, cols = map(value_of, move.shape)
         across = self.code.i64(1) if index.by_row else cols
         top = self._outline(I64, move, [self.place(index.access).base, self._lanes(), rows, across], resolve)
         if index.remap is Remap.REFUSE:
-            self.evaluator.settle(self.slow, top.compare("ult", worth(index.capacity)))
+            self.evaluator.settle(self.slow, top.compare("ult", value_of(index.capacity)))
         if index.cast and dtype.family == "int" and index.remap in (Remap.CLAMP, Remap.WRAP):
-            self._leave_unless_told(NEGATIVE, top.compare("ult", NEGATIVE_FROM))
+            self._leave_unless_reported(NEGATIVE, top.compare("ult", NEGATIVE_FROM))
         if index.valid is not None:
-            self._leave_unless_told(PADDED, self._names_no_padding(move, index, *map(worth, index.valid)))
+            self._leave_unless_reported(PADDED, self._names_no_padding(move, index, *map(value_of, index.valid)))
 
     def _names_no_padding(self, move: Move, index: Index, rows: IrValue, cols: IrValue) -> IrValue:
         """Whether every lane names a defined element of the tile."""
@@ -193,22 +193,22 @@ class Execution:
             if index.unit is Unit.ROW:
                 inside = lane.compare("ult", rows)
             else:
-                width = self.evaluator.worth(index.width)
+                width = self.evaluator.value_of(index.width)
                 inside = lane.op("udiv", width).compare("ult", rows) & lane.op("urem", width).compare("ult", cols)
             fine.set(fine.get() & inside)
         return fine.get()
 
     def _lane_count(self, move: Move) -> IrValue:
-        rows, cols = map(self.evaluator.worth, move.shape)
+        rows, cols = map(self.evaluator.value_of, move.shape)
         return rows if move.index is not None and move.index.by_row else rows * cols
 
-    def _find_room(self, move: Move) -> None:
-        """Leave where the ledger is full: Python makes room."""
+    def _check_capacity(self, move: Move) -> None:
+        """Fall back if the ledger is full: Python enlarges it."""
         stage, slot = self.stage, self.stage.slots.ledgers[self.number]
         end = stage.slot(slot + COUNT) + self._lane_count(move)
         self._leave_unless(end.compare("sle", stage.slot(slot + ROOM)), FULL)
 
-    def _write_down(self, page: Page, move: Move, source: MemoryView) -> None:
+    def _defer(self, page: Page, move: Move, source: MemoryView) -> None:
         """Add the lanes and their elements to the ledger."""
         stage, code, slot = self.stage, self.code, self.stage.slots.ledgers[self.number]
         count, lanes = stage.slot(slot + COUNT), self._lane_count(move)
@@ -221,9 +221,9 @@ class Execution:
         stage.put(slot + COUNT, count + lanes)
 
     def moved(self, move: Move, source: MemoryView | None, target: MemoryView) -> None:
-        """Write a move between two regions, or write it down."""
+        """Emit a move between two regions, or defer it."""
         if self.page is not None and source is not None:
-            self._write_down(self.page, move, source)
+            self._defer(self.page, move, source)
             return
         self._move(move, source, target)
 
@@ -231,11 +231,12 @@ class Execution:
         index, dtype = move.index, self._moved_type
         lane = lane_of(self.variant.types[index.access.operand]) if index else I32
 
-        def go(writer: Writer, into: IrValue, out: IrValue, lanes: IrValue) -> None:
+        def write(writer: CodeWriter, into: IrValue, out: IrValue, lanes: IrValue) -> None:
             start = MemoryView(out, source.layout, source.size) if source else None
-            emit_move(writer, move, dtype, Ends(replace(target, base=into), start, lanes, lane, self._is_far(move)))
+            regions = MoveRegions(replace(target, base=into), start, lanes, lane, self._is_far(move))
+            emit_move(writer, move, dtype, regions)
 
-        self._outline("void", move, [target.base, source.base if source else target.base, self._lanes()], go)
+        self._outline("void", move, [target.base, source.base if source else target.base, self._lanes()], write)
 
     def _is_far(self, move: Move) -> bool:
         """Whether the index leads into an array."""
@@ -247,14 +248,16 @@ class Execution:
     def _outline(
         self, kind: str, step: Move | Compute, values: Sequence[IrValue], write: Callable[..., IrValue | None]
     ) -> IrValue:
-        """Write a step into a function of its own, which compiles quicker than one long function, and call it."""
+        """Emit a step as a function of its own, which compiles faster than one long function, and call it."""
         numbers = list({expr_of(number): number for number in numbers_of(step)}.items())
-        known = {expr: self.evaluator.worth(number) for expr, number in numbers}
+        known = {expr: self.evaluator.value_of(number) for expr, number in numbers}
 
         def body(code: IrBuilder, given: list[IrValue]) -> None:
-            worth = dict(zip(known, given[len(values) :], strict=True))
-            writer = Writer(self.stage.module, code, lambda n: code.i64(n) if isinstance(n, int) else worth[expr_of(n)])
-            code.give(write(writer, *given[: len(values)]))
+            passed = dict(zip(known, given[len(values) :], strict=True))
+            writer = CodeWriter(
+                self.stage.module, code, lambda n: code.i64(n) if isinstance(n, int) else passed[expr_of(n)]
+            )
+            code.ret(write(writer, *given[: len(values)]))
 
         name = self.stage.module.outlined(kind, [*values, *known.values()], body)
         return self.code.call(kind, name, *values, *known.values())
@@ -264,21 +267,21 @@ class Execution:
         return self.variant.types[self.variant.steps[-1].dst.operand]
 
     def _computed(self, work: Compute) -> None:
-        """Write a computation; a result that may not replace its inputs at once waits in the spare room."""
+        """Write a computation; a result that may not replace its inputs at once goes to spare memory first."""
         types, target = self.variant.types, self.place(work.dst)
         inputs = [MemoryView(self.bases[each.operand], each.layout, types[each.operand].size) for each in work.inputs]
         spare = MemoryView(self.code.at(self.stage.arena, self.stage.slots.spare), work.dst.layout, target.size)
         into = target if self._may_replace(work) else spare
 
-        def go(writer: Writer, start: IrValue, *bases: IrValue) -> IrValue:
+        def write(writer: CodeWriter, start: IrValue, *bases: IrValue) -> IrValue:
             code, refused = writer.code, writer.code.new_label("refused")
             places = [replace(place, base=base) for place, base in zip(inputs, bases, strict=True)]
-            compute.emit(writer.module, code, work, types, replace(into, base=start), places, writer.worth, refused)
-            code.give(code.constant("i1", "true"))
+            compute.emit(writer.module, code, work, types, replace(into, base=start), places, writer.value_of, refused)
+            code.ret(code.constant("i1", "true"))
             code.begin(refused)
             return code.constant("i1", "false")
 
-        self.evaluator.settle(self.slow, self._outline("i1", work, [into.base, *(p.base for p in inputs)], go))
+        self.evaluator.settle(self.slow, self._outline("i1", work, [into.base, *(p.base for p in inputs)], write))
         if into is spare:
             self._move(Move(work.shape, work.dst, work.dst), spare, target)
 
@@ -292,7 +295,7 @@ class Execution:
 
 
 def _region(layout: Layout, shape: tuple[Any, Any]) -> tuple[object, ...]:
-    """A region as plain data, numbers of the run by their expressions."""
+    """A region as plain data, run-time numbers by their expressions."""
     terms = [(expr_of(t.stride), expr_of(t.div), expr_of(t.mod)) for t in (*layout.rows, *layout.cols)]
     return (len(layout.rows), *terms, *map(expr_of, shape))
 
@@ -309,7 +312,7 @@ def is_supported(variant: Variant) -> bool:
 
 
 def numbers_of(step: Move | Compute) -> list[Any]:
-    """Every number of a step that the run decides."""
+    """Every number of a step that is known at run time only."""
     found: list[Any] = [*step.shape]
     layouts = [step.dst.layout]
     if isinstance(step, Compute):
@@ -324,6 +327,5 @@ def numbers_of(step: Move | Compute) -> list[Any]:
             layouts.append(step.index.access.layout)
             found += [step.index.capacity, step.index.width, *(step.index.valid or ())]
     for layout in layouts:
-        for term in (*layout.rows, *layout.cols):
-            found += [term.stride, term.div, term.mod]
+        found += numbers_in((*layout.rows, *layout.cols))
     return [number for number in found if isinstance(number, SymbolicNumber)]

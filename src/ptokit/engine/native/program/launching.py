@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.program.ledger import from_json, settle
+from ptokit.engine.native.program.ledger import Page, settle
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
 from ptokit.engine.native.program.thread import Fallback, Tensors, Thread
@@ -29,18 +29,18 @@ class ProgramCode:
     def __init__(self, library: jit.Library, slots: Slots, fallback: Fallback) -> None:
         self._library, self._slots, self._fallback = library, slots, fallback
         self.function = Function(library.address(ENTRY))
-        self.pages = from_json(library.facts["pages"])
+        self.pages = tuple(Page(**each) for each in library.facts["pages"])
         """Scatters that it defers."""
         self._idle: list[Thread] = []
 
-    def take(self) -> Thread:
+    def acquire(self) -> Thread:
         """The state of a thread, for one launch."""
         try:
             return self._idle.pop()
         except IndexError:
             return Thread(self._slots, self._fallback, self.pages)
 
-    def give_back(self, thread: Thread) -> None:
+    def release(self, thread: Thread) -> None:
         """Keep the state of a thread for the next launch."""
         thread.end()
         self._idle.append(thread)

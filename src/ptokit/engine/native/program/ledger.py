@@ -7,32 +7,34 @@ in the order of the blocks, by one of the `strategies`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ptokit.engine.native.address import are_known
 from ptokit.engine.native.emit import I32
 from ptokit.engine.native.program.independent import memory_of, views_of
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.native.resolve import PADDING, SENTINEL, lane_of
-from ptokit.engine.native.whole.block import Block
+from ptokit.engine.native.whole.block import ArgumentBlock
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.whole.strategies import NEAR, Crew, pool, scatter_all, scratch_bytes
 from ptokit.engine.reference import Lanes, Plan
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Fill, Move, Side, Unit
+from ptokit.program.expr import apply, evaluate
 from ptokit.program.ir import Instr, Program
 
 LANES, ROWS, COUNT, ROOM = range(4)
-"""The slots of a ledger: two addresses, how many lanes it has, and how many it has room for."""
+"""The slots of a ledger: two addresses, how many lanes it has, and its capacity in lanes."""
 FIRST_ROOM = 1 << 12
-"""Lanes that a new ledger has room for."""
+"""Capacity of a new ledger, in lanes."""
 MOST_KEPT = 4 << 20
-"""Bytes of a ledger that are kept from one launch to the next; what is beyond goes back to the pool."""
+"""Bytes of a ledger that stay allocated between launches; a larger one goes back to the pool."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def candidates(program: Program, slots: Slots) -> dict[int, str]:
     for number, stmt in enumerate(slots.statements):
         for view, writes in views_of(stmt) if isinstance(stmt, Instr) else ():
             argument = program.tensors[view.argument]
-            known = all(isinstance(e, int) for e in (*view.starts, *view.sizes, *argument.stride, argument.offset))
+            known = are_known((*view.starts, *view.sizes, *argument.stride, argument.offset))
             if writes and known and touched[memory_of(argument)] == [number]:
                 found[number] = memory_of(argument)
     return found
@@ -88,7 +90,7 @@ def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page
         return None
     index, layout = move.index, move.dst.layout
     numbers = [move.cols, index.capacity, index.width, *(t.stride for t in (*layout.rows, *layout.cols))]
-    if index.side is not Side.DST or layout.strides is None or not all(isinstance(n, int) for n in numbers):
+    if index.side is not Side.DST or layout.strides is None or not are_known(numbers):
         return None
     row, col = layout.strides
     by_row = index.by_row
@@ -97,22 +99,12 @@ def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page
     view = next(view for view, writes in views_of(instr) if writes)
     argument = program.tensors[view.argument]
     starts = zip(view.starts, argument.stride, strict=True)
-    offset = argument.offset + sum(start * stride for start, stride in starts)  # type: ignore[operator]
+    offset = evaluate(argument.offset, {}) + sum(evaluate(apply("mul", *pair), {}) for pair in starts)
     lane = lane_of(variant.types[index.access.operand])
     kind = variant.types[move.dst.operand]
     width = move.cols if by_row else 1
     step = row if by_row else 1
     return Page(number, argument.array, offset, index.capacity, step, width, kind.name, move.combine.name, lane)
-
-
-def to_json(pages: Sequence[Page]) -> list[dict[str, Any]]:
-    """Pages as plain data."""
-    return [asdict(each) for each in pages]
-
-
-def from_json(found: Sequence[Mapping[str, Any]]) -> tuple[Page, ...]:
-    """Pages from plain data."""
-    return tuple(Page(**each) for each in found)
 
 
 class Ledger:
@@ -128,7 +120,7 @@ class Ledger:
     def _room(self, lanes: int) -> None:
         nbytes = lanes * self.page.nbytes
         self.lanes = np.zeros(lanes + PADDING, self._lane)
-        self.rows = pool.take(nbytes) if nbytes > MOST_KEPT else np.empty(nbytes, np.uint8)
+        self.rows = pool.acquire(nbytes) if nbytes > MOST_KEPT else np.empty(nbytes, np.uint8)
         self._set(LANES, self.lanes.ctypes.data)
         self._set(ROWS, self.rows.ctypes.data)
         self._set(ROOM, lanes)
@@ -154,7 +146,7 @@ class Ledger:
         """Drop them, and release much memory."""
         self.clear()
         if self.rows.size > MOST_KEPT:
-            pool.give(self.rows)
+            pool.release(self.rows)
             self._room(self._first_room)
 
     def reserve(self, nbytes: float) -> None:
@@ -187,13 +179,13 @@ class Ledger:
         self.lanes[:done] = old_lanes[:done]
         self.rows[: done * self.page.nbytes] = old_rows[: done * self.page.nbytes]
         if old_rows.size > MOST_KEPT:
-            pool.give(old_rows)
+            pool.release(old_rows)
 
-    def block(self, table: Storage, crew: Crew) -> Block:
+    def block(self, table: Storage, crew: Crew) -> ArgumentBlock:
         """What is recorded, as a scatter into its table."""
         page, size = self.page, dtype(self.page.element).size
         memory = np.empty(scratch_bytes(crew.threads), np.uint8)
-        made = Block(
+        made = ArgumentBlock(
             table=table.span.start + page.offset * size, other=self.rows.ctypes.data, lanes=self.lanes.ctypes.data,
             count=self.count, capacity=page.capacity, width=page.width, greatest=page.capacity,
             table_row=page.row * size, table_col=size, other_row=page.nbytes, other_col=size,

@@ -1,9 +1,10 @@
-"""Which tiles must be filled with poison when they come to be: those that something may read before it is written."""
+"""Which tiles must be poisoned at their declaration: those that may be read before they are written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ptokit.engine.native.address import are_known, numbers_in
 from ptokit.engine.native.program.forward import Variants
 from ptokit.engine.native.program.symbolic import expr_of
 from ptokit.engine.native.program.variant import Variant
@@ -17,7 +18,7 @@ Region = tuple[tuple[Expr, ...], Layout]
 
 
 def needs_poison(program: Program, tile: TileDecl, variants: Variants) -> bool:
-    """Unless the first thing that happens to the tile is that all of what is ever read of it is written."""
+    """False if the first use of the tile writes all elements that are ever read."""
     uses = [s for s in walk(program.body) if isinstance(s, Instr) and any(u.tile == tile.name for u in s.tiles)]
     if not uses:
         return False
@@ -37,7 +38,7 @@ def needs_poison(program: Program, tile: TileDecl, variants: Variants) -> bool:
 
 
 def _first_use(block: Block, tile: TileDecl) -> Instr | None:
-    """The instruction that uses the tile first, where it stands in the block of the declaration."""
+    """The instruction that uses the tile first, if it is in the block of the declaration."""
     if tile in block:
         later = block[block.index(tile) + 1 :]
         found = next((stmt for stmt in later if tile.name in mentioned(stmt)), None)
@@ -47,12 +48,12 @@ def _first_use(block: Block, tile: TileDecl) -> Instr | None:
 
 
 ANYWHERE: Region = ((), Layout((), ()))
-"""What an index steers, or only the run knows."""
+"""A region that an index addresses, or that is known at run time only."""
 
 
-def _region(shape: Sequence[object], layout: Layout) -> Region:
-    known = all(isinstance(n, int) for term in (*layout.rows, *layout.cols) for n in (term.stride, term.div, term.mod))
-    return (tuple(expr_of(n) for n in shape), layout) if known else ANYWHERE  # type: ignore[arg-type]
+def _region(shape: Sequence[int], layout: Layout) -> Region:
+    known = are_known(numbers_in((*layout.rows, *layout.cols)))
+    return (tuple(map(expr_of, shape)), layout) if known else ANYWHERE
 
 
 def _is_tile(instr: Instr, operand: str, tile: str) -> bool:

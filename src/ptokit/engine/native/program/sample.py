@@ -1,4 +1,4 @@
-"""Numbers at which the instructions of a program are worked out: some that the launch will really meet."""
+"""Numbers at which the instructions of a program are traced: some that occur in the launch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, LoadScalar, Lo
 
 Values = dict[Var, int]
 Samples = dict[int, list[Values]]
-"""For each instruction, by its identity, the numbers at which it was met."""
+"""For each instruction, by its identity, the numbers at which it ran."""
 
 
 def sample(program: Program, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int) -> Samples:
@@ -61,7 +61,7 @@ class _Walker:
         self.found: Samples = {}
 
     def walk(self, block: Block, values: Values) -> None:
-        """Visit a block; what has no value ends the visit, and the run will say so."""
+        """Visit a block; an expression without a value ends the visit, and the run will report it."""
         try:
             fold(block, values, self._leaf, loop=self._loop, branch=self._branch)
         except (ExpressionError, KeyError, IndexError):
@@ -91,7 +91,7 @@ class _Walker:
         return values
 
     def _load(self, stmt: LoadScalar, values: Values) -> None:
-        """What memory holds now; the run may find something else there, which its own checks see to."""
+        """What memory holds now; the run checks the value that it reads."""
         argument = self.program.tensors[stmt.source.argument]
         at = evaluate(argument.offset, values)
         for start, stride in zip(stmt.source.starts, argument.stride, strict=True):

@@ -1,6 +1,6 @@
-"""Where everything of a running block lies: the slots of a thread's state, and the tiles in its arena.
+"""The memory of a running block: the slots of a thread's state, and the tiles in its arena.
 
-Worked out from the program alone, so that code from the disk cache needs no word about it.
+It follows from the program alone, so the disk cache does not store it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
+from typing import cast
 
 from ptokit.engine.native.resolve import PADDING
 from ptokit.engine.storage import ADDRESS_SPACE
@@ -31,23 +32,23 @@ from ptokit.program.ir import (
     walk,
 )
 
-STOP, SLOW, ARENA, BUDGET, TURN, FIRST, SECOND = range(7)
-"""Slots of every state: the stop flag's address, the way back to Python, the arena, blocks and
-iterations until Python listens for signals, the innermost loop's iteration, two numbers that Python computed."""
+STOP, SLOW, ARENA, BUDGET, ITERATION, FIRST, SECOND = range(7)
+"""Slots of every state: the stop flag's address, the fallback to Python, the arena, blocks and
+iterations until Python checks for signals, the innermost loop's iteration, two numbers that Python computed."""
 FIXED = 7
 BLOCK = (BLOCK_IDX, BLOCK_NUM)
 LOOK = -1
-"""The number of no statement: Python looks for signals."""
+"""Not the number of a statement: Python checks for signals."""
 
 ALIGNMENT = 64
 
 MISSED, REMARK, NEGATIVE, PADDED, FULL, AFTER = range(REASONS := 6)
-"""Why a statement goes to Python: there is no code for its numbers, or something is wrong; something is to be told,
-once (the next three); a ledger is full; the statement that it was joined with went there."""
+"""Why a statement falls back to Python: there is no code for its numbers, or a check failed; a finding is to be
+reported, once (the next three); a ledger is full; the statement that it was fused with fell back."""
 
 
 def address_of(tile: str) -> Var:
-    """The variable that stands for the address of a tile."""
+    """The variable for the address of a tile."""
     return Var(f"{tile} address")
 
 
@@ -66,12 +67,12 @@ class Slots:
         self.arrays = {argument.name: self._take(2) for argument in program.arguments if _has_memory(argument)}
         """Two slots for each array: its address, and how many elements it has."""
         self.variables = {var: self._take() for var in self._variables()}
-        self.told = self._take(3 * len(self.statements))
+        self.reported = self._take(3 * len(self.statements))
         self.addresses = {tile: self._take() for tile in self.placed}
         self.poisoned = {loc: self._take() for loc in self.memories}
         """How many bytes of each memory are poison or written, in this block."""
         self.ledgers = {number: self._take(4) for number, stmt in enumerate(self.statements) if isinstance(stmt, Instr)}
-        """Four slots for each instruction, for what it writes down."""
+        """Four slots for each instruction, for its ledger."""
         self.count = self._next
 
     def _take(self, slots: int = 1) -> int:
@@ -89,19 +90,19 @@ class Slots:
         """Numbers that the launch passes in."""
         return [*BLOCK, *self.given, *dict.fromkeys(inside)]
 
-    def told_slot(self, number: int, reason: int) -> int:
-        """Whether a remark of a statement was told."""
-        return self.told + 3 * number + reason - 1
+    def reported_slot(self, number: int, reason: int) -> int:
+        """The slot that records whether a finding of a statement was reported."""
+        return self.reported + 3 * number + reason - 1
 
     @cached_property
     def placed(self) -> list[str]:
-        """Tiles that lie at addresses of the author's."""
+        """Tiles at addresses that the author gave."""
         moved = {stmt.tile for stmt in self.statements if isinstance(stmt, Assign)}
         return [name for name, decl in self.program.tiles.items() if decl.addresses or name in moved]
 
     @cached_property
     def buffers(self) -> dict[str, object]:
-        """What handles of one buffer have in common (A-38), of tiles that stay at an address that is known."""
+        """What handles of one buffer share (A-38), for tiles at one known address."""
         moved = {stmt.tile for stmt in self.statements if isinstance(stmt, Assign)}
         return {
             name: (decl.spec.loc, decl.addresses, decl.spec.nbytes, decl.spec.dtype)
@@ -111,7 +112,7 @@ class Slots:
 
     @cached_property
     def addressed(self) -> dict[Var, int]:
-        """Variables that stand for the addresses of tiles, and their slots."""
+        """Variables for the addresses of tiles, and their slots."""
         return {address_of(name): slot for name, slot in self.addresses.items()}
 
     @cached_property
@@ -132,12 +133,12 @@ class Slots:
 
     @cached_property
     def scratch(self) -> int:
-        """Where the lanes of an index lie, behind the tiles."""
+        """Where the lanes of an index are stored, after the tiles."""
         return max((at + _aligned(self.program.tiles[name].spec.nbytes) for name, at in self.tiles.items()), default=0)
 
     @cached_property
     def spare(self) -> int:
-        """Where a result waits that may not be written yet."""
+        """Where a result is stored that may not be written in place."""
         most = max((elements(self.program, stmt) for stmt in self.statements if isinstance(stmt, Instr)), default=0)
         return self.scratch + _aligned(8 * (most + PADDING))
 
@@ -150,13 +151,13 @@ class Slots:
 
     @cached_property
     def arena(self) -> int:
-        """Bytes of the arena; of those for memories, the system gives only what is used."""
+        """Bytes of the arena; of those for memories, the system allocates only what is used."""
         most = max((decl.spec.nbytes for decl in self.program.tiles.values()), default=0)
         return self.spare + _aligned(most) + len(self.memories) * ADDRESS_SPACE
 
 
 def _mentioned(value: object) -> Iterator[Var]:
-    """Variables of a program, wherever they stand."""
+    """All variables of a program."""
     if isinstance(value, Var):
         yield value
     elif isinstance(value, Integer):
@@ -164,7 +165,7 @@ def _mentioned(value: object) -> Iterator[Var]:
     elif isinstance(value, Op):
         yield from variables(value)
     elif isinstance(value, tuple):
-        for each in value:
+        for each in cast("tuple[object, ...]", value):
             yield from _mentioned(each)
     elif isinstance(value, Program | Argument | View | TileUse | Window | Number | Stmt):
         for each in fields(value):

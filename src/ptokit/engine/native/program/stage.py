@@ -1,8 +1,8 @@
-"""What surrounds the instructions of a program, as code sees it: the state's slots, the tiles, the arrays."""
+"""How the code of instructions addresses the state's slots, the tiles and the arrays."""
 
 from __future__ import annotations
 
-from ptokit.engine.native.emit import I64, PTR, IrValue, Module
+from ptokit.engine.native.emit import I64, PTR, IrModule, IrValue
 from ptokit.engine.native.numbers import from_integer, is_byte_float
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.slots import ARENA, Slots
@@ -18,15 +18,15 @@ from ptokit.program.ir import Number as NumberOperand
 ENTRY = "run_blocks"
 """The function: `i64 (state, first block, stop)`, which returns the block it did not finish, or `stop`."""
 MOST_GIVEN = 1 << 40
-"""Whole numbers of a launch that code is made for; greater ones are left to the reference engine."""
+"""Whole numbers of a launch that code is made for; the reference engine takes greater ones."""
 
 
 class Stage:
-    """The function of a program, and the ways to reach what lies around its instructions."""
+    """The function of a program, and access to slots, tiles and arrays."""
 
     def __init__(self, program: Program, slots: Slots) -> None:
         self.program, self.slots = program, slots
-        self.module = Module()
+        self.module = IrModule()
         self.code = self.module.function(
             ENTRY, I64, [(PTR, "state"), (I64, "first"), (I64, "stop")], "optnone noinline"
         )
@@ -38,18 +38,18 @@ class Stage:
             **dict.fromkeys(slots.given, (-MOST_GIVEN, MOST_GIVEN)),
             **dict.fromkeys(slots.addressed, (0, ADDRESS_SPACE)),
         }
-        """What is certain of the variables."""
+        """Proven bounds of the variables."""
 
     def slot(self, slot: int) -> IrValue:
-        """What a slot of the state holds."""
+        """The value of a slot of the state."""
         return self.code.load(I64, self.code.at(self.state, 8 * slot))
 
     def put(self, slot: int, value: IrValue) -> None:
-        """Give a slot of the state a value."""
+        """Store a value in a slot of the state."""
         self.code.store(value, self.code.at(self.state, 8 * slot))
 
     def evaluator(self) -> Evaluator:
-        """Computes expressions from here on."""
+        """An evaluator for expressions at this point of the code."""
         return Evaluator(self.module, self.code, self._variable, self.bounds)
 
     def _variable(self, var: Var) -> IrValue:
@@ -64,7 +64,7 @@ class Stage:
         return self.code.at(self.arena, self.slot(self.slots.addresses[name]) + memory)
 
     def view(self, evaluator: Evaluator, view: View, span: int | SymbolicNumber, slow: str) -> IrValue:
-        """The address of a block of an argument; elsewhere it is refused."""
+        """The address of a block of an argument; code goes to `slow` if it leaves the argument."""
         argument = self.program.tensors[view.argument]
         offset: Expr = argument.offset
         conditions: list[Expr] = []
@@ -72,7 +72,7 @@ class Stage:
             conditions += [apply("ge", start, 0), apply("ge", size, 0), apply("le", apply("add", start, size), most)]
             offset = apply("add", offset, apply("mul", start, stride))
         slot = self.slots.arrays[argument.array]
-        at, count = evaluator.value(offset), evaluator.worth(span)
+        at, count = evaluator.value(offset), evaluator.value_of(span)
         room = self.slot(slot + 1)
         evaluator.require(
             [*(c for c in conditions if not isinstance(c, int)), at.compare("sge", 0), at.compare("sle", room - count)],
@@ -92,7 +92,7 @@ class Stage:
         return self.code.at(base, evaluator.value(offset_in(decl.spec, use.window)) * decl.spec.dtype.size)
 
     def operand(self, evaluator: Evaluator, operand: Operand, span: int | SymbolicNumber, slow: str) -> IrValue:
-        """The address of an operand; code goes to `slow` where it is not what it should be."""
+        """The address of an operand; code goes to `slow` if it is invalid."""
         if isinstance(operand, TileUse):
             return self._tile_operand(evaluator, operand, slow)
         if isinstance(operand, View):

@@ -1,4 +1,4 @@
-"""Numbers of the run that pass through rules and lowerings as if they were known, and remember what was asked of them.
+"""Run-time numbers that pass through rules and lowerings as if they were known, and record the decisions.
 
 A rule or a lowering is plain Python over whole numbers. Given `SymbolicNumber`s instead, it computes expressions, and
 every decision it takes is recorded as a condition. The result is valid for all numbers that meet the conditions.
@@ -28,7 +28,7 @@ class Range:
     never: set[int] = field(default_factory=set)
 
     def narrow(self, how: str, limit: int, scale: int) -> None:
-        """Take in that `scale` (which is positive) times the sum is `how` the limit."""
+        """Add the fact that `scale` (which is positive) times the sum is `how` the limit."""
         below, above = limit // scale, -(-limit // scale)
         if how in ("le", "lt", "eq"):
             self.high = min(self.high, below if how != "lt" else above - 1)
@@ -39,13 +39,13 @@ class Range:
 
 
 class Conditions:
-    """The conditions that were found to hold, gathered as ranges of sums: many questions, few conditions."""
+    """The conditions that hold, collected as ranges of sums: many decisions, few conditions."""
 
     def __init__(self) -> None:
         self._ranges: dict[Form, Range] = {}
 
     def note(self, condition: Expr, holds: bool) -> bool:
-        """Record what was found, where the run decides it."""
+        """Record a decision that depends on the run."""
         if isinstance(condition, Op):
             self._take(condition.name if holds else OPPOSITES[condition.name], *condition.args)
         return holds
@@ -80,7 +80,7 @@ def _written(sum_: Expr, known: Range) -> Iterator[Expr]:
 
 
 class SymbolicNumber:
-    """An expression together with what it is worth at the moment."""
+    """An expression together with its current value."""
 
     __slots__ = ("conditions", "expr", "value")
 
@@ -156,7 +156,7 @@ class SymbolicNumber:
         return self._ask("ne", 0)
 
     def _settle(self) -> int:
-        """The value, from now on the only one: asked by what needs a real number."""
+        """The value as a plain number; equality with it becomes a condition."""
         self._ask("eq", self.value)
         return self.value
 
@@ -182,12 +182,12 @@ def expr_of(number: int | SymbolicNumber) -> Expr:
 
 
 def value_of(number: int | SymbolicNumber) -> int:
-    """What a number is worth at the moment."""
+    """The current value of a number."""
     return number.value if isinstance(number, SymbolicNumber) else number
 
 
 def evaluate_one(name: str, left: int | SymbolicNumber, right: int | SymbolicNumber) -> int:
-    """One operation on the values of the moment."""
+    """One operation on the current values."""
     result = apply(name, value_of(left), value_of(right))
     assert isinstance(result, int)
     return result

@@ -16,6 +16,7 @@ from ptokit.engine.native.program.slots import (
     ARENA,
     BUDGET,
     FIRST,
+    ITERATION,
     LOOK,
     MISSED,
     NEGATIVE,
@@ -24,7 +25,6 @@ from ptokit.engine.native.program.slots import (
     SECOND,
     SLOW,
     STOP,
-    TURN,
     Slots,
 )
 from ptokit.engine.native.workers import Stop
@@ -83,7 +83,7 @@ class Thread:
             state[slot + 1] = size
         for slot, number in numbers:
             state[slot] = number
-        ctypes.memset(self.address + 8 * self.slots.told, 0, 24 * len(self.slots.statements))
+        ctypes.memset(self.address + 8 * self.slots.reported, 0, 24 * len(self.slots.statements))
         self._tensors, self._listener = tensors, listener
 
     def end(self) -> None:
@@ -158,7 +158,7 @@ class Thread:
             raise VerifyError([said.at(frame.where)]) from None
         if isinstance(stmt, Instr):
             if reason in (NEGATIVE, PADDED) and reported[0]:
-                state[slots.told_slot(number, reason)] = 1
+                state[slots.reported_slot(number, reason)] = 1
             elif reason == MISSED:
                 self.missed.setdefault(number, {**frame.values, **self._addresses()})
         self._write_back(frame)
@@ -173,7 +173,7 @@ class Thread:
         """The numbers of a loop or a branch; native code runs the body."""
         frame.where = stmt.where
         exprs = (stmt.start, stmt.stop) if isinstance(stmt, Loop) else (stmt.condition,)
-        frame.computed = tuple(map(frame.worth, exprs))
+        frame.computed = tuple(map(frame.value, exprs))
 
     def _addresses(self) -> dict[Var, int]:
         return {var: self.state[slot] for var, slot in self.slots.addressed.items()}
@@ -183,7 +183,7 @@ class Thread:
         if not frame.tensors:
             frame.tensors = self._tensors()
         frame.values = {var: state[slot] for var, slot in slots.variables.items()}
-        frame.turn = state[TURN]
+        frame.iteration = state[ITERATION]
         for name, slot in slots.addresses.items():
             frame.addresses[name] = state[slot]
             memory = slots.memory[slots.program.tiles[name].spec.loc]

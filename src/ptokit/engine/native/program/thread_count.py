@@ -1,8 +1,8 @@
 """How many threads a launch should use when its scatters must be deferred.
 
-Scatters take effect one after the other in any case, and writing them down costs as much again as the move itself. So
-threads pay only where the rest of the program takes long enough. What is compared are rough numbers of nanoseconds,
-worked out from the program and the sizes of its tiles: the rest is counted low, the price of threads is counted high.
+Scatters are executed in order in any case, and recording them costs as much again as the move itself. So threads pay
+only if the rest of the program takes long enough. The comparison uses rough nanoseconds, from the program and the
+sizes of its tiles: the rest is estimated low, the cost of threads high.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ At = tuple[Values, float]
 MOST_ITERATIONS = 1 << 40
 """Iterations of one loop that are counted."""
 MOST_LOOKED_AT = 64
-"""Blocks of a grid that are looked at."""
+"""Blocks of a grid that are sampled."""
 MOVED, COMPUTED = 0.05, 0.03
 """Nanoseconds for a byte of the tiles of an instruction that moves to or from an array, and of one that does not."""
 SLOW = {"exp": 0.4, "log": 0.4}
@@ -33,34 +33,34 @@ SLOW = {"exp": 0.4, "log": 0.4}
 MULTIPLIED = 0.1
 """Nanoseconds for a product of a matrix multiplication."""
 KEPT, TAKEN = 0.3, 0.2
-"""Nanoseconds for a byte that is written down, by each thread for its own, and when it takes effect."""
+"""Nanoseconds for a deferred byte: to record it, and to execute it."""
 MOST_WRITTEN = 256 << 20
-"""Bytes that one block of each thread may write down, all together."""
+"""Bytes that one block of each thread may defer, in total."""
 WAKE = 150_000
-"""Nanoseconds for each thread: it is woken once for the blocks and once for what they have written down."""
+"""Nanoseconds for each thread: it is woken once for the blocks and once for the deferred scatters."""
 
 
 @dataclass(frozen=True, eq=False)  # looked up by its identity
 class LaunchWork:
-    """What the blocks of a launch do, roughly."""
+    """The estimated work of a launch."""
 
     besides: float
-    """Nanoseconds on one thread, without the scatters that are written down."""
+    """Nanoseconds on one thread, without the deferred scatters."""
     written: Mapping[int, float]
-    """Bytes that a block writes down on average, for each scatter."""
+    """Bytes that a block defers on average, for each scatter."""
     grid: int
     certain: bool
     """Whether all extents of loops and all conditions are known before the run."""
 
     @property
     def nbytes(self) -> float:
-        """Bytes that a block writes down."""
+        """Bytes that a block defers."""
         return sum(self.written.values())
 
 
 @lru_cache(maxsize=4096)
 def profitable_threads(work: LaunchWork, most: int) -> int:
-    """How many threads such a launch is to run on: `most`, or half of them, and so on; 1 where others only cost."""
+    """The number of threads for a launch: `most`, or half of them, and so on; 1 if more do not pay."""
     halves = [most >> k for k in range(most.bit_length() - 1)]
     counts = [count for count in halves if count * work.nbytes <= MOST_WRITTEN]
     best = max(counts, key=lambda count: gain(work, count), default=1)
@@ -68,13 +68,13 @@ def profitable_threads(work: LaunchWork, most: int) -> int:
 
 
 def gain(work: LaunchWork, threads: int) -> float:
-    """Nanoseconds that so many threads save."""
+    """Nanoseconds that this many threads save."""
     written = work.nbytes * work.grid
     return work.besides * (1 - 1 / threads) - written * (KEPT / threads + TAKEN) - WAKE * threads
 
 
 def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int, int]) -> LaunchWork:
-    """What a launch does. `scatters` gives the number of each statement that is written down, by its identity."""
+    """What a launch does. `scatters` gives the number of each deferred statement, by its identity."""
     looked_at = sorted({grid * k // MOST_LOOKED_AT for k in range(MOST_LOOKED_AT)})
     meter = _Meter(program, scatters)
     for block in looked_at:
@@ -93,7 +93,7 @@ class _Meter:
         self.written: dict[int, float] = {}
 
     def add(self, block: Block, values: Values, times: float) -> None:
-        """Statements that run so many times."""
+        """Add statements that run `times` times."""
         fold(block, (values, times), self._leaf, loop=self._loop, branch=self._branch)
 
     def _leaf(self, instr: Leaf, at: At) -> At:
@@ -122,7 +122,7 @@ class _Meter:
         return at
 
     def _branch(self, branch: Branch, at: At) -> At:
-        """The arm that is taken; where only the run knows it, the scatters of both and nothing else."""
+        """The arm that is taken; if that is known at run time only, the scatters of both and nothing else."""
         values, times = at
         try:
             taken = (branch.then if evaluate(branch.condition, values) else branch.otherwise,)
@@ -137,7 +137,7 @@ class _Meter:
 
 
 def nanoseconds(program: Program, instr: Instr) -> float:
-    """What an instruction costs on one thread, rather less than more."""
+    """A low estimate of what an instruction costs on one thread."""
     operands = named_operands(instr)
     factors = [
         program.tiles[use.tile].spec.elements
@@ -147,5 +147,5 @@ def nanoseconds(program: Program, instr: Instr) -> float:
     op = INSTRUCTIONS[instr.name].operation
     if op == "matmul" and len(factors) == 3:
         return MULTIPLIED * isqrt(prod(factors))  # m n, m k and k n
-    usual = MOVED if any(isinstance(operand, View) for operand in operands.values()) else COMPUTED
-    return SLOW.get(op, usual) * tile_bytes(program, instr)
+    default = MOVED if any(isinstance(operand, View) for operand in operands.values()) else COMPUTED
+    return SLOW.get(op, default) * tile_bytes(program, instr)

@@ -1,9 +1,9 @@
-"""Gathers and scatters over whole arrays, and of what kernels have written down.
+"""Gathers and scatters over whole arrays, and the deferred scatters of kernels.
 
 | file | what it knows |
 |---|---|
-| `calls.py` | a call, prepared once for each kind: check, resolve, then one of the ways |
-| `strategies.py` | the ways to share lanes among threads, and which one is taken |
-| `phases.py`, `partition.py`, `sums.py` | the native functions behind those ways |
-| `mover.py`, `block.py` | the rows that those move, and what they are told |
+| `calls.py` | a call, prepared once for each kind: check, resolve, then one of the strategies |
+| `strategies.py` | strategies that divide lanes among threads, and how one is chosen |
+| `phases.py`, `partition.py`, `sums.py` | the native functions of the strategies |
+| `mover.py`, `block.py` | the rows that those move, and their arguments |
 """

@@ -1,17 +1,17 @@
-"""What a native function over whole arrays is told: a block of 64-bit words, the same for every thread that works.
+"""The arguments of a native function over whole arrays: a block of 64-bit words that all threads share.
 
-A function takes the block's address and the number of its worker. Pieces of the work are handed out by a counter in the
-block, and the caller's stop flag is looked at before each.
+A function takes the block's address and the number of its worker. Pieces of the work are assigned by a counter in the
+block, and the caller's stop flag is checked before each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from ctypes import addressof, c_int64
 from typing import Any
 
-from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrValue, Module
+from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
 from ptokit.engine.native.resolve import PADDING
 
 WORDS = (
@@ -26,26 +26,26 @@ AT = {name: 8 * place for place, name in enumerate(WORDS)}
 """Where in the block a word lies."""
 GREATEST, SHARDS = WORDS.index("greatest"), WORDS.index("shards")
 UNSIGNED = (1 << 64) - 1
-"""What makes a word unsigned."""
+"""The mask that makes a word unsigned."""
 PARAMETERS = ((PTR, "args"), (I64, "worker"))
 
 LANES_AT_ONCE = 2048
-"""Lanes that a worker resolves or sorts out at a time: they stay in the first cache."""
+"""Lanes that a worker resolves or sorts at a time: they stay in the L1 cache."""
 PICKED = 8 * (LANES_AT_ONCE + PADDING)
-"""Where in a worker's own memory numbers of lanes begin; before them is room for the lanes themselves."""
+"""Where in a worker's own memory numbers of lanes begin; the lanes themselves lie before them."""
 SCRATCH = PICKED + 4 * (LANES_AT_ONCE + PADDING)
-"""Bytes that each worker has to itself."""
+"""Bytes of each worker's own memory."""
 
 Words = c_int64 * len(WORDS)
 
 
-class Block:
+class ArgumentBlock:
     """A block, as Python fills it in."""
 
     __slots__ = ("address", "keep", "own", "room", "words")
 
     def __init__(self, room: int = 1, own: object = None, **words: int) -> None:
-        """With room for so many workers, in memory of its `own`, which lives as long as the block."""
+        """For up to `room` workers; the memory `own` lives as long as the block."""
         self.words = Words()
         self.address = addressof(self.words)
         self.room, self.own = room, own
@@ -54,7 +54,7 @@ class Block:
         self.set(**words)
 
     def clear(self) -> None:
-        """Let go of the memory of a call."""
+        """Drop the memory of a call."""
         self.keep.clear()
         self.words[SHARDS] = 0
 
@@ -68,7 +68,7 @@ class Block:
         return self.words[AT[name] // 8] & UNSIGNED
 
 
-def function(module: Module, name: str) -> IrBuilder:
+def function(module: IrModule, name: str) -> IrBuilder:
     """Begin a function that takes a block and the number of a worker."""
     return module.function(name, "void", PARAMETERS, "nounwind")
 
@@ -89,12 +89,12 @@ def scratch(code: IrBuilder) -> IrValue:
 
 
 def note(code: IrBuilder, name: str, value: IrValue) -> None:
-    """Keep the greatest, unsigned, of what all workers say."""
+    """Keep the greatest value of all workers, unsigned."""
     code.write(I64, f"atomicrmw umax {place(code, name)!r}, {value!r} monotonic")
 
 
 def poll(code: IrBuilder, done: str) -> None:
-    """Go to `done` where the caller wants an end."""
+    """Jump to `done` if the launch was stopped."""
     flag = code.write(I32, f"load volatile i32, {word(code, 'stop', PTR)!r}, align 4")
     go_on = code.new_label("go")
     code.split(flag.compare("ne", 0), done, go_on)
@@ -102,10 +102,10 @@ def poll(code: IrBuilder, done: str) -> None:
 
 
 @contextmanager
-def pieces(code: IrBuilder, total: str = "count", *, single: bool = False) -> Iterator[IrValue]:
-    """Piece after piece, until the counter has passed all of them or the caller wants an end; gives its number.
+def pieces(code: IrBuilder, total: str = "count", *, single: bool = False) -> Generator[IrValue]:
+    """Piece after piece, until all are assigned or the launch was stopped; yields the piece's number.
 
-    Pieces are of the length that the block says, or of one.
+    The block gives the length of a piece; it is 1 if `single`.
     """
     head, body, done = (code.new_label(hint) for hint in ("piece", "work", "done"))
     code.begin(head)
@@ -120,8 +120,8 @@ def pieces(code: IrBuilder, total: str = "count", *, single: bool = False) -> It
 
 
 @contextmanager
-def blocks(code: IrBuilder, first: IrValue, last: IrValue, step: int) -> Iterator[tuple[IrValue, IrValue]]:
-    """A range in blocks, with a look at the caller's flag before each; gives where a block begins and its length."""
+def blocks(code: IrBuilder, first: IrValue, last: IrValue, step: int) -> Generator[tuple[IrValue, IrValue]]:
+    """A range in blocks, with a check of the stop flag before each; yields where a block begins and its length."""
     done = code.new_label("stopped")
     with code.loop(first, last, step) as begin:
         poll(code, done)

@@ -1,8 +1,8 @@
-"""Whole-array gathers and scatters in machine code: the same calls and the same bits as `engine.whole`, only quicker.
+"""Whole-array gathers and scatters in machine code: the same calls and the same bits as `engine.whole`, faster.
 
 A call is prepared once for each `Whole`; what is left for the call itself are three addresses. Under `REFUSE` indices
-are copied and checked before anything moves, while the copy stays small; beyond that a pass that only looks goes first,
-and what another thread changes to a bad index after that is passed over.
+are copied and checked before anything moves, while the copy stays small; beyond that a read-only pass checks
+them first, and an index that another thread makes bad after that is skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ptokit.engine import whole as reference
 from ptokit.engine.native.compute.elements import is_float
 from ptokit.engine.native.emit import I32, size_of
 from ptokit.engine.native.numbers import computes
-from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, PADDING, UNSIGNED, Block
+from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, PADDING, UNSIGNED, ArgumentBlock
 from ptokit.engine.native.whole.mover import UNROLLED, Rows, known_width
 from ptokit.engine.native.whole.phases import Indices
 from ptokit.engine.native.whole.strategies import (
@@ -49,12 +49,12 @@ MOST_COPIED = 32 << 20
 CHUNK = 4 << 20
 """Lanes that a scatter takes at a time."""
 PIECE, LEAST_PIECE = 1 << 20, 1 << 14
-"""Bytes of a gather that are handed out at a time, at most and at least."""
+"""Bytes of a piece of a gather, at most and at least."""
 READ_AT_ONCE = 1 << 17
-"""Indices that are handed out at a time: processors foresee long runs only."""
+"""Indices per piece: hardware prefetching needs long runs."""
 MOST_PREPARED = 512
 MOST_IDLE, MOST_ROOM = 2, 16
-"""Blocks of one kind that wait for use, and the workers that such a block has room for."""
+"""Cached blocks of one kind, and the workers that such a block has memory for."""
 FLOAT32 = element_type("float32")
 FIRST = Struct("=5q")
 """The words of a block that change with every call."""
@@ -81,7 +81,7 @@ def _prepare(whole: Whole) -> _Gather | _Scatter:
 
 
 class _Ready(ABC):
-    """What gathers and scatters share: numbers of the move, its kinds of rows and indices, blocks that wait for use."""
+    """What gathers and scatters share: numbers of the move, its kinds of rows and indices, cached blocks."""
 
     OTHER = ""
     """The operand beside the table and the indices."""
@@ -114,16 +114,16 @@ class _Ready(ABC):
         nbytes = self.width * self.size
         self.cost = self.count * (5 + nbytes / 6) if far or nbytes > 16 else self.count * 2
         """Nanoseconds, roughly."""
-        self.spare: list[Block] = []
-        """Blocks for little work, to be used again."""
-        self.idle: list[Block] = []
+        self.spare: list[ArgumentBlock] = []
+        """Cached blocks for little work."""
+        self.idle: list[ArgumentBlock] = []
         """The same for much work."""
 
     @abstractmethod
     def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
         """Of the table and of the other end."""
 
-    def block(self, storages: Storages, crew: Crew) -> Block:
+    def block(self, storages: Storages, crew: Crew) -> ArgumentBlock:
         """A block for a call, with room for each worker; it goes back with `put_back`."""
         block = self.idle.pop() if self.idle else None
         if block is None or block.room < crew.parts:
@@ -133,44 +133,44 @@ class _Ready(ABC):
         self.aim(block, storages)
         return block
 
-    def put_back(self, block: Block) -> None:
-        """Keep a block for the next call, unless it is a large one or there are enough."""
+    def put_back(self, block: ArgumentBlock) -> None:
+        """Cache a block, unless it is large or enough are cached."""
         block.clear()
         if block.room <= MOST_ROOM and len(self.idle) < MOST_IDLE:
             self.idle.append(block)
 
-    def _new(self, parts: int) -> Block:
+    def _new(self, parts: int) -> ArgumentBlock:
         memory, stop = np.empty(scratch_bytes(parts + 1), np.uint8), Stop()
         scratch = address(memory)
-        return Block(
+        return ArgumentBlock(
             parts, (memory, stop), **self.words,
             stop=stop.address, scratch=scratch, lanes=scratch + scratch_bytes(parts),
         )  # fmt: skip
 
-    def aim(self, block: Block, storages: Storages) -> None:
+    def aim(self, block: ArgumentBlock, storages: Storages) -> None:
         """Give a block the addresses of a call."""
         table, other, indices = storages["table"], storages[self.OTHER], storages["indices"]
         FIRST.pack_into(block.words, 0, table.address, other.address, indices.address, 0, 0)
 
-    def small(self) -> Block:
-        """A block for little work, one of those that were used before; it goes back to `spare`."""
+    def small(self) -> ArgumentBlock:
+        """A block for little work, cached or new; it goes back to `spare`."""
         try:
             return self.spare.pop()
         except IndexError:
             return self._new(1)
 
-    def is_refused(self, block: Block) -> bool:
+    def is_refused(self, block: ArgumentBlock) -> bool:
         """Whether an index was outside that must not be."""
         return self.refuses and block.words[GREATEST] & UNSIGNED >= self.capacity
 
     def refuse(self, storages: Storages) -> None:
-        """Say what is wrong, in the reference's words; nothing was written.
+        """Raise the reference engine's error; nothing was written.
 
-        It reads the indices again. Should another thread have put them right meanwhile, the move is simply done.
+        It reads the indices again. If another thread has corrected them meanwhile, the move is executed.
         """
         reference.run(self.whole, storages, 1)
 
-    def resolve(self, crew: Crew, block: Block, *, keep: bool, indices: Indices) -> None:
+    def resolve(self, crew: Crew, block: ArgumentBlock, *, keep: bool, indices: Indices) -> None:
         """Read the block's lanes from the indices."""
         is_narrow = self.lane == I32 and indices.lane != I32
         block.set(piece=READ_AT_ONCE)
@@ -179,7 +179,7 @@ class _Ready(ABC):
 
 
 def _known_step(step: int, nbytes: int) -> int | None:
-    """The distance of rows, where code is written for it: rows that lie side by side, or one for all lanes."""
+    """The distance of rows, if code is specialised for it: rows that lie side by side, or one for all lanes."""
     return step if nbytes and step in (0, nbytes) else None
 
 
@@ -199,7 +199,7 @@ class _Gather(_Ready):
         super().__init__(whole)
         if whole.move.combine is not Combine.STORE or self.indices.remap is Remap.SKIP:
             raise Unsupported("a gather that does not store every lane")
-        if IS_X86 and 0 < self.rows.nbytes <= UNROLLED:  # which foresees by itself as much as it can hold
+        if IS_X86 and 0 < self.rows.nbytes <= UNROLLED:  # the hardware prefetches enough
             self.rows = replace(self.rows, far=False)
         straight = replace(self.rows, lane=self.indices.lane)
         self.at_once = native("gather", straight, self.indices)
@@ -229,14 +229,14 @@ class _Gather(_Ready):
         self.put_back(block)
 
     def _piece(self, crew: Crew) -> int:
-        """Lanes that are handed out at a time: some for every thread, but not too few."""
+        """Lanes per piece: some for every thread, but not too few."""
         nbytes = max(1, self.width * self.size)
         return max(4, min(PIECE // nbytes, max(self.count // (4 * crew.parts), LEAST_PIECE // nbytes)))
 
-    def _checked(self, storages: Storages, crew: Crew, block: Block) -> None:
+    def _checked(self, storages: Storages, crew: Crew, block: ArgumentBlock) -> None:
         nbytes = (self.count + PADDING) * size_of(self.lane)
         keep = nbytes <= MOST_COPIED
-        lanes = pool.take(nbytes if keep else 0)
+        lanes = pool.acquire(nbytes if keep else 0)
         block.set(lanes=address(lanes))
         self.resolve(crew, block, keep=keep, indices=self.indices)
         if self.is_refused(block):
@@ -248,7 +248,7 @@ class _Gather(_Ready):
         else:
             late = replace(self.indices, remap=Remap.ZERO)
             crew.do(native("gather", replace(self.rows, lane=self.indices.lane), late), block)
-        pool.give(lanes)
+        pool.release(lanes)
 
 
 class _Scatter(_Ready):
@@ -272,9 +272,9 @@ class _Scatter(_Ready):
     def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
         return whole.move.dst.layout, whole.src.layout
 
-    def run(self, storages: Storages, threads: int, way: str | None = None) -> None:
-        """Scatter; `way` forces a strategy."""
-        if self.count <= LANES_AT_ONCE and self.cost <= SHORT and way is None and not self.sums:
+    def run(self, storages: Storages, threads: int, strategy: str | None = None) -> None:
+        """Scatter; `strategy` forces one."""
+        if self.count <= LANES_AT_ONCE and self.cost <= SHORT and strategy is None and not self.sums:
             block = self.small()
             self.aim(block, storages)
             self.read(block.address, 0)
@@ -285,12 +285,12 @@ class _Scatter(_Ready):
             if refused:
                 self.refuse(storages)
             return
-        crew = Crew(threads if self.cost > SHORT or way else 0, Stop())
+        crew = Crew(threads if self.cost > SHORT or strategy else 0, Stop())
         block = self.block(storages, crew)
-        self._chunks(storages, crew, block, way)
+        self._chunks(storages, crew, block, strategy)
         self.put_back(block)
 
-    def _chunks(self, storages: Storages, crew: Crew, block: Block, way: str | None) -> None:
+    def _chunks(self, storages: Storages, crew: Crew, block: ArgumentBlock, strategy: str | None) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""
         each, refuses = size_of(self.lane), self.refuses
         fits = (self.count + PADDING) * each <= MOST_COPIED
@@ -305,7 +305,7 @@ class _Scatter(_Ready):
         if self.sums and at_once < self.count:
             sum_up(block, replace(self.rows, lane=indices.lane), crew, indices)
             return
-        memory = pool.take((at_once + PADDING) * each)
+        memory = pool.acquire((at_once + PADDING) * each)
         other = block.get("other")
         for start in range(0, self.count, at_once):
             found = min(at_once, self.count - start)
@@ -323,5 +323,5 @@ class _Scatter(_Ready):
                     other=other + (start + part) * self.words["other_row"],
                     count=min(CHUNK, found - part),
                 )
-                scatter(block, self.rows, crew, way)
-        pool.give(memory)
+                scatter(block, self.rows, crew, strategy)
+        pool.release(memory)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, Module, Variable, size_of, vector
-from ptokit.engine.native.move import LINE, Coming, Writer, ahead
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrModule, IrValue, Variable, size_of, vector
+from ptokit.engine.native.move import LINE, CodeWriter, Prefetch, ahead
 from ptokit.engine.native.numbers import NATIVE, any_of, bits_of, combined, lanes_at_once, narrow, rounded, widen
 from ptokit.engine.native.whole.block import word
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
-Ends = Callable[[IrValue], tuple[IrValue, IrValue]]
-"""The row of the table and that of the other end which belong to the lane of a number."""
+RowPair = Callable[[IrValue], tuple[IrValue, IrValue]]
+"""Addresses of the table's row and of the other operand's row, for the number of a lane."""
 UNROLLED = 16
-"""Rows of at most so many bytes are taken some at a time."""
+"""Rows of at most this many bytes are moved several at a time."""
 AT_ONCE = 8
 TOGETHER = 16
 """Elements for the same place in the table that are taken together."""
 COMMON = frozenset((16, 32, 64, 128, 256, 512, 1024, 2048, 4096))
-"""Bytes of rows that are worth code of their own, besides single elements."""
+"""Bytes of rows that get specialised code, besides single elements."""
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,24 @@ class Rows:
     lane: str
     """The type of a lane."""
     width: int = 0
-    """Elements of a row, or 0 where only the run tells."""
+    """Elements of a row, or 0 if known at run time only."""
     dense: bool = True
     """Whether the elements of a row lie side by side at both ends."""
     far: bool = True
-    """Whether the table is large, so that rows are worth fetching ahead."""
+    """Whether the table is large, so that prefetching of rows pays."""
     gaps: bool = False
-    """Whether the other end is read with gaps, which the machine does not foresee: fetched ahead, too."""
+    """Whether the other end is read with gaps, which the hardware does not prefetch: prefetched, too."""
     same: bool = False
     """Whether many lanes in a row may name the same row of the table."""
     combine: Combine = Combine.STORE
     dtype: DType | None = None
-    """What is computed with; None where bits move."""
+    """The type of the arithmetic; None if bits are copied."""
     table_step: int | None = None
-    """Bytes from row to row of the table, where code is worth writing for them: multiplying is slow."""
+    """Bytes from row to row of the table, if code is specialised for them: a multiplication is slow."""
     other_step: int | None = None
     """The same for the other end."""
     stream: bool = False
-    """Whether the other end is written past the caches, which it would only fill."""
+    """Whether the other end is written with non-temporal stores."""
 
     @property
     def nbytes(self) -> int:
@@ -71,7 +71,7 @@ class Rows:
 
 
 def known_width(size: int, width: int) -> int:
-    """The width to write code for: its own where rows are single elements or of a common length, else 0."""
+    """The width to specialise code for: its own if rows are single elements or of a common length, else 0."""
     nbytes = size * width
     return width if width == 1 or nbytes in COMMON else 0
 
@@ -79,9 +79,11 @@ def known_width(size: int, width: int) -> int:
 class Mover:
     """Writes the code that moves rows of one kind."""
 
-    def __init__(self, module: Module, code: IrBuilder, rows: Rows) -> None:
+    def __init__(self, module: IrModule, code: IrBuilder, rows: Rows) -> None:
         self.module, self.code, self.rows = module, code, rows
-        self.writer = Writer(module, code, lambda number: number if isinstance(number, IrValue) else code.i64(number))
+        self.writer = CodeWriter(
+            module, code, lambda number: number if isinstance(number, IrValue) else code.i64(number)
+        )
         self.table, self.other = word(code, "table", PTR), word(code, "other", PTR)
         self.table_row, self.table_col = self._step("table_row", rows.table_step), word(code, "table_col")
         self.other_row, self.other_col = self._step("other_row", rows.other_step), word(code, "other_col")
@@ -102,11 +104,11 @@ class Mover:
         """The row of the other end."""
         return self.code.at(self.other, k * self.other_row)
 
-    def load(self, cell: IrValue, item: IrValue, coming: Sequence[Coming] = ()) -> None:
+    def load(self, cell: IrValue, item: IrValue, coming: Sequence[Prefetch] = ()) -> None:
         """From the table to the other end."""
         self._move(item, cell, self.other_col, self.table_col, coming)
 
-    def store(self, cell: IrValue, item: IrValue, coming: Sequence[Coming] = ()) -> None:
+    def store(self, cell: IrValue, item: IrValue, coming: Sequence[Prefetch] = ()) -> None:
         """From the other end to the table, combined with what is there."""
         self._move(cell, item, self.table_col, self.other_col, coming)
 
@@ -120,45 +122,45 @@ class Mover:
         with code.loop(0, self.width) as j:
             code.store(code.constant(kind, 0), code.at(item, j * self.other_col), 1)
 
-    def load_each(self, count: IrValue, ends: Ends) -> None:
-        """Rows of the table to the other end, from and to where `ends` says."""
-        self._each(count, ends, self.load, to_write=False)
+    def load_each(self, count: IrValue, pair: RowPair) -> None:
+        """Rows of the table to the other end, at the addresses of `pair`."""
+        self._each(count, pair, self.load, to_write=False)
 
-    def store_each(self, count: IrValue, ends: Ends) -> None:
+    def store_each(self, count: IrValue, pair: RowPair) -> None:
         """Rows of the other end to the table."""
-        self._each(count, ends, self.store, to_write=True)
+        self._each(count, pair, self.store, to_write=True)
 
-    def _each(self, count: IrValue, ends: Ends, go: Callable[..., None], *, to_write: bool) -> None:
+    def _each(self, count: IrValue, pair: RowPair, move: Callable[..., None], *, to_write: bool) -> None:
         code, (distance, _) = self.code, self.rows.ahead
         if not 0 < self.rows.nbytes <= UNROLLED:
             with code.loop(0, count) as k:
-                coming = self._coming([ends(k + distance)], to_write) if self._fetches else []
-                go(*ends(k), coming)
+                coming = self._coming([pair(k + distance)], to_write) if self._fetches else []
+                move(*pair(k), coming)
             return
         whole = count - (count & (AT_ONCE - 1))
         with code.loop(0, whole, AT_ONCE) as k:
-            later = [ends(k + (step + distance)) for step in range(AT_ONCE)] if self._fetches else []
+            later = [pair(k + (step + distance)) for step in range(AT_ONCE)] if self._fetches else []
             for row in self._coming(later, to_write):
                 row.fetch_rest()
-            for here in [ends(k + step) for step in range(AT_ONCE)]:  # all lanes first: they are read in pairs
-                go(*here)
+            for here in [pair(k + step) for step in range(AT_ONCE)]:  # all lanes first: they are read in pairs
+                move(*here)
         with code.loop(whole, count) as k:
-            go(*ends(k))
+            move(*pair(k))
 
     @property
     def _fetches(self) -> bool:
         return self.rows.far or self.rows.gaps
 
-    def _coming(self, rows: Sequence[tuple[IrValue, IrValue]], to_write: bool) -> list[Coming]:
-        """What to fetch of rows that are needed soon, where that pays."""
-        lines, found = self.rows.ahead[1], list[Coming]()
+    def _coming(self, rows: Sequence[tuple[IrValue, IrValue]], to_write: bool) -> list[Prefetch]:
+        """Prefetches of rows that are needed soon, if they pay."""
+        lines, found = self.rows.ahead[1], list[Prefetch]()
         for cell, item in rows:
-            found += [Coming(self.writer, cell, lines, to_write=to_write)] * self.rows.far
-            found += [Coming(self.writer, item, lines)] * self.rows.gaps
+            found += [Prefetch(self.writer, cell, lines, to_write=to_write)] * self.rows.far
+            found += [Prefetch(self.writer, item, lines)] * self.rows.gaps
         return found
 
     def store_all(self, cell: IrValue, items: IrValue, count: IrValue) -> None:
-        """So many rows of the other end, one after the other, to one row of the table."""
+        """`count` rows of the other end, one after the other, to one row of the table."""
         code, rows = self.code, self.rows
         if rows.combine is Combine.STORE:
             self.store(cell, code.at(items, (count - 1) * self.other_row))
@@ -205,7 +207,7 @@ class Mover:
         kind = bits_of(dtype)
         total = code.load(kind, cell, 1)
         found = [code.load(kind, code.at(items, self.other_row * step), 1) for step in range(TOGETHER)]
-        if combine is Combine.ADD and dtype.name in NATIVE:  # a NaN stays one: it is enough to look at the end
+        if combine is Combine.ADD and dtype.name in NATIVE:  # a NaN stays one: one check at the end is enough
             added = sum((widen(code, dtype, new) for new in found), widen(code, dtype, total))
             code.store(narrow(code, dtype, added), cell, 1)
             return
@@ -213,7 +215,7 @@ class Mover:
             total = combined(self.module, code, combine, dtype, total, new)
         code.store(total, cell, 1)
 
-    def _move(self, dst: IrValue, src: IrValue, dst_col: IrValue, src_col: IrValue, coming: Sequence[Coming]) -> None:
+    def _move(self, dst: IrValue, src: IrValue, dst_col: IrValue, src_col: IrValue, coming: Sequence[Prefetch]) -> None:
         rows, code = self.rows, self.code
         if rows.dense and rows.width > 1 and not rows.stream:
             if rows.combine is Combine.STORE:
@@ -241,7 +243,7 @@ class Mover:
         with code.loop(0, nbytes - (LINE - 1), LINE) as at:
             code.store(code.load(kind, code.at(src, at), 1), code.at(dst, at), 1)
 
-        def last_line() -> None:  # some of it once more
+        def last_line() -> None:  # overlaps the line before
             at = nbytes - LINE
             code.store(code.load(kind, code.at(src, at), 1), code.at(dst, at), 1)
 
@@ -252,7 +254,7 @@ class Mover:
         with code.when((nbytes & (LINE - 1)).compare("ne", 0)):
             code.choose(nbytes.compare("ult", LINE), short, last_line)
 
-    def _runs(self, dst: IrValue, src: IrValue, coming: Sequence[Coming] = ()) -> None:
+    def _runs(self, dst: IrValue, src: IrValue, coming: Sequence[Prefetch] = ()) -> None:
         """Elements that lie side by side, as many at a time as arithmetic takes: a line of them."""
         code, rows, wide, whole = self.code, self.rows, self._wide, self._whole()
         for row in coming:
@@ -260,7 +262,7 @@ class Mover:
                 row.fetch_rest()
             else:
                 row.fetch(rows.nbytes - 1)  # the loop below fetches a line where each begins, if rows begin at one
-        with self._tidying(dst) as seen, code.loop(0, whole, wide) as k:
+        with self._canonical_nans(dst) as seen, code.loop(0, whole, wide) as k:
             for row in coming if wide > 1 else ():
                 row.fetch(k * rows.size)
             self._elements(code.at(dst, k * rows.size), code.at(src, k * rows.size), wide, seen)
@@ -279,11 +281,11 @@ class Mover:
         return self.width - self.width.op("urem", wide) if self.rows.width % wide or not self.rows.width else self.width
 
     @contextmanager
-    def _tidying(self, row: IrValue) -> Iterator[Variable | None]:
+    def _canonical_nans(self, row: IrValue) -> Generator[Variable | None]:
         """Sums for a row of the table whose NaNs become canonical afterwards.
 
-        Gives what to add all results to, which is a NaN in the end if one of them is: so they are looked at once, not
-        each. None where there are no such sums.
+        Yields a variable to add all results to. It is a NaN at the end if one of them is: one check instead of many.
+        None if there are no such sums.
         """
         code, dtype, wide = self.code, self.rows.dtype, self._wide
         assert dtype is not None
@@ -311,7 +313,7 @@ class Mover:
         if seen:
             total = widen(code, rows.dtype, old) + widen(code, rows.dtype, new)
             seen.set(seen.get() + total)
-            code.store(rounded(code, rows.dtype, total), dst, 1)
+            code.store(rounded(rows.dtype, total), dst, 1)
         elif count > 1 or rows.dtype.name not in NATIVE:
             code.store(combined(self.module, code, rows.combine, rows.dtype, old, new), dst, 1)
         elif rows.combine is Combine.ADD:
@@ -319,8 +321,8 @@ class Mover:
         else:
             self._pick(rows.dtype, dst, old, new)
 
-    # The next lane may name the same cell. What it waits for should be short, and a branch is not waited for: so a NaN
-    # is stored a second time, as it should be.
+    # The next lane may name the same cell. Its dependency should be short, and a branch is predicted: so a NaN is
+    # stored a second time, in canonical form.
 
     def _add(self, dtype: DType, dst: IrValue, old: IrValue, new: IrValue) -> None:
         code = self.code

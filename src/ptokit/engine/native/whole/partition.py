@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, Module, size_of
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrModule, IrValue, size_of
 from ptokit.engine.native.move import LINE
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, function, pieces, poll, word
 from ptokit.engine.native.whole.mover import Mover, Rows
 
 TABLES = 4
-"""Tables that lanes are counted in by turns: one would wait for itself where neighbours have the same bucket."""
+"""Tables in which lanes are counted in rotation: one table would stall if neighbours have the same bucket."""
 
 
 def pair_of(size: int) -> int:
@@ -23,47 +23,47 @@ def pair_of(size: int) -> int:
 
 
 def local_bits(size: int) -> int:
-    """Bits that there are for a destination inside its bucket."""
+    """Bits of a destination inside its bucket."""
     return {1: 24, 2: 16, 4: 31, 8: 62}[size]
 
 
 def count_lanes(rows: Rows, marked: bool) -> str:
-    """How many lanes of the worker's slice go to each bucket; `marked` where some may be outside."""
-    module = Module()
+    """How many lanes of the worker's slice go to each bucket; `marked` if some may be outside."""
+    module = IrModule()
     code = function(module, "count")
     lanes, tables = word(code, "lanes", PTR), [_Cursors(code, marked, number) for number in range(TABLES)]
 
-    def go(k: IrValue, turn: int) -> None:
-        tables[turn].next(_lane(code, rows, lanes, k))
+    def count_lane(k: IrValue, table: int) -> None:
+        tables[table].next(_lane(code, rows, lanes, k))
 
-    _over_slice(code, go)
-    code.give()
+    _over_slice(code, count_lane)
+    code.ret()
     return module.text
 
 
 def spread_lanes(rows: Rows, marked: bool) -> str:
     """The lanes of the worker's slice to their buckets, each with its element."""
-    module = Module()
+    module = IrModule()
     code = function(module, "spread")
     mover, lanes, size = Mover(module, code, rows), word(code, "lanes", PTR), rows.size
     cursors, pairs = _Cursors(code, marked), word(code, "pairs", PTR)
     mask = (code.i64(1) << word(code, "shift")) - 1
 
-    def go(k: IrValue, _: int) -> None:
+    def spread_lane(k: IrValue, _: int) -> None:
         lane = _lane(code, rows, lanes, k)
         value = code.load(f"i{8 * size}", mover.item(k), 1)
         there = code.at(pairs, cursors.next(lane) * pair_of(size))
         mover.writer.prefetch(code.at(there, LINE), to_write=True)  # where the bucket goes on
         _pack(code, lane & mask, value, there)
 
-    _over_slice(code, go)
-    code.give()
+    _over_slice(code, spread_lane)
+    code.ret()
     return module.text
 
 
 def settle_buckets(rows: Rows) -> str:
     """Buckets, each in the order of its lanes, into the table."""
-    module = Module()
+    module = IrModule()
     code = function(module, "settle")
     mover, pairs, size = Mover(module, code, rows), word(code, "pairs", PTR), rows.size
     pair, segments, workers = pair_of(size), word(code, "segments", PTR), word(code, "workers")
@@ -77,14 +77,14 @@ def settle_buckets(rows: Rows) -> str:
                 here, left = code.at(pairs, first * pair), end - first
                 count = code.select(left.compare("slt", LANES_AT_ONCE), left, LANES_AT_ONCE)
 
-                def ends(k: IrValue, here: IrValue = here) -> tuple[IrValue, IrValue]:
+                def pair_at(k: IrValue, here: IrValue = here) -> tuple[IrValue, IrValue]:
                     local = code.load(I64 if size == 8 else f"i{8 * pair}", code.at(here, k * pair))
                     local = local if size == 8 else (local >> 8 * size).to("zext", I64)
                     return code.at(base, local * mover.table_row), code.at(here, k * pair + (8 if size == 8 else 0))
 
-                mover.store_each(count, ends)
+                mover.store_each(count, pair_at)
         code.begin(done)
-    code.give()
+    code.ret()
     return module.text
 
 
@@ -98,16 +98,16 @@ def _slice(code: IrBuilder) -> tuple[IrValue, IrValue]:
     return (worker * total).op("udiv", workers), ((worker + 1) * total).op("udiv", workers)
 
 
-def _over_slice(code: IrBuilder, go: Callable[[IrValue, int], None]) -> None:
-    """`go(k, turn)` for every lane of the worker's slice; turns go round in `TABLES`."""
+def _over_slice(code: IrBuilder, visit: Callable[[IrValue, int], None]) -> None:
+    """`visit(k, table)` for every lane of the worker's slice; tables take turns."""
     start, stop = _slice(code)
     with blocks(code, start, stop, LANES_AT_ONCE) as (first, count):
         whole = first + (count - (count & (TABLES - 1)))
         with code.loop(first, whole, TABLES) as k:
-            for turn in range(TABLES):
-                go(k + turn, turn)
+            for table in range(TABLES):
+                visit(k + table, table)
         with code.loop(whole, first + count) as k:
-            go(k, 0)
+            visit(k, 0)
 
 
 class _Cursors:
@@ -120,7 +120,7 @@ class _Cursors:
         self.base = code.at(word(code, "counts", PTR), number * (self.buckets + 1) * 8)
 
     def next(self, lane: IrValue) -> IrValue:
-        """The place that a lane takes, which the next one of its bucket takes no more."""
+        """The place of a lane; the cursor of its bucket advances."""
         bucket = lane >> self.shift
         if self.marked:
             inside = lane.compare("ult", word(self.code, "capacity"))

@@ -1,23 +1,15 @@
-"""The native functions behind whole-array moves, one text for each kind. What they do together is in `strategies`."""
+"""The native functions behind whole-array moves, one text for each kind. `strategies` combines them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ptokit.engine.native.address import MemoryView
-from ptokit.engine.native.emit import I1, I32, I64, PTR, IrBuilder, IrValue, Module, size_of, vector
+from ptokit.engine.native.emit import I1, I32, I64, PTR, IrBuilder, IrModule, IrValue, size_of, vector
 from ptokit.engine.native.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
-from ptokit.engine.native.whole.block import (
-    LANES_AT_ONCE,
-    blocks,
-    function,
-    note,
-    pieces,
-    scratch,
-    word,
-)  # fmt: skip
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, function, note, pieces, scratch, word
 from ptokit.engine.native.whole.mover import Mover, Rows
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
@@ -41,13 +33,13 @@ class Indices:
 
     @property
     def lane(self) -> str:
-        """The type of the lanes that come out."""
+        """The type of the lanes."""
         return lane_of(self.dtype)
 
     def resolve(
-        self, module: Module, code: IrBuilder, first: IrValue, count: IrValue, lanes: IrValue, kept: str | None = None
+        self, module: IrModule, code: IrBuilder, first: IrValue, count: IrValue, lanes: IrValue, kept: str | None = None
     ) -> IrValue:
-        """Write the index stage for some lanes; gives the greatest value, which the block keeps too."""
+        """Write the index stage for some lanes; returns the greatest value, which the block stores too."""
         step = word(code, "index_step")
         base = code.at(word(code, "index", PTR), first * step)
         one = Term(1) if self.dense else Term(step.op("udiv", self.dtype.size))  # type: ignore[arg-type]
@@ -63,8 +55,8 @@ class Indices:
 
 
 def resolve(indices: Indices, narrow: bool, keep: bool) -> str:
-    """Pieces of an index array into the block's lanes, as 32-bit ones where asked; or only looked at."""
-    module = Module()
+    """Pieces of an index array into the block's lanes, as 32-bit ones if `narrow`; or only checked."""
+    module = IrModule()
     code = function(module, "resolve")
     lane = I32 if narrow else indices.lane
     own = scratch(code)
@@ -75,13 +67,13 @@ def resolve(indices: Indices, narrow: bool, keep: bool) -> str:
         indices.resolve(module, code, first + word(code, "first"), count, there if straight else own, kept)
         if keep and not straight:
             _narrowed(code, own, there, count)
-    code.give()
+    code.ret()
     return module.text
 
 
 @contextmanager
-def _shared(code: IrBuilder) -> Iterator[tuple[IrValue, IrValue]]:
-    """All lanes: pieces of them for each worker, in blocks; gives where a block begins and its length."""
+def _shared(code: IrBuilder) -> Generator[tuple[IrValue, IrValue]]:
+    """All lanes: pieces of them for each worker, in blocks; yields where a block begins and its length."""
     with pieces(code) as number:
         first, count = extent(code, number)
         with blocks(code, first, first + count, LANES_AT_ONCE) as block:
@@ -111,7 +103,7 @@ def gather(rows: Rows, indices: Indices | None) -> str:
 
     A block with a value outside that is refused is not moved. (Only calls of one block are refused so late.)
     """
-    module = Module()
+    module = IrModule()
     code = function(module, "gather")
     mover, own = Mover(module, code, rows), scratch(code)
     with _shared(code) as (first, count):
@@ -126,7 +118,7 @@ def gather(rows: Rows, indices: Indices | None) -> str:
         _gather_block(code, mover, remap, outside, lanes, first, count)
     if rows.stream:
         code.line("  fence seq_cst")  # stores past the caches are not ordered by themselves
-    code.give()
+    code.ret()
     return module.text
 
 
@@ -135,15 +127,15 @@ def _gather_block(
 ) -> None:
     base = mover.item(first)
 
-    def ends(k: IrValue) -> tuple[IrValue, IrValue]:
+    def pair(k: IrValue) -> tuple[IrValue, IrValue]:
         return mover.cell(mover.lane(lanes, k)), code.at(base, k * mover.other_row)
 
     def plain() -> None:
-        mover.load_each(count, ends)
+        mover.load_each(count, pair)
 
     def checked() -> None:
         with code.loop(0, count) as k:
-            is_outside, (cell, item) = mover.lane(lanes, k).compare("eq", SENTINEL), ends(k)
+            is_outside, (cell, item) = mover.lane(lanes, k).compare("eq", SENTINEL), pair(k)
             code.choose(is_outside, lambda: mover.zero(item), lambda: mover.load(cell, item))
 
     if remap in (Remap.CLAMP, Remap.WRAP):
@@ -157,7 +149,7 @@ def _gather_block(
 
 def scatter(rows: Rows) -> str:
     """A worker's share of a scatter: the lanes in its range of destinations, its columns of them, in order."""
-    module = Module()
+    module = IrModule()
     code = function(module, "scatter")
     mover, share = Mover(module, code, rows), _Share(code)
     mover.table = code.at(mover.table, share.column * mover.table_col)
@@ -170,20 +162,20 @@ def scatter(rows: Rows) -> str:
         here = code.at(lanes, first * size_of(rows.lane))
         base = mover.item(first)
 
-        def ends(k: IrValue) -> tuple[IrValue, IrValue]:
+        def pair(k: IrValue) -> tuple[IrValue, IrValue]:
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
-        mover.store_each(count, ends)
+        mover.store_each(count, pair)
 
     def take_some(first: IrValue, count: IrValue) -> None:
         here, base = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
         kept = compacted(code, own, count, lambda k: share.has(mover.lane(here, k).to("zext", I64)))
 
-        def ends(q: IrValue) -> tuple[IrValue, IrValue]:
+        def pair(q: IrValue) -> tuple[IrValue, IrValue]:
             k = picked(code, own, q)
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
-        mover.store_each(kept, ends)
+        mover.store_each(kept, pair)
 
     def take_one(first: IrValue, count: IrValue) -> None:
         here = code.at(lanes, first * size_of(rows.lane))
@@ -192,8 +184,6 @@ def scatter(rows: Rows) -> str:
     own, whole = scratch(code), word(code, "whole").compare("ne", 0)
     with blocks(code, code.i64(0), total, LANES_AT_ONCE) as (first, count):
         low, high = code.variable(I64, share.low), code.variable(I64, share.high)
-        low.set(share.low)
-        high.set(share.high)
         with code.when(whole ^ 1 if not rows.same else code.constant(I1, 1)):
             here = code.at(lanes, first * size_of(rows.lane))
             least, greatest = _extremes(module, code, rows.lane, here, count)
@@ -214,18 +204,16 @@ def scatter(rows: Rows) -> str:
                 take_some(first, count)
 
         code.choose(is_mine | whole, all_mine, not_all)
-    code.give()
+    code.ret()
     return module.text
 
 
-def _extremes(module: Module, code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tuple[IrValue, IrValue]:
+def _extremes(module: IrModule, code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tuple[IrValue, IrValue]:
     """The least and the greatest of some lanes, unsigned."""
     wide, found = AT_ONCE[lane], list[IrValue]()
     first = code.load(lane, lanes)
     for how, name in (("ult", "umin"), ("ugt", "umax")):
         many, one = code.variable(vector(lane, wide), code.splat(first, wide)), code.variable(lane, first)
-        many.set(code.splat(first, wide))
-        one.set(first)
         whole = count - (count & (wide - 1))
         for begin, end, step, best in ((code.i64(0), whole, wide, many), (whole, count, 1, one)):
             with code.loop(begin, end, step) as k:
@@ -246,21 +234,20 @@ class _Share:
         self.low, self.high, self.column, self.columns = (code.load(I64, code.at(at, 8 * k)) for k in range(4))
 
     def has(self, lane: IrValue) -> IrValue:
-        """Whether a lane is the worker's; one that is outside is nobody's."""
+        """Whether a lane is the worker's; a lane outside the table belongs to no worker."""
         return (lane - self.low).compare("ult", self.high - self.low)
 
 
 def compacted(code: IrBuilder, own: IrValue, count: IrValue, keeps: Callable[[IrValue], IrValue]) -> IrValue:
-    """Numbers below a count for which something holds, written side by side without a branch; gives how many."""
+    """Numbers below a count for which `keeps` holds, stored side by side without a branch; returns how many."""
     kept = code.variable(I64, code.i64(0))
-    kept.set(code.i64(0))
     with code.loop(0, count) as k:
         at = kept.get()
         code.store(k.to("trunc", I32), code.at(own, at * 4))
         kept.set(at + keeps(k).to("zext", I64))
     last = kept.get()
     zero = code.constant("<16 x i32>", 0)
-    for line in range(4):  # fetching ahead reads beyond the last
+    for line in range(4):  # prefetching reads beyond the last
         code.store(zero, code.at(own, last * 4 + 64 * line), 4)
     return last
 
@@ -272,7 +259,7 @@ def picked(code: IrBuilder, own: IrValue, q: IrValue) -> IrValue:
 
 def mark_writers(rows: Rows) -> str:
     """For each destination in the worker's range, the last lane that names it, counted from 1."""
-    module = Module()
+    module = IrModule()
     code = function(module, "mark")
     share, writers = _Share(code), word(code, "writers", PTR)
     lanes, total, own = word(code, "lanes", PTR), word(code, "count"), scratch(code)
@@ -284,13 +271,13 @@ def mark_writers(rows: Rows) -> str:
             lane = code.load(rows.lane, code.at(here, k * size_of(rows.lane))).to("zext", I64)
             there = code.select(share.has(lane), code.at(writers, lane * 4), own)
             code.store((first + k + 1).to("trunc", I32), there)
-    code.give()
+    code.ret()
     return module.text
 
 
 def store_winners(rows: Rows) -> str:
     """Blocks of lanes: each that is the last writer of its row stores it."""
-    module = Module()
+    module = IrModule()
     code = function(module, "store")
     mover, own, writers = Mover(module, code, rows), scratch(code), word(code, "writers", PTR)
     lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
@@ -304,10 +291,10 @@ def store_winners(rows: Rows) -> str:
 
         kept = compacted(code, own, count, wins)
 
-        def ends(q: IrValue, here: IrValue = here, base: IrValue = base) -> tuple[IrValue, IrValue]:
+        def pair(q: IrValue, here: IrValue = here, base: IrValue = base) -> tuple[IrValue, IrValue]:
             k = picked(code, own, q)
             return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
 
-        mover.store_each(kept, ends)
-    code.give()
+        mover.store_each(kept, pair)
+    code.ret()
     return module.text

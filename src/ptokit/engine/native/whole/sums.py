@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ptokit.engine.native.compute.elements import from_single, single
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, Module, size_of, vector
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrModule, IrValue, size_of, vector
 from ptokit.engine.native.numbers import bits_of
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PICKED, blocks, function, pieces, scratch, word
 from ptokit.engine.native.whole.mover import Mover, Rows
@@ -17,7 +17,7 @@ def total(rows: Rows, indices: Indices | None) -> str:
 
     The lanes are walked twice: to add, and to round what was added to. A mark for each row says that it has a sum.
     """
-    module = Module()
+    module = IrModule()
     code = function(module, "total")
     sums = _Sums(module, code, rows)
     with pieces(code, "buckets", single=True) as number:
@@ -30,18 +30,18 @@ def total(rows: Rows, indices: Indices | None) -> str:
                     lanes = sums.own
                     indices.resolve(module, code, first, length, lanes)
                 sums.each(lanes, length, low, count, first, act)
-    code.give()
+    code.ret()
     return module.text
 
 
 Act = Callable[[IrValue, IrValue, IrValue], None]
-"""Takes a row's number inside its range, its place in the table and the place of what comes to it."""
+"""Takes a row's number inside its range, the address of its cell and the address of the row to add."""
 
 
 class _Sums:
     """A worker's sums for a range of rows."""
 
-    def __init__(self, module: Module, code: IrBuilder, rows: Rows) -> None:
+    def __init__(self, module: IrModule, code: IrBuilder, rows: Rows) -> None:
         assert rows.dtype is not None
         self.code, self.rows, self.dtype = code, rows, rows.dtype
         self.mover, self.own = Mover(module, code, rows), scratch(code)
@@ -78,7 +78,7 @@ class _Sums:
             )
         self._each(row, write)
 
-    def finish(self, row: IrValue, cell: IrValue, item: IrValue) -> None:
+    def finish(self, row: IrValue, cell: IrValue, _item: IrValue) -> None:
         """Round a sum into the table, once."""
         code, mark, mover = self.code, self.code.at(self.marks, row), self.mover
 
