@@ -16,7 +16,7 @@ import ptokit as pto
 from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Rule
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from tests import snippet
 
 REFUSALS = (pto.VerifyError, pto.OutOfBoundsError)
@@ -26,7 +26,7 @@ PYTHON = (AssertionError, ValueError, TypeError)
 class Reported(Exception):
     """An example left a `report` of the machine that is not clean."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: MachineReport) -> None:
         self.findings = tuple(finding for finding in report.findings if finding.level != "note")
         super().__init__("\n".join(map(str, self.findings)))
 
@@ -63,7 +63,7 @@ def run(code: str, target: str, op: str = "") -> None:
         warnings.simplefilter("error")
         exec(compiled(code, target), names)
     report = names.get("report")
-    if isinstance(report, Report) and not report.ok:
+    if isinstance(report, MachineReport) and not report.ok:
         raise Reported(report)
 
 

@@ -20,7 +20,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import event_finding, index_finding
 from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
-from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, worth
+from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, value_of
 from ptokit.program.ir import (
     Assign,
     Barrier,
@@ -53,7 +53,7 @@ class LoopStep:
 
     def bounds(self, frame: Frame) -> range:
         """The values of the loop variable."""
-        return range(worth(self.start, frame.values), worth(self.stop, frame.values), self.loop.step)
+        return range(value_of(self.start, frame.values), value_of(self.stop, frame.values), self.loop.step)
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.loop.where
@@ -135,7 +135,7 @@ class _Branch:
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.where
-        for step in self.then if worth(self.condition, frame.values) else self.otherwise:
+        for step in self.then if value_of(self.condition, frame.values) else self.otherwise:
             step(frame)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import Self
 
-from ptokit.machine.pipes import Item, Pipe, PipeEngine, Signal
+from ptokit.machine.pipes import Pipe, PipeEngine, PipeItem, Signal
 
 Do = Callable[[], None]
 """Work."""
@@ -89,7 +89,7 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
 
     # --- what runs next
 
-    def _hold(self, at: RandomPipe, item: Item[int]) -> None:
+    def _hold(self, at: RandomPipe, item: PipeItem[int]) -> None:
         self._queue(at, item)
         at.given += 1
         if item.signal and item.ticks and at is at.scalar:
@@ -104,7 +104,7 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
         self._take(pipe).run()
         pipe.done += 1
 
-    def _is_ready(self, at: RandomPipe, item: Item[int]) -> bool:
+    def _is_ready(self, at: RandomPipe, item: PipeItem[int]) -> bool:
         return _is_set(item.signal) and at.scalar.done >= item.issued
 
 

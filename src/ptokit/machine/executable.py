@@ -20,7 +20,7 @@ from ptokit.machine.cores import pipes_of
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
 from ptokit.program.budget import Use, memory_findings
@@ -51,7 +51,7 @@ class _Loop(LoopStep):
         return found
 
 
-class Machine(Executable):
+class MachineExecutable(Executable):
     """A program made ready for the machine, with all the addresses and flags that its target needs; launched as often
     as you like."""
 
@@ -64,7 +64,7 @@ class Machine(Executable):
         grid: int,
         options: MachineOptions,
         said: Sequence[Finding] = (),
-    ) -> Report:
+    ) -> MachineReport:
         """Run every block of the grid. `said` is what is known of the program before it runs."""
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
@@ -82,7 +82,7 @@ class Machine(Executable):
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
         found = tuple(judged(session.findings.found, self.options))
-        return Report(
+        return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,
             session.traffic.result() if session.traffic and options.wants("traffic") else (),
@@ -109,13 +109,13 @@ class Machine(Executable):
 
 def _is_seen(finding: Finding) -> bool:
     """Whether the run itself reports the hazard."""
-    return finding.kind is not None and spec.hazards()[finding.kind].seen_by == Machine.engine
+    return finding.kind is not None and spec.hazards()[finding.kind].seen_by == MachineExecutable.engine
 
 
 class _Declare:
     """A tile comes to be: it holds nothing before its first use, unless its author put it where something is."""
 
-    def __init__(self, tile: TileDecl, machine: Machine) -> None:
+    def __init__(self, tile: TileDecl, machine: MachineExecutable) -> None:
         self.tile, self.machine = tile, machine
         self.declare = interpreter.STEPS[TileDecl](tile, machine)
 
@@ -128,7 +128,7 @@ class _Declare:
             _stay(self.machine, frame, self.tile, all(isinstance(address, int) for address in self.tile.addresses))
 
 
-def _stay(machine: Machine, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
+def _stay(machine: MachineExecutable, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
     """Take note of where a tile lies; where only the run tells, see whether it fits."""
     address, spec = frame.addresses[tile.name], tile.spec
     frame.session.placed(tile.name, spec.loc, address, spec.nbytes)
@@ -140,7 +140,7 @@ def _stay(machine: Machine, frame: WatchedFrame, tile: TileDecl, is_known: bool)
 
 
 class _Assign:
-    def __init__(self, stmt: Assign, machine: Machine) -> None:
+    def __init__(self, stmt: Assign, machine: MachineExecutable) -> None:
         self.stmt, self.machine = stmt, machine
         self.assign = interpreter.STEPS[Assign](stmt, machine)
 
@@ -165,7 +165,7 @@ class _Flag(FlagStep):
 
 
 class _Barrier:
-    def __init__(self, stmt: Barrier, machine: Machine) -> None:
+    def __init__(self, stmt: Barrier, machine: MachineExecutable) -> None:
         self.stmt = stmt
 
     def __call__(self, frame: WatchedFrame) -> None:

@@ -17,12 +17,12 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
-from ptokit.machine.deferred import Deferred, poison
+from ptokit.machine.deferred import DeferredInstruction, poison
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent, listed
 from ptokit.machine.frame import WatchedFrame
-from ptokit.machine.memories import Place
-from ptokit.machine.session import Session, Spot
+from ptokit.machine.memories import MemoryLocation
+from ptokit.machine.session import MemoryAccess, Session
 from ptokit.machine.shadow import READ, WRITE
 from ptokit.machine.site import Site, lenient, site
 from ptokit.program.calls import offset_in
@@ -71,7 +71,7 @@ class WatchedInstruction(InstructionStep):
         frame.fresh.difference_update(self.tiles)
         if here is None:
             return
-        work = Deferred(here, storages, fresh)
+        work = DeferredInstruction(here, storages, fresh)
         for event in self.instr.waits:
             adversary.wait_event(event, here.pipes)
         for step in here.steps:
@@ -121,7 +121,7 @@ class WatchedInstruction(InstructionStep):
         session.look(done, here, spots)
         return how
 
-    def _blur(self, here: Site, spots: list[Spot], lanes: list[Lanes | None]) -> None:
+    def _blur(self, here: Site, spots: list[MemoryAccess], lanes: list[Lanes | None]) -> None:
         """What a transfer writes beside the valid columns counts as written by nobody."""
         dst, landed = here.call.dst, next(each for each in lanes if each is not None)
         rows = np.arange(dst.valid_rows) if landed.outside is None else np.flatnonzero(~landed.outside)
@@ -133,19 +133,19 @@ class WatchedInstruction(InstructionStep):
 
     def _spots(
         self, frame: WatchedFrame, here: Site, storages: Sequence[Storage], touched: Iterable[Touched]
-    ) -> list[Spot]:
+    ) -> list[MemoryAccess]:
         """The parts of memories that it touches, as far as they are watched."""
         places = [self._place(frame, tile, storage) for tile, storage in zip(self.shown, storages, strict=True)]
-        names, found = here.prepared.names, list[Spot]()
+        names, found = here.prepared.names, list[MemoryAccess]()
         for each in touched:
             slot = each.slot
             place_ = places[slot]
             if place_ is not None:
                 extent = place_.extent(each, storages[slot].dtype.size)
-                found.append(Spot(names[slot], each.how, place_, extent, each.is_index, self.shown[slot]))
+                found.append(MemoryAccess(names[slot], each.how, place_, extent, each.is_index, self.shown[slot]))
         return found + self._workspace_spots(frame, here)
 
-    def _workspace_spots(self, frame: WatchedFrame, here: Site) -> list[Spot]:
+    def _workspace_spots(self, frame: WatchedFrame, here: Site) -> list[MemoryAccess]:
         """All of the workspace, which is written."""
         use, spec = self.instr.workspace, here.tiles.get(TMP)
         if use is None or spec is None:
@@ -155,9 +155,9 @@ class WatchedInstruction(InstructionStep):
         place = self._place(frame, use.tile, frame.tiles[use.tile].part(ahead, spec.elements))
         if place is None:
             return []
-        return [Spot(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
+        return [MemoryAccess(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
 
-    def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> Place | None:
+    def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> MemoryLocation | None:
         if tile:
             loc, whole = self.executable.program.tiles[tile].spec.loc, frame.tiles[tile]
             place = frame.session.chip.at(loc, frame.addresses.get(tile), whole)
@@ -165,7 +165,7 @@ class WatchedInstruction(InstructionStep):
             return place._replace(start=place.start + ahead) if ahead else place
         return frame.session.gm.at(storage)
 
-    def _check_written(self, session: Session, spots: list[Spot]) -> None:
+    def _check_written(self, session: Session, spots: list[MemoryAccess]) -> None:
         """What is read on the chip was written before."""
         for spot in spots:
             if spot.how != READ or spot.place.name == "GM":
@@ -179,7 +179,7 @@ class WatchedInstruction(InstructionStep):
                 session.tell([said], self.instr.where)
                 shadow.define(spot.extent, spot.place.start)
 
-    def _check_owners(self, session: Session, spots: list[Spot]) -> None:
+    def _check_owners(self, session: Session, spots: list[MemoryAccess]) -> None:
         """What a tile has written is still its own when it is read."""
         for spot in spots:
             if not spot.tile:

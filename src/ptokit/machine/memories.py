@@ -16,7 +16,7 @@ from ptokit.machine.shadow import Shadow
 from ptokit.program.ir import Assign, Program, walk
 
 
-class Place(NamedTuple):
+class MemoryLocation(NamedTuple):
     """Where an operand lies: in which memory, from which of its units on."""
 
     shadow: Shadow
@@ -42,18 +42,18 @@ class Chip:
         self._units, self._sizes = _measures(program)
         self._shadows: dict[TileType, Shadow] = {}
         self._apart: dict[int, Shadow] = {}
-        self._places: dict[tuple[TileType, int], Place] = {}
+        self._places: dict[tuple[TileType, int], MemoryLocation] = {}
 
-    def at(self, loc: TileType, address: int | None, storage: Storage) -> Place:
+    def at(self, loc: TileType, address: int | None, storage: Storage) -> MemoryLocation:
         """A tile at an address, or one that has none and lies apart from all others."""
         if address is None:
-            return Place(self._own(storage), 0, self.names[loc])
+            return MemoryLocation(self._own(storage), 0, self.names[loc])
         known = self._places.get((loc, address))
         if known is None:
             shadow = self._shadows.get(loc)
             if shadow is None:
                 shadow = self._shadows[loc] = self._new(self._sizes[loc], self._units[loc])
-            known = self._places[loc, address] = Place(shadow, address // shadow.unit, self.names[loc])
+            known = self._places[loc, address] = MemoryLocation(shadow, address // shadow.unit, self.names[loc])
         return known
 
     def _own(self, storage: Storage) -> Shadow:
@@ -118,11 +118,11 @@ class Owners:
             if not writers:
                 del self._writers[handle], self._claims[handle]
 
-    def _handle(self, tile: str, place: Place) -> Handle:
+    def _handle(self, tile: str, place: MemoryLocation) -> Handle:
         spec = self._specs[tile]
         return spec.loc, place.start * place.shadow.unit, spec.nbytes, str(spec.dtype)
 
-    def write(self, tile: str, place: Place, extent: Extent) -> None:
+    def write(self, tile: str, place: MemoryLocation, extent: Extent) -> None:
         """A tile is written."""
         entries = self._entries.get(place.shadow)
         if entries is None:
@@ -138,7 +138,7 @@ class Owners:
         extent.put(self._claims[handle], 0, True)
         self._writers.setdefault(handle, set()).add(tile)
 
-    def read(self, tile: str, place: Place, extent: Extent) -> str:
+    def read(self, tile: str, place: MemoryLocation, extent: Extent) -> str:
         """Who has written over units that were written through the tile's buffer; nobody, mostly."""
         handle, entries = self._handle(tile, place), self._entries.get(place.shadow)
         if entries is None or handle not in self._claims:
@@ -159,11 +159,11 @@ class Global:
             if any(each.start < span.stop and span.start < each.stop for each in stored):
                 self.spans.append((span, Shadow(len(span) // unit, bits, unit)))
 
-    def at(self, storage: Storage) -> Place | None:
+    def at(self, storage: Storage) -> MemoryLocation | None:
         """Where some elements lie; None where nobody writes."""
         for span, shadow in self.spans:
             if span.start <= storage.address < span.stop:
-                return Place(shadow, (storage.address - span.start) // shadow.unit, "GM")
+                return MemoryLocation(shadow, (storage.address - span.start) // shadow.unit, "GM")
         return None
 
 

@@ -49,7 +49,7 @@ class Pipe:
 
     def __init__(self, name: str, number: int, scalar: Self | None) -> None:
         self.name, self.number, self.scalar = name, number, scalar or self
-        self.queue: deque[Item[Any]] = deque()
+        self.queue: deque[PipeItem[Any]] = deque()
         """Items that cannot run yet."""
         self.pending = 0
         """How many of them are work or waits for flags."""
@@ -85,7 +85,7 @@ class Stuck:
 
 
 @dataclass(slots=True)
-class Item(Generic[T]):
+class PipeItem(Generic[T]):
     """An item in the queue of a pipe."""
 
     run: Callable[[], None]
@@ -175,7 +175,7 @@ class PipeEngine(Generic[P, T, W]):
         at = self._pipes[pipe]
         issued = self._issue(at)
         if at.queue or self.defers:
-            self._hold(at, Item(partial(self._work, at, issued, self._limit(), work), issued, ticks=1))
+            self._hold(at, PipeItem(partial(self._work, at, issued, self._limit(), work), issued, ticks=1))
         else:
             self._work(at, issued, None, work)
 
@@ -223,7 +223,7 @@ class PipeEngine(Generic[P, T, W]):
     def _issue_set(self, at: P, signal: Signal[T], flag: Hashable = None, what: object = None) -> None:
         issued = self._issue(at)
         if at.queue or self.defers:
-            self._hold(at, Item(partial(self._set, at, issued, signal, flag, what), issued))
+            self._hold(at, PipeItem(partial(self._set, at, issued, signal, flag, what), issued))
         else:
             self._set(at, issued, signal, flag, what)
             if self._held:
@@ -235,7 +235,7 @@ class PipeEngine(Generic[P, T, W]):
         issued = self._issue(at)
         if at.queue or signal.stamp is None or self.defers:
             run = partial(self._wait, at, issued, signal, takes)
-            self._hold(at, Item(run, issued, int(takes), signal, Stuck(at.name, flag, what)))
+            self._hold(at, PipeItem(run, issued, int(takes), signal, Stuck(at.name, flag, what)))
         else:
             self._wait(at, issued, signal, takes)
 
@@ -250,13 +250,13 @@ class PipeEngine(Generic[P, T, W]):
             signal.stamp = None
         self._receive(at, issued, stamp, takes)
 
-    def _hold(self, at: P, item: Item[T]) -> None:
+    def _hold(self, at: P, item: PipeItem[T]) -> None:
         """Queue an item. A scalar pipe cannot be held."""
         self._queue(at, item)
         if at is at.scalar:
             self._force(at)
 
-    def _queue(self, at: P, item: Item[T]) -> None:
+    def _queue(self, at: P, item: PipeItem[T]) -> None:
         at.queue.append(item)
         at.pending += item.ticks
         self._held[at.name] = at
@@ -265,14 +265,14 @@ class PipeEngine(Generic[P, T, W]):
         """The pipes that have items in their queues."""
         return list(self._held.values())
 
-    def _take(self, at: P) -> Item[T]:
+    def _take(self, at: P) -> PipeItem[T]:
         item = at.queue.popleft()
         at.pending -= item.ticks
         if not at.queue:
             del self._held[at.name]
         return item
 
-    def _is_ready(self, at: P, item: Item[T]) -> bool:
+    def _is_ready(self, at: P, item: PipeItem[T]) -> bool:
         return item.signal is None or item.signal.stamp is not None
 
     def _advance(self) -> None:

@@ -28,7 +28,7 @@ class MemoryUse:
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Run):
+class MachineReport(Run):
     """A launch on the machine: a `Run` whose findings are all of them, and what hardware would have made of it."""
 
     memory: Mapping[str, MemoryUse] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from ptokit import spec
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding
 from ptokit.machine.extent import Extent
-from ptokit.machine.memories import Place
+from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
 from ptokit.target import Profile
@@ -24,7 +24,7 @@ def dispatch(site: Site) -> Iterator[Finding]:
         yield Finding("error", rule, said, "H-23", "launch", fix=fix, target=call.target)
 
 
-def burst(name: str, operand: str, place: Place, extent: Extent, profile: Profile) -> Iterator[Finding]:
+def burst(name: str, operand: str, place: MemoryLocation, extent: Extent, profile: Profile) -> Iterator[Finding]:
     """Every burst into UB begins at a multiple of the alignment (H-01)."""
     alignment = profile.burst
     if extent.listed is not None or not alignment or not extent.count:

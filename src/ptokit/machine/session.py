@@ -20,7 +20,7 @@ from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent
 from ptokit.machine.findings import Findings
 from ptokit.machine.hazards import CACHED, Act
-from ptokit.machine.memories import Chip, Global, Owners, Place
+from ptokit.machine.memories import Chip, Global, MemoryLocation, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
 from ptokit.machine.pipes import Stuck, core_of, unit_of
@@ -37,12 +37,12 @@ from ptokit.program.steps import Sync
 from ptokit.target import Profile
 
 
-class Spot(NamedTuple):
+class MemoryAccess(NamedTuple):
     """A part of a memory that an instruction touches."""
 
     operand: str
     how: str
-    place: Place
+    place: MemoryLocation
     extent: Extent
     is_index: bool = False
     tile: str = ""
@@ -143,7 +143,7 @@ class Session:
 
     # --- instructions
 
-    def look(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
+    def look(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """Take an instruction that was executed."""
         options = self.options
         if options.wants("repeats") and any(raw is not None for raw in executed.indices):
@@ -159,7 +159,7 @@ class Session:
         if self.profile.pipes:
             self._issue(executed, site, touches)
 
-    def _issue(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
+    def _issue(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """Give the pipes what they do for an instruction."""
         instr, number = executed.instr, executed.number
         pipes = site.pipes
@@ -185,14 +185,14 @@ class Session:
             for engine in self.engines:
                 engine.signal_event(instr.event, pipes)
 
-    def _check_bursts(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
+    def _check_bursts(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """What a DMA pipe writes to UB begins where a burst can."""
         for touch in touches:
             if touch.operand in site.loaded and touch.how != READ and touch.place.name == "UB":
                 name = executed.instr.name
                 self.tell(rules.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
 
-    def _remark_on_index(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
+    def _remark_on_index(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
         kind, wait = site.call.kernel.index_note, site.load_wait
         if not self.orders or not kind or wait is None:
@@ -215,13 +215,15 @@ class Session:
         if not self.profile.pipes:
             return
         place = self.gm.at(storage)
-        touches = [] if place is None else [Spot("source", READ, place, place.extent(touched, storage.dtype.size))]
+        touches = (
+            [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
+        )
         pipe = self.cores.scalar
         self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], pipe, touches, pipe))
         if self.timer:
             self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
 
-    def _work(self, number: int, pipe: str, touches: list[Spot], entry: str, clock: Clock, time: int) -> None:
+    def _work(self, number: int, pipe: str, touches: list[MemoryAccess], entry: str, clock: Clock, time: int) -> None:
         """A pipe does its part: look at who was there before, then leave a mark. `entry` is the pipe to make wait."""
         me = self.clocks.number[pipe]
         for touch in touches:
@@ -236,12 +238,12 @@ class Session:
             since = self.clocks.started[me] if place.name == "GM" else 0
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
-    def _race(self, number: int, pipe: str, touch: Spot, earlier: Earlier, entry: str) -> None:
+    def _race(self, number: int, pipe: str, touch: MemoryAccess, earlier: Earlier, entry: str) -> None:
         then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
         said = hazards.unordered(first, then, unit_of(entry), self.when, self.profile.name)
         self.tell([said], self.statements[number].where)
 
-    def _across(self, number: int, pipe: str, touch: Spot) -> None:
+    def _across(self, number: int, pipe: str, touch: MemoryAccess) -> None:
         """Global memory: what earlier blocks did there, and what came by another path."""
         started, extent, start = self.clocks.started, touch.extent, touch.place.start
         for layer in touch.place.shadow.layers.values():
@@ -267,16 +269,16 @@ class Session:
         """The block that an access of an earlier one belongs to."""
         return max(0, bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe]) - 1)
 
-    def _act(self, number: int, pipe: str, touch: Spot) -> Act:
+    def _act(self, number: int, pipe: str, touch: MemoryAccess) -> Act:
         return Act(_name(self.statements[number]), touch.operand, unit_of(pipe), touch.how, touch.place.name, "")
 
-    def _act_of(self, earlier: Earlier, touch: Spot) -> Act:
+    def _act_of(self, earlier: Earlier, touch: MemoryAccess) -> Act:
         stmt, pipe = self.statements[earlier.statement], unit_of(self.clocks.pipes[earlier.pipe])
         operand = self._operand(stmt, pipe, earlier.how, touch)
         line = f"line {stmt.where.line}" if stmt.where else ""
         return Act(_name(stmt), operand, pipe, earlier.how, touch.place.name, line)
 
-    def _operand(self, stmt: Stmt, pipe: str, how: str, touch: Spot) -> str:
+    def _operand(self, stmt: Stmt, pipe: str, how: str, touch: MemoryAccess) -> str:
         """The operand that a pipe touched like that for an earlier statement, in that kind of memory."""
         if not isinstance(stmt, Instr):
             return touch.operand

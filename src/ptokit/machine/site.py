@@ -12,7 +12,7 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.machine.cores import home_of, pipe_of
 from ptokit.machine.pipes import unit_of
-from ptokit.program.steps import ISSUE, Step, Sync, Touch, gate, steps
+from ptokit.program.steps import ISSUE, PipeWork, Step, Sync, gate, steps
 from ptokit.program.verify_call import Options
 from ptokit.target import Core, Profile
 
@@ -37,7 +37,7 @@ class Site:
     @cached_property
     def pipes(self) -> tuple[str, ...]:
         """The pipes that work for it."""
-        return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, Touch)))
+        return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, PipeWork)))
 
     @cached_property
     def gates(self) -> dict[str, str]:
@@ -47,7 +47,7 @@ class Site:
     @cached_property
     def loaded(self) -> frozenset[str]:
         """Operands that the pipe from global memory writes."""
-        loads = [step for step in self.steps if isinstance(step, Touch) and unit_of(step.pipe) == LOAD]
+        loads = [step for step in self.steps if isinstance(step, PipeWork) and unit_of(step.pipe) == LOAD]
         return frozenset(name for step in loads for name in step.writes)
 
     @cached_property

@@ -18,7 +18,7 @@ MOST_LANES = 8
 """Gathers and scatters whose lanes are shown."""
 
 
-class Told(Protocol):
+class ReportLike(Protocol):
     """What is read of a report."""
 
     @property
@@ -46,17 +46,17 @@ class Section:
     table: tuple[tuple[str, ...], ...] = ()
 
 
-def report_text(report: Told, *, notes: bool = False) -> str:
+def report_text(report: ReportLike, *, notes: bool = False) -> str:
     """All of a report; `notes` shows the remarks, too."""
     return "\n".join([findings_text(report, notes=notes), *map(section_text, sections(report))])
 
 
-def findings_text(report: Told, *, notes: bool = False) -> str:
+def findings_text(report: ReportLike, *, notes: bool = False) -> str:
     """What a report finds, without what it measures."""
     return "\n".join([heading(report), *map(str, told(report.findings, notes=notes))])
 
 
-def heading(report: Told) -> str:
+def heading(report: ReportLike) -> str:
     """`a5, 3 blocks: 1 error, 2 notes`."""
     return f"{report.target}, {counted(report.grid, 'block')}: {verdict(report.findings)}"
 
@@ -79,7 +79,7 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def sections(report: Told) -> Iterator[Section]:
+def sections(report: ReportLike) -> Iterator[Section]:
     """What there is beside the findings: memory, time, traffic, lanes."""
     if report.memory:
         yield Section("memory", tuple(map(_memory, report.memory.values())))

@@ -10,7 +10,7 @@ from ptokit.finding import Where
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.pipes import core_of, unit_of
-from ptokit.machine.schedule import Schedule, Task
+from ptokit.machine.schedule import PipeJob, Schedule
 from ptokit.machine.timed import Timings
 from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, advise, named
 from ptokit.target.profile import PIPES
@@ -107,7 +107,7 @@ class Timer:
 
     def work(self, pipe: str, cycles: float, number: int, what: str, where: Where | None = None) -> None:
         """A pipe is busy for a statement."""
-        self._record(Schedule.work, pipe, Task(cycles, number, what, where))
+        self._record(Schedule.work, pipe, PipeJob(cycles, number, what, where))
 
     def set(self, src: str, flag: Hashable, what: object = None) -> None:
         """A pipe sets a flag."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from rich.text import Text
 
 from ptokit.finding import Finding
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from ptokit.machine.text import Section, aligned, heading, sections, told
 from ptokit.render.findings import finding_text
 
 
 def report_lines(
-    report: Report, *, notes: bool = False, shown: Callable[[Finding], Text] = finding_text
+    report: MachineReport, *, notes: bool = False, shown: Callable[[Finding], Text] = finding_text
 ) -> Iterator[Text]:
     """Findings first, then memory, time, traffic and lanes; `shown` says how a finding looks."""
     yield Text(heading(report), style="bold green" if report.ok else "bold red")
