@@ -153,13 +153,13 @@ def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def _text(found: Any, kernel: str = "", *, notes: bool = False) -> str:
     """What is wrong, with the kernel's name: of a run on the machine, of a check, or of one of these on each target."""
-    from ptokit.machine.text import heading, told, verdict
+    from ptokit.machine.text import heading, shown_findings, verdict
 
     kernel = kernel or getattr(found, "kernel", "")
     if hasattr(found, "targets"):
         return "\n".join(_text(each, kernel, notes=notes) for each in found.targets.values() if not each.ok)
     head = heading(found) if hasattr(found, "grid") else f"{found.target}: {verdict(found.findings)}"
-    return "\n".join([f"{kernel} {head}".strip(), *map(str, told(found.findings, notes=notes))])
+    return "\n".join([f"{kernel} {head}".strip(), *map(str, shown_findings(found.findings, notes=notes))])
 
 
 # --- every launch of a test --------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ the items of all its pipes. An item that waits for a flag that is not set holds 
 until the flag is set. A scalar pipe cannot be held, because nothing could then issue the set: the wait is reported as
 stuck and ends at once. At the end of a block every wait that still holds a pipe is reported as stuck, and ends.
 
-`PipeEngine` is the protocol: flags, handshakes of instructions (`sync`), events, barriers, queues, deadlocks. What time
-is, a subclass defines by four methods: `_issue`, `_work`, `_stamp` and `_receive`.
+`PipeEngine` is the protocol: flags, handshakes of instructions (`sync`), events, barriers, queues, deadlocks. A
+subclass defines time by four methods: `_issue`, `_work`, `_stamp` and `_receive`.
 
 | engine | time | for |
 |---|---|---|
-| `clocks.Clocks` | vector clocks | what certainly happens before what |
+| `clocks.Clocks` | vector clocks | the happens-before relation |
 | `schedule.Schedule` | cycles | how long a block takes |
 | `adversary.Adversary` | a random order | values under another legal schedule |
 
@@ -59,7 +59,7 @@ P = TypeVar("P", bound=Pipe)
 T = TypeVar("T")
 """What an engine knows of a point in time."""
 W = TypeVar("W")
-"""What an engine is given for work."""
+"""The work that an engine takes."""
 
 
 class Signal(Generic[T]):
@@ -152,20 +152,20 @@ class PipeEngine(Generic[P, T, W]):
         """When the next item of a pipe is issued."""
         raise NotImplementedError
 
-    def _work(self, pipe: P, issued: T, limit: T | None, work: W) -> None:
+    def _work(self, pipe: P, issued: T, limit: T | None, work: W, /) -> None:
         """Run work. `limit` is that of an item that was held (`_limit`)."""
         raise NotImplementedError
 
-    def _stamp(self, pipe: P, issued: T) -> T:
+    def _stamp(self, pipe: P, issued: T, /) -> T:
         """When a pipe sets a flag that it sets now."""
         raise NotImplementedError
 
-    def _receive(self, pipe: P, issued: T, stamp: T | None, takes: bool) -> None:
+    def _receive(self, pipe: P, issued: T, stamp: T | None, takes: bool, /) -> None:
         """A pipe has waited for a signal set at `stamp`; None if it is never set. `takes` for flags, not events."""
         raise NotImplementedError
 
     def _limit(self) -> T | None:
-        """What an item that is queued now can know at most, however late it runs."""
+        """The most that an item queued now can know, however late it runs."""
         return None
 
     # --- what is issued
@@ -241,7 +241,7 @@ class PipeEngine(Generic[P, T, W]):
 
     # --- how items run
 
-    def _set(self, at: P, issued: T, signal: Signal[T], flag: Hashable, what: object) -> None:
+    def _set(self, at: P, issued: T, signal: Signal[T], _flag: Hashable, _what: object) -> None:
         signal.stamp = self._stamp(at, issued)
 
     def _wait(self, at: P, issued: T, signal: Signal[T], takes: bool) -> None:
@@ -272,7 +272,7 @@ class PipeEngine(Generic[P, T, W]):
             del self._held[at.name]
         return item
 
-    def _is_ready(self, at: P, item: PipeItem[T]) -> bool:
+    def _is_ready(self, _at: P, item: PipeItem[T]) -> bool:
         return item.signal is None or item.signal.stamp is not None
 
     def _advance(self) -> None:

@@ -31,7 +31,7 @@ class Scheduled:
         self.depth = before.depth + 1 if before else 0
 
     def span(self, block: int) -> BusySpan:
-        """The same as part of the result."""
+        """The same for the result."""
         return BusySpan(self.pipe, self.start, self.end, self.number, self.what, self.where, block)
 
 
@@ -137,7 +137,7 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
             scalar.busy += self._issue_cycles
         return Stamp(scalar.time, scalar.name, scalar.last)
 
-    def _work(self, pipe: CyclePipe, issued: Stamp, limit: Stamp | None, work: PipeJob) -> None:
+    def _work(self, pipe: CyclePipe, issued: Stamp, _limit: Stamp | None, work: PipeJob) -> None:
         cycles, number, what, where, overlap = work
         start, before = pipe.time, pipe.last
         if issued.time - overlap.lead > start:
@@ -155,7 +155,7 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
             return Stamp(pipe.time + self._flag_cycles, pipe.name, pipe.last)
         return Stamp(issued.time + self._flag_cycles, pipe.name, issued.last)
 
-    def _receive(self, pipe: CyclePipe, issued: Stamp, stamp: Stamp | None, takes: bool) -> None:
+    def _receive(self, pipe: CyclePipe, issued: Stamp, stamp: Stamp | None, _takes: bool) -> None:
         if issued.time > pipe.time:
             pipe.time, pipe.last = issued.time, issued.last
         if stamp is not None and stamp.time > pipe.time:
