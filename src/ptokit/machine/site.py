@@ -52,7 +52,7 @@ class Site:
 
     @cached_property
     def last_column(self) -> int:
-        """Where DMA stops writing a destination row, if that is after its valid columns; else 0. The columns between are
+        """Where DMA stops writing a destination row, if that is after its valid columns; else 0. What lies between is
         unspecified (A-47, A-67)."""
         reach = self.call.kernel.reach
         end = min(reach(self.call), self.call.dst.cols) if reach else 0

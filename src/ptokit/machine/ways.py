@@ -2,7 +2,7 @@
 
 There are three kinds. The lanes of a warp (pipe V of a target with SIMT) touch whole segments of 128 bytes, shared by
 the lanes that fall into one (MG-COST-07). A burst of a DMA pipe moves whole chunks of 32 bytes (A-67). The scalar pipe
-uses the data cache, in lines of 64 bytes; only the line of the previous access is cached. Arrays of a launch are assumed
+uses the data cache in lines of 64 bytes; only the line of the previous access is cached. Arrays of a launch are assumed
 to start at a multiple of each. Cost overrides change the sizes of segments and lines.
 """
 
