@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ptokit.finding import Finding
     from ptokit.lang.launcher import Launchable
     from ptokit.lang.tensor import GlobalTensor
-    from ptokit.machine.report import Report
+    from ptokit.machine.report import MachineReport
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -41,9 +41,9 @@ PLACES = ("H-20", "H-21", "H-22", "H-38")
 class Reports:
     """The reports of one kernel on several targets: `reports["a5"]`."""
 
-    targets: dict[str, Report]
+    targets: dict[str, MachineReport]
 
-    def __getitem__(self, target: str) -> Report:
+    def __getitem__(self, target: str) -> MachineReport:
         """The report of one target."""
         return self.targets[target]
 
@@ -76,10 +76,12 @@ class Machine:
         self, kernel: Launchable, grid: int, /, *arrays: object, target: Literal["all"], **options: Any
     ) -> Reports: ...
     @overload
-    def run(self, kernel: Launchable, grid: int, /, *arrays: object, target: str = "a5", **options: Any) -> Report: ...
     def run(
         self, kernel: Launchable, grid: int, /, *arrays: object, target: str = "a5", **options: Any
-    ) -> Report | Reports:
+    ) -> MachineReport: ...
+    def run(
+        self, kernel: Launchable, grid: int, /, *arrays: object, target: str = "a5", **options: Any
+    ) -> MachineReport | Reports:
         """Launch a kernel on the machine, and give its report.
 
         `options` are those of the launch (`dyn_ub=`, `launch=`), those of the machine (`seed=`, `lanes=`, ...) and
@@ -97,8 +99,8 @@ class Machine:
             raise
 
     def check(
-        self, found: Report | Reports | Launchable, /, *launch: Any, notes: bool = False, **options: Any
-    ) -> Report | Reports:
+        self, found: MachineReport | Reports | Launchable, /, *launch: Any, notes: bool = False, **options: Any
+    ) -> MachineReport | Reports:
         """Fail the test when a report is not clean. Takes a report, or what `run` takes."""
         __tracebackhide__ = True
         try:
@@ -111,7 +113,7 @@ class Machine:
         return report
 
 
-def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Report:
+def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> MachineReport:
     """A launch on the machine; options that only it has are gathered up."""
     from ptokit.machine.options import MachineOptions
 
@@ -119,7 +121,7 @@ def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Ma
     own = {field.name for field in fields(MachineOptions)} - {*PASSED_ON, *parameters}
     chosen = replace(options.get("options") or MachineOptions(), **_only(options, own))
     rest = {name: value for name, value in options.items() if name not in own and name != "options"}
-    return cast("Report", kernel[grid](*arrays, engine=MACHINE, options=chosen, **rest))
+    return cast("MachineReport", kernel[grid](*arrays, engine=MACHINE, options=chosen, **rest))
 
 
 def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Reports:
@@ -128,21 +130,21 @@ def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Ma
     names = [name for name in options if name in getattr(kernel, "parameters", ())]
     given = [*arrays, *(options[name] for name in names)]
     content = {target: given if target == last else copied(given) for target in DEVICES}
-    reports: dict[str, Report] = {}
+    reports: dict[str, MachineReport] = {}
     for target, values in content.items():
         named = dict(zip(names, values[len(arrays) :], strict=True))
         reports[target] = _judged(kernel, grid, values[: len(arrays)], {**options, **named, "target": target})
     return Reports(reports)
 
 
-def _judged(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Report:
+def _judged(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> MachineReport:
     """A report, also of what a device refuses."""
-    from ptokit.machine.report import Report
+    from ptokit.machine.report import MachineReport
 
     try:
         return _report(kernel, grid, arrays, options)
     except (VerifyError, OutOfBoundsError) as refusal:
-        return Report(refusal.findings, MACHINE, 0.0, options["target"], grid, kernel=kernel.name)
+        return MachineReport(refusal.findings, MACHINE, 0.0, options["target"], grid, kernel=kernel.name)
 
 
 def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -151,13 +153,13 @@ def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def _text(found: Any, kernel: str = "", *, notes: bool = False) -> str:
     """What is wrong, with the kernel's name: of a run on the machine, of a check, or of one of these on each target."""
-    from ptokit.machine.text import heading, told, verdict
+    from ptokit.machine.text import heading, shown_findings, verdict
 
     kernel = kernel or getattr(found, "kernel", "")
     if hasattr(found, "targets"):
         return "\n".join(_text(each, kernel, notes=notes) for each in found.targets.values() if not each.ok)
     head = heading(found) if hasattr(found, "grid") else f"{found.target}: {verdict(found.findings)}"
-    return "\n".join([f"{kernel} {head}".strip(), *map(str, told(found.findings, notes=notes))])
+    return "\n".join([f"{kernel} {head}".strip(), *map(str, shown_findings(found.findings, notes=notes))])
 
 
 # --- every launch of a test --------------------------------------------------------------------------------------
@@ -206,7 +208,7 @@ class Strict:
         args: Sequence[object],
         keywords: Mapping[str, Any],
         options: Mapping[str, Any],
-    ) -> Report | None:
+    ) -> MachineReport | None:
         from ptokit.lang.check import check
 
         judged = _only(options, PASSED_ON)
@@ -269,7 +271,7 @@ def _here() -> str:
     return current().mode.profile.name
 
 
-def _without_raised(report: Report) -> Report:
+def _without_raised(report: MachineReport) -> MachineReport:
     """A report without errors for which the launch itself raises."""
     from ptokit import spec
 

@@ -25,7 +25,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction, Rule
 from ptokit.lang import dispatch
 from ptokit.machine import hazards, rules
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from ptokit.program import verify, verify_call
 from tests import snippet
 
@@ -33,7 +33,7 @@ from tests import snippet
 class Reported(Exception):
     """An example left a `report` of the machine that is not clean."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: MachineReport) -> None:
         self.findings = tuple(finding for finding in report.findings if finding.level != "note")
         super().__init__("\n".join(map(str, self.findings)))
 
@@ -69,7 +69,7 @@ def run(code: str, target: str, op: str = "") -> None:
         warnings.simplefilter("error")
         exec(compiled(code, target), names)
     report = names.get("report")
-    if isinstance(report, Report) and not report.ok:
+    if isinstance(report, MachineReport) and not report.ok:
         raise Reported(report)
 
 
@@ -88,7 +88,7 @@ def findings_on(code: str, target: str, op: str = "", **options: Any) -> list[pt
         found += here.findings
     found += [finding for warning in warned for finding in findings_of(warning.message)]  # type: ignore[arg-type]
     report = names.get("report")
-    return [*found, *(report.findings if isinstance(report, Report) else ())]
+    return [*found, *(report.findings if isinstance(report, MachineReport) else ())]
 
 
 def findings_of(stop: BaseException) -> list[pto.Finding]:

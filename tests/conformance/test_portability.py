@@ -12,7 +12,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.isa.policy import GlobalLayout, TileType
-from ptokit.program.steps import Sync, Touch
+from ptokit.program.steps import PipeWork, Sync
 from tests.machine.executing import execute, gm
 from tests.machine.executing import nz as nz_spec
 from tests.machine.executing import vec as vec_spec
@@ -196,7 +196,7 @@ def test_zeroes_of_a_fractal_tile_are_written_before_its_transfers(oob: str) -> 
         "idx": vec_spec("int32", 1, 16),
     }
     steps = execute("mgather", "a2a3", operands, range(16), oob=oob).steps
-    writers = [k for k, step in enumerate(steps) if isinstance(step, Touch) and "dst" in step.writes]
+    writers = [k for k, step in enumerate(steps) if isinstance(step, PipeWork) and "dst" in step.writes]
     assert [steps[k].pipe for k in writers] == ["AIV.S", "AIV.MTE2"][oob == "clamp" :]
     if oob == "zero":
         assert Sync("AIV.S", "AIV.MTE2") in steps[writers[0] : writers[1]]

@@ -28,10 +28,10 @@ from ptokit.lang.context import current
 from ptokit.lang.launch import Collector, Observer, check_options, mode_of, observers
 from ptokit.lang.launcher import Launchable, Launcher
 from ptokit.lang.traced import Verdict
-from ptokit.machine.executable import Machine
+from ptokit.machine.executable import MachineExecutable
 from ptokit.machine.extent import Extent
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Operand, Program, Stmt, TileDecl
 from ptokit.program.verify import verify
@@ -76,7 +76,7 @@ class Tally:
 # --- A call as a program ---------------------------------------------------------------------------------------
 
 
-class CallMachine(Machine):
+class CallMachine(MachineExecutable):
     """A program of one instruction, whose tiles are memories of an eager call, all of them written."""
 
     given: Mapping[str, Storage]
@@ -127,7 +127,7 @@ class MachineCall:
         """The findings before the run; numbers known at run time are checked separately."""
         self.machine = CallMachine(program, profile, options)
 
-    def run(self, storages: Sequence[Storage]) -> Report:
+    def run(self, storages: Sequence[Storage]) -> MachineReport:
         """Run it over the operands' memories, as a launch would."""
         if refused := [finding for finding in self.verdict.errors if finding.blocks]:
             raise VerifyError(refused)
@@ -139,7 +139,7 @@ class MachineCall:
 # --- Beside the reference --------------------------------------------------------------------------------------
 
 
-def has_entry(report: Report, finding: Finding) -> bool:
+def has_entry(report: MachineReport, finding: Finding) -> bool:
     """Whether a report has a finding, or a graver one of its number."""
     level = LEVELS.index(finding.level)
     return any(
@@ -174,7 +174,7 @@ class Beside:
         except Inexpressible:
             self.tally.outside += 1
             return
-        reports: list[Report] = []
+        reports: list[MachineReport] = []
         expected = outcome(storages, lambda listener: run(prepared, storages, listener))
         found = outcome(storages, lambda _: reports.append(ours.run(storages)))
         what = f"{instruction.name} on {prepared.target} ({prepared.route or 'refused'})"
@@ -224,7 +224,7 @@ class Beside:
         except (TypeError, ValueError):
             return  # no engine is ever asked
         findings: list[Finding] = []
-        reports: list[Report] = []
+        reports: list[MachineReport] = []
         mine = Ours.of(options["options"])
         given = [(twin[: len(args)], dict(zip(keywords, twin[len(args) :], strict=True))) for twin in twins]
         expected = _launched(twins[0], findings, lambda: _reference(kernel, grid, *given[0], options, findings))
@@ -234,7 +234,7 @@ class Beside:
 
     # --- both
 
-    def _compare(self, what: str, found: Outcome, expected: Outcome, reports: Sequence[Report]) -> None:
+    def _compare(self, what: str, found: Outcome, expected: Outcome, reports: Sequence[MachineReport]) -> None:
         """Both outcomes are equal, except that the machine continues where the reference stops."""
         problem, numbers = expected.problem, numbers_of(expected.problem)
         report = reports[0] if reports else None
@@ -265,7 +265,7 @@ class Beside:
             self._compare_words(what, report, expected.findings)
         return None
 
-    def _compare_words(self, what: str, report: Report, findings: Sequence[Finding]) -> None:
+    def _compare_words(self, what: str, report: MachineReport, findings: Sequence[Finding]) -> None:
         """The report has the findings of the reference, except for its note on the order of lanes."""
         wanted = [finding for finding in findings if finding.level != "note" or finding.kind]
         missing = [finding for finding in wanted if not has_entry(report, finding)]
@@ -327,10 +327,10 @@ def _dyn_ub(options: Mapping[str, Any]) -> int | None:
 
 def _machine(
     kernel: Launchable, grid: int, args: Sequence[object], keywords: Any, options: Mapping[str, Any], mine: Ours
-) -> Report:
+) -> MachineReport:
     judged = {name: options[name] for name in (*JUDGED, "launch")}
     report = kernel[grid](*args, **keywords, **judged, engine="machine", options=mine)
-    assert isinstance(report, Report)
+    assert isinstance(report, MachineReport)
     return report
 
 

@@ -56,7 +56,7 @@ def executed(
 def parts(what: Executed, profile: Profile, **overrides: float) -> dict[str, Part]:
     """What each pipe does."""
     costs = Costs(profile, {name.replace("_", " "): number for name, number in overrides.items()})
-    TrafficMeter(costs.grains).look(what)
+    TrafficMeter(costs.grains).observe(what)
     return {unit_of(step.pipe): step for step in Timings(costs).timed(what).steps if isinstance(step, Part)}
 
 

@@ -15,7 +15,7 @@ from itertools import combinations
 
 from ptokit.program.calls import call_of
 from ptokit.program.ir import Barrier, Flag, Instr, LoadScalar, Program, Stmt
-from ptokit.program.steps import Sync, Touch, steps
+from ptokit.program.steps import PipeWork, Sync, steps
 from ptokit.target import Profile
 
 SCALAR = "S"
@@ -100,7 +100,7 @@ class _Issue:
     def instruction(self, number: int, instr: Instr, touched: Mapping[str, Access]) -> None:
         """Events that it waits for, its steps, and the event of its end."""
         given = steps(call_of(self.program, instr, self.profile), self.profile)
-        pipes = tuple(step.pipe for step in given if isinstance(step, Touch))
+        pipes = tuple(step.pipe for step in given if isinstance(step, PipeWork))
         for event in instr.waits:
             for end in self.signalled[event]:
                 self.entries += [Entry(dst, WAIT_EVENT, end, statement=number) for dst in pipes]
@@ -110,7 +110,7 @@ class _Issue:
             self.signalled[instr.event] = ends = tuple((number, pipe) for pipe in pipes)
             self.entries += [Entry(end[1], SET, end, statement=number) for end in ends]
 
-    def step(self, step: Touch | Sync, name: tuple[int, int], touched: Mapping[str, Access]) -> Iterator[Entry]:
+    def step(self, step: PipeWork | Sync, name: tuple[int, int], touched: Mapping[str, Access]) -> Iterator[Entry]:
         """A work, or a flag that belongs to the instruction alone."""
         if isinstance(step, Sync):
             yield Entry(step.src, SET, name, statement=name[0])

@@ -69,7 +69,7 @@ def test_a_scratch_is_named_where_it_is_what_is_raced_for() -> None:
     assert twice_through[1](table, ids[:16], scratch, target="a5", engine="machine").ok
     report = twice_through[1](table, ids[:16], scratch, ordered=False, target="a5", engine="machine")
     said = "\n".join(finding.message for finding in report.hazards)
-    assert "mgather writes scratch on V, which is not certain to come after: mgather reads scratch on MTE2" in said
+    assert "mgather writes scratch on V; nothing orders this write after mgather's read of scratch on MTE2" in said
 
 
 @pto.kernel
@@ -108,4 +108,4 @@ def test_the_cores_of_a_flag(pipes: tuple[str, str], used: tuple[str, ...], expe
     program = both_cores.trace(both_cores.bind((), given), mode_of("a5")).program
     flag = Flag("set", *pipes, 0)  # type: ignore[arg-type]
     cores = Cores(replace(program, body=(*program.body, flag)), A5)
-    assert sorted(cores.ends(flag)) == [(f"{a}.{pipes[0]}", f"{b}.{pipes[1]}") for a, b in expected]
+    assert sorted(cores.pairs(flag)) == [(f"{a}.{pipes[0]}", f"{b}.{pipes[1]}") for a, b in expected]

@@ -79,7 +79,7 @@ def into_l1(profile: Profile, mode: str, oob: str = "undefined", executor: str |
 def time_of(what: Executed, profile: Profile, **overrides: float) -> float:
     """Cycles of an instruction alone in a block."""
     timer = Timer(Costs(profile, overrides))
-    TrafficMeter(Costs(profile, overrides).grains).look(what)
+    TrafficMeter(Costs(profile, overrides).grains).observe(what)
     timer.begin_block(0)
     timer.execute(what)
     timer.end_block()
@@ -388,7 +388,7 @@ def test_transactions_as_a_naive_loop_counts_them(seed: int) -> None:
             count += len({k * size // 128 for k in lanes})
     assert coefficient(what, A5, "V", "SIMT transaction cycles") == count
     meter = TrafficMeter()
-    meter.look(what)
+    meter.observe(what)
     assert meter.result()[0].transactions == count
 
 

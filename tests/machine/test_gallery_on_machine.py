@@ -12,7 +12,7 @@ import pytest
 
 from ptokit.lang.loaded import TextKernel
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from ptokit.program.expr import interval
 from ptokit.program.ir import Barrier, Block, Flag, Loop, Program, Stmt, children, transform, walk, with_blocks
 from ptokit.program.verify import pipes_used
@@ -82,10 +82,12 @@ def manual(name: str, target: str) -> tuple[Program, Case]:
     return by_hand(ordered(entry, case, target)), case
 
 
-def report_of(program: Program, case: Case, target: str, grid: int, options: MachineOptions | None = None) -> Report:
+def report_of(
+    program: Program, case: Case, target: str, grid: int, options: MachineOptions | None = None
+) -> MachineReport:
     arrays: dict[str, Any] = case | {"out": case["out"].copy()}
     report = TextKernel(program)[grid](**arrays, target=target, engine="machine", options=options)
-    assert isinstance(report, Report)
+    assert isinstance(report, MachineReport)
     return report
 
 

@@ -14,7 +14,7 @@ import pytest
 import ptokit as pto
 from ptokit.finding import Finding
 from ptokit.lang.loaded import TextKernel
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from ptokit.program.calls import access_of, named_operands
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.target import profile
@@ -222,7 +222,7 @@ class Found:
 def found_by_machine(of: Sample, arrays: dict[str, Any]) -> Found:
     """Launch on the machine; notes, and findings on indices and addresses, do not count here."""
     report = TextKernel(of.program)[1](**arrays, target=of.target, engine="machine", options=ORDER)
-    assert isinstance(report, Report)
+    assert isinstance(report, MachineReport)
     flags = [finding for finding in report.hazards if finding.rule == "KN-13" and finding.operand in FLAGS]
     races = [finding for finding in report.hazards if finding.rule in RACES and finding not in flags]
     return Found(

@@ -14,7 +14,7 @@ import ptokit as pto
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import TileType
 from ptokit.machine.options import LAUNCHES
-from ptokit.program.steps import Sync, Touch
+from ptokit.program.steps import PipeWork, Sync
 from ptokit.target import profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
@@ -204,7 +204,7 @@ def into_cube(target: str, mode: str, oob: str = "clamp", executor: str | None =
 
 def touched(what: Any) -> dict[str, set[str]]:
     """By pipe: what it reads and writes."""
-    steps = [step for step in what.steps if isinstance(step, Touch)]
+    steps = [step for step in what.steps if isinstance(step, PipeWork)]
     return {
         step.pipe: {f"read {name}" for name in step.reads} | {f"write {name}" for name in step.writes} for step in steps
     }

@@ -296,7 +296,7 @@ def test_a_number_that_comes_too_late_does_not_end_the_run(seed: int, target: st
         counts, out = np.full(8, 100, "int32"), np.zeros((ROWS, COLS), "float32")
         chosen = {"order": order, "beside": beside, "target": target, "options": options}
         report = machine(counted[1], floats(ROWS, COLS), counts, out, **chosen)
-        unordered = [finding for finding in report.hazards if "not certain to come after" in finding.message]
+        unordered = [finding for finding in report.hazards if "nothing orders this " in finding.message]
         assert bool(unordered) is not order
         assert not order or (np.array_equal(counts, np.full(8, 4)) and np.array_equal(out[:4], floats(4, COLS)))
 
@@ -307,7 +307,7 @@ def test_a_wait_across_cores_needs_a_producer(target: str) -> None:
     assert machine(across_cores[1], *arrays, target=target).ok
     report = machine(across_cores[1], *arrays, target=target, producer=False)
     assert [(finding.rule, finding.operand) for finding in report.hazards] == [("KN-13", "flag")]
-    assert "V waits for ever for the flag M→V 0" in report.hazards[0].message
+    assert "V waits forever for the flag M→V 0" in report.hazards[0].message
 
 
 def test_what_is_known_of_instructions_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from ptokit.testing import copied
 
 pytest_plugins = "pytester"
@@ -196,7 +196,7 @@ def test(ptokit, call):
 def test_reports_are_short_in_one_line() -> None:
     finding = pto.Finding("error", "CO-SEM-01", "m" * 999, where=pto.Where("f" * 999, 3))
     many = tuple(pto.Finding("hazard", f"KN-{1 + k % 15:02}", "said") for k in range(99))
-    report = Report((finding, finding, *many), "machine", 0.0, "a5", 2, kernel="k" * 999)
+    report = MachineReport((finding, finding, *many), "machine", 0.0, "a5", 2, kernel="k" * 999)
     run = pto.Run((), "native", 0.0, "cpu", 1)
     assert repr(run) == "<Run on cpu, 1 block, native: no findings>"
     assert repr(report) == (

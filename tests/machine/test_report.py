@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ptokit.finding import Finding, Level, Where
 from ptokit.machine.outcomes import Fate, LaneOutcomes, Outcome
-from ptokit.machine.report import MemoryUse, Report
+from ptokit.machine.report import MachineReport, MemoryUse
 from ptokit.machine.text import MOST_LANES, MOST_TILES, aligned, report_text, traffic_table
 from ptokit.machine.timeline import BusySpan, Timeline
 from ptokit.machine.traffic import Traffic
@@ -45,8 +45,8 @@ def lanes(block: int) -> LaneOutcomes:
     return LaneOutcomes(1, block, "mgather", HERE, code, fate, np.array([3, 12]), np.array([3, 9]), np.array([-1, -1]))
 
 
-def report(*findings: Finding, **parts: object) -> Report:
-    return Report(findings, "machine", 0.25, "a5", 2, **parts)  # type: ignore[arg-type]
+def report(*findings: Finding, **parts: object) -> MachineReport:
+    return MachineReport(findings, "machine", 0.25, "a5", 2, **parts)  # type: ignore[arg-type]
 
 
 WHOLE = report(
@@ -59,7 +59,7 @@ WHOLE = report(
 )  # fmt: skip
 
 
-def on_terminal(result: Report, *, notes: bool = False, width: int = 60, colours: bool = False) -> str:
+def on_terminal(result: MachineReport, *, notes: bool = False, width: int = 60, colours: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, soft_wrap=True, highlight=False, force_terminal=colours)
     for line in report_lines(result, notes=notes):
         console.print(line)

@@ -14,7 +14,7 @@ import pytest
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import Overlap
-from ptokit.machine.schedule import Schedule, Task
+from ptokit.machine.schedule import PipeJob, Schedule
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.timer import Timer
 from ptokit.target.a2a3 import A2A3
@@ -180,7 +180,7 @@ def test_work_that_goes_along_with_the_loop_that_issues_it() -> None:
     slow_loop, slow_queue = timer(), timer()
     for t, each in ((slow_loop, 4), (slow_queue, 30)):
         t.work(S, 100, 0, "mgather")
-        t._record(Schedule.work, MTE2, Task(10 * each, 0, "mgather", None, Overlap(90, each)))
+        t._record(Schedule.work, MTE2, PipeJob(10 * each, 0, "mgather", None, Overlap(90, each)))
     assert spans(ended(slow_loop))[MTE2] == [(10, 104)]
     assert spans(ended(slow_queue))[MTE2] == [(10, 310)]
 

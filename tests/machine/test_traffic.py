@@ -21,7 +21,7 @@ from tests.machine.executing import HERE, elem_warps, execute, gm, nz, row_warps
 def measured(*executed: Executed) -> Traffic:
     meter = TrafficMeter()
     for each in executed:
-        meter.look(each)
+        meter.observe(each)
     (found,) = meter.result()
     return found
 
@@ -348,23 +348,23 @@ def test_executions_of_a_statement_add_up_and_the_largest_launch_stays() -> None
 
 def test_statements_stay_apart_in_the_order_of_the_program() -> None:
     meter = TrafficMeter()
-    meter.look(gather_rows("a5", [1, 2], 32, number=9))
-    meter.look(execute("tload", "a5", packed_tile(), number=4))
+    meter.observe(gather_rows("a5", [1, 2], 32, number=9))
+    meter.observe(execute("tload", "a5", packed_tile(), number=4))
     assert [(each.number, each.instruction) for each in meter.result()] == [(4, "tload"), (9, "mgather")]
 
 
 def test_what_stays_on_the_chip_is_no_traffic() -> None:
     meter = TrafficMeter()
     tiles = {"dst": vec("float32", 4, 8), "src": vec("float32", 4, 8), "idx": vec("int32", 4, 8)}
-    meter.look(execute("tscatter", "a5", tiles, np.arange(4).repeat(8).reshape(4, 8)))
-    meter.look(execute("tmov", "a5", {"dst": tiles["dst"], "src": tiles["src"]}))
+    meter.observe(execute("tscatter", "a5", tiles, np.arange(4).repeat(8).reshape(4, 8)))
+    meter.observe(execute("tmov", "a5", {"dst": tiles["dst"], "src": tiles["src"]}))
     assert meter.result() == ()
 
 
 @pytest.mark.parametrize("target", ["cpu", "host"])
 def test_targets_without_pipes_have_no_traffic(target: str) -> None:
     meter = TrafficMeter()
-    meter.look(gather_rows(target, [1, 2], 32))
+    meter.observe(gather_rows(target, [1, 2], 32))
     assert meter.result() == ()
 
 

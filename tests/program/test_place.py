@@ -8,7 +8,7 @@ import pytest
 
 from ptokit.isa.policy import Coalesce, TileType
 from ptokit.program.ir import Branch, Program
-from ptokit.program.place import Life, lifetimes, place
+from ptokit.program.place import LiveRange, live_ranges, place
 from ptokit.target import Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
@@ -93,26 +93,27 @@ def test_manual_programs_stay_as_they_are() -> None:
 
 
 def test_a_life_goes_from_the_first_use_to_the_last() -> None:
-    assert lifetimes(CHAIN) == {"a": Life(3, 4), "b": Life(4, 5), "c": Life(5, 6)}
+    assert live_ranges(CHAIN) == {"a": LiveRange(3, 4), "b": LiveRange(4, 5), "c": LiveRange(5, 6)}
 
 
 def test_a_tile_from_outside_lives_all_through_a_loop() -> None:
-    lives = lifetimes(program(*tiles("a b"), loop(load("a", "x"), exp("b", "a"), tile("c"), exp("c", "b"))))
-    assert lives == {"a": Life(2, 6), "b": Life(2, 6), "c": Life(6, 6)}
+    lives = live_ranges(program(*tiles("a b"), loop(load("a", "x"), exp("b", "a"), tile("c"), exp("c", "b"))))
+    assert lives == {"a": LiveRange(2, 6), "b": LiveRange(2, 6), "c": LiveRange(6, 6)}
 
 
 def test_a_tile_of_an_iteration_is_live_in_the_whole_inner_loop() -> None:
     inner = loop(load("a", "x"), exp("a", "a"), var=J)
-    assert lifetimes(program(loop(tile("a"), inner, tile("b"), load("b", "x")))) == {"a": Life(2, 4), "b": Life(6, 6)}
+    found = live_ranges(program(loop(tile("a"), inner, tile("b"), load("b", "x"))))
+    assert found == {"a": LiveRange(2, 4), "b": LiveRange(6, 6)}
 
 
 @pytest.mark.parametrize("buffers", [1, 2])
 def test_iterations_with_copies_run_in_parallel(buffers: int) -> None:
     inner = loop(tile("c"), load("c", "x"), var=J)
     body = (tile("a", buffers=buffers), tile("b", buffers=buffers), load("a", "x"), load("b", "x"), inner)
-    together = Life(0, 7)
-    alone = {"a": Life(3, 3), "b": Life(4, 4), "c": Life(7, 7)}
-    assert lifetimes(program(loop(*body, var=I, buffers=buffers))) == (
+    together = LiveRange(0, 7)
+    alone = {"a": LiveRange(3, 3), "b": LiveRange(4, 4), "c": LiveRange(7, 7)}
+    assert live_ranges(program(loop(*body, var=I, buffers=buffers))) == (
         alone if buffers == 1 else dict.fromkeys("abc", together)
     )
 

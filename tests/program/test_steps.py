@@ -7,7 +7,7 @@ import pytest
 from ptokit.isa.policy import Coalesce
 from ptokit.program.calls import call_of
 from ptokit.program.ir import Instr
-from ptokit.program.steps import Step, Sync, Touch, gate, steps
+from ptokit.program.steps import PipeWork, Step, Sync, gate, steps
 from ptokit.target import Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
@@ -20,8 +20,8 @@ def steps_of(instr: Instr, profile: Profile) -> tuple[Step, ...]:
 
 
 def test_an_instruction_of_one_pipe() -> None:
-    assert steps_of(load("a", "x"), A5) == (Touch("MTE2", ("src",), ("dst",)),)
-    assert steps_of(exp("a", "b"), A2A3) == (Touch("V", ("src",), ("dst",)),)
+    assert steps_of(load("a", "x"), A5) == (PipeWork("MTE2", ("src",), ("dst",)),)
+    assert steps_of(exp("a", "b"), A2A3) == (PipeWork("V", ("src",), ("dst",)),)
 
 
 @pytest.mark.clause("MG-SYNC-04", "MG-SYNC-10")
@@ -29,9 +29,9 @@ def test_a_row_gather_on_a2a3_waits_works_and_hands_on() -> None:
     assert steps_of(gather("a", "x", "i"), A2A3) == (
         Sync("V", "S"),
         Sync("MTE3", "S"),
-        Touch("S", ("idx",)),
+        PipeWork("S", ("idx",)),
         Sync("S", "MTE2"),
-        Touch("MTE2", ("table",), ("dst",)),
+        PipeWork("MTE2", ("table",), ("dst",)),
         Sync("S", "MTE2"),
         Sync("MTE2", "V"),
         Sync("MTE2", "MTE3"),
@@ -42,7 +42,7 @@ def test_a_row_gather_on_a2a3_waits_works_and_hands_on() -> None:
 
 @pytest.mark.clause("MG-SYNC-13")
 def test_a_gather_on_a5_is_one_launch() -> None:
-    assert steps_of(gather("a", "x", "i"), A5) == (Touch("V", ("idx", "table"), ("dst",)),)
+    assert steps_of(gather("a", "x", "i"), A5) == (PipeWork("V", ("idx", "table"), ("dst",)),)
 
 
 @pytest.mark.clause("MG-SYNC-16")

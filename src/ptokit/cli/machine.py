@@ -15,7 +15,7 @@ from ptokit.engine.registry import MACHINE
 from ptokit.finding import Finding
 from ptokit.lang.check import TargetReport
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from ptokit.render.machine import report_lines
 
 PARTS = ("memory", "timeline", "traffic", "lanes")
@@ -45,7 +45,7 @@ class Wanted:
 
     def files(self, result: object) -> dict[str, Write]:
         """What is written beside the arrays."""
-        if self.timeline is None or not isinstance(result, Report):
+        if self.timeline is None or not isinstance(result, MachineReport):
             return {}
         if result.timeline is None:
             raise Misuse(f"--timeline: {result.target} has no pipes, and so no timeline")
@@ -53,7 +53,7 @@ class Wanted:
         return {self.timeline: lambda stream: stream.write(trace)}
 
 
-def show_machine(report: Report, *, notes: bool) -> None:
+def show_machine(report: MachineReport, *, notes: bool) -> None:
     """A report for eyes."""
     console = Console(soft_wrap=True, highlight=False)
     for line in report_lines(report, notes=notes, shown=finding_text):
@@ -63,7 +63,7 @@ def show_machine(report: Report, *, notes: bool) -> None:
 
 def machine_data(result: object) -> dict[str, Any]:
     """What a report adds to the JSON of a run."""
-    if not isinstance(result, Report):
+    if not isinstance(result, MachineReport):
         return {}
     data = result.as_dict()
     return {part: data[part] for part in PARTS}

@@ -26,7 +26,7 @@ from ptokit.lang.faults import finding_of, raised_in_user_code
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.loaded import TextKernel
-from ptokit.machine.report import Report as MachineReport
+from ptokit.machine.report import MachineReport
 from ptokit.program.ir import Program
 from ptokit.text.errors import TextError
 

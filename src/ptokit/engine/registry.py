@@ -56,7 +56,7 @@ ENGINES = {
             "ptokit.engine.native.whole.calls:run",
             needs="llvmlite.binding",
         ),
-        Engine(MACHINE, "ptokit.machine.executable:Machine", is_model=True),
+        Engine(MACHINE, "ptokit.machine.executable:MachineExecutable", is_model=True),
     )
 }
 PREFERRED = (NATIVE, REFERENCE)

@@ -36,7 +36,7 @@ from ptokit.program.expr import Var
 
 if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
-    from ptokit.machine.report import Report
+    from ptokit.machine.report import MachineReport
 
 
 Asked = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
@@ -209,7 +209,7 @@ class Launcher:
 
     def _run_on_machine(
         self, args: tuple[object, ...], keywords: dict[str, Any], mode: Mode, options: MachineOptions
-    ) -> Report:
+    ) -> MachineReport:
         """Run on the model of the target. Errors go into the report; those that block execution are raised."""
         arguments = self.kernel.bind(args, keywords)
         traced = self.kernel.trace(arguments, mode)

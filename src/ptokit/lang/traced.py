@@ -16,7 +16,7 @@ from ptokit.program.place import place
 from ptokit.program.verify import verify
 
 if TYPE_CHECKING:
-    from ptokit.machine.executable import Machine
+    from ptokit.machine.executable import MachineExecutable
 
 MOST_KEPT = 256
 """Targets and grids that are remembered for one program."""
@@ -50,7 +50,7 @@ class Traced:
     def _verify(self, mode: Mode, grid: int) -> Verdict:
         return Verdict(verify(self.program, mode.profile, mode.options, grid))
 
-    def _on_machine(self, mode: Mode) -> Machine:
+    def _on_machine(self, mode: Mode) -> MachineExecutable:
         profile, options = mode.profile, mode.options
         placed = order(place(self.program, profile, options.dyn_ub).program, profile) if profile.pipes else self.program
         return ENGINES[MACHINE].prepare(placed, profile, options)

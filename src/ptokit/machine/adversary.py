@@ -1,7 +1,7 @@
-"""Other legal schedules: pipes run in a random order, as far as their own order, flags and the scalar pipe allow.
+"""Other legal schedules: pipes run in a random order, within what their own order, flags and the scalar pipe allow.
 
-What pipes do for the instructions of a block is queued while the block's control flow runs, and then run in an order
-that is drawn. A program whose accesses are all ordered gives the same bits whatever is drawn.
+The work of the pipes is queued while the control flow of a block runs, and then run in a random order. A program whose
+accesses are all ordered gives the same bits in every order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import Self
 
-from ptokit.machine.pipes import Item, Pipe, PipeEngine, Signal
+from ptokit.machine.pipes import Pipe, PipeEngine, PipeItem, Signal
 
 Do = Callable[[], None]
 """Work."""
@@ -78,10 +78,10 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
     def _issue(self, pipe: RandomPipe) -> int:
         return 0 if pipe is pipe.scalar else pipe.scalar.gate
 
-    def _work(self, pipe: RandomPipe, issued: int, limit: int | None, work: Do) -> None:
+    def _work(self, _pipe: RandomPipe, _issued: int, _limit: int | None, work: Do) -> None:
         work()
 
-    def _stamp(self, pipe: RandomPipe, issued: int) -> int:
+    def _stamp(self, pipe: RandomPipe, _issued: int) -> int:
         return pipe.done
 
     def _receive(self, pipe: RandomPipe, issued: int, stamp: int | None, takes: bool) -> None:
@@ -89,14 +89,14 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
 
     # --- what runs next
 
-    def _hold(self, at: RandomPipe, item: Item[int]) -> None:
+    def _hold(self, at: RandomPipe, item: PipeItem[int]) -> None:
         self._queue(at, item)
         at.given += 1
         if item.signal and item.ticks and at is at.scalar:
             at.gate = at.given
 
     def _step(self) -> None:
-        """Run the next item of a random pipe. If every pipe is held, a random one goes on nevertheless."""
+        """Run the next item of a random pipe. If every pipe is held, a random one continues nevertheless."""
         waiting = [pipe for pipe in self._pipes.values() if pipe.queue]
         ready = [pipe for pipe in waiting if self._is_ready(pipe, pipe.queue[0])]
         preferred = [pipe for pipe in ready if _is_set(pipe.queue[0].after)]
@@ -104,7 +104,7 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
         self._take(pipe).run()
         pipe.done += 1
 
-    def _is_ready(self, at: RandomPipe, item: Item[int]) -> bool:
+    def _is_ready(self, at: RandomPipe, item: PipeItem[int]) -> bool:
         return _is_set(item.signal) and at.scalar.done >= item.issued
 
 

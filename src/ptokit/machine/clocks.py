@@ -1,4 +1,4 @@
-"""What certainly happens before what on the pipes of a block, by vector clocks.
+"""The happens-before relation on the pipes of a block, by vector clocks.
 
 Every pipe counts its work and its waits for flags. A `Clock` has a number for each pipe: how much of it certainly came
 before. Only what a scalar pipe has *waited* for comes before everything that its core issues later.
@@ -19,7 +19,7 @@ set it before."""
 
 
 def merge(clock: Clock, other: Clock) -> None:
-    """Add all that another clock knows."""
+    """The elementwise maximum, in place."""
     for k, count in enumerate(other):
         if count > clock[k]:
             clock[k] = count
@@ -31,7 +31,7 @@ class ClockPipe(Pipe):
     __slots__ = ("clock", "issued", "merged")
 
     clock: Clock
-    """What comes before its next item, as far as the pipe itself knows."""
+    """What comes before its next item, without what its scalar pipe adds."""
     issued: Clock
     """Of a scalar pipe: what comes before all that it issues from now on. Never changed in place."""
     merged: Clock | None

@@ -44,7 +44,7 @@ class Cores:
         for instr in (stmt for stmt in statements if isinstance(stmt, Instr)):
             home = home_of((program.tiles[use.tile].spec.loc for use in instr.tiles), profile)
             homes.add(home)
-            with suppress(AttributeError):  # what has no route runs on no pipe
+            with suppress(AttributeError):  # a call without a route runs on no pipe
                 touched = effects(call_of(program, instr, profile))
                 self._busy |= {pipe_of(effect.pipe, home, profile) for effect in touched}
         flags = [stmt for stmt in statements if isinstance(stmt, Flag)]
@@ -55,18 +55,18 @@ class Cores:
         self.pipes = tuple(pipe for pipe in pipes_of(profile) if core_of(pipe) in self.names)
         self._busy |= {f"{core}.{ISSUE}" for core in self.names}
         self.scalar = f"{next((core for core in cores if core in homes), cores[0]).name}.{ISSUE}"
-        """The scalar pipe that reads numbers from global memory: the first core's that has any instruction."""
-        self._ends: dict[int, list[tuple[str, str]]] = {}
+        """The scalar pipe that reads numbers from global memory: of the first core that has an instruction."""
+        self._pairs: dict[int, list[tuple[str, str]]] = {}
 
-    def ends(self, flag: Flag) -> list[tuple[str, str]]:
-        """The pipes of a flag with their cores: what both cores have is meant on every core that works on it."""
-        known = self._ends.get(id(flag))
+    def pairs(self, flag: Flag) -> list[tuple[str, str]]:
+        """The pipes of a flag with their cores. A pipe that several cores have counts on every core that uses it."""
+        known = self._pairs.get(id(flag))
         if known is None:
-            pairs = product(self._where(flag.src), self._where(flag.dst))
-            known = self._ends[id(flag)] = [(f"{a}.{flag.src}", f"{b}.{flag.dst}") for a, b in pairs]
+            cores = product(self._cores(flag.src), self._cores(flag.dst))
+            known = self._pairs[id(flag)] = [(f"{a}.{flag.src}", f"{b}.{flag.dst}") for a, b in cores]
         return known
 
-    def _where(self, pipe: str) -> tuple[str, ...]:
+    def _cores(self, pipe: str) -> tuple[str, ...]:
         if (core := self.profile.owner(pipe)) is not None:
             return (core.name,)
         return tuple(core for core in self.names if f"{core}.{pipe}" in self._busy) or self.names

@@ -1,4 +1,4 @@
-"""The numbers of the cost model, which the profile states and a user may override, and what formulas make of them."""
+"""The numbers of the cost model, which the profile defines and a user may override, and basic formulas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptokit.machine.grains import CHUNK, Grains, chunks
 from ptokit.target import Profile
 
 MOST = 1e9
-"""The largest cost, and the least that must not be 0 is as far below 1."""
+"""The largest cost; its inverse is the least of costs that must not be 0."""
 WORD = 8
 """Bytes of a scalar store."""
 
@@ -19,13 +19,13 @@ class Costs:
     """The cost model of a target."""
 
     def __init__(self, profile: Profile, overrides: Mapping[str, float] | None = None) -> None:
-        """Raises `ValueError` for a name that the profile does not have, and for what is no sensible number."""
+        """Raises `ValueError` for a name that the profile does not have, and for a number out of range."""
         overrides = overrides or {}
         unknown = [name for name in overrides if name not in profile.costs]
         if unknown:
             known = ", ".join(map(repr, profile.costs)) or "none"
             raise ValueError(f"{profile.name} has no cost {', '.join(map(repr, unknown))}; known: {known}")
-        replaced = {name: _sensible(name, number) for name, number in overrides.items()}
+        replaced = {name: _checked(name, number) for name, number in overrides.items()}
         self.profile = profile
         self.numbers: Mapping[str, float] = {**profile.costs, **replaced}
 
@@ -35,7 +35,7 @@ class Costs:
 
     @property
     def issue(self) -> float:
-        """Cycles of the scalar pipe to hand something to another pipe."""
+        """Cycles of the scalar pipe to issue an item to another pipe."""
         return self.numbers.get("issue cycles", 0.0)
 
     @property
@@ -45,7 +45,7 @@ class Costs:
 
     @property
     def clock(self) -> float:
-        """GHz; 0 where there is no clock."""
+        """GHz; 0 if it is not known."""
         return self.numbers.get("clock GHz", 0.0)
 
     @property
@@ -55,29 +55,29 @@ class Costs:
 
     @property
     def grains(self) -> Grains:
-        """Bytes that are moved at the least."""
+        """The smallest transfers, in bytes."""
         segment, line = Grains()
         named = self.numbers.get("GM burst bytes", segment), self.numbers.get("cache line bytes", line)
         return Grains(*(max(1, int(number)) for number in named))
 
-    # --- what formulas are made of
+    # --- parts of formulas
 
     def moving(self, nbytes: float, path: str) -> float:
-        """Cycles to move bytes over a path of so many GB/s."""
+        """Cycles to move bytes over a path, whose cost is in GB/s."""
         return nbytes * self["clock GHz"] / self[path]
 
     def transfer(self, nbytes: float, path: str, bursts: int = 1) -> float:
-        """Cycles of one DMA transfer, in whole chunks, without what memory takes to answer."""
+        """Cycles of one DMA transfer, in whole chunks, without memory latency."""
         moving = self.moving(chunks(nbytes) * CHUNK, path)
         return self["DMA start cycles"] + bursts * self["DMA burst cycles"] + moving
 
     def queued(self, count: int, one: float, unit: str) -> float:
-        """Cycles of several transfers, as many under way at a time as can be (MG-COST-05)."""
+        """Cycles of several transfers, with as many outstanding as possible (MG-COST-05)."""
         latency = self.latency(unit)
         return latency + count * max(one, latency / self["outstanding transfers"]) if count else 0.0
 
     def latency(self, unit: str) -> float:
-        """What a pipe waits for memory: stores do not."""
+        """Memory latency of a pipe; 0 for stores."""
         return self["GM latency cycles"] if unit == "MTE2" else 0.0
 
     def zeroing(self, nbytes: float) -> float:
@@ -85,12 +85,12 @@ class Costs:
         return -(-nbytes // WORD) * self["scalar UB cycles"]
 
     def lines(self, nbytes: float) -> int:
-        """Cache lines of so many bytes."""
+        """Cache lines that hold a number of bytes."""
         return int(-(-nbytes // self["cache line bytes"]))
 
 
-def _sensible(name: str, number: object) -> float:
-    """A cost as a plain number; none that would make sums or quotients overflow."""
+def _checked(name: str, number: object) -> float:
+    """A cost as a float, in a range in which sums and quotients do not overflow."""
     least = 0.0 if name.endswith("cycles") else 1 / MOST
     if isinstance(number, Real) and not isinstance(number, bool):
         with suppress(OverflowError):

@@ -12,7 +12,7 @@ from ptokit.engine.interpreter import POISON
 from ptokit.engine.reference import Lanes
 from ptokit.engine.storage import Storage
 from ptokit.machine.site import Site
-from ptokit.program.steps import Touch
+from ptokit.program.steps import PipeWork
 
 
 def poison(storages: Iterable[Storage]) -> None:
@@ -21,7 +21,7 @@ def poison(storages: Iterable[Storage]) -> None:
         storage.bits.view(np.uint8)[...] = POISON
 
 
-class Deferred:
+class DeferredInstruction:
     """One execution: the pipe that reads the indices keeps them for the pipes that move the data. An uninitialised tile
     is poisoned when it is first touched, not before: until then other tiles may use its memory."""
 
@@ -29,7 +29,7 @@ class Deferred:
         """`fresh` says of every operand whether it is an uninitialised tile."""
         self._plan, self._storages = site.prepared.tolerant, storages
         self._lanes: list[Lanes | None] | None = None
-        touches = [step for step in site.steps if isinstance(step, Touch)]
+        touches = [step for step in site.steps if isinstance(step, PipeWork)]
         names = site.prepared.names
         self._reader = next((touch for touch in touches if "idx" in touch.reads), touches[-1])
         self._is_atomic = site.is_atomic
@@ -43,11 +43,11 @@ class Deferred:
             if is_fresh
         ]
 
-    def is_atomic(self, touch: Touch) -> bool:
+    def is_atomic(self, touch: PipeWork) -> bool:
         """Whether a part is an atomic."""
         return self._is_atomic and any(mover is touch for mover in self._moves)
 
-    def __call__(self, touch: Touch) -> None:
+    def __call__(self, touch: PipeWork) -> None:
         """Run a pipe's part."""
         poison(storage for first, storage in self._poisons if first is touch)
         with suppress(SpanFault, ZeroFault):  # reported by the run in program order
@@ -56,7 +56,7 @@ class Deferred:
             if self._lanes is not None:
                 self._move(touch, self._lanes)
 
-    def _move(self, touch: Touch, lanes: list[Lanes | None]) -> None:
+    def _move(self, touch: PipeWork, lanes: list[Lanes | None]) -> None:
         if self._is_aliased:
             if touch is self._last:
                 self._plan.run(self._storages, lanes)
@@ -66,11 +66,11 @@ class Deferred:
                 step.run(self._storages, own)
 
 
-def _first(touches: list[Touch], operand: str) -> Touch:
+def _first(touches: list[PipeWork], operand: str) -> PipeWork:
     """The first part that touches an operand."""
     return next((touch for touch in touches if operand in (*touch.reads, *touch.writes)), touches[-1])
 
 
-def _last(touches: list[Touch], operand: str) -> Touch:
+def _last(touches: list[PipeWork], operand: str) -> PipeWork:
     """The last part that writes an operand."""
     return next((touch for touch in reversed(touches) if operand in touch.writes), touches[-1])

@@ -1,4 +1,4 @@
-"""A program on the machine: executed like the reference engine does, while a session looks on."""
+"""A program on the machine: executed as by the reference engine, and observed by a session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ptokit.machine.cores import pipes_of
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
 from ptokit.program.budget import Use, memory_findings
@@ -30,16 +30,16 @@ from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, S
 from ptokit.program.verify_call import judged
 
 MOST_ITERATIONS = 4
-"""How many times as many iterations a loop may have under another schedule, and how many more."""
+"""A loop with n iterations may have up to 4 * (n + 4) under another schedule."""
 ONE = region(Layout.plain(0, 1), 1, 1)
 
 
 class RunawayLoop(Exception):
-    """A loop that would not end, because another schedule has changed its bounds."""
+    """A loop that hardly ends, because another schedule changed its bounds."""
 
 
 class _Loop(LoopStep):
-    """A loop. Under another schedule a bound that was read too early may make it almost endless."""
+    """A loop. Under another schedule, a bound that was read too early may be huge."""
 
     def bounds(self, frame: WatchedFrame) -> range:  # type: ignore[override]
         found = super().bounds(frame)
@@ -51,9 +51,9 @@ class _Loop(LoopStep):
         return found
 
 
-class Machine(Executable):
-    """A program made ready for the machine, with all the addresses and flags that its target needs; launched as often
-    as you like."""
+class MachineExecutable(Executable):
+    """A program prepared for the machine, with all addresses and flags that its target needs. It can be launched many
+    times."""
 
     engine = MACHINE
 
@@ -63,13 +63,13 @@ class Machine(Executable):
         integers: Mapping[Var, int],
         grid: int,
         options: MachineOptions,
-        said: Sequence[Finding] = (),
-    ) -> Report:
-        """Run every block of the grid. `said` is what is known of the program before it runs."""
+        known: Sequence[Finding] = (),
+    ) -> MachineReport:
+        """Run every block of the grid. `known` are the findings of the verifier."""
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
         sees_memory = options.wants("memory") and options.poison
-        session.tell([finding for finding in said if not (sees_memory and _is_seen(finding))], None)
+        session.report([finding for finding in known if not (sees_memory and _is_seen(finding))], None)
         began, before = perf_counter(), {}
         if options.seed is not None and self.profile.pipes:
             before = {name: tensors[name].bits.copy() for name in written}
@@ -82,7 +82,7 @@ class Machine(Executable):
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
         found = tuple(judged(session.findings.found, self.options))
-        return Report(
+        return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,
             session.traffic.result() if session.traffic and options.wants("traffic") else (),
@@ -109,13 +109,13 @@ class Machine(Executable):
 
 def _is_seen(finding: Finding) -> bool:
     """Whether the run itself reports the hazard."""
-    return finding.kind is not None and spec.hazards()[finding.kind].seen_by == Machine.engine
+    return finding.kind is not None and spec.hazards()[finding.kind].seen_by == MachineExecutable.engine
 
 
 class _Declare:
-    """A tile comes to be: it holds nothing before its first use, unless its author put it where something is."""
+    """A tile declaration. Its memory is uninitialised, unless the author gave the address."""
 
-    def __init__(self, tile: TileDecl, machine: Machine) -> None:
+    def __init__(self, tile: TileDecl, machine: MachineExecutable) -> None:
         self.tile, self.machine = tile, machine
         self.declare = interpreter.STEPS[TileDecl](tile, machine)
 
@@ -125,30 +125,34 @@ class _Declare:
         if self.tile.fresh:
             frame.fresh.add(self.tile.name)
         if self.tile.addresses:
-            _stay(self.machine, frame, self.tile, all(isinstance(address, int) for address in self.tile.addresses))
+            _note_address(
+                self.machine, frame, self.tile, all(isinstance(address, int) for address in self.tile.addresses)
+            )
 
 
-def _stay(machine: Machine, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
-    """Take note of where a tile lies; where only the run tells, see whether it fits."""
+def _note_address(machine: MachineExecutable, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
+    """Record the address of a tile; if it is known only at run time, check whether the tile fits."""
     address, spec = frame.addresses[tile.name], tile.spec
     frame.session.placed(tile.name, spec.loc, address, spec.nbytes)
     if not is_known:
         subject, session = f"{machine.program.name} on {machine.profile.name}", frame.session
         used = {spec.loc: Use(address + spec.nbytes, session.static.get(spec.loc, 0))}
         found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.simt)
-        session.tell([replace(finding, operand=tile.name) for finding in found], frame.where)
+        session.report([replace(finding, operand=tile.name) for finding in found], frame.where)
 
 
 class _Assign:
-    def __init__(self, stmt: Assign, machine: Machine) -> None:
+    def __init__(self, stmt: Assign, machine: MachineExecutable) -> None:
         self.stmt, self.machine = stmt, machine
         self.assign = interpreter.STEPS[Assign](stmt, machine)
 
     def __call__(self, frame: WatchedFrame) -> None:
         self.assign(frame)
-        frame.fresh.discard(self.stmt.tile)  # it shows what is there
+        frame.fresh.discard(self.stmt.tile)  # it shows the memory's content
         frame.session.owners.forget(self.stmt.tile)
-        _stay(self.machine, frame, self.machine.program.tiles[self.stmt.tile], isinstance(self.stmt.address, int))
+        _note_address(
+            self.machine, frame, self.machine.program.tiles[self.stmt.tile], isinstance(self.stmt.address, int)
+        )
 
 
 class _Flag(FlagStep):
@@ -156,7 +160,7 @@ class _Flag(FlagStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event, is_set = self.event(frame), self.flag.action == "set"
-        for src, dst in frame.session.cores.ends(self.flag) if frame.engines else ():
+        for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
             for engine in frame.engines:
                 if is_set:
                     engine.set(src, (src, dst, event), self.flag)
@@ -165,7 +169,7 @@ class _Flag(FlagStep):
 
 
 class _Barrier:
-    def __init__(self, stmt: Barrier, machine: Machine) -> None:
+    def __init__(self, stmt: Barrier, _machine: MachineExecutable) -> None:
         self.stmt = stmt
 
     def __call__(self, frame: WatchedFrame) -> None:

@@ -1,4 +1,4 @@
-"""An instruction that was executed in a block, for all who look at it."""
+"""An instruction that was executed in a block, as its observers see it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptokit.program.steps import Step
 
 @dataclass(eq=False)
 class Executed:
-    """One instruction in one block, with the numbers of the moment."""
+    """One execution of an instruction in one block."""
 
     number: int
     """Of the statement in the program, counted in the order of the text."""
@@ -24,18 +24,17 @@ class Executed:
     call: Call
     """Operands and modifiers, all extents known."""
     steps: tuple[Step, ...]
-    """What pipes do for it, its own handshakes included."""
+    """The work of the pipes, with the instruction's own handshakes."""
     plan: Plan
     storages: Sequence[Storage]
     lanes: Sequence[Lanes | None]
     """Index values after the remap, for each step of the plan that has an index."""
     indices: Sequence[Array | None]
-    """The same before the remap, as they were read: int64, a negative int32 as a negative number. Of gathers only where
-    somebody asks what became of every lane."""
+    """The same before the remap: int64, a negative int32 as a negative number. Of gathers only if lane outcomes are
+    recorded."""
     block: int
     transactions: int = 0
-    """Of a launch of threads: how many segments of global memory its warps touch where the indices lead, once they are
-    counted."""
+    """Of a SIMT launch: the segments of global memory that its warps touch through the index, once they are counted."""
 
     @property
     def where(self) -> Where | None:

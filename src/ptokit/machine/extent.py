@@ -12,8 +12,8 @@ from ptokit.engine.storage import Array, Region
 
 @dataclass(frozen=True, eq=False)
 class Extent:
-    """Bytes relative to where an operand begins: `rows` runs of `length` bytes, `pitch` apart; or those that `listed`
-    names. Either way it can be laid over an array that has an entry for every byte of a memory."""
+    """Bytes relative to the start of an operand: `rows` runs of `length` bytes, `pitch` apart; or those that `listed`
+    names. They select entries of an array that has one for every byte of a memory."""
 
     rows: int
     length: int
@@ -33,20 +33,20 @@ class Extent:
         return (self.rows - 1) * self.pitch + self.length if self.count else 0
 
     def get(self, entries: Array, start: int) -> Array:
-        """The entries of the bytes, where the operand begins at `start`."""
+        """The entries of the bytes of an operand that starts at `start`."""
         if self.listed is not None:
             return entries[self.listed + start]
         return self._over(entries, start)
 
     def put(self, entries: Array, start: int, value: int) -> None:
-        """Give all of them one value."""
+        """Set all of them to one value."""
         if self.listed is not None:
             entries[self.listed + start] = value
         else:
             self._over(entries, start)[...] = value
 
     def put_some(self, entries: Array, start: int, values: Array, chosen: Array) -> None:
-        """Give those that are chosen a value each; `values` and `chosen` have the shape of what `get` gives."""
+        """Set the chosen ones to `values`; `values` and `chosen` have the shape of the result of `get`."""
         if self.listed is not None:
             entries[self.listed[chosen] + start] = values[chosen]
         else:
@@ -69,7 +69,7 @@ def extent_of(region: Region, size: int) -> Extent:
     rows, cols = region.shape
     if not rows or not cols:
         return NOTHING
-    for strides, runs, length in _ways(region, rows, cols):
+    for strides, runs, length in _run_choices(region, rows, cols):
         if strides[1] == 1 or length == 1:
             if runs == 1 or strides[0] == length:
                 return Extent(1, runs * length * size, 0)
@@ -78,7 +78,7 @@ def extent_of(region: Region, size: int) -> Extent:
     return listed(np.unique(region.offsets()), size)
 
 
-def _ways(region: Region, rows: int, cols: int) -> list[tuple[tuple[int, int], int, int]]:
+def _run_choices(region: Region, rows: int, cols: int) -> list[tuple[tuple[int, int], int, int]]:
     """The strides with rows as runs, and with columns as runs."""
     if region.strides is None:
         return []

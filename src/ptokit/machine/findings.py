@@ -1,4 +1,4 @@
-"""What a run has found."""
+"""The findings of a run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ptokit.finding import LEVELS, Finding
 
 
 class Findings:
-    """What was found, each once; of what is said twice of one place under one number, the graver."""
+    """Findings without duplicates: of several with one hazard, operand and location, the most severe."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, Finding] = {}
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Take findings."""
+        """Add findings."""
         for finding in findings:
             key = (finding.kind or (finding.rule, finding.level), finding.operand, finding.where, finding.expected)
             known = self._found.get(key)
@@ -23,5 +23,5 @@ class Findings:
 
     @property
     def found(self) -> tuple[Finding, ...]:
-        """All of them, in the order in which their places were first spoken of."""
+        """All of them, in the order of the first finding at each location."""
         return tuple(self._found.values())

@@ -71,7 +71,7 @@ class PipeTask(NamedTuple):
         return cost_of(self.call.kernel, self.unit)
 
 
-# --- what is known of a call
+# --- properties of a call
 
 
 @lru_cache(maxsize=MOST_CALLS)
@@ -314,15 +314,15 @@ FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
     "copy": _copy,
 }
 COPY = Cost("copy")
-USUAL = {
+DEFAULT_COSTS = {
     "V": Cost("vector", "vector repeat cycles"), "M": Cost("cube"), "MTE1": COPY, "MTE3": COPY, "FIX": COPY,
 }  # fmt: skip
-"""By pipe: arithmetic, products, copies on the chip, if a kernel says nothing else."""
+"""By pipe: the default if a kernel has no cost for it."""
 
 
 def cost_of(kernel: Kernel, unit: str) -> Cost:
     """The cost of a pipe's part of a kernel."""
-    return kernel.cost.get(unit) or USUAL[unit]
+    return kernel.cost.get(unit) or DEFAULT_COSTS[unit]
 
 
 def cycles(costs: Costs, call: Call, unit: str, tally: Tally) -> float:

@@ -14,7 +14,7 @@ from ptokit.program.ir import TileDecl
 
 
 class WatchedFrame(Frame):
-    """A frame with its session; with an adversary, another schedule is tried and nothing is checked."""
+    """A frame with its session. With an adversary, it runs another schedule and checks nothing."""
 
     def __init__(
         self,
@@ -29,20 +29,20 @@ class WatchedFrame(Frame):
         self.engines = (adversary,) if adversary else session.engines
         """The engines that flags, events and barriers go to."""
         self.fresh: set[str] = set()
-        """Tiles that hold nothing yet."""
-        self._stays: dict[tuple[str, int], Storage] = {}
+        """Tiles whose memory is uninitialised."""
+        self._known: dict[tuple[str, int], Storage] = {}
 
     def report(self, findings: Sequence[Finding]) -> None:
         """Report findings of the current statement to the session."""
-        wanted = self.session.options.wants("indices")
-        self.session.tell([f for f in self.placed(findings) if wanted or f.level != "hazard"], self.where)
+        indices = self.session.options.wants("indices")
+        self.session.report([f for f in self.placed(findings) if indices or f.level != "hazard"], self.where)
 
     def place(self, tile: TileDecl, address: int, target: str) -> None:
         """Bind a tile to an address of its memory; an address that it had before is not checked again."""
-        known = self._stays.get((tile.name, address))
+        known = self._known.get((tile.name, address))
         if known is None:
             super().place(tile, address, target)
-            self._stays[tile.name, address] = self.tiles[tile.name]
+            self._known[tile.name, address] = self.tiles[tile.name]
             return
-        self.memories[tile.spec.loc].at(address, tile.spec.nbytes)  # poison again, if the block is a new one
+        self.memories[tile.spec.loc].at(address, tile.spec.nbytes)  # poison it again in a new block
         self.tiles[tile.name], self.addresses[tile.name] = known, address

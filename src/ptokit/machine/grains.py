@@ -1,4 +1,4 @@
-"""What is moved at the least, and together: by warps, by bursts, by the scalar pipe."""
+"""The smallest transfers of warps, bursts and the scalar pipe."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 LANES = 32
 """Lanes of a warp."""
 CHUNK = 32
-"""Bytes that a burst moves at the least (A-67)."""
+"""The smallest transfer of a burst, in bytes (A-67)."""
 
 
 class Grains(NamedTuple):
-    """Bytes that a warp and the scalar pipe move at the least; the cost model may say others."""
+    """The smallest transfers of a warp and of the scalar pipe, in bytes; cost overrides may change them."""
 
     segment: int = 128
     line: int = 64
 
 
 def chunks(nbytes: Any) -> Any:
-    """Chunks of a burst of so many bytes, or of each of several."""
+    """Chunks of a burst of `nbytes`, elementwise for an array."""
     return -(-nbytes // CHUNK)

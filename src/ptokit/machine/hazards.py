@@ -1,4 +1,4 @@
-"""The findings of accesses that are out of order: which hazard of the list (section B) each is, and its message."""
+"""The findings of accesses that are out of order: the hazard of each (section B), and its message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CACHED = frozenset(("S", "V"))
 
 
 @dataclass(frozen=True)
-class Act:
+class AccessSide:
     """One side of a conflict: an instruction's pipe on one of its operands."""
 
     instruction: str
@@ -32,34 +32,40 @@ class Act:
         return f"{self.instruction} {verb} {self.operand}" + f" on {self.pipe}" * bool(self.pipe) + self._place
 
     @property
+    def noun(self) -> str:
+        """The access as a noun: `mgather's write of dst on V (line 14)`."""
+        of = "of" if self.how in ("read", "write") else "to"
+        return f"{self.instruction}'s {self.how} {of} {self.operand} on {self.pipe}{self._place}"
+
+    @property
     def _place(self) -> str:
         return f" ({self.where})" if self.where else ""
 
     @property
     def conflicts(self) -> tuple[OrderHazard, ...]:
-        """The hazards that the instruction has if nothing orders its accesses."""
+        """The hazards of the instruction if nothing orders its accesses."""
         known = INSTRUCTIONS.get(self.instruction)
         return known.conflicts if known else ()
 
 
 CUBE_LOAD, CUBE = "H-35", frozenset(("L1", "L0A", "L0B", "L0C"))
 """Loads into a memory of the cube core have a hazard of their own."""
-UNNAMED = "KN-13"
-"""The clause of unordered accesses that are no hazard of the list."""
+UNLISTED = "KN-13"
+"""The clause of unordered accesses without a hazard of their own."""
 
 
-def unordered(first: Act, then: Act, entry: str, when: str, target: str) -> Finding:
+def unordered(first: AccessSide, then: AccessSide, entry: str, when: str, target: str) -> Finding:
     """Two accesses that nothing orders; `entry` is the pipe on which the second can be made to wait."""
     family = spec.family_of(target)
     kind = next((kind for kind in _kinds(first, then) if family in spec.hazards()[kind].levels), None)
-    rule = spec.behind(kind, target) if kind else UNNAMED
-    said = f"{then}, which is not certain to come after: {first}, {when}"
+    rule = spec.behind(kind, target) if kind else UNLISTED
+    message = f"{then}; nothing orders this {then.how} after {first.noun}, {when}"
     fix = _flag_fix(first.pipe, entry)
-    wanted = f"{first.pipe} before {then.pipe}"
-    return Finding("error", rule, said, kind, then.operand, wanted, fix=fix, target=target)
+    expected = f"{first.pipe} before {then.pipe}"
+    return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
 
 
-def _kinds(first: Act, then: Act) -> Iterator[str]:
+def _kinds(first: AccessSide, then: AccessSide) -> Iterator[str]:
     """The hazards of two accesses that nothing orders: those of the instructions, then those of the memory."""
     for act, other, order in ((then, first, "second"), (first, then, "first")):
         yield from (conflict.kind for conflict in act.conflicts if _fits(conflict, act, other, order))
@@ -67,7 +73,7 @@ def _kinds(first: Act, then: Act) -> Iterator[str]:
         yield CUBE_LOAD
 
 
-def _fits(conflict: OrderHazard, act: Act, other: Act, order: str) -> bool:
+def _fits(conflict: OrderHazard, act: AccessSide, other: AccessSide, order: str) -> bool:
     """Whether a conflict of `act`'s instruction describes the two accesses."""
     return (
         conflict.memory == act.memory
@@ -79,16 +85,16 @@ def _fits(conflict: OrderHazard, act: Act, other: Act, order: str) -> bool:
     )
 
 
-def untold_index(name: str, kind: str, target: str) -> Finding:
+def unflagged_index(name: str, kind: str, target: str) -> Finding:
     """The load of an index without the flag that the documents require, although the kernel waits for the load."""
-    said = f"{name}: idx: nothing makes V wait for its load; this kernel waits by itself, others do not"
+    message = f"{name}: idx: nothing makes V wait for its load; this kernel waits by itself, others do not"
     fix = _flag_fix("MTE2", "V")
-    return Finding("note", spec.behind(kind, target), said, kind, "idx", fix=fix, target=target)
+    return Finding("note", spec.behind(kind, target), message, kind, "idx", fix=fix, target=target)
 
 
 def _flag_fix(src: str, dst: str) -> str:
     if src == dst:
-        return "hand the data over between the cores"
+        return "pass the data between the cores"
     pair = f'"{src}", "{dst}", event'
     return f"pto.set_flag({pair}) after the first, pto.wait_flag({pair}) before the second"
 
@@ -96,49 +102,44 @@ def _flag_fix(src: str, dst: str) -> str:
 BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of atomic"}
 
 
-def between_blocks(first: Act, then: Act, block: int, other: int, target: str) -> Finding:
+def between_blocks(first: AccessSide, then: AccessSide, block: int, other: int, target: str) -> Finding:
     """Two blocks that access the same bytes of global memory, at least one of them to write."""
     is_scratch = "scratch" in (first.operand, then.operand)
     reads = "read" in (first.how, then.how)
     stores = () if reads else (c.kind for act in (first, then) for c in act.conflicts if c.memory == then.memory)
     kind = "H-32" if is_scratch else next(iter(stores), None)
     rule = spec.behind(kind, target) if kind else "CO-SEM-02"
-    said = f"block {block}: {then}; block {other}: {first}; nothing orders blocks"
-    fix = "give every block a scratch of its own, apart from all that others touch" if is_scratch else BLOCKS_FIX[reads]
-    wanted = "blocks that touch different elements"
-    return Finding("error", rule, said, kind, then.operand, wanted, fix=fix, target=target)
+    message = f"block {block}: {then}; block {other}: {first}; nothing orders blocks"
+    fix = "give every block its own scratch, apart from what other blocks touch" if is_scratch else BLOCKS_FIX[reads]
+    expected = "blocks that touch different elements"
+    return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
 
 
 STALE: tuple[tuple[str, Level, str, str], ...] = (
-    (
-        "H-47",
-        "error",
-        "which DMA wrote before: the cache may hold what was there",
-        f"use tload, or {LATER}",
-    ),
-    ("H-48", "hazard", "which went through the cache before: DMA may read what was there", LATER),
+    ("H-47", "error", "which DMA wrote before: the cache may hold the old data", f"use tload, or {LATER}"),
+    ("H-48", "hazard", "which was written through the cache: DMA may read the old data", LATER),
 )
 
 
-def stale(first: Act, then: Act, when: str, target: str) -> Finding:
+def stale(first: AccessSide, then: AccessSide, when: str, target: str) -> Finding:
     """A read of global memory by another path than the write before it in the same kernel."""
     kind, level, why, fix = STALE[then.pipe not in CACHED]
     fix = LATER if then.operand == "idx" else fix
-    said = f"{then}, {why}: {first}, {when}"
-    return Finding(level, spec.behind(kind, target), said, kind, then.operand, fix=fix, target=target)
+    message = f"{then}, {why}: {first}, {when}"
+    return Finding(level, spec.behind(kind, target), message, kind, then.operand, fix=fix, target=target)
 
 
 def overwritten(name: str, operand: str, tile: str, other: str, when: str, target: str) -> Finding:
     """A read of a tile after a write through another tile at the same addresses."""
-    said = f"{name} reads {operand} from {tile}, parts of which {other} has written over, {when}"
-    rule, wanted, fix = spec.behind("H-38", target), f"{tile} apart from {other}", "move one of the tiles"
-    return Finding("error", rule, said, "H-38", operand, wanted, fix=fix, target=target)
+    message = f"{name} reads {operand} from {tile}, parts of which {other} has overwritten, {when}"
+    rule, expected, fix = spec.behind("H-38", target), f"{tile} apart from {other}", "move one of the tiles"
+    return Finding("error", rule, message, "H-38", operand, expected, fix=fix, target=target)
 
 
-def unwritten(act: Act, count: int, total: int, when: str, target: str, *, is_index: bool) -> Finding:
+def unwritten(act: AccessSide, count: int, total: int, when: str, target: str, *, is_index: bool) -> Finding:
     """A read of bytes that nothing has written."""
     kind = "H-42" if is_index else "H-36"
-    said = f"{act}, of which nothing has written {count} of {total} bytes, {when}"
+    message = f"{act}, of which nothing has written {count} of {total} bytes, {when}"
     fix = "load or compute all of it first, or shrink valid="
-    rule, wanted, found = spec.behind(kind, target), "bytes that were written", f"{count} that were not"
-    return Finding("error", rule, said, kind, act.operand, wanted, found, fix, target=target)
+    rule, expected, found = spec.behind(kind, target), "bytes that were written", f"{count} that were not"
+    return Finding("error", rule, message, kind, act.operand, expected, found, fix, target=target)

@@ -1,4 +1,4 @@
-"""An instruction on the machine: executed, then looked at; or deferred, for another schedule."""
+"""An instruction on the machine: executed, then checked; or deferred, for another schedule."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
-from ptokit.machine.deferred import Deferred, poison
+from ptokit.machine.deferred import DeferredInstruction, poison
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent, listed
 from ptokit.machine.frame import WatchedFrame
-from ptokit.machine.memories import Place
-from ptokit.machine.session import Session, Spot
+from ptokit.machine.memories import MemoryLocation
+from ptokit.machine.session import MemoryAccess, Session
 from ptokit.machine.shadow import READ, WRITE
 from ptokit.machine.site import Site, lenient, site
 from ptokit.program.calls import offset_in
@@ -31,7 +31,7 @@ from ptokit.program.steps import Sync
 
 
 class WatchedInstruction(InstructionStep):
-    """An instruction: executed, then looked at."""
+    """An instruction: executed, then checked."""
 
     alone = False
 
@@ -39,7 +39,7 @@ class WatchedInstruction(InstructionStep):
         super().__init__(instr, machine)
         self.sites: dict[int, tuple[Prepared, Site | None]] = {}
         self.shown = tuple(operand.tile if isinstance(operand, TileUse) else "" for operand in instr.operands)
-        """The tile of every operand, where it is one."""
+        """The tile of every operand; empty if it is none."""
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         session = frame.session
@@ -52,34 +52,34 @@ class WatchedInstruction(InstructionStep):
         if any(finding.blocks for finding in prepared.refused):
             raise VerifyError([finding.at(self.instr.where) for finding in prepared.refused])
         if here is None:
-            session.tell(prepared.refused, self.instr.where)
-            self._leave_out(frame)
+            session.report(prepared.refused, self.instr.where)
+            self._skip(frame)
             return
-        if here.said:
-            session.tell(here.said, self.instr.where)
+        if here.findings:
+            session.report(here.findings, self.instr.where)
         run = here.prepared.run(storages, partial(self._write, frame, here), tolerant=True)
-        frame.run(found for found in run if found is not here.prepared.remarks)  # `said` has those
+        frame.run(found for found in run if found is not here.prepared.remarks)  # `findings` has those
 
     def _defer(self, frame: WatchedFrame, adversary: Adversary) -> None:
-        """Queue what the pipes do: the one that reads the indices keeps them for the one that moves the data."""
+        """Queue the work of the pipes."""
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
         fresh = [
-            tile in frame.fresh and storage is frame.tiles[tile]  # a slice leaves what lies around it to others
+            tile in frame.fresh and storage is frame.tiles[tile]  # not for a slice
             for tile, storage in zip(self.shown, storages, strict=True)
         ]
         frame.fresh.difference_update(self.tiles)
         if here is None:
             return
-        work = Deferred(here, storages, fresh)
+        work = DeferredInstruction(here, storages, fresh)
         for event in self.instr.waits:
             adversary.wait_event(event, here.pipes)
         for step in here.steps:
             if isinstance(step, Sync):
                 adversary.sync(step.src, step.dst)
             else:
-                give = adversary.work_atomically if work.is_atomic(step) else adversary.work
-                give(step.pipe, partial(work, step))
+                queue = adversary.work_atomically if work.is_atomic(step) else adversary.work
+                queue(step.pipe, partial(work, step))
         if self.instr.event is not None:
             adversary.signal_event(self.instr.event, here.pipes)
 
@@ -95,57 +95,57 @@ class WatchedInstruction(InstructionStep):
         call = prepared.call
         specs = [spec for name, spec in call.operands.items() if spec is not None and name != TMP]
         instruction, machine = INSTRUCTIONS[self.instr.name], self.executable
-        given = specs, self.instr.modifiers, call.repeats, call.clashes, call.operands.get(TMP)
-        return Prepared(instruction, machine.profile, lenient(machine.options), *given, alone=self.alone)
+        operands = specs, self.instr.modifiers, call.repeats, call.clashes, call.operands.get(TMP)
+        return Prepared(instruction, machine.profile, lenient(machine.options), *operands, alone=self.alone)
 
     def _write(
         self, frame: WatchedFrame, here: Site, plan: Plan, storages: Sequence[Storage], lanes: list[Lanes | None]
     ) -> str:
-        """Execute, and check what is read and written. A bad index was reported before and is skipped."""
+        """Execute, and check what is read and written. A bad index was already reported and is skipped."""
         session = frame.session
-        wanted = session.options.lanes or here.call.instruction.repeats is not None
-        indices = [_indices(step, storages) if wanted else None for step in plan.steps]
-        spots = self._spots(frame, here, storages, plan.touches(lanes))
+        needed = session.options.lanes or here.call.instruction.repeats is not None
+        indices = [_indices(step, storages) if needed else None for step in plan.steps]
+        accesses = self._accesses(frame, here, storages, plan.touches(lanes))
         if session.options.wants("memory"):
-            self._check_written(session, spots)
+            self._check_written(session, accesses)
         if session.owners.is_needed:
-            self._check_owners(session, spots)
+            self._check_owners(session, accesses)
         how = plan.run(storages, lanes)
-        for spot in spots:
-            if spot.how != READ and spot.place.name != "GM":
-                spot.place.shadow.define(spot.extent, spot.place.start, int(spot.operand != TMP))
+        for access in accesses:
+            if access.how != READ and access.place.name != "GM":
+                access.place.shadow.define(access.extent, access.place.start, int(access.operand != TMP))
         if here.last_column:
-            self._blur(here, spots, lanes)
+            self._clear_overrun(here, accesses, lanes)
         number = session.numbers[id(self.instr)]
         done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
-        session.look(done, here, spots)
+        session.observe(done, here, accesses)
         return how
 
-    def _blur(self, here: Site, spots: list[Spot], lanes: list[Lanes | None]) -> None:
-        """What a transfer writes beside the valid columns counts as written by nobody."""
+    def _clear_overrun(self, here: Site, accesses: list[MemoryAccess], lanes: list[Lanes | None]) -> None:
+        """What a transfer writes outside the valid columns counts as uninitialised."""
         dst, landed = here.call.dst, next(each for each in lanes if each is not None)
         rows = np.arange(dst.valid_rows) if landed.outside is None else np.flatnonzero(~landed.outside)
         offsets = dst.layout.offset(rows[:, None], np.arange(dst.valid_cols, here.last_column))
-        for spot in spots:
-            if spot.operand == "dst" and spot.how != READ:
-                shadow = spot.place.shadow
-                shadow.define(listed(offsets, dst.dtype.size // shadow.unit), spot.place.start, 0)
+        for access in accesses:
+            if access.operand == "dst" and access.how != READ:
+                shadow = access.place.shadow
+                shadow.define(listed(offsets, dst.dtype.size // shadow.unit), access.place.start, 0)
 
-    def _spots(
+    def _accesses(
         self, frame: WatchedFrame, here: Site, storages: Sequence[Storage], touched: Iterable[Touched]
-    ) -> list[Spot]:
-        """The parts of memories that it touches, as far as they are watched."""
+    ) -> list[MemoryAccess]:
+        """The parts of observed memories that it touches."""
         places = [self._place(frame, tile, storage) for tile, storage in zip(self.shown, storages, strict=True)]
-        names, found = here.prepared.names, list[Spot]()
+        names, found = here.prepared.names, list[MemoryAccess]()
         for each in touched:
             slot = each.slot
-            place_ = places[slot]
-            if place_ is not None:
-                extent = place_.extent(each, storages[slot].dtype.size)
-                found.append(Spot(names[slot], each.how, place_, extent, each.is_index, self.shown[slot]))
-        return found + self._workspace_spots(frame, here)
+            place = places[slot]
+            if place is not None:
+                extent = place.extent(each, storages[slot].dtype.size)
+                found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index, self.shown[slot]))
+        return found + self._workspace_accesses(frame, here)
 
-    def _workspace_spots(self, frame: WatchedFrame, here: Site) -> list[Spot]:
+    def _workspace_accesses(self, frame: WatchedFrame, here: Site) -> list[MemoryAccess]:
         """All of the workspace, which is written."""
         use, spec = self.instr.workspace, here.tiles.get(TMP)
         if use is None or spec is None:
@@ -155,9 +155,9 @@ class WatchedInstruction(InstructionStep):
         place = self._place(frame, use.tile, frame.tiles[use.tile].part(ahead, spec.elements))
         if place is None:
             return []
-        return [Spot(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
+        return [MemoryAccess(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
 
-    def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> Place | None:
+    def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> MemoryLocation | None:
         if tile:
             loc, whole = self.executable.program.tiles[tile].spec.loc, frame.tiles[tile]
             place = frame.session.chip.at(loc, frame.addresses.get(tile), whole)
@@ -165,43 +165,43 @@ class WatchedInstruction(InstructionStep):
             return place._replace(start=place.start + ahead) if ahead else place
         return frame.session.gm.at(storage)
 
-    def _check_written(self, session: Session, spots: list[Spot]) -> None:
-        """What is read on the chip was written before."""
-        for spot in spots:
-            if spot.how != READ or spot.place.name == "GM":
+    def _check_written(self, session: Session, accesses: list[MemoryAccess]) -> None:
+        """On-chip memory is written before it is read."""
+        for access in accesses:
+            if access.how != READ or access.place.name == "GM":
                 continue
-            shadow = spot.place.shadow
-            missing = shadow.unwritten(spot.extent, spot.place.start)
+            shadow = access.place.shadow
+            missing = shadow.unwritten(access.extent, access.place.start)
             if missing:
-                act = hazards.Act(self.instr.name, spot.operand, "", READ, spot.place.name, "")
-                count = missing * shadow.unit, spot.extent.count * shadow.unit
-                said = hazards.unwritten(act, *count, session.when, session.profile.name, is_index=spot.is_index)
-                session.tell([said], self.instr.where)
-                shadow.define(spot.extent, spot.place.start)
+                act = hazards.AccessSide(self.instr.name, access.operand, "", READ, access.place.name, "")
+                count = missing * shadow.unit, access.extent.count * shadow.unit
+                finding = hazards.unwritten(act, *count, session.when, session.profile.name, is_index=access.is_index)
+                session.report([finding], self.instr.where)
+                shadow.define(access.extent, access.place.start)
 
-    def _check_owners(self, session: Session, spots: list[Spot]) -> None:
-        """What a tile has written is still its own when it is read."""
-        for spot in spots:
-            if not spot.tile:
+    def _check_owners(self, session: Session, accesses: list[MemoryAccess]) -> None:
+        """No other tile has overwritten what is read."""
+        for access in accesses:
+            if not access.tile:
                 continue
-            if spot.how != READ:
-                session.owners.write(spot.tile, spot.place, spot.extent)
-            elif other := session.owners.read(spot.tile, spot.place, spot.extent):
-                said = hazards.overwritten(
-                    self.instr.name, spot.operand, spot.tile, other, session.when, session.profile.name
+            if access.how != READ:
+                session.owners.write(access.tile, access.place, access.extent)
+            elif other := session.owners.read(access.tile, access.place, access.extent):
+                finding = hazards.overwritten(
+                    self.instr.name, access.operand, access.tile, other, session.when, session.profile.name
                 )
-                session.tell([said], self.instr.where)
+                session.report([finding], self.instr.where)
 
     def _make_fresh(self, frame: WatchedFrame) -> None:
-        """Tiles that are used for the first time hold nothing."""
+        """Poison tiles that are used for the first time."""
         for tile in self.tiles:
             if tile in frame.fresh:
                 frame.fresh.discard(tile)
                 self._define(frame, tile, 0)
                 poison([frame.tiles[tile]])
 
-    def _leave_out(self, frame: WatchedFrame) -> None:
-        """Nothing was executed; what it would have done counts as done, so that no more is said of it."""
+    def _skip(self, frame: WatchedFrame) -> None:
+        """Nothing was executed. Its tiles count as written, so that nothing more is reported."""
         for tile in self.tiles:
             self._define(frame, tile, 1)
         frame.session.skip(self.instr)

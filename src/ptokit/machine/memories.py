@@ -16,8 +16,8 @@ from ptokit.machine.shadow import Shadow
 from ptokit.program.ir import Assign, Program, walk
 
 
-class Place(NamedTuple):
-    """Where an operand lies: in which memory, from which of its units on."""
+class MemoryLocation(NamedTuple):
+    """The location of an operand: its memory, and its first unit there."""
 
     shadow: Shadow
     start: int
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     """Of the memory: `UB`, `GM`."""
 
     def extent(self, touched: Touched, size: int) -> Extent:
-        """The units that an access touches, for elements of so many bytes."""
+        """The units that an access touches, for elements of `size` bytes."""
         each = size // self.shadow.unit
         if touched.region is not None:
             return extent_of(touched.region, each)
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 class Chip:
-    """The on-chip memories of the block that runs; poison until written."""
+    """The on-chip memories of the running block; poisoned until written."""
 
     def __init__(self, names: Mapping[TileType, str], program: Program, bits: int, *, poison: bool) -> None:
         """`bits` are enough for the number of a statement."""
@@ -42,18 +42,18 @@ class Chip:
         self._units, self._sizes = _measures(program)
         self._shadows: dict[TileType, Shadow] = {}
         self._apart: dict[int, Shadow] = {}
-        self._places: dict[tuple[TileType, int], Place] = {}
+        self._places: dict[tuple[TileType, int], MemoryLocation] = {}
 
-    def at(self, loc: TileType, address: int | None, storage: Storage) -> Place:
-        """A tile at an address, or one that has none and lies apart from all others."""
+    def at(self, loc: TileType, address: int | None, storage: Storage) -> MemoryLocation:
+        """The location of a tile; without an address it has a memory of its own."""
         if address is None:
-            return Place(self._own(storage), 0, self.names[loc])
+            return MemoryLocation(self._own(storage), 0, self.names[loc])
         known = self._places.get((loc, address))
         if known is None:
             shadow = self._shadows.get(loc)
             if shadow is None:
                 shadow = self._shadows[loc] = self._new(self._sizes[loc], self._units[loc])
-            known = self._places[loc, address] = Place(shadow, address // shadow.unit, self.names[loc])
+            known = self._places[loc, address] = MemoryLocation(shadow, address // shadow.unit, self.names[loc])
         return known
 
     def _own(self, storage: Storage) -> Shadow:
@@ -76,7 +76,7 @@ class Chip:
 
 
 def _measures(program: Program) -> tuple[dict[TileType, int], dict[TileType, int]]:
-    """For each memory, in bytes: a common measure of the elements and addresses of its tiles, and its highest end."""
+    """For each memory, in bytes: the gcd of element sizes and addresses of its tiles, and the highest end."""
     units: dict[TileType, int] = {}
     sizes: dict[TileType, int] = {}
     moved = [(program.tiles[stmt.tile], (stmt.address,)) for stmt in walk(program.body) if isinstance(stmt, Assign)]
@@ -91,12 +91,12 @@ def _measures(program: Program) -> tuple[dict[TileType, int], dict[TileType, int
 
 
 Handle = tuple[TileType, int, int, str]
-"""What handles of one buffer have in common: a memory, an address, a size in bytes and an element type (A-38)."""
+"""A buffer (A-38): a memory, an address, a size in bytes and an element type."""
 
 
 class Owners:
-    """Which buffer has written every unit last, for programs that choose addresses as they run: where addresses are
-    known, the verifier sees tiles that lie over one another."""
+    """The buffer that wrote every unit last, for programs with addresses known at run time. The verifier checks
+    constant addresses."""
 
     def __init__(self, program: Program) -> None:
         moved = [stmt.address for stmt in walk(program.body) if isinstance(stmt, Assign)]
@@ -108,21 +108,21 @@ class Owners:
         """By the number of a buffer: the tile through which it was written last."""
         self._entries: dict[Shadow, Array] = {}
         self._claims: dict[Handle, Array] = {}
-        """The units of each buffer that were written through it, as far as they are remembered."""
+        """The units of each buffer that were written through it."""
         self._writers: dict[Handle, set[str]] = {}
 
     def forget(self, tile: str = "") -> None:
-        """A tile has moved; or a block begins, and all have. What no handle has written is nobody's."""
+        """Forget the writes of a tile that moved, or of all tiles when a block starts."""
         for handle, writers in list(self._writers.items()):
-            writers -= {tile} if tile else set(writers)
+            writers.difference_update({tile} if tile else set(writers))
             if not writers:
                 del self._writers[handle], self._claims[handle]
 
-    def _handle(self, tile: str, place: Place) -> Handle:
+    def _handle(self, tile: str, place: MemoryLocation) -> Handle:
         spec = self._specs[tile]
         return spec.loc, place.start * place.shadow.unit, spec.nbytes, str(spec.dtype)
 
-    def write(self, tile: str, place: Place, extent: Extent) -> None:
+    def write(self, tile: str, place: MemoryLocation, extent: Extent) -> None:
         """A tile is written."""
         entries = self._entries.get(place.shadow)
         if entries is None:
@@ -138,8 +138,8 @@ class Owners:
         extent.put(self._claims[handle], 0, True)
         self._writers.setdefault(handle, set()).add(tile)
 
-    def read(self, tile: str, place: Place, extent: Extent) -> str:
-        """Who has written over units that were written through the tile's buffer; nobody, mostly."""
+    def read(self, tile: str, place: MemoryLocation, extent: Extent) -> str:
+        """The tile that overwrote units of this tile's buffer; empty if none did."""
         handle, entries = self._handle(tile, place), self._entries.get(place.shadow)
         if entries is None or handle not in self._claims:
             return ""
@@ -149,7 +149,7 @@ class Owners:
 
 
 class Global:
-    """The arrays of a launch that something writes; arrays that share memory are one. Others need no watching."""
+    """The arrays of a launch that are written; arrays that share memory are one. Others are not tracked."""
 
     def __init__(self, tensors: Mapping[str, Storage], written: Iterable[str], bits: int) -> None:
         """`bits` are enough for the number of a statement."""
@@ -159,16 +159,16 @@ class Global:
             if any(each.start < span.stop and span.start < each.stop for each in stored):
                 self.spans.append((span, Shadow(len(span) // unit, bits, unit)))
 
-    def at(self, storage: Storage) -> Place | None:
-        """Where some elements lie; None where nobody writes."""
+    def at(self, storage: Storage) -> MemoryLocation | None:
+        """The location of elements; None if nothing writes them."""
         for span, shadow in self.spans:
             if span.start <= storage.address < span.stop:
-                return Place(shadow, (storage.address - span.start) // shadow.unit, "GM")
+                return MemoryLocation(shadow, (storage.address - span.start) // shadow.unit, "GM")
         return None
 
 
 def _groups(storages: list[Storage]) -> list[tuple[range, int]]:
-    """Spans of memory, joined where they overlap, each with a common measure of all that lies in it."""
+    """Spans of memory, joined if they overlap, each with the gcd of element sizes and offsets in it."""
     joined: list[tuple[range, int]] = []
     for storage in sorted((each for each in storages if len(each.span)), key=lambda each: each.address):
         span, size = storage.span, storage.dtype.size

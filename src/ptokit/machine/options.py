@@ -1,4 +1,4 @@
-"""What a run on the machine is told."""
+"""The options of a run on the machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 CHECKS = ("order", "memory", "blocks", "repeats", "indices", "traffic", "time")
-"""What can be looked at: pipes and flags, written bytes and budgets, blocks against each other, repeated destinations,
+"""Pipes and flags, written bytes and budgets, blocks against each other, repeated destinations,
 index values, transactions, cycles."""
 LAUNCHES = ("standard", "function_pointer")
 
@@ -17,24 +17,24 @@ def _is_whole(number: object) -> bool:
 
 @dataclass(frozen=True)
 class MachineOptions:
-    """All there is to choose. Options of the launch itself (`dyn_ub=`, `launch=`) count where they are given there."""
+    """Options of the machine. The launch's own options (`dyn_ub=`, `launch=`) override them."""
 
     checks: tuple[str, ...] = CHECKS
-    """Which of `CHECKS` are made."""
+    """The enabled ones of `CHECKS`."""
     seed: int | None = None
-    """Run under another legal schedule, drawn with this seed; None runs in the order of the program."""
+    """Run under another legal schedule, random with this seed; None runs in program order."""
     poison: bool = True
-    """Whether bytes that nothing has written may not be read."""
+    """Whether reads of uninitialised memory are reported."""
     dyn_ub: int | None = None
     """dynUBufSize of the launch in bytes; None asks for none."""
     launch: str = "standard"
     """How the kernel is started: `standard` or `function_pointer`."""
     costs: Mapping[str, float] = field(default_factory=dict)
-    """Numbers of the profile's cost table that are to be others."""
+    """Cost-table overrides."""
     lanes: bool = False
-    """Whether to keep what became of every lane of gathers and scatters."""
+    """Whether to record the outcome of every lane of gathers and scatters."""
     timeline: int = 10_000
-    """How many works the timeline keeps."""
+    """The most pieces of work that the timeline keeps."""
 
     def __post_init__(self) -> None:
         if isinstance(self.checks, str) or not isinstance(self.checks, Iterable):
@@ -50,5 +50,5 @@ class MachineOptions:
                 raise ValueError(f"{name} takes a whole number from {least} up, found {number!r}")
 
     def wants(self, check: str) -> bool:
-        """Whether something is looked at."""
+        """Whether a check is enabled."""
         return check in self.checks

@@ -1,4 +1,4 @@
-"""What became of every lane of a gather or scatter: how its index landed, and what came of its store."""
+"""The outcome of every lane of a gather or scatter: of its index, and of its store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST, WORST = 8, 12
 
 
 class Outcome(IntEnum):
-    """How an index landed."""
+    """What happened to an index."""
 
     IN_BOUNDS = 0
     CLAMPED = 1
@@ -35,12 +35,12 @@ class Outcome(IntEnum):
 
     @property
     def text(self) -> str:
-        """The word for it."""
+        """The name as text."""
         return self.name.lower().replace("_", " ")
 
 
 class Fate(IntEnum):
-    """What came of a scattered element."""
+    """What happened to a scattered element."""
 
     NONE = 0
     """Nothing was scattered: a gather, or a lane that was skipped."""
@@ -51,17 +51,17 @@ class Fate(IntEnum):
 
     @property
     def text(self) -> str:
-        """The word for it."""
+        """The name as text."""
         return self.name.lower()
 
 
 MOVED = {Remap.CLAMP: Outcome.CLAMPED, Remap.WRAP: Outcome.WRAPPED}
-"""How a policy brings an index inside."""
+"""The outcome of an index that a policy moves inside."""
 
 
 @dataclass(frozen=True, eq=False)
 class LaneOutcomes:
-    """One gather or scatter in one block. The arrays are shaped like the lanes: a lane is a row where an index names
+    """One gather or scatter in one block. The arrays are shaped like the lanes: a lane is a row if an index names
     whole rows, else an element."""
 
     number: int
@@ -76,12 +76,12 @@ class LaneOutcomes:
     index: Array
     """Index values as they were read."""
     cell: Array
-    """The row of the table, or the element, that the lane met; -1 for none."""
+    """The row of the table, or the element, that the lane accessed; -1 for none."""
     overwritten_by: Array
-    """The flat number of the lane that wrote the cell last, where that is another one; else -1."""
+    """The flat number of another lane that wrote the cell last; -1 if none did."""
 
     def counts(self) -> dict[str, int]:
-        """How many lanes had each outcome and each fate, by name; those that there are."""
+        """How many lanes had each outcome and each fate, by name; without zeros."""
         found: dict[str, int] = {}
         for kinds, lanes in ((Outcome, self.code), (Fate, self.fate)):
             numbers = np.bincount(lanes.ravel(), minlength=len(kinds)).tolist()
@@ -118,7 +118,7 @@ class LaneOutcomes:
         return "\n".join([title, *lines])
 
     def _worst(self) -> list[int]:
-        """Lanes beyond the first that did not simply land, the gravest kinds first."""
+        """Lanes after the first ones that were not plainly in bounds, the worst first."""
         grave = np.maximum(GRAVITY[self.code.ravel()], (self.fate.ravel() == Fate.OVERWRITTEN) * len(Outcome))
         grave[:FIRST] = 0
         odd = np.flatnonzero(grave)
@@ -136,11 +136,11 @@ class LaneOutcomes:
 
 HEAD = ("lane", "index", "outcome", "cell", "fate")
 GRAVITY = np.array([0, 2, 1, 3, 4])
-"""How odd each `Outcome` is; overwritten is worse than all of them."""
+"""How bad each `Outcome` is; overwritten is worse than all of them."""
 
 
 def outcomes(executed: Executed) -> Iterator[LaneOutcomes]:
-    """What became of the lanes of every step that follows an index."""
+    """The outcomes of the lanes of every indexed step."""
     for step, lanes, indices in indexed(executed):
         cell = _cells(step, lanes)
         fate, overwritten_by = _fates(step, lanes)
@@ -178,7 +178,7 @@ def _cells(step: IndexedStep, lanes: Lanes) -> Array:
 
 
 def _fates(step: IndexedStep, lanes: Lanes) -> tuple[Array, Array]:
-    """The fate of every lane, and who overwrote it."""
+    """The fate of every lane, and the lane that overwrote it."""
     fate, by = np.zeros(lanes.values.size, np.uint8), np.full(lanes.values.size, -1)
     if step.index.side is Side.DST:
         kept = np.arange(fate.size) if lanes.outside is None else np.flatnonzero(~lanes.outside)

@@ -5,12 +5,12 @@ the items of all its pipes. An item that waits for a flag that is not set holds 
 until the flag is set. A scalar pipe cannot be held, because nothing could then issue the set: the wait is reported as
 stuck and ends at once. At the end of a block every wait that still holds a pipe is reported as stuck, and ends.
 
-`PipeEngine` is the protocol: flags, handshakes of instructions (`sync`), events, barriers, queues, deadlocks. What time
-is, a subclass defines by four methods: `_issue`, `_work`, `_stamp` and `_receive`.
+`PipeEngine` is the protocol: flags, handshakes of instructions (`sync`), events, barriers, queues, deadlocks. A
+subclass defines time by four methods: `_issue`, `_work`, `_stamp` and `_receive`.
 
 | engine | time | for |
 |---|---|---|
-| `clocks.Clocks` | vector clocks | what certainly happens before what |
+| `clocks.Clocks` | vector clocks | the happens-before relation |
 | `schedule.Schedule` | cycles | how long a block takes |
 | `adversary.Adversary` | a random order | values under another legal schedule |
 
@@ -49,7 +49,7 @@ class Pipe:
 
     def __init__(self, name: str, number: int, scalar: Self | None) -> None:
         self.name, self.number, self.scalar = name, number, scalar or self
-        self.queue: deque[Item[Any]] = deque()
+        self.queue: deque[PipeItem[Any]] = deque()
         """Items that cannot run yet."""
         self.pending = 0
         """How many of them are work or waits for flags."""
@@ -59,7 +59,7 @@ P = TypeVar("P", bound=Pipe)
 T = TypeVar("T")
 """What an engine knows of a point in time."""
 W = TypeVar("W")
-"""What an engine is given for work."""
+"""The work that an engine takes."""
 
 
 class Signal(Generic[T]):
@@ -85,7 +85,7 @@ class Stuck:
 
 
 @dataclass(slots=True)
-class Item(Generic[T]):
+class PipeItem(Generic[T]):
     """An item in the queue of a pipe."""
 
     run: Callable[[], None]
@@ -152,20 +152,20 @@ class PipeEngine(Generic[P, T, W]):
         """When the next item of a pipe is issued."""
         raise NotImplementedError
 
-    def _work(self, pipe: P, issued: T, limit: T | None, work: W) -> None:
+    def _work(self, pipe: P, issued: T, limit: T | None, work: W, /) -> None:
         """Run work. `limit` is that of an item that was held (`_limit`)."""
         raise NotImplementedError
 
-    def _stamp(self, pipe: P, issued: T) -> T:
+    def _stamp(self, pipe: P, issued: T, /) -> T:
         """When a pipe sets a flag that it sets now."""
         raise NotImplementedError
 
-    def _receive(self, pipe: P, issued: T, stamp: T | None, takes: bool) -> None:
+    def _receive(self, pipe: P, issued: T, stamp: T | None, takes: bool, /) -> None:
         """A pipe has waited for a signal set at `stamp`; None if it is never set. `takes` for flags, not events."""
         raise NotImplementedError
 
     def _limit(self) -> T | None:
-        """What an item that is queued now can know at most, however late it runs."""
+        """The most that an item queued now can know, however late it runs."""
         return None
 
     # --- what is issued
@@ -175,7 +175,7 @@ class PipeEngine(Generic[P, T, W]):
         at = self._pipes[pipe]
         issued = self._issue(at)
         if at.queue or self.defers:
-            self._hold(at, Item(partial(self._work, at, issued, self._limit(), work), issued, ticks=1))
+            self._hold(at, PipeItem(partial(self._work, at, issued, self._limit(), work), issued, ticks=1))
         else:
             self._work(at, issued, None, work)
 
@@ -223,7 +223,7 @@ class PipeEngine(Generic[P, T, W]):
     def _issue_set(self, at: P, signal: Signal[T], flag: Hashable = None, what: object = None) -> None:
         issued = self._issue(at)
         if at.queue or self.defers:
-            self._hold(at, Item(partial(self._set, at, issued, signal, flag, what), issued))
+            self._hold(at, PipeItem(partial(self._set, at, issued, signal, flag, what), issued))
         else:
             self._set(at, issued, signal, flag, what)
             if self._held:
@@ -235,13 +235,13 @@ class PipeEngine(Generic[P, T, W]):
         issued = self._issue(at)
         if at.queue or signal.stamp is None or self.defers:
             run = partial(self._wait, at, issued, signal, takes)
-            self._hold(at, Item(run, issued, int(takes), signal, Stuck(at.name, flag, what)))
+            self._hold(at, PipeItem(run, issued, int(takes), signal, Stuck(at.name, flag, what)))
         else:
             self._wait(at, issued, signal, takes)
 
     # --- how items run
 
-    def _set(self, at: P, issued: T, signal: Signal[T], flag: Hashable, what: object) -> None:
+    def _set(self, at: P, issued: T, signal: Signal[T], _flag: Hashable, _what: object) -> None:
         signal.stamp = self._stamp(at, issued)
 
     def _wait(self, at: P, issued: T, signal: Signal[T], takes: bool) -> None:
@@ -250,13 +250,13 @@ class PipeEngine(Generic[P, T, W]):
             signal.stamp = None
         self._receive(at, issued, stamp, takes)
 
-    def _hold(self, at: P, item: Item[T]) -> None:
+    def _hold(self, at: P, item: PipeItem[T]) -> None:
         """Queue an item. A scalar pipe cannot be held."""
         self._queue(at, item)
         if at is at.scalar:
             self._force(at)
 
-    def _queue(self, at: P, item: Item[T]) -> None:
+    def _queue(self, at: P, item: PipeItem[T]) -> None:
         at.queue.append(item)
         at.pending += item.ticks
         self._held[at.name] = at
@@ -265,14 +265,14 @@ class PipeEngine(Generic[P, T, W]):
         """The pipes that have items in their queues."""
         return list(self._held.values())
 
-    def _take(self, at: P) -> Item[T]:
+    def _take(self, at: P) -> PipeItem[T]:
         item = at.queue.popleft()
         at.pending -= item.ticks
         if not at.queue:
             del self._held[at.name]
         return item
 
-    def _is_ready(self, at: P, item: Item[T]) -> bool:
+    def _is_ready(self, _at: P, item: PipeItem[T]) -> bool:
         return item.signal is None or item.signal.stamp is not None
 
     def _advance(self) -> None:

@@ -36,14 +36,14 @@ def repeats(executed: Executed) -> Iterator[Finding]:
 
 
 def indexed(executed: Executed) -> Iterator[tuple[IndexedStep, Lanes, Array]]:
-    """The moves of a call that follow an index, with their index values after the remap and before it."""
+    """The indexed moves of a call, with their index values after the remap and before it."""
     for step, lanes, indices in zip(executed.plan.steps, executed.lanes, executed.indices, strict=True):
         if isinstance(step, IndexedStep) and lanes is not None and indices is not None:
             yield step, lanes, indices
 
 
 def destinations(step: IndexedStep, lanes: Lanes) -> Array:
-    """What each lane of a scatter names, lane after lane: a row of the table, or an element of storage."""
+    """The destination of each lane of a scatter: a row of the table, or an element of storage."""
     return lanes.values if step.by_row else step.aimed(lanes).ravel()
 
 
@@ -92,7 +92,7 @@ class _Repeat:
     values: tuple[int, int]
     """The indices of the first two, before the remap."""
     count: int
-    """Lanes of the call that name what an earlier one has named."""
+    """Lanes of the call that repeat a destination."""
 
     @property
     def is_folded(self) -> bool:
@@ -153,9 +153,9 @@ def _place(step: IndexedStep, repeat: _Repeat) -> str:
 
 def _fix(call: Call, is_folded: bool) -> str:
     """What fixes it: other indices, or modifiers that the instruction has."""
-    ways = ["give every lane a destination of its own"]
+    fixes = ["give every lane a destination of its own"]
     if is_folded:
-        ways.append('pass over what is outside with oob="skip"')
+        fixes.append('skip indices outside the table with oob="skip"')
     if call.instruction.repeats is not None:
-        ways += call.instruction.repeats.fixes(call)
-    return ", or ".join(ways)
+        fixes += call.instruction.repeats.fixes(call)
+    return ", or ".join(fixes)

@@ -1,4 +1,4 @@
-"""What a run on the machine gives."""
+"""The result of a run on the machine."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ptokit.machine.traffic import Traffic
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """One on-chip memory: what tiles use of it, by their highest end, and where they lie."""
+    """One on-chip memory: how much of it tiles use, by their highest end, and their addresses."""
 
     name: str
     size: int | None
     """Bytes that the launch makes available; None for no limit."""
     used: int
     tiles: tuple[tuple[str, int, int], ...] = ()
-    """Name, first byte and the byte after the last, of every place where a tile was."""
+    """Name, first byte and the byte after the last, of every address of a tile."""
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Run):
-    """A launch on the machine: a `Run` whose findings are all of them, and what hardware would have made of it."""
+class MachineReport(Run):
+    """A launch on the machine: a `Run` with all findings, and with what hardware would do."""
 
     memory: Mapping[str, MemoryUse] = field(default_factory=dict)
     """By the name of the memory (`UB`, `L1`, ...)."""
@@ -37,7 +37,7 @@ class Report(Run):
     traffic: tuple[Traffic, ...] = ()
     """One for each gather, scatter, load and store of the program, all blocks together."""
     lanes: tuple[LaneOutcomes, ...] = ()
-    """What became of every lane, where that was asked for."""
+    """The outcome of every lane, if the options ask for it."""
     kernel: str = ""
     """The name of the kernel that was launched."""
 
@@ -47,23 +47,23 @@ class Report(Run):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong: no error and no hazard."""
+        """Whether there is no error and no hazard."""
         return all(finding.level == "note" for finding in self.findings)
 
     @property
     def hazards(self) -> tuple[Finding, ...]:
-        """What is wrong: errors and hazards."""
+        """The errors and hazards."""
         return tuple(finding for finding in self.findings if finding.level != "note")
 
     def __str__(self) -> str:
         return report_text(self)
 
     def to_json(self) -> str:
-        """All of it as JSON; arrays of lanes as lists."""
+        """The report as JSON; arrays of lanes as lists."""
         return json.dumps(self.as_dict(), indent=2)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The report as plain data."""
         return {
             "engine": self.engine,
             "target": self.target,

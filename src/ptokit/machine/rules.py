@@ -1,4 +1,4 @@
-"""What launch and addresses of one instruction show: how it was started, where bursts go, what scratch touches."""
+"""Findings on one instruction from launch and addresses: dispatch, burst alignment, scratch memory."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from ptokit import spec
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding
 from ptokit.machine.extent import Extent
-from ptokit.machine.memories import Place
+from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
 from ptokit.target import Profile
 
 
 def dispatch(site: Site) -> Iterator[Finding]:
-    """A kernel that starts threads is launched in a way that sets them up: not through a function pointer (H-23)."""
+    """A kernel that starts threads is not launched through a function pointer, which does not set them up (H-23)."""
     call, shape = site.call, simt_launch(site.call)
     if shape is not None:
-        said = f"{call.instruction.name} on {call.target} starts {shape.threads} threads, and the kernel was dispatched"
-        fix = 'launch the standard way (launch="standard")'
-        said, rule = f"{said} through a function pointer: it hangs", spec.behind("H-23", call.target)
-        yield Finding("error", rule, said, "H-23", "launch", fix=fix, target=call.target)
+        started = f"{call.instruction.name} on {call.target} starts {shape.threads} threads"
+        message = f"{started}, and the kernel was dispatched through a function pointer: it hangs"
+        rule, fix = spec.behind("H-23", call.target), 'launch the standard way (launch="standard")'
+        yield Finding("error", rule, message, "H-23", "launch", fix=fix, target=call.target)
 
 
-def burst(name: str, operand: str, place: Place, extent: Extent, profile: Profile) -> Iterator[Finding]:
+def burst(name: str, operand: str, place: MemoryLocation, extent: Extent, profile: Profile) -> Iterator[Finding]:
     """Every burst into UB begins at a multiple of the alignment (H-01)."""
     alignment = profile.burst
     if extent.listed is not None or not alignment or not extent.count:
@@ -32,10 +32,10 @@ def burst(name: str, operand: str, place: Place, extent: Extent, profile: Profil
     start, pitch = place.start * place.shadow.unit, extent.pitch * place.shadow.unit
     if start % alignment or (extent.rows > 1 and pitch % alignment):
         bad = start if start % alignment else start + pitch
-        said = f"{name}: a burst to {operand} begins at {bad:#x}, which is no multiple of {alignment}: it is dropped"
+        message = f"{name}: a burst to {operand} begins at {bad:#x}, which is no multiple of {alignment}: it is dropped"
         fix = f"put rows of {operand} at multiples of {alignment} bytes"
-        rule, wanted = spec.behind("H-01", profile.name), f"a multiple of {alignment}"
-        yield Finding("error", rule, said, "H-01", operand, wanted, hex(bad), fix, target=profile.name)
+        rule, expected = spec.behind("H-01", profile.name), f"a multiple of {alignment}"
+        yield Finding("error", rule, message, "H-01", operand, expected, hex(bad), fix, target=profile.name)
 
 
 def scratch(site: Site, storages: Sequence[Storage]) -> Iterator[Finding]:
@@ -47,8 +47,8 @@ def scratch(site: Site, storages: Sequence[Storage]) -> Iterator[Finding]:
     for name in ("table", "idx"):
         other = by_name.get(name)
         if other is not None and name not in site.tiles and own.overlaps(other):
-            said = f"{site.call.instruction.name}: scratch shares memory with {name}"
+            message = f"{site.call.instruction.name}: scratch shares memory with {name}"
             fix = "give the scratch memory of its own"
-            target, wanted = site.call.target, f"memory apart from {name}"
+            target, expected = site.call.target, f"memory apart from {name}"
             rule = spec.behind("H-32", target)
-            yield Finding("error", rule, said, "H-32", "scratch", wanted, fix=fix, target=target)
+            yield Finding("error", rule, message, "H-32", "scratch", expected, fix=fix, target=target)

@@ -31,7 +31,7 @@ class Scheduled:
         self.depth = before.depth + 1 if before else 0
 
     def span(self, block: int) -> BusySpan:
-        """The same as part of the result."""
+        """The same for the result."""
         return BusySpan(self.pipe, self.start, self.end, self.number, self.what, self.where, block)
 
 
@@ -50,7 +50,7 @@ class CyclePipe(Pipe):
         """The work whose end is `time`: its own, or one that it waited for."""
 
 
-class Task(NamedTuple):
+class PipeJob(NamedTuple):
     """Work of a pipe for a statement."""
 
     cycles: float
@@ -69,7 +69,7 @@ class Stamp(NamedTuple):
     last: Scheduled | None
 
 
-class Schedule(PipeEngine[CyclePipe, Stamp, Task]):
+class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
     """One block. `keep` bounds how many pieces of work are kept."""
 
     pipe_type = CyclePipe
@@ -106,11 +106,11 @@ class Schedule(PipeEngine[CyclePipe, Stamp, Task]):
         """All steps of an instruction."""
         for step in timed.steps:
             if isinstance(step, Part):
-                self.work(step.pipe, Task(step.cycles, number, what, where, step.overlap))
+                self.work(step.pipe, PipeJob(step.cycles, number, what, where, step.overlap))
             else:
                 self.sync(step.src, step.dst)
 
-    def work(self, pipe: str, work: Task) -> None:
+    def work(self, pipe: str, work: PipeJob) -> None:
         """A pipe is busy for a statement."""
         scalar = self._pipes[pipe].scalar
         self.names[work.number] = work.what, work.where
@@ -137,7 +137,7 @@ class Schedule(PipeEngine[CyclePipe, Stamp, Task]):
             scalar.busy += self._issue_cycles
         return Stamp(scalar.time, scalar.name, scalar.last)
 
-    def _work(self, pipe: CyclePipe, issued: Stamp, limit: Stamp | None, work: Task) -> None:
+    def _work(self, pipe: CyclePipe, issued: Stamp, _limit: Stamp | None, work: PipeJob) -> None:
         cycles, number, what, where, overlap = work
         start, before = pipe.time, pipe.last
         if issued.time - overlap.lead > start:
@@ -155,7 +155,7 @@ class Schedule(PipeEngine[CyclePipe, Stamp, Task]):
             return Stamp(pipe.time + self._flag_cycles, pipe.name, pipe.last)
         return Stamp(issued.time + self._flag_cycles, pipe.name, issued.last)
 
-    def _receive(self, pipe: CyclePipe, issued: Stamp, stamp: Stamp | None, takes: bool) -> None:
+    def _receive(self, pipe: CyclePipe, issued: Stamp, stamp: Stamp | None, _takes: bool) -> None:
         if issued.time > pipe.time:
             pipe.time, pipe.last = issued.time, issued.last
         if stamp is not None and stamp.time > pipe.time:

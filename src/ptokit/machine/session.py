@@ -1,4 +1,4 @@
-"""One launch on the machine: the state of pipes and memories while blocks run, and all that is found."""
+"""One launch on the machine: the state of pipes and memories while blocks run, and the findings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent
 from ptokit.machine.findings import Findings
-from ptokit.machine.hazards import CACHED, Act
-from ptokit.machine.memories import Chip, Global, Owners, Place
+from ptokit.machine.hazards import CACHED, AccessSide
+from ptokit.machine.memories import Chip, Global, MemoryLocation, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
 from ptokit.machine.pipes import Stuck, core_of, unit_of
@@ -37,16 +37,16 @@ from ptokit.program.steps import Sync
 from ptokit.target import Profile
 
 
-class Spot(NamedTuple):
+class MemoryAccess(NamedTuple):
     """A part of a memory that an instruction touches."""
 
     operand: str
     how: str
-    place: Place
+    place: MemoryLocation
     extent: Extent
     is_index: bool = False
     tile: str = ""
-    """The tile, where it is one."""
+    """The tile; empty for global memory."""
 
 
 class Session:
@@ -71,7 +71,7 @@ class Session:
         bits = len(self.statements).bit_length()
         self.chip = Chip(names, program, bits, poison=options.poison)
         self.simt = has_simt(program, profile)
-        """Whether anything starts threads."""
+        """Whether an instruction starts threads."""
         self.static = {loc: static_bytes(program, loc) for loc in TileType}
         """Bytes of each memory that tiles without a given address take."""
         self.owners = Owners(program)
@@ -89,7 +89,7 @@ class Session:
         self.iterations: dict[int, int] = {}
         """The most iterations that each loop had."""
         self.blocks_meet = False
-        """Whether what comes of the launch depends on the order of its blocks."""
+        """Whether the result depends on the order of the blocks."""
         self._starts: list[Clock] = []
 
     # --- blocks
@@ -108,65 +108,67 @@ class Session:
         """A block has ended."""
         for flag, setter in self.clocks.end():
             if isinstance(setter, Flag) and self.orders:
-                said = f"the flag {_named(flag)} is still set when block {self.block} ends"
+                message = f"the flag {_named(flag)} is still set when block {self.block} ends"
                 fix = "wait for it: the next kernel would find it set"
-                self.tell([Finding("hazard", "KN-13", said, None, "flag", fix=fix)], setter.where)
+                self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], setter.where)
         if self.timer:
             self.timer.end_block()
 
     @property
     def when(self) -> str:
-        """The time, in words."""
+        """The current block as text."""
         return f"in block {self.block}"
 
-    def tell(self, findings: Iterable[Finding], where: Where | None) -> None:
-        """Take findings, which are at a place unless they say another."""
+    def report(self, findings: Iterable[Finding], where: Where | None) -> None:
+        """Add findings; `where` is their default location."""
         here = (finding.on(self.profile.name) for finding in findings)
         self.findings.add(finding if finding.where else finding.at(where) for finding in here)
 
     # --- flags
 
-    def _set_twice(self, flag: Hashable, what: object, before: object) -> None:
+    def _set_twice(self, flag: Hashable, what: object, _before: object) -> None:
         if isinstance(what, Flag) and self.orders:
-            said = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over, {self.when}"
+            message = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over, {self.when}"
             fix = "use another event, or make the setting pipe wait for the waiting one first"
-            self.tell([Finding("error", "KN-13", said, None, "flag", fix=fix)], what.where)
+            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], what.where)
 
     def _stuck(self, stuck: Stuck) -> None:
         if isinstance(stuck.what, Flag) and self.orders:
-            said = f"{unit_of(stuck.pipe)} waits for ever for the flag {_named(stuck.flag)}, {self.when}"
-            fix = "set the flag on every way that leads to the wait, by a pipe that gets there"
-            self.tell([Finding("error", "KN-13", said, None, "flag", fix=fix)], stuck.what.where)
+            message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}, {self.when}"
+            fix = "set the flag on every path to the wait, by a pipe that is not stuck"
+            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], stuck.what.where)
         elif isinstance(stuck.what, Instr) and self.orders:
-            said = f"{stuck.what.name} waits for an event that nothing signals, {self.when}"
-            self.tell([Finding("error", "KN-13", said, None, "event", fix="record the event first")], stuck.what.where)
+            message = f"{stuck.what.name} waits for an event that nothing signals, {self.when}"
+            self.report(
+                [Finding("error", "KN-13", message, None, "event", fix="record the event first")], stuck.what.where
+            )
 
     # --- instructions
 
-    def look(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
-        """Take an instruction that was executed."""
+    def observe(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
+        """Check an instruction that was executed, and pass it to the other observers."""
         options = self.options
         if options.wants("repeats") and any(raw is not None for raw in executed.indices):
-            self.tell(_in_block(repeats(executed), self.when), executed.where)
+            self.report(_in_block(repeats(executed), self.when), executed.where)
         if options.lanes:
             self.lanes += outcomes(executed)
         if self.traffic:
-            self.traffic.look(executed)
+            self.traffic.observe(executed)
         if options.launch != "standard":
-            self.tell(rules.dispatch(site), executed.where)
+            self.report(rules.dispatch(site), executed.where)
         if "scratch" in site.prepared.names:
-            self.tell(rules.scratch(site, executed.storages), executed.where)
+            self.report(rules.scratch(site, executed.storages), executed.where)
         if self.profile.pipes:
             self._issue(executed, site, touches)
 
-    def _issue(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
-        """Give the pipes what they do for an instruction."""
+    def _issue(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
+        """Issue the steps of an instruction to the pipes."""
         instr, number = executed.instr, executed.number
         pipes = site.pipes
         for event in instr.waits:
             for engine in self.engines:
                 engine.wait_event(event, pipes, instr)
-        self._remark_on_index(executed, site, touches)
+        self._check_index_flag(executed, site, touches)
         if self.profile.burst:
             self._check_bursts(executed, site, touches)
         for step in site.steps:
@@ -185,14 +187,14 @@ class Session:
             for engine in self.engines:
                 engine.signal_event(instr.event, pipes)
 
-    def _check_bursts(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
-        """What a DMA pipe writes to UB begins where a burst can."""
+    def _check_bursts(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
+        """DMA bursts to UB are aligned."""
         for touch in touches:
             if touch.operand in site.loaded and touch.how != READ and touch.place.name == "UB":
                 name = executed.instr.name
-                self.tell(rules.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
+                self.report(rules.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
 
-    def _remark_on_index(self, executed: Executed, site: Site, touches: list[Spot]) -> None:
+    def _check_index_flag(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
         kind, wait = site.call.kernel.index_note, site.load_wait
         if not self.orders or not kind or wait is None:
@@ -203,8 +205,8 @@ class Session:
             if touch.operand == "idx" and touch.how == READ:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
                 if any(each.pipe == load for each in earlier):
-                    said = hazards.untold_index(executed.instr.name, kind, self.profile.name)
-                    self.tell([said], executed.where)
+                    finding = hazards.unflagged_index(executed.instr.name, kind, self.profile.name)
+                    self.report([finding], executed.where)
 
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""
@@ -215,14 +217,16 @@ class Session:
         if not self.profile.pipes:
             return
         place = self.gm.at(storage)
-        touches = [] if place is None else [Spot("source", READ, place, place.extent(touched, storage.dtype.size))]
+        touches = (
+            [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
+        )
         pipe = self.cores.scalar
         self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], pipe, touches, pipe))
         if self.timer:
             self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
 
-    def _work(self, number: int, pipe: str, touches: list[Spot], entry: str, clock: Clock, time: int) -> None:
-        """A pipe does its part: look at who was there before, then leave a mark. `entry` is the pipe to make wait."""
+    def _work(self, number: int, pipe: str, touches: list[MemoryAccess], entry: str, clock: Clock, time: int) -> None:
+        """Check the accesses of a pipe against earlier ones, then record them. `entry` is the pipe that should wait."""
         me = self.clocks.number[pipe]
         for touch in touches:
             place, extent = touch.place, touch.extent
@@ -236,13 +240,13 @@ class Session:
             since = self.clocks.started[me] if place.name == "GM" else 0
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
-    def _race(self, number: int, pipe: str, touch: Spot, earlier: Earlier, entry: str) -> None:
+    def _race(self, number: int, pipe: str, touch: MemoryAccess, earlier: Earlier, entry: str) -> None:
         then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
-        said = hazards.unordered(first, then, unit_of(entry), self.when, self.profile.name)
-        self.tell([said], self.statements[number].where)
+        finding = hazards.unordered(first, then, unit_of(entry), self.when, self.profile.name)
+        self.report([finding], self.statements[number].where)
 
-    def _across(self, number: int, pipe: str, touch: Spot) -> None:
-        """Global memory: what earlier blocks did there, and what came by another path."""
+    def _across(self, number: int, pipe: str, touch: MemoryAccess) -> None:
+        """Check an access to global memory against earlier blocks, and against accesses by another path."""
         started, extent, start = self.clocks.started, touch.extent, touch.place.start
         for layer in touch.place.shadow.layers.values():
             if not meets(touch.how, layer.how):
@@ -251,53 +255,53 @@ class Session:
             if self.options.wants("blocks") and (other := layer.last_until(before, extent, start)):
                 self.blocks_meet = True
                 first, then = self._act_of(other, touch), self._act(number, pipe, touch)
-                said = hazards.between_blocks(first, then, self.block, self._block_of(other), self.profile.name)
-                self.tell([said], self.statements[number].where)
+                finding = hazards.between_blocks(first, then, self.block, self._block_of(other), self.profile.name)
+                self.report([finding], self.statements[number].where)
             if self.orders and touch.how == READ and self._is_cached(layer.pipe) != (unit_of(pipe) in CACHED):
                 stale = layer.last(extent, start, before)
-                if stale and stale.statement != number:  # within an instruction its kernel sees to that
+                if stale and stale.statement != number:  # the kernel of an instruction handles its own
                     first, then = self._act_of(stale, touch), self._act(number, pipe, touch)
-                    said = hazards.stale(first, then, self.when, self.profile.name)
-                    self.tell([said], self.statements[number].where)
+                    finding = hazards.stale(first, then, self.when, self.profile.name)
+                    self.report([finding], self.statements[number].where)
 
     def _is_cached(self, pipe: int) -> bool:
         return unit_of(self.clocks.pipes[pipe]) in CACHED
 
     def _block_of(self, earlier: Earlier) -> int:
-        """The block that an access of an earlier one belongs to."""
+        """The block of an access of an earlier block."""
         return max(0, bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe]) - 1)
 
-    def _act(self, number: int, pipe: str, touch: Spot) -> Act:
-        return Act(_name(self.statements[number]), touch.operand, unit_of(pipe), touch.how, touch.place.name, "")
+    def _act(self, number: int, pipe: str, touch: MemoryAccess) -> AccessSide:
+        return AccessSide(_name(self.statements[number]), touch.operand, unit_of(pipe), touch.how, touch.place.name, "")
 
-    def _act_of(self, earlier: Earlier, touch: Spot) -> Act:
+    def _act_of(self, earlier: Earlier, touch: MemoryAccess) -> AccessSide:
         stmt, pipe = self.statements[earlier.statement], unit_of(self.clocks.pipes[earlier.pipe])
         operand = self._operand(stmt, pipe, earlier.how, touch)
         line = f"line {stmt.where.line}" if stmt.where else ""
-        return Act(_name(stmt), operand, pipe, earlier.how, touch.place.name, line)
+        return AccessSide(_name(stmt), operand, pipe, earlier.how, touch.place.name, line)
 
-    def _operand(self, stmt: Stmt, pipe: str, how: str, touch: Spot) -> str:
-        """The operand that a pipe touched like that for an earlier statement, in that kind of memory."""
+    def _operand(self, stmt: Stmt, pipe: str, how: str, touch: MemoryAccess) -> str:
+        """The operand of an earlier statement that a pipe accessed in that way, in that kind of memory."""
         if not isinstance(stmt, Instr):
             return touch.operand
-        wanted = ("read" if how == READ else "write", "update")
+        expected = ("read" if how == READ else "write", "update")
         kind = View if touch.place.name == "GM" else TileUse
-        given = all_operands(stmt)
-        fitting = [name for name, operand in given.items() if isinstance(operand, kind)]
-        fitting.sort(key=lambda name: getattr(given[name], "tile", "") != touch.tile)
+        operands = all_operands(stmt)
+        fitting = [name for name, operand in operands.items() if isinstance(operand, kind)]
+        fitting.sort(key=lambda name: getattr(operands[name], "tile", "") != touch.tile)
         touched = effects(call_of(self.program, stmt, self.profile))
-        by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in wanted]
+        by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in expected]
         access = access_of(stmt.name)
-        return next((n for names in (by_pipe, access) for n in fitting if n in names and access[n] in wanted), "")
+        return next((n for names in (by_pipe, access) for n in fitting if n in names and access[n] in expected), "")
 
     # --- memory
 
     def placed(self, tile: str, loc: TileType, address: int, nbytes: int) -> None:
-        """A tile lies at an address."""
+        """Record the address of a tile."""
         self.used.setdefault(loc, {})[tile, address, address + nbytes] = None
 
     def memory(self) -> dict[str, MemoryUse]:
-        """What tiles used of each memory."""
+        """How much tiles used of each memory."""
         found: dict[str, MemoryUse] = {}
         for loc, tiles in self.used.items():
             memory = self.profile.memories[loc]
@@ -317,6 +321,6 @@ def _name(stmt: Stmt) -> str:
 
 
 def _named(flag: object) -> str:
-    """A flag for the user."""
+    """A flag as messages name it."""
     src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
     return f"{unit_of(src)}→{unit_of(dst)} {event}"

@@ -1,8 +1,8 @@
-"""What is known of every byte of a memory: whether it was written, and who touched it last, on which pipe and when.
+"""The state of every byte of a memory: whether it was written, and its last accesses, with pipe and time.
 
-There is a layer for each way of touching (read, write, an atomic) on each pipe. An entry of a layer packs the time of
+There is a layer for each kind of access (read, write, an atomic) on each pipe. An entry of a layer packs the time of
 the last such access and the number of its statement, so the greatest entry of some bytes is the latest access to them.
-Entries are narrow until a time comes that needs wide ones.
+Entries are narrow until a time needs wide ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ READ, WRITE = "read", "write"
 
 
 def meets(how: str, other: str) -> bool:
-    """Whether two ways of touching one byte need an order: not two reads, and not two atomics of one kind."""
+    """Whether two kinds of access to one byte need an order: not two reads, and not two atomics of one kind."""
     return how != other or how == WRITE
 
 
@@ -45,23 +45,23 @@ class Layer:
         """Of an entry, that are the number of a statement."""
         self.entries = np.zeros(units, np.int32)
         self.older: Array | None = None
-        """Entries of earlier blocks that the block which runs has put others in the place of."""
+        """Entries of earlier blocks that the running block has overwritten."""
         self.narrow_until = 1 << 31 - bits
         """The time from which on entries are wide."""
         self.first = self.latest = 0
-        """The times of the first and the last access to any byte: most questions end here."""
+        """The times of the first and the last access to any byte: most queries need no more."""
 
     def record(self, time: int, statement: int, where: Extent, start: int, since: int) -> None:
-        """Take note of an access; those up to the time `since` are set aside."""
+        """Record an access; entries up to the time `since` are saved in `older`."""
         if time >= self.narrow_until and self.entries.dtype == np.int32:
             self.entries = self.entries.astype(np.int64)
             self.older = None if self.older is None else self.older.astype(np.int64)
         if self.first and self.first <= since:
-            self._set_aside(where, start, since)
+            self._save_older(where, start, since)
         self.first, self.latest = self.first or time, time
         where.put(self.entries, start, time << self.bits | statement)
 
-    def _set_aside(self, where: Extent, start: int, since: int) -> None:
+    def _save_older(self, where: Extent, start: int, since: int) -> None:
         found = where.get(self.entries, start)
         if not found.any():
             return
@@ -89,7 +89,7 @@ class Layer:
         return self._earlier(latest) if latest else None
 
     def _earlier(self, entry: int) -> Earlier:
-        """What an entry says."""
+        """An entry unpacked."""
         return Earlier(self.how, self.pipe, entry >> self.bits, entry & (1 << self.bits) - 1)
 
 
@@ -102,12 +102,12 @@ class Shadow:
         self.used = 0
         """The end of what was ever defined."""
         self.layers: dict[tuple[str, int], Layer] = {}
-        """By the way of touching and the number of the pipe."""
+        """By the kind of access and the number of the pipe."""
         self.written: Array | None = None
-        """Which units something has written; None where all count as written."""
+        """Which units are initialised; None if all count as such."""
 
     def record(self, how: str, pipe: int, time: int, statement: int, where: Extent, start: int, since: int = 0) -> None:
-        """Take note of an access; what `last_until` may be asked for are those up to the time `since`, at most."""
+        """Record an access. `last_until` can be called for times up to `since`."""
         layer = self.layers.get((how, pipe))
         if layer is None:
             layer = self.layers[how, pipe] = Layer(how, pipe, self.size, self.bits)
@@ -123,11 +123,11 @@ class Shadow:
                 yield earlier
 
     def define(self, where: Extent, start: int, value: int = 1) -> None:
-        """These bytes hold something from now on; or nothing any more, for a value of 0."""
+        """Mark these bytes as initialised, or as uninitialised if `value` is 0."""
         if self.written is not None:
             where.put(self.written, start, value)
             self.used = max(self.used, start + where.end)
 
     def unwritten(self, where: Extent, start: int) -> int:
-        """How many of these bytes nothing has written."""
+        """How many of these bytes are uninitialised."""
         return 0 if self.written is None else where.count - int(np.count_nonzero(where.get(self.written, start)))

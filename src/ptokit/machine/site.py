@@ -1,4 +1,4 @@
-"""An instruction of a program for certain numbers: what it does on which pipes. Worked out once, executed often."""
+"""An instruction of a program for certain numbers: its work on each pipe. Computed once, executed many times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.machine.cores import home_of, pipe_of
 from ptokit.machine.pipes import unit_of
-from ptokit.program.steps import ISSUE, Step, Sync, Touch, gate, steps
+from ptokit.program.steps import ISSUE, PipeWork, Step, Sync, gate, steps
 from ptokit.program.verify_call import Options
 from ptokit.target import Core, Profile
 
@@ -22,7 +22,7 @@ LOAD = "MTE2"
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """All that is known of an instruction before its data are."""
+    """What is known of an instruction before its data."""
 
     prepared: Prepared
     call: Call
@@ -31,36 +31,36 @@ class Site:
     """With the core of every pipe, as in `AIV.MTE2`."""
     tiles: dict[str, TileSpec]
     """The operands that are tiles, by name."""
-    said: tuple[Finding, ...]
-    """What verification says of it."""
+    findings: tuple[Finding, ...]
+    """Those of the verifier."""
 
     @cached_property
     def pipes(self) -> tuple[str, ...]:
         """The pipes that work for it."""
-        return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, Touch)))
+        return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, PipeWork)))
 
     @cached_property
     def gates(self) -> dict[str, str]:
-        """For each of them, the pipe that should wait for what it needs."""
+        """For each of them, the pipe that should wait for the data it needs."""
         return {pipe: gate(self.steps, pipe) for pipe in self.pipes}
 
     @cached_property
     def loaded(self) -> frozenset[str]:
         """Operands that the pipe from global memory writes."""
-        loads = [step for step in self.steps if isinstance(step, Touch) and unit_of(step.pipe) == LOAD]
+        loads = [step for step in self.steps if isinstance(step, PipeWork) and unit_of(step.pipe) == LOAD]
         return frozenset(name for step in loads for name in step.writes)
 
     @cached_property
     def last_column(self) -> int:
-        """Where what DMA writes of a destination row ends, which may be after its valid columns: what lies between is
-        unspecified (A-47, A-67). 0 where there is nothing of the kind."""
+        """Where DMA stops writing a destination row, if that is after its valid columns; else 0. What lies between is
+        unspecified (A-47, A-67)."""
         reach = self.call.kernel.reach
         end = min(reach(self.call), self.call.dst.cols) if reach else 0
         return end if reach and end > self.call.dst.valid_cols else 0
 
     @cached_property
     def is_atomic(self) -> bool:
-        """Whether it combines with what is there."""
+        """Whether it is an atomic."""
         atomic = self.call.values.get("atomic")
         return atomic is not None and atomic.text != "none"
 
@@ -73,8 +73,8 @@ class Site:
 
 
 def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site | None:
-    """An instruction as it is executed; None where nothing can be. `lenient` is the call without rules that no memory
-    depends on, for one that is refused."""
+    """An instruction as it is executed; None if it cannot be. `lenient` is a refused call without the rules that memory
+    safety does not depend on."""
     used = prepared if prepared.plan is not None else lenient
     if used is None or used.plan is None:
         return None
@@ -85,7 +85,7 @@ def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site
 
 
 def lenient(options: Options) -> Options:
-    """Judge only by what memory depends on."""
+    """Only the rules that memory safety depends on."""
     return replace(options, header=True, strict=False)
 
 

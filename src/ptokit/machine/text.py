@@ -18,8 +18,8 @@ MOST_LANES = 8
 """Gathers and scatters whose lanes are shown."""
 
 
-class Told(Protocol):
-    """What is read of a report."""
+class ReportLike(Protocol):
+    """The parts of a report that are shown."""
 
     @property
     def findings(self) -> tuple[Finding, ...]: ...
@@ -39,37 +39,37 @@ class Told(Protocol):
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a report: lines, then a table whose first row is its head, where there is one."""
+    """A part of a report: lines, then a table (if any) whose first row is its header."""
 
     title: str
     lines: tuple[str, ...] = ()
     table: tuple[tuple[str, ...], ...] = ()
 
 
-def report_text(report: Told, *, notes: bool = False) -> str:
-    """All of a report; `notes` shows the remarks, too."""
+def report_text(report: ReportLike, *, notes: bool = False) -> str:
+    """All of a report; `notes` includes the notes."""
     return "\n".join([findings_text(report, notes=notes), *map(section_text, sections(report))])
 
 
-def findings_text(report: Told, *, notes: bool = False) -> str:
+def findings_text(report: ReportLike, *, notes: bool = False) -> str:
     """What a report finds, without what it measures."""
-    return "\n".join([heading(report), *map(str, told(report.findings, notes=notes))])
+    return "\n".join([heading(report), *map(str, shown_findings(report.findings, notes=notes))])
 
 
-def heading(report: Told) -> str:
+def heading(report: ReportLike) -> str:
     """`a5, 3 blocks: 1 error, 2 notes`."""
     return f"{report.target}, {counted(report.grid, 'block')}: {verdict(report.findings)}"
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """How many findings there are of each level; `clean` where none is more than a note."""
+    """How many findings there are of each level; `clean` if there are only notes."""
     levels = Counter(finding.level for finding in findings)
     counts = [counted(levels[level], level) for level in LEVELS if levels[level]]
     return ", ".join(counts if levels["error"] or levels["hazard"] else ["clean", *counts])
 
 
-def told(findings: Iterable[Finding], *, notes: bool) -> list[Finding]:
-    """Errors, then hazards, then notes if they are asked for; each in the order in which they were found."""
+def shown_findings(findings: Iterable[Finding], *, notes: bool) -> list[Finding]:
+    """Errors, then hazards, then notes if `notes` is set; each in the order in which they were found."""
     shown = [finding for finding in findings if notes or finding.level != "note"]
     return sorted(shown, key=lambda finding: LEVELS.index(finding.level))
 
@@ -79,8 +79,8 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def sections(report: Told) -> Iterator[Section]:
-    """What there is beside the findings: memory, time, traffic, lanes."""
+def sections(report: ReportLike) -> Iterator[Section]:
+    """The sections besides the findings: memory, time, traffic, lanes."""
     if report.memory:
         yield Section("memory", tuple(map(_memory, report.memory.values())))
     if report.timeline is not None:
@@ -120,7 +120,7 @@ def _memory(use: Any) -> str:
 
 
 def _lanes(lanes: Sequence[LaneOutcomes]) -> Iterator[str]:
-    """What became of lanes, for the first gathers and scatters."""
+    """The outcomes of lanes, for the first gathers and scatters."""
     for each in lanes[:MOST_LANES]:
         yield from str(each).splitlines()
     if len(lanes) > MOST_LANES:
@@ -143,7 +143,7 @@ COLUMNS: dict[str, Callable[[Traffic], object]] = {
 
 
 def traffic_table(traffic: Sequence[Traffic]) -> tuple[tuple[str, ...], ...]:
-    """A row for each instruction; columns that say nothing are left out."""
+    """A row for each instruction; empty columns are left out."""
     columns = {head: [value(each) for each in traffic] for head, value in COLUMNS.items()}
     kept = {head: [_shown(value) for value in values] for head, values in columns.items() if any(values)}
     return (tuple(kept), *zip(*kept.values(), strict=True))

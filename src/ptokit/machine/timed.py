@@ -1,4 +1,4 @@
-"""What pipes do for an instruction, and for how long. Computed once for executions that are alike."""
+"""The work of pipes for an instruction, in cycles. Computed once for equal executions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Timings:
 
 
 def tally_of(executed: Executed) -> Tally:
-    """How many lanes an execution has, and where they lead."""
+    """How many lanes an execution has, and how many are outside."""
     lanes = next((lanes for lanes in executed.lanes if lanes is not None), None)
     return Tally() if lanes is None else Tally(lanes.values.size, _outside(lanes), executed.transactions)
 

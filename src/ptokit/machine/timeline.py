@@ -1,4 +1,4 @@
-"""When pipes were busy and what they waited for: the result, as text, as a chart, and what to change first."""
+"""When pipes were busy and what they waited for: the result, as text and as a chart, with advice."""
 
 from __future__ import annotations
 
@@ -214,16 +214,16 @@ WAIT_HINTS = {
     ("FIX", "M"): OWN_TILES,
 }
 """By the pipe that is waited for, and the pipe that waits."""
-BY_ELEMENT = {
+ELEMENT_HINTS = {
     "S": "the scalar pipe moves elements one by one: gather rows instead of elements, longer rows",
     "V": "the vector pipe is the limit: rows rather than elements, longer rows, fewer passes",
 }
 """What to change if a pipe is busy with a gather or scatter of elements."""
-BY_SCALAR = "the scalar pipe moves rows one by one: fewer and longer rows"
+SCALAR_HINT = "the scalar pipe moves rows one by one: fewer and longer rows"
 ISSUING = -1
 """Instead of the number of a statement, for the time in which the scalar pipe issues instructions."""
 BUSY_HINTS = {
-    ISSUE: BY_SCALAR,
+    ISSUE: SCALAR_HINT,
     "MTE2": "loads are the limit: load each byte once, in long rows",
     "MTE3": "stores are the limit: store each byte once, in long rows",
     "V": "the vector pipe is the limit: longer rows, fewer passes",
@@ -247,7 +247,7 @@ class Busiest:
     def hint(self) -> str:
         """What to change."""
         unit = unit_of(self.pipe)
-        return BY_ELEMENT.get(unit, BUSY_HINTS[unit]) if self.by_element else BUSY_HINTS[unit]
+        return ELEMENT_HINTS.get(unit, BUSY_HINTS[unit]) if self.by_element else BUSY_HINTS[unit]
 
 
 def advise(path: Sequence[Critical], busiest: Sequence[Busiest], one_core: bool) -> Iterator[str]:
@@ -257,7 +257,7 @@ def advise(path: Sequence[Critical], busiest: Sequence[Busiest], one_core: bool)
     found: list[tuple[float, str]] = []
     for (src, dst, name), share in _waits_along(path).items():
         hint = WAIT_HINTS.get((unit_of(src), unit_of(dst)))
-        hint = hint or (hints.get(src, BY_SCALAR) if unit_of(src) == ISSUE else "let both work on their own tiles")
+        hint = hint or (hints.get(src, SCALAR_HINT) if unit_of(src) == ISSUE else "let both work on their own tiles")
         found.append((share, f"{name} waits for {show(src)} {share:.0%} of the time: {hint}"))
     for each in busiest:
         if each.share >= MOSTLY:

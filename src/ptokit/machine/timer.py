@@ -1,4 +1,4 @@
-"""How long blocks take: what their pipes do is recorded, and scheduled once for all blocks that do the same."""
+"""How long blocks take: the work of their pipes is recorded, and scheduled once for equal blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptokit.finding import Where
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.pipes import core_of, unit_of
-from ptokit.machine.schedule import Schedule, Task
+from ptokit.machine.schedule import PipeJob, Schedule
 from ptokit.machine.timed import Timings
 from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, advise, named
 from ptokit.target.profile import PIPES
@@ -35,7 +35,7 @@ class Timer:
         self._longest = 0, self._new()
         self._kept: list[tuple[int, Schedule]] = []
         """The first blocks with their numbers, as many as have work to show."""
-        self._room = self.keep
+        self._space = self.keep
         self._busy: dict[str, float] = defaultdict(float)
         self._by_element: set[int] = set()
         """Statements that gather or scatter single elements."""
@@ -63,9 +63,9 @@ class Timer:
         self._blocks += 1
         for (pipe, _), cycles in block.busy.items():
             self._busy[pipe] += cycles
-        if block.works and self._room > 0:
+        if block.works and self._space > 0:
             self._kept.append((self._number, block))
-            self._room -= len(block.works)
+            self._space -= len(block.works)
         if block.cycles > self._longest[1].cycles:
             self._longest = self._number, block
 
@@ -91,7 +91,7 @@ class Timer:
         schedule.end()
         return schedule
 
-    # --- what is issued. `what` is for engines that report it
+    # --- what is issued. `_what` is for engines that report it
 
     def _record(self, operation: Callable[..., None], *args: Any) -> None:
         self._recorded.append((operation, *args))
@@ -107,13 +107,13 @@ class Timer:
 
     def work(self, pipe: str, cycles: float, number: int, what: str, where: Where | None = None) -> None:
         """A pipe is busy for a statement."""
-        self._record(Schedule.work, pipe, Task(cycles, number, what, where))
+        self._record(Schedule.work, pipe, PipeJob(cycles, number, what, where))
 
-    def set(self, src: str, flag: Hashable, what: object = None) -> None:
+    def set(self, src: str, flag: Hashable, _what: object = None) -> None:
         """A pipe sets a flag."""
         self._record(Schedule.set, src, flag)
 
-    def wait(self, dst: str, flag: Hashable, what: object = None) -> None:
+    def wait(self, dst: str, flag: Hashable, _what: object = None) -> None:
         """A pipe waits for a flag, which is then no longer set."""
         self._record(Schedule.wait, dst, flag)
 
@@ -121,7 +121,7 @@ class Timer:
         """An instruction on these pipes has ended."""
         self._record(Schedule.signal_event, event, tuple(pipes))
 
-    def wait_event(self, event: Hashable, pipes: Sequence[str], what: object = None) -> None:
+    def wait_event(self, event: Hashable, pipes: Sequence[str], _what: object = None) -> None:
         """An instruction on these pipes starts after an event."""
         self._record(Schedule.wait_event, event, tuple(pipes))
 

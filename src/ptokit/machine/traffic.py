@@ -1,7 +1,7 @@
-"""What a program moves to and from global memory, statement by statement, and how much of it it uses.
+"""The bytes that each statement of a program moves to and from global memory, and how many of them it uses.
 
-What is used are bytes of the table, or of the block that is loaded or stored; indices and scratch in global memory are
-moved, not used.
+Bytes of the table, or of the block that is loaded or stored, are used; indices and scratch in global memory are only
+moved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ptokit.finding import Where
 from ptokit.isa.kernel import LaunchShape
 from ptokit.machine.executed import Executed
 from ptokit.machine.grains import Grains
-from ptokit.machine.ways import NOTHING, STAGE, Count, Way, ways_of
+from ptokit.machine.ways import NOTHING, STAGE, Count, GlobalAccess, global_accesses
 
 DEFAULT = Grains()
 
@@ -29,11 +29,11 @@ class Traffic:
     instruction: str
     where: Where | None = None
     launch: LaunchShape | None = None
-    """Its SIMT launch, the largest where they differ; None where it starts no threads."""
+    """Its SIMT launch, the largest if they differ; None if it starts no threads."""
     transactions: int = 0
     """128-byte segments of warps, 32-byte chunks of bursts, 64-byte lines of scalar accesses."""
     bursts: int = 0
-    """Rows, or whatever else lies side by side at both ends, that DMA moves."""
+    """Runs that are contiguous at both ends, which DMA moves."""
     scalar: int = 0
     """Elements of global memory that the scalar pipe touched."""
     bytes_moved: int = 0
@@ -56,11 +56,11 @@ class Traffic:
 
     @property
     def lanes_per_row(self) -> int:
-        """Lanes that share a row; 0 where lanes do not belong to rows."""
+        """Lanes that share a row; 0 if lanes do not belong to rows."""
         return self.launch.lanes * self.launch.warps_per_row if self.launch else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The traffic as plain data."""
         plain = asdict(self)
         plain["where"] = None if self.where is None else str(self.where)
         return {**plain, "warps": self.warps, "lanes_per_row": self.lanes_per_row, "efficiency": self.efficiency}
@@ -88,37 +88,37 @@ class TrafficMeter:
 
     def __init__(self, grains: Grains = DEFAULT) -> None:
         self.grains = grains
-        self._known: dict[Plan, _Reached] = {}
+        self._known: dict[Plan, _Accesses] = {}
         self._sums: dict[int, _Sum] = {}
 
-    def look(self, executed: Executed) -> None:
-        """Take an instruction that was executed; what stays on the chip does not count."""
+    def observe(self, executed: Executed) -> None:
+        """Add an instruction that was executed; on-chip moves do not count."""
         plan = executed.plan
         reached = self._known.get(plan) or remember(self._known, plan, self._reach(executed))
-        if not reached.ways:
+        if not reached.accesses:
             return
         total = self._sums.get(executed.number)
         if total is None:
             instr = executed.instr
             total = self._sums[executed.number] = _Sum(executed.number, instr.name, instr.where)
-        counts = [way.moves(way, executed) for way in reached.ways]
+        counts = [access.moves(access, executed) for access in reached.accesses]
         total.add(counts, reached.launch)
         if reached.launch is not None:
-            steered = [count for way, count in zip(reached.ways, counts, strict=True) if way.is_steered]
+            steered = [count for access, count in zip(reached.accesses, counts, strict=True) if access.is_steered]
             executed.transactions = max(count.transactions for count in steered)
 
-    def _reach(self, executed: Executed) -> _Reached:
-        return _Reached(tuple(ways_of(executed, self.grains)), _launch(executed))
+    def _reach(self, executed: Executed) -> _Accesses:
+        return _Accesses(tuple(global_accesses(executed, self.grains)), _launch(executed))
 
     def result(self) -> tuple[Traffic, ...]:
         """What was moved so far, in the order of the program."""
         return tuple(self._sums[number].traffic() for number in sorted(self._sums))
 
 
-class _Reached(NamedTuple):
-    """What a call reaches of global memory."""
+class _Accesses(NamedTuple):
+    """The accesses of a call to global memory."""
 
-    ways: tuple[Way, ...]
+    accesses: tuple[GlobalAccess, ...]
     launch: LaunchShape | None
 
 

@@ -1,10 +1,9 @@
-"""The ways to global memory: who goes there for an instruction, and what that moves.
+"""Accesses to global memory: which pipe makes them for an instruction, and what they move.
 
-Three ways lead there, each with a grain of its own. The lanes of a warp (pipe V of a target with SIMT) touch whole
-segments of 128 bytes, shared by the lanes that fall into one (MG-COST-07). A burst of a DMA pipe moves whole chunks of
-32 bytes (A-67). The scalar pipe goes through the data cache, line after line of 64 bytes; the line of the access before
-is still there. Arrays that a launch is given are taken to begin at a multiple of each. Segments and lines have other
-sizes where the cost model is told so.
+There are three kinds. The lanes of a warp (pipe V of a target with SIMT) touch whole segments of 128 bytes, shared by
+the lanes that fall into one (MG-COST-07). A burst of a DMA pipe moves whole chunks of 32 bytes (A-67). The scalar pipe
+uses the data cache in lines of 64 bytes; only the line of the previous access is cached. Arrays of a launch are assumed
+to start at a multiple of each. Cost overrides change the sizes of segments and lines.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from ptokit.program.calls import effects
 
 STAGE = "scratch"
 """The operand that is a workspace in global memory."""
-MOST_KEPT = 4096
-"""Rows and regions that are counted once."""
+MOST_CACHED = 4096
+"""Rows and regions whose counts are cached."""
 
 
 class Count(NamedTuple):
-    """What one way to global memory moved, or several."""
+    """What one or several accesses moved."""
 
     transactions: int = 0
     bursts: int = 0
@@ -48,11 +47,11 @@ NOTHING = Count()
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
-    """One end of a step of a plan that lies in global memory, and who goes there."""
+class GlobalAccess:
+    """One end of a step of a plan that is in global memory, and how a pipe accesses it."""
 
-    moves: Callable[[Way, Executed], Count]
-    """How the pipe that goes there moves bytes."""
+    moves: Callable[[GlobalAccess, Executed], Count]
+    """How the pipe moves bytes."""
     grains: Grains
     at: int
     """The step's place in the plan."""
@@ -60,18 +59,18 @@ class Way:
     slot: int
     size: int
     region: Region | None
-    """What is touched; None for what the index names."""
+    """What is accessed; None if an index selects it."""
     is_data: bool
     tile: tuple[TileSpec, Region] | None
-    """The other end, where it is a tile."""
+    """The other end, if it is a tile."""
     threads: Array | None
-    """The thread of every lane; None where they are numbered alike."""
+    """The thread of every lane; None if it is the number of the lane."""
     transfers: int
     """DMA transfers for every row."""
 
     @property
     def is_steered(self) -> bool:
-        """Whether an index says where it leads."""
+        """Whether an index selects the addresses."""
         return self.region is None
 
     @cached_property
@@ -86,16 +85,16 @@ class Way:
         return isinstance(self.step, IndexedStep) and self.step.by_row
 
     def start(self, executed: Executed) -> int:
-        """Where the operand begins in its array."""
+        """Where the operand starts in its array, in bytes."""
         storage = executed.storages[self.slot]
         return storage.address - address_of(storage.owner)
 
     def used(self, count: int) -> int:
-        """Bytes of data, of so many elements."""
+        """Bytes of data in `count` elements."""
         return count * self.size if self.is_data else 0
 
     def addresses(self, executed: Executed) -> Array:
-        """The byte that each lane goes to, one after the other; -1 for lanes that go nowhere."""
+        """The address of each lane, in order; -1 for lanes without an access."""
         start, lanes = self.start(executed), executed.lanes[self.at]
         if self.region is not None:
             return (self.step.offsets(self.region) * self.size + start).ravel()
@@ -106,8 +105,8 @@ class Way:
         return self.step.in_order(found)
 
 
-def ways_of(executed: Executed, grains: Grains) -> Iterator[Way]:
-    """All that a call touches in global memory; nothing where the target has no pipes."""
+def global_accesses(executed: Executed, grains: Grains) -> Iterator[GlobalAccess]:
+    """All accesses of a call to global memory; none if the target has no pipes."""
     call, touched = executed.call, effects(executed.call)
     if not touched:
         return
@@ -118,7 +117,7 @@ def ways_of(executed: Executed, grains: Grains) -> Iterator[Way]:
             moves = MOVES.get(_pipe(touched, name, end.how))
             if not isinstance(spec, TensorSpec) or moves is None or _is_counted_already(moves, name, step, end):
                 continue
-            yield Way(
+            yield GlobalAccess(
                 moves=moves,
                 grains=grains,
                 at=at,
@@ -134,7 +133,7 @@ def ways_of(executed: Executed, grains: Grains) -> Iterator[Way]:
 
 
 def _pipe(touched: Sequence[Effect], operand: str, how: str) -> str:
-    """The pipe that reads or writes an operand; empty where none is known to."""
+    """The pipe that reads or writes an operand; empty if none does."""
     by_access = {effect.access: effect.pipe for effect in touched if effect.operand == operand}
     return by_access.get("read" if how == "read" else "write") or by_access.get("update", "")
 
@@ -168,16 +167,16 @@ def transfers_of_a_row(call: Call) -> int:
 # --- warps ---------------------------------------------------------------------------------------------------
 
 
-def _by_warps(way: Way, executed: Executed) -> Count:
+def _by_warps(access: GlobalAccess, executed: Executed) -> Count:
     """SIMT: a warp takes 32 columns of a row at a time, or 32 elements in the order of the threads."""
-    lanes = executed.lanes[way.at]
-    if isinstance(way.step, IndexedStep) and way.is_steered and lanes is not None and _has_rows(way.step):
+    lanes = executed.lanes[access.at]
+    if isinstance(access.step, IndexedStep) and access.is_steered and lanes is not None and _has_rows(access.step):
         values = lanes.values if lanes.outside is None else lanes.values[~lanes.outside]
-        segments = _row_segments(way, way.step, values, way.start(executed))
-        elements = values.size * way.step.shape[1]
+        segments = _row_segments(access, access.step, values, access.start(executed))
+        elements = values.size * access.step.shape[1]
     else:
-        segments, elements = _segments(_by_thread(way, executed), way.grains.segment)
-    return Count(segments, moved=segments * way.grains.segment, used=way.used(elements))
+        segments, elements = _segments(_by_thread(access, executed), access.grains.segment)
+    return Count(segments, moved=segments * access.grains.segment, used=access.used(elements))
 
 
 def _has_rows(step: IndexedStep) -> bool:
@@ -185,31 +184,31 @@ def _has_rows(step: IndexedStep) -> bool:
     return step.by_row and step.steered.layout.cols == Layout.plain(0, 1).cols
 
 
-def _row_segments(way: Way, step: IndexedStep, rows: Array, start: int) -> int:
-    """Segments of whole rows, of each alone; rows that begin equally far into a segment take as many."""
+def _row_segments(access: GlobalAccess, step: IndexedStep, rows: Array, start: int) -> int:
+    """Segments of whole rows, of each alone; rows with the same offset in a segment take equally many."""
     layout, cols = step.steered.layout, step.shape[1]
-    are_alike = layout.strides is not None and layout.strides[0] * way.size % way.grains.segment == 0
-    begins = (layout.row(rows[:1] if are_alike else rows) * way.size + start) % way.grains.segment
+    are_alike = layout.strides is not None and layout.strides[0] * access.size % access.grains.segment == 0
+    begins = (layout.row(rows[:1] if are_alike else rows) * access.size + start) % access.grains.segment
     begins, counts = (begins, [rows.size] * begins.size) if are_alike else np.unique(begins, return_counts=True)
-    each = [_segments_from(int(begin), cols, way.size, way.grains.segment) for begin in begins]
+    each = [_segments_from(int(begin), cols, access.size, access.grains.segment) for begin in begins]
     return sum(int(count) * segments for count, segments in zip(counts, each, strict=True))
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MOST_CACHED)
 def _segments_from(begin: int, cols: int, size: int, segment: int) -> int:
-    """Segments of a row that begins so many bytes into one; warps walk it 32 elements at a time."""
+    """Segments of a row that starts `begin` bytes into one; warps take 32 elements at a time."""
     firsts = np.arange(0, cols, LANES)
     lasts = np.minimum(firsts + LANES, cols) * size - 1
     return int(((begin + lasts) // segment - (begin + firsts * size) // segment + 1).sum())
 
 
-def _by_thread(way: Way, executed: Executed) -> Array:
+def _by_thread(access: GlobalAccess, executed: Executed) -> Array:
     """Addresses in the order of the threads, filled up to whole warps with -1."""
-    found = way.addresses(executed)
-    size = found.size if way.threads is None else int(way.threads.max(initial=-1)) + 1
+    found = access.addresses(executed)
+    size = found.size if access.threads is None else int(access.threads.max(initial=-1)) + 1
     narrow = int(found.max(initial=0)) < 1 << 31  # half the width sorts in a fraction of the time
     threads = np.full(-(-size // LANES) * LANES, -1, np.int32 if narrow else np.int64)
-    threads[slice(size) if way.threads is None else way.threads] = found
+    threads[slice(size) if access.threads is None else access.threads] = found
     return threads
 
 
@@ -220,7 +219,7 @@ def _segments(threads: Array, segment: int) -> tuple[int, int]:
 
 
 def _numbered(addresses: Array, grain: int) -> Array:
-    """Which pieces of `grain` bytes these addresses lie in; shifting is far cheaper than dividing."""
+    """Which pieces of `grain` bytes these addresses lie in; a shift is far cheaper than a division."""
     bits = grain.bit_length() - 1
     return addresses >> bits if grain == 1 << bits else addresses // grain
 
@@ -233,34 +232,34 @@ def _different(warps: Array) -> int:
 # --- bursts --------------------------------------------------------------------------------------------------
 
 
-def _by_bursts(way: Way, executed: Executed) -> Count:
+def _by_bursts(access: GlobalAccess, executed: Executed) -> Count:
     """DMA: a burst for every row, in whole chunks."""
-    if way.region is not None:
-        return bursts_of(way.region, way.tile, way.size, way.is_data)
-    lanes = executed.lanes[way.at]
+    if access.region is not None:
+        return bursts_of(access.region, access.tile, access.size, access.is_data)
+    lanes = executed.lanes[access.at]
     assert lanes is not None
-    return way.whole if lanes.outside is None else _bursts(way, np.flatnonzero(~lanes.outside))
+    return access.whole if lanes.outside is None else _bursts(access, np.flatnonzero(~lanes.outside))
 
 
-def _bursts(way: Way, kept: Array) -> Count:
+def _bursts(access: GlobalAccess, kept: Array) -> Count:
     """The bursts of these lanes."""
-    cols = way.step.shape[1]
-    width = cols if way.by_row else 1
-    moved = kept.size * chunks(width * way.size)
-    place = (kept, 0 * kept) if way.by_row else divmod(kept, cols)
-    misaligned = 0 if way.tile is None else _misaligned(way.tile[0], way.tile[1].layout.offset(*place))
+    cols = access.step.shape[1]
+    width = cols if access.by_row else 1
+    moved = kept.size * chunks(width * access.size)
+    place = (kept, 0 * kept) if access.by_row else divmod(kept, cols)
+    misaligned = 0 if access.tile is None else _misaligned(access.tile[0], access.tile[1].layout.offset(*place))
     return Count(
         moved,
-        bursts=kept.size * way.transfers,
+        bursts=kept.size * access.transfers,
         moved=moved * CHUNK,
-        used=way.used(kept.size * width),
-        misaligned=misaligned * way.transfers,
+        used=access.used(kept.size * width),
+        misaligned=misaligned * access.transfers,
     )
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MOST_CACHED)
 def bursts_of(source: Region, tile: tuple[TileSpec, Region] | None, size: int, is_data: bool) -> Count:
-    """The bursts of a whole region: its rows, or its columns, or whatever lies side by side at both ends."""
+    """The bursts of a whole region: its rows, its columns, or other runs that are contiguous at both ends."""
     rows, cols, lengths = _burst_runs(source, tile[1] if tile else source)
     moved = int(chunks(lengths * size).sum())
     misaligned = 0 if tile is None else _misaligned(tile[0], tile[1].layout.offset(rows, cols))
@@ -293,16 +292,16 @@ def _misaligned(tile: TileSpec, offsets: Array) -> int:
 # --- the scalar pipe -----------------------------------------------------------------------------------------
 
 
-def _by_scalars(way: Way, executed: Executed) -> Count:
+def _by_scalars(access: GlobalAccess, executed: Executed) -> Count:
     """Element after element; a line counts when it is not the one of the access before."""
-    found = way.addresses(executed)
-    found = _numbered(found[found >= 0], way.grains.line)
+    found = access.addresses(executed)
+    found = _numbered(found[found >= 0], access.grains.line)
     lines = int(np.count_nonzero(found[1:] != found[:-1])) + min(1, found.size)
-    moved = lines * way.grains.line
-    return Count(lines, scalar=found.size, moved=moved, used=min(moved, way.used(found.size)))
+    moved = lines * access.grains.line
+    return Count(lines, scalar=found.size, moved=moved, used=min(moved, access.used(found.size)))
 
 
-MOVES: dict[str, Callable[[Way, Executed], Count]] = {
+MOVES: dict[str, Callable[[GlobalAccess, Executed], Count]] = {
     "V": _by_warps,
     "S": _by_scalars,
     "MTE1": _by_bursts,
@@ -310,4 +309,4 @@ MOVES: dict[str, Callable[[Way, Executed], Count]] = {
     "MTE3": _by_bursts,
     "FIX": _by_bursts,
 }
-"""How each pipe goes to global memory."""
+"""How each pipe accesses global memory."""

@@ -1,1 +1,1 @@
-"""Programs: what is checked before anything runs."""
+"""Programs: the IR, and the checks that precede a run."""

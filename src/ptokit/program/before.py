@@ -1,4 +1,4 @@
-"""What certainly happens before what in an unrolled program.
+"""The happens-before relation of an unrolled program.
 
 An `OrderCheck` goes through the program and keeps, for every pipe, the set of steps and waits that certainly come
 before the pipe's next step. A set is an integer, an element one of its bits: steps first, then waits, each in program
@@ -33,7 +33,7 @@ Slot = tuple[Path, int]
 
 @dataclass(frozen=True)
 class PipeStep:
-    """What one pipe does for a statement in one iteration of the loops around it."""
+    """The work of one pipe for a statement, in one iteration of the loops around it."""
 
     pipe: str
     gate: str
@@ -63,7 +63,7 @@ class Unrolled:
 
 @dataclass
 class KnownOrder:
-    """What is known at one point of one path."""
+    """The order that is known at one point of one path."""
 
     known: dict[str, int]
     """For each pipe: what comes before its next step."""
@@ -81,13 +81,13 @@ class KnownOrder:
         return self.known[pipe] | self.issued
 
     def add(self, pipe: str, more: int) -> None:
-        """A pipe has waited for something."""
+        """A pipe has waited for these steps and waits."""
         self.known[pipe] |= more
         if pipe == ISSUE:
             self.issued |= self.known[pipe]
 
     def assuming(self, more: int) -> KnownOrder:
-        """The same, with something counted as known everywhere."""
+        """The same, with more steps and waits known everywhere."""
         sent = {key: known | more for key, known in self.sent.items()}
         return KnownOrder(dict(self.known), self.issued | more, sent)
 
@@ -165,11 +165,11 @@ class OrderCheck:
             return False
         return True
 
-    def on_race(self, step: PipeStep, missing: int) -> None:
-        """Nothing orders some steps before another, as they must be."""
+    def on_race(self, _step: PipeStep, _missing: int) -> None:
+        """Nothing orders some earlier steps, which conflict with this one, before it."""
         raise Incomplete
 
-    def on_early(self, flag: Any) -> None:
+    def on_early(self, _flag: Any) -> None:
         """A flag may be set before the wait for an earlier set is over."""
         raise Incomplete
 

@@ -1,7 +1,7 @@
 """Whether slices stay inside their arguments and valid regions inside their tiles, in every block.
 
-Proved by interval arithmetic where that suffices; else every block and iteration is tried, as arrays of numbers, as
-far as their values are known before the run. What neither settles is left to the run, which checks every slice.
+Proved by interval arithmetic if that suffices. Otherwise every block and iteration whose values are known before the
+run is tried, as arrays of numbers. The rest is deferred to the run, which checks every slice.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from ptokit.target.profile import EVENT_IDS
 Array = np.ndarray[Any, np.dtype[Any]]
 MOST_TRIED = 1 << 16
 """Blocks and iterations that are tried one by one."""
-MOST_WAYS = 256
-"""Ways of opening minima and maxima that are looked at."""
+MOST_EXPANSIONS = 256
+"""Expansions of minima and maxima that are tried."""
 NOTHING = Var("")
-"""Stands for the one time that a kernel runs for a block, where the blocks are not known."""
+"""The variable of a kernel whose grid is not known: it is tried once."""
 UNNAMED = (BLOCK_IDX, BLOCK_NUM, NOTHING)
 SAFE = 1 << 62
 """Numbers beyond this do not fit the arrays that try them."""
@@ -66,15 +66,15 @@ SAFE = 1 << 62
 
 @dataclass(frozen=True)
 class Reach:
-    """When a statement runs: bounds of the variables, and where they are known all their values."""
+    """When a statement runs: bounds of the variables, and all their values if they are known."""
 
     bounds: Mapping[Var, Bounds]
     values: Mapping[Var, Array] | None
-    """Every value of every known variable, one entry for each time the statement runs; None: not known."""
+    """Every value of every known variable, one entry for each time the statement runs; None if unknown."""
 
     @cached_property
     def times(self) -> int:
-        """How often the statement is tried."""
+        """How many times the statement is tried."""
         return next(iter(self.values.values())).size if self.values else 0
 
     @property
@@ -83,7 +83,7 @@ class Reach:
         return any(low > high for low, high in self.bounds.values())
 
     def value(self, expr: Expr) -> Array | None:
-        """All values of an expression, or None where one of its variables is not known."""
+        """All values of an expression, or None if one of its variables is not known."""
         if self.values is None or not all(var in self.values for var in variables(expr)):
             return None
         if not all(_is_safe(part, self.bounds) for part in (expr, *parts(expr))):
@@ -97,8 +97,8 @@ class Reach:
 
     def highest(self, expr: Expr) -> float:
         """A number that the expression never exceeds."""
-        ways = islice(_opened(affine(expr)), MOST_WAYS)
-        return min((_sum_bound(terms, self.bounds) for terms in ways), default=inf)
+        expansions = islice(_expansions(affine(expr)), MOST_EXPANSIONS)
+        return min((_sum_bound(terms, self.bounds) for terms in expansions), default=inf)
 
 
 def _is_safe(expr: Expr, bounds: Mapping[Var, Bounds]) -> bool:
@@ -108,7 +108,7 @@ def _is_safe(expr: Expr, bounds: Mapping[Var, Bounds]) -> bool:
     return low > -SAFE and high < SAFE and all(-SAFE < constant < SAFE for constant in constants)
 
 
-def _opened(terms: dict[Expr, int], depth: int = 4) -> Iterator[dict[Expr, int]]:
+def _expansions(terms: dict[Expr, int], depth: int = 4) -> Iterator[dict[Expr, int]]:
     """Sums that are never below the given one: `x + min(a, b)` is at most `x + a`, and at most `x + b`."""
     yield terms
     if not depth:
@@ -117,7 +117,7 @@ def _opened(terms: dict[Expr, int], depth: int = 4) -> Iterator[dict[Expr, int]]
         if isinstance(term, Op) and term.name == ("min" if factor > 0 else "max"):
             rest = {other: k for other, k in terms.items() if other != term}
             for choice in term.args:
-                yield from _opened(affine(apply("add", total(rest), apply("mul", choice, factor))), depth - 1)
+                yield from _expansions(affine(apply("add", total(rest), apply("mul", choice, factor))), depth - 1)
 
 
 def _sum_bound(terms: dict[Expr, int], bounds: Mapping[Var, Bounds]) -> float:
@@ -153,16 +153,17 @@ def _iterations(loop: Loop, reach: Reach) -> Mapping[Var, Array] | None:
     first, last = reach.value(loop.start), reach.value(loop.stop)
     if first is None or last is None or reach.values is None:
         return None
-    trips = np.maximum(0, -((first - last) // loop.step))
+    trips: Array = np.maximum(0, -((first - last) // loop.step))
     if trips.max(initial=0) > MOST_TRIED or trips.sum() > MOST_TRIED:
         return None
-    turn = np.arange(trips.sum()) - np.repeat(np.cumsum(trips) - trips, trips)
+    before: Array = np.cumsum(trips) - trips
+    number: Array = np.arange(int(trips.sum())) - np.repeat(before, trips)
     outer = {var: np.repeat(values, trips) for var, values in reach.values.items()}
-    return {**outer, loop.var: np.repeat(first, trips) + turn * loop.step}
+    return {**outer, loop.var: np.repeat(first, trips) + number * loop.step}
 
 
 def inside_branch(branch: Branch, reach: Reach, *, holds: bool) -> Reach:
-    """One arm of a branch: the times that its condition holds, or does not."""
+    """One arm of a branch: the executions for which its condition holds, or does not."""
     low, high = interval(branch.condition, reach.bounds)
     if (holds and low == high == 0) or (not holds and (low > 0 or high < 0)):
         return replace(reach, bounds={**reach.bounds, BLOCK_IDX: (1, 0)}, values=None)
@@ -175,7 +176,7 @@ def inside_branch(branch: Branch, reach: Reach, *, holds: bool) -> Reach:
 
 
 def _spanned(values: Array | None, bounds: Bounds) -> Bounds:
-    """Bounds that the values themselves show."""
+    """Bounds of the values, if they are known."""
     if values is None:
         return bounds
     return (int(values.min()), int(values.max())) if values.size else (1, 0)
@@ -184,7 +185,7 @@ def _spanned(values: Array | None, bounds: Bounds) -> Bounds:
 def reaches(program: Program, grid: int | None, given: Mapping[Var, int] | None = None) -> list[tuple[Leaf, Reach]]:
     """Every statement that is no loop or branch, and when it runs. Statements that cannot run are left out.
 
-    `given` are whole numbers that a launch passes in, where they are known and fit the arrays.
+    `given` are whole numbers that a launch passes in, if they are known and fit the arrays.
     """
     integers = {argument.var: ANYTHING for argument in program.arguments if isinstance(argument, Integer)}
     known = {var: (number, number) for var, number in (given or {}).items() if -SAFE < number < SAFE}
@@ -215,9 +216,9 @@ def reaches(program: Program, grid: int | None, given: Mapping[Var, int] | None 
 
 
 def check_bounds(program: Program, grid: int | None) -> Iterator[Finding]:
-    """Slices that leave their argument, valid regions that leave their tile and events that are none.
+    """Slices outside their argument, valid regions outside their tile, event ids out of range.
 
-    A run would stop there, so they block execution.
+    They block execution.
     """
     return (replace(finding, blocks=True) for finding in _bounds(program, grid))
 
@@ -244,7 +245,7 @@ def _check_operand(program: Program, operand: Operand, reach: Reach, where: Wher
 
 
 Describe = Callable[[str, int, int, int, int, str], Finding]
-"""Makes a finding of an argument's name, a dim, a start, a size, the limit, and the time in words."""
+"""Makes a finding from an argument's name, a dim, a start, a size, the limit, and the block and iteration as text."""
 
 
 def _check_view(
@@ -254,26 +255,26 @@ def _check_view(
     for dim, (first, size, most) in enumerate(zip(view.starts, view.sizes, argument.shape, strict=True)):
         when = _broken(reach, first, size, most)
         if when:
-            yield describe(argument.name, dim, *when.numbers, when.said).at(where)
+            yield describe(argument.name, dim, *when.numbers, when.text).at(where)
             return
 
 
 def _check_event(flag: Flag, reach: Reach) -> Iterator[Finding]:
     when = _broken(reach, flag.event, 1, EVENT_IDS)
     if when:
-        yield event_finding(when.numbers[0], when.said).at(flag.where)
+        yield event_finding(when.numbers[0], when.text).at(flag.where)
 
 
 def _check_valid(tile: TileDecl, use: TileUse, reach: Reach, where: Where | None) -> Iterator[Finding]:
     for axis, (extent, most) in enumerate(zip(use.valid, room(tile, use), strict=True)):
         when = _broken(reach, 0, extent, most)
         if when:
-            yield valid_finding(tile, use, axis, when.numbers[1], when.said).at(where)
+            yield valid_finding(tile, use, axis, when.numbers[1], when.text).at(where)
             return
     for axis, (start, size, most) in enumerate(edges(tile, use)):
         when = _broken(reach, start, size, most)
         if when:
-            yield part_finding(tile.name, axis, when.numbers[0], size, most, when.said).at(where)
+            yield part_finding(tile.name, axis, when.numbers[0], size, most, when.text).at(where)
             return
 
 
@@ -292,14 +293,14 @@ def edges(tile: TileDecl, use: TileUse) -> tuple[tuple[Expr, int, int], ...]:
 
 @dataclass(frozen=True)
 class _Broken:
-    """A time at which a range leaves its limits: start, size, limit, and the time in words."""
+    """An execution in which a range exceeds its limits: start, size, limit, and the block and iteration as text."""
 
     numbers: tuple[int, int, int]
-    said: str
+    text: str
 
 
 def _broken(reach: Reach, first: Expr, size: Expr, most: Expr) -> _Broken | None:
-    """The first time that `first : first + size` is not a range within `0 : most`, if there is one for certain."""
+    """The first execution in which `first : first + size` is certainly not a range within `0 : most`."""
     beyond = subtract(apply("add", first, size), most)
     if reach.lowest(first) >= 0 and reach.lowest(size) >= 0 and reach.highest(beyond) <= 0:
         return None
@@ -312,25 +313,25 @@ def _broken(reach: Reach, first: Expr, size: Expr, most: Expr) -> _Broken | None
     at = int(bad[0])
     loops = [f"{var} = {values[at]}" for var, values in reach.values.items() if var not in UNNAMED]
     block = f"block {reach.values[BLOCK_IDX][at]}" if BLOCK_IDX in reach.values else "every block"
-    said = f"in {block}" + (f" with {', '.join(loops)}" if loops else "")
-    return _Broken((int(starts[at]), int(sizes[at]), int(limits[at])), said)
+    text = f"in {block}" + (f" with {', '.join(loops)}" if loops else "")
+    return _Broken((int(starts[at]), int(sizes[at]), int(limits[at])), text)
 
 
 def event_finding(event: int, when: str) -> Finding:
-    """An event id that there is not."""
-    said = f"event ids are 0 to {EVENT_IDS - 1}; found {event} {when}"
-    return Finding("error", "KN-13", said, fix="take it modulo the ids in use")
+    """An event id out of range."""
+    message = f"event ids are 0 to {EVENT_IDS - 1}; found {event} {when}"
+    return Finding("error", "KN-13", message, fix="take it modulo the ids in use")
 
 
-def index_finding(name: str, dim: int, first: int, size: int, most: int, when: str) -> Finding:
-    """An index that leaves its array."""
+def index_finding(name: str, dim: int, first: int, _size: int, most: int, when: str) -> Finding:
+    """An index outside its array."""
     message = f"the index {name}[{'..., ' if dim else ''}{first}] does not lie within 0:{most} {when}"
     fix = "launch fewer blocks, or read it inside `with pto.when(...)`"
     return Finding("error", "KN-10", message, None, name, f"0 to {most - 1}", str(first), fix)
 
 
 def slice_finding(name: str, dim: int, first: int, size: int, most: int, when: str) -> Finding:
-    """A slice that leaves its array."""
+    """A slice outside its array."""
     shown = f"{':, ' * dim}{first}:{first + size}"
     expected = f"0 <= start <= stop <= {most}"
     message = f"the slice {name}[{shown}] does not lie within 0:{most} {when}"
@@ -339,7 +340,7 @@ def slice_finding(name: str, dim: int, first: int, size: int, most: int, when: s
 
 
 def array_finding(argument: Argument, first: int, count: int, size: int) -> Finding:
-    """A block that leaves the array which was passed for its argument."""
+    """A view outside the array that was passed for its argument."""
     name = argument.name
     message = f"elements {first} to {first + count - 1} of {name} are used, but its array has {size} elements"
     fix = "pass a larger array, or one that fits the shape and the strides in the program"
@@ -347,7 +348,7 @@ def array_finding(argument: Argument, first: int, count: int, size: int) -> Find
 
 
 def part_finding(tile: str, axis: int, start: int, size: int, most: int, when: str) -> Finding:
-    """A slice that leaves its tile."""
+    """A slice outside its tile."""
     shown = f"{tile}[{':, ' * axis}{start}:{start + size}]"
     message = f"the slice {shown} does not lie within 0:{most} {when}"
     fix = f"end the slice at {most} or before, as with pto.min({most}, stop), or put the work into `with pto.when(...)`"
@@ -355,7 +356,7 @@ def part_finding(tile: str, axis: int, start: int, size: int, most: int, when: s
 
 
 def valid_finding(tile: TileDecl, use: TileUse, axis: int, extent: int, when: str) -> Finding:
-    """A valid extent that leaves its tile, or a slice to a computed end that does."""
+    """A valid extent, or a slice to a computed end, outside its tile."""
     most, end, start = room(tile, use)[axis], (tile.spec.rows, tile.spec.cols)[axis], use.start[axis]
     if use.window is not None and isinstance(start, int) and start + most == end:
         return part_finding(tile.name, axis, start, extent, end, when)

@@ -1,4 +1,4 @@
-"""What tiles take of the on-chip memories, and what a launch leaves for them."""
+"""What tiles take of the on-chip memories, and what a launch leaves to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ptokit.program.ir import Instr, Program, TileDecl, walk
 from ptokit.target import Budget, Profile
 
 MANY = 1 << 20
-"""Stands for an extent that is not known yet: enough for any launch."""
+"""In place of an unknown extent: enough for any launch."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def is_static(program: Program, tile: TileDecl) -> bool:
 
 
 def static_bytes(program: Program, loc: TileType) -> int:
-    """Bytes of a memory that compile-time allocations take, once each, in a program that was placed."""
+    """Bytes of a memory that compile-time allocations of a placed program take, each byte counted once."""
     total, done = 0, 0
     for start, stop in sorted(_static_spans(program, loc)):
         total += max(0, stop - max(start, done))
@@ -75,13 +75,13 @@ def simt_launch(call: Call) -> LaunchShape | None:
 
 
 def starts_threads(call: Call) -> bool:
-    """Whether a call starts threads, without how many."""
+    """Whether a call starts threads."""
     found = _launch(call)
     return found is not None and not any(certain(lambda n=extent: n == 0) for extent in found[1].valid)
 
 
 def has_simt(program: Program, profile: Profile) -> bool:
-    """Whether an instruction of the program starts threads: only then the data cache takes its part of UB (H-20)."""
+    """Whether an instruction of the program starts threads: only then does the data cache take a part of UB (H-20)."""
     launching = {name for name, known in INSTRUCTIONS.items() if _launching(known, profile.name)}
     instrs = (stmt for stmt in walk(program.body) if isinstance(stmt, Instr) and stmt.name in launching)
     return any(starts_threads(call_of(program, instr, profile)) for instr in instrs)
@@ -90,7 +90,7 @@ def has_simt(program: Program, profile: Profile) -> bool:
 def memory_findings(
     subject: str, used: Mapping[TileType, Use], profile: Profile, dyn_ub: int | None, *, simt: bool
 ) -> Iterable[Finding]:
-    """What tiles take of each memory against what there is; `simt` says whether anything starts threads."""
+    """Findings if tiles take more of a memory than there is; `simt` is whether the program starts threads."""
     for loc, use in used.items():
         memory = profile.memories[loc]
         if memory.size is None or not use.end:
@@ -99,8 +99,8 @@ def memory_findings(
             yield from _ub_findings(subject, profile, dyn_ub, use, simt)
         elif use.end > memory.size:
             expected = f"within {memory.size} bytes of {memory.name}"
-            said = _finding(profile, "A-38", None, subject, expected, f"{use.end} bytes", "use smaller tiles", loc)
-            yield replace(said, blocks=True)
+            finding = _finding(profile, "A-38", None, subject, expected, f"{use.end} bytes", "use smaller tiles", loc)
+            yield replace(finding, blocks=True)
 
 
 def _ub_findings(subject: str, profile: Profile, dyn_ub: int | None, use: Use, simt: bool) -> Iterable[Finding]:
@@ -129,12 +129,12 @@ def _ub_findings(subject: str, profile: Profile, dyn_ub: int | None, use: Use, s
 
 
 def _asking(use: Use, budget: Budget) -> str:
-    """What a launch has to ask for when tiles take more than is safe without."""
+    """What a launch must ask for if tiles take more than is safe without."""
     most = budget.max_dynamic
     if not most:
         return "give tiles addresses (addr=) and ask for dyn_ub, or use smaller tiles"
-    wanted = min(most, use.end - min(use.static, budget.available))
-    return f"launch with dyn_ub={wanted} or more" + (f", at most {most}" if use.static else "")
+    needed = min(most, use.end - min(use.static, budget.available))
+    return f"launch with dyn_ub={needed} or more" + (f", at most {most}" if use.static else "")
 
 
 def _finding(

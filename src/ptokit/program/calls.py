@@ -1,11 +1,10 @@
-"""An instruction of a program as a `Call`, with what is known of its operands: what the rules and the pipes look at."""
+"""An instruction of a program as a `Call`, with what is known of its operands: the input of rules and pipes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from operator import or_
 
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Modifiers
@@ -40,7 +39,7 @@ UNPLACED: Mapping[str, Expr] = {}
 
 
 def known(expr: Expr) -> int:
-    """The value of a constant; unknown for everything that the run decides."""
+    """The value of a constant; unknown for what is known only at run time."""
     return expr if isinstance(expr, int) else unknown()
 
 
@@ -56,7 +55,7 @@ def tile_spec(spec: TileSpec, use: TileUse, resolve: Resolve = known, address: i
 
 
 def offset_in(spec: TileSpec, window: Window) -> Expr:
-    """Elements from the beginning of a tile to that of a slice of it."""
+    """Elements from the start of a tile to the start of a slice of it."""
     total: Expr = 0
     for terms, start in zip((spec.layout.rows, spec.layout.cols), window.start, strict=True):
         for term in terms:
@@ -70,7 +69,7 @@ def tensor_spec(argument: Argument, view: View, resolve: Resolve = known) -> Ten
     sizes, steps = [resolve(size) for size in view.sizes], [resolve(step) for step in argument.stride]
     marks = (*_leading(len(sizes)), *(not isinstance(size, int) for size in view.sizes))
     stride_marks = (*_leading(len(steps)), *(not isinstance(step, int) for step in argument.stride))
-    dynamic = tuple(map(or_, (*marks, *stride_marks), argument.dynamic))
+    dynamic = tuple(a or b for a, b in zip((*marks, *stride_marks), argument.dynamic, strict=True))
     shape = (1,) * (5 - len(sizes)) + tuple(sizes)
     while len(steps) < 5:  # a missing leading dim steps over the whole of the next one
         steps = [shape[5 - len(steps)] * steps[0], *steps]
@@ -78,7 +77,7 @@ def tensor_spec(argument: Argument, view: View, resolve: Resolve = known) -> Ten
 
 
 def overlaps_itself(argument: Argument) -> bool:
-    """Whether two elements of an argument may lie in one place, as far as its strides are known."""
+    """Whether its known strides put two elements of an argument at one address."""
     whole = View(argument.name, (0,) * len(argument.shape), argument.shape)
     return certain(lambda: tensor_spec(argument, whole).overlaps_itself)
 
@@ -90,7 +89,7 @@ def _leading(dims: int) -> tuple[bool, ...]:
 def operand_spec(
     program: Program, operand: Operand, resolve: Resolve = known, addresses: Mapping[str, Expr] = UNPLACED
 ) -> OperandSpec:
-    """The description of an operand, as far as it is known; `addresses` are those of placed tiles."""
+    """The description of an operand; `addresses` are those of placed tiles."""
     if isinstance(operand, TileUse):
         address = resolve(addresses[operand.tile]) if operand.tile in addresses else None
         return tile_spec(program.tiles[operand.tile].spec, operand, resolve, address)
@@ -157,7 +156,7 @@ def chosen_modifiers(program: Program, instr: Instr) -> Modifiers:
 
 
 def without_defaults(program: Program) -> Program:
-    """The program with modifiers only where they say something."""
+    """The program without modifiers that equal their defaults."""
 
     def plain(stmt: Stmt) -> Stmt:
         return replace(stmt, modifiers=chosen_modifiers(program, stmt)) if isinstance(stmt, Instr) else stmt
@@ -176,7 +175,7 @@ class Sharing:
 
     @property
     def calls(self) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
-        """What calls are told: operands that are an earlier operand once more, and those that overlap."""
+        """The same for a `Call`: operands that alias an earlier one, and pairs that overlap."""
         return frozenset(name for _, name in self.same), self.clashes
 
 
@@ -186,7 +185,7 @@ def has_slices(instr: Instr) -> bool:
 
 
 def sharing(instr: Instr, resolve: Resolve = known) -> Sharing:
-    """Which operands of an instruction share memory, as far as that is known."""
+    """Which operands of an instruction are known to share memory."""
     uses = [(name, operand) for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)]
     found: dict[str, set[tuple[str, str]]] = {"same": set(), "overlap": set(), "apart": set()}
     for (name, use), (other, later) in combinations(uses, 2):
@@ -196,7 +195,7 @@ def sharing(instr: Instr, resolve: Resolve = known) -> Sharing:
 
 
 def _relation(one: TileUse, other: TileUse, resolve: Resolve) -> str:
-    """How two uses of one tile lie: `same`, `overlap` or `apart`, which stands for what is not known yet, too."""
+    """How two uses of one tile lie: `same`, `overlap` or `apart`. If that is not known yet, `apart`."""
     if one.window == other.window:
         return "same"
     is_same = True

@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Var(str):
-    """A number that only the run will tell: the block's own, a loop's, or one read from memory. Known by its name."""
+    """A number known at run time: the block index, a loop variable, or one read from memory. Identified by its name."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class Op:
     args: tuple[Expr, ...]
     _hash: int = field(init=False, repr=False)
     size: int = field(init=False, repr=False)
-    """Operations in it, each as often as it stands there."""
+    """How many operations it contains, repeated ones included."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.name, self.args)))
@@ -61,9 +61,9 @@ BLOCK_NUM = Var("block_num")
 
 Values = Mapping[Var, int]
 Measure = int | Callable[[Values], int]
-"""An expression made ready: a number, or a function of the variables' values."""
+"""A compiled expression: a number, or a function of the variables' values."""
 Bounds = tuple[float, float]
-"""The lowest and the highest value; infinite where nothing is known."""
+"""The lowest and the highest value; infinite if unknown."""
 ANYTHING: Bounds = (-inf, inf)
 
 
@@ -130,46 +130,46 @@ def _joined_bits(a: Bounds, b: Bounds) -> Bounds:
 
 
 @dataclass(frozen=True)
-class Operation:
-    """How an operation is written and computed, on numbers, on arrays and on bounds."""
+class Operator:
+    """The symbol of an operation, and its meaning for numbers, arrays and bounds."""
 
     symbol: str
     binding: int
     """How tightly its symbol binds; 0 for one that is written as a call."""
-    compute: Callable[..., int]
-    arrays: Callable[..., Any]
-    bound: Callable[..., Bounds]
+    compute: Callable[[int, int], int]
+    arrays: Callable[[Any, Any], Any]
+    bound: Callable[[Bounds, Bounds], Bounds]
 
 
 COMPARING = 1
 """How tightly comparisons bind."""
 
 
-def _compare(symbol: str, test: Callable[[Any, Any], Any], bound: Callable[[Bounds, Bounds], Bounds]) -> Operation:
-    return Operation(symbol, COMPARING, lambda a, b: int(test(a, b)), lambda a, b: test(a, b) + 0, bound)
+def _compare(symbol: str, test: Callable[[Any, Any], Any], bound: Callable[[Bounds, Bounds], Bounds]) -> Operator:
+    return Operator(symbol, COMPARING, lambda a, b: int(test(a, b)), lambda a, b: test(a, b) + 0, bound)
 
 
-OPS: dict[str, Operation] = {
-    "add": Operation("+", 5, operator.add, np.add, lambda a, b: (a[0] + b[0], a[1] + b[1])),
-    "sub": Operation("-", 5, operator.sub, np.subtract, lambda a, b: (a[0] - b[1], a[1] - b[0])),
-    "mul": Operation("*", 6, operator.mul, np.multiply, _products),
-    "floordiv": Operation("//", 6, operator.floordiv, np.floor_divide, _quotients),
-    "mod": Operation("%", 6, operator.mod, np.mod, _remainders),
-    "shl": Operation("<<", 4, operator.lshift, np.left_shift, _shifted_left),
-    "shr": Operation(">>", 4, operator.rshift, np.right_shift, _shifted_right),
-    "min": Operation("min", 0, min, np.minimum, lambda a, b: (min(a[0], b[0]), min(a[1], b[1]))),
-    "max": Operation("max", 0, max, np.maximum, lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
+OPS: dict[str, Operator] = {
+    "add": Operator("+", 5, operator.add, np.add, lambda a, b: (a[0] + b[0], a[1] + b[1])),
+    "sub": Operator("-", 5, operator.sub, np.subtract, lambda a, b: (a[0] - b[1], a[1] - b[0])),
+    "mul": Operator("*", 6, operator.mul, np.multiply, _products),
+    "floordiv": Operator("//", 6, lambda a, b: a // b, np.floor_divide, _quotients),
+    "mod": Operator("%", 6, operator.mod, np.mod, _remainders),
+    "shl": Operator("<<", 4, lambda a, b: a << b, np.left_shift, _shifted_left),
+    "shr": Operator(">>", 4, lambda a, b: a >> b, np.right_shift, _shifted_right),
+    "min": Operator("min", 0, min, np.minimum, lambda a, b: (min(a[0], b[0]), min(a[1], b[1]))),
+    "max": Operator("max", 0, max, np.maximum, lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
     "lt": _compare("<", operator.lt, lambda a, b: _truth(a[1] < b[0], a[0] < b[1])),
     "le": _compare("<=", operator.le, lambda a, b: _truth(a[1] <= b[0], a[0] <= b[1])),
     "gt": _compare(">", operator.gt, lambda a, b: _truth(a[0] > b[1], a[1] > b[0])),
     "ge": _compare(">=", operator.ge, lambda a, b: _truth(a[0] >= b[1], a[1] >= b[0])),
     "eq": _compare("==", operator.eq, _equal),
     "ne": _compare("!=", operator.ne, _differ),
-    "and": Operation("&", 3, operator.and_, np.bitwise_and, _common_bits),
-    "or": Operation("|", 2, operator.or_, np.bitwise_or, _joined_bits),
+    "and": Operator("&", 3, lambda a, b: a & b, np.bitwise_and, _common_bits),
+    "or": Operator("|", 2, lambda a, b: a | b, np.bitwise_or, _joined_bits),
 }  # fmt: skip
 """Every operation by name. Division rounds towards minus infinity and a remainder has the divisor's sign;
-`and` and `or` work bit by bit, which for conditions (0 or 1) is the same as logic."""
+`and` and `or` are bitwise, which for conditions (0 or 1) is the same as logical."""
 
 NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1, "shl": 0, "shr": 0}
 """A second operand that changes nothing."""
@@ -178,7 +178,7 @@ NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1, "shl": 0, "shr": 0}
 GUARDS: dict[str, Callable[[int], bool]] = {
     "floordiv": bool, "mod": bool, "shl": lambda count: 0 <= count < 64, "shr": lambda count: 0 <= count < 64,
 }  # fmt: skip
-"""Operations that have no value for some second operands, and for which they have one."""
+"""By operation: whether it has a value for a second operand. The others always have one."""
 
 
 class ExpressionError(ArithmeticError):
@@ -200,7 +200,7 @@ def _compute(name: str, args: tuple[int, ...]) -> int:
 
 
 def apply(name: str, *args: Expr) -> Expr:
-    """An operation on expressions; computed at once where all of them are known."""
+    """An operation on expressions; computed at once if all of them are constants."""
     if all(isinstance(arg, int) for arg in args):
         return _compute(name, args)  # type: ignore[arg-type]
     if len(args) == 2 and args[1] == NEUTRAL.get(name, ()):
@@ -238,7 +238,7 @@ def truth(expr: Expr) -> Expr:
 
 
 def evaluate(expr: Expr, values: Values) -> int:
-    """The value of an expression; raises `ExpressionError` where it has none."""
+    """The value of an expression; raises `ExpressionError` if it has none."""
     if isinstance(expr, int):
         return expr
     if isinstance(expr, Var):
@@ -247,7 +247,7 @@ def evaluate(expr: Expr, values: Values) -> int:
 
 
 def compiled(expr: Expr) -> Measure:
-    """The expression made ready for many values: a number, or a function of the variables' values."""
+    """The expression compiled for many evaluations: a number, or a function of the variables' values."""
     if isinstance(expr, int):
         return expr
     if isinstance(expr, Var):
@@ -289,7 +289,7 @@ def evaluate_arrays(expr: Expr, values: Mapping[Var, Any]) -> Any:
 
 
 HUGE = 1 << 1000
-"""Numbers beyond this count as infinite: Python's floats, infinity among them, cannot meet them."""
+"""Numbers beyond this count as infinite: floats cannot represent them."""
 
 
 def interval(expr: Expr, bounds: Mapping[Var, Bounds]) -> Bounds:
@@ -309,7 +309,7 @@ def variables(expr: Expr) -> frozenset[Var]:
         return frozenset()
     if isinstance(expr, Var):
         return frozenset({expr})
-    return frozenset().union(*map(variables, expr.args))
+    return frozenset[Var]().union(*map(variables, expr.args))
 
 
 def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
@@ -322,9 +322,9 @@ def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
 
 
 def affine(expr: Expr) -> dict[Expr, int]:
-    """The expression as a sum of multiples: `{term: factor}`, where the term 1 stands for the constant.
+    """The expression as a sum of multiples: `{term: factor}`; the term 1 has the constant.
 
-    What is no sum or multiple is a term of its own, so `a - b` of two expressions shows what they share.
+    Any other expression is one term, so common terms of two expressions cancel in `a - b`.
     """
     if isinstance(expr, int):
         return {1: expr} if expr else {}
@@ -363,12 +363,12 @@ def total(terms: Mapping[Expr, int]) -> Expr:
 
 
 def subtract(a: Expr, b: Expr) -> Expr:
-    """`a - b` without what the two share."""
+    """`a - b` without the terms that cancel."""
     return total(difference(a, b))
 
 
 def show_expr(expr: Expr, names: Mapping[Expr, str] | None = None, around: int = 0) -> str:
-    """An expression as Python writes it, in brackets where its neighbour binds tighter; `names` stand for parts."""
+    """An expression in Python syntax, in parentheses if its neighbour binds tighter; `names` replace parts of it."""
     if not isinstance(expr, Op):
         return str(expr)
     if names and expr in names:

@@ -1,4 +1,4 @@
-"""A program as plain data: arguments, tiles, instructions, loops and branches, each with its place in the source."""
+"""A program as plain data: arguments, tiles, instructions, loops and branches, each with its source location."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptokit.program.expr import Expr, Var, apply
 
 
 def _place() -> Any:
-    """A field for the place in the source. Programs that differ only in places are equal."""
+    """A field for the source location. Programs that differ only in locations are equal."""
     return field(default=None, compare=False, kw_only=True)
 
 
@@ -29,16 +29,16 @@ class Argument:
     shape: tuple[Expr, ...]
     """The array's own dims, one to five."""
     stride: tuple[Expr, ...]
-    """A step of each dim, in elements."""
+    """Of each dim, in elements."""
     layout: GlobalLayout = GlobalLayout.ND
     dynamic: tuple[bool, ...] = (False,) * 10
     """Which of its five dims and five strides are -1 in the C++ type."""
     memory: str = ""
-    """The argument whose memory this one shares; empty when it has memory of its own."""
+    """The argument whose memory this one shares; empty if it shares none."""
     view_of: str = ""
-    """The argument whose array this is a view of: nothing is passed for it. Empty for an array of its own."""
+    """The argument whose array this is a view of; the launch passes nothing for a view. Empty if it is none."""
     offset: Expr = 0
-    """Elements before its first one, in the array that the launch passes."""
+    """Index of its first element in the array that the launch passes."""
     where: Where | None = _place()
 
     @property
@@ -116,7 +116,7 @@ class Number:
     dtype: DType
     value: Expr
     steers: bool = False
-    """Whether it says where to read, as the corner of a window does, and is no data."""
+    """Whether it is a position, as the corner of a window is, and not data."""
 
 
 @dataclass(frozen=True)
@@ -132,17 +132,17 @@ Operand = TileUse | View | Constant | Number | Given
 
 @dataclass(frozen=True)
 class TileDecl:
-    """A tile comes to be: from here on its name stands for it, once in every iteration of the loop around it."""
+    """The declaration of a tile. Every iteration of the loop around it declares a new one."""
 
     name: str
     spec: TileSpec
-    """What it is; a valid extent that is computed is -1 here, and no address stands here."""
+    """Its description, without an address; a computed valid extent is -1."""
     addresses: tuple[Expr, ...] = ()
-    """Where it lies, an address for each copy; empty until someone places it."""
+    """The address of each copy; empty until the tile is placed."""
     buffers: int = 1
-    """Copies, which the iterations of the innermost loop around the declaration take in turn."""
+    """Copies, which the iterations of the innermost loop around the declaration alternate between."""
     fresh: bool = True
-    """Whether it holds nothing yet. A tile that the user has put at an address shows what is there."""
+    """Whether its memory counts as uninitialised: not if the author gave the address."""
     where: Where | None = _place()
 
 
@@ -167,7 +167,7 @@ class Instr:
     waits: tuple[int, ...] = ()
     """Events that must have been signalled before it starts."""
     workspace: TileUse | None = None
-    """A tile that its author gives it to compute in, as some headers ask for; it has no effect on the result."""
+    """A tile for temporary data, which some headers ask for; it has no effect on the result."""
     where: Where | None = _place()
 
     @property
@@ -188,7 +188,7 @@ class LoadScalar:
 
 @dataclass(frozen=True)
 class Flag:
-    """One end of a hand-over between two pipes: `src` sets the event when it gets there, `dst` waits for it."""
+    """A set or a wait of a flag between two pipes: `src` sets the event, `dst` waits for it."""
 
     action: str
     """`set` or `wait`."""
@@ -196,13 +196,13 @@ class Flag:
     dst: str
     event: Expr
     auto: bool = False
-    """Whether auto mode put it here."""
+    """Whether auto mode added it."""
     where: Where | None = _place()
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """Everything issued before, on one pipe or on `ALL`, ends before anything that is issued after begins."""
+    """Everything issued before, on one pipe or on `ALL`, ends before anything issued later starts."""
 
     pipe: str
     auto: bool = False
@@ -241,22 +241,22 @@ Block = tuple[Stmt, ...]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A kernel: what it is given, and what every block of the grid does.
+    """A kernel: its arguments, and the statements that every block of the grid executes.
 
-    Programs that do the same in the same order are equal, wherever in a block a tile is declared before its first use.
+    Equality ignores where in a block a tile is declared before its first use.
     """
 
     name: str
     arguments: tuple[Argument | Integer | Float, ...]
     body: Block
     constants: tuple[tuple[str, object], ...] = ()
-    """Numbers and names that were fixed when the program was made, for the reader."""
+    """Values fixed when the program was traced, for `show`."""
     names: tuple[tuple[Expr, str], ...] = ()
-    """What the author calls some of the expressions, for the reader."""
+    """The author's names of some expressions, for `show`."""
     mode: str = "auto"
-    """`auto`: addresses and flags are worked out. `flags`: flags are the author's. `manual`: both are."""
+    """`auto`: addresses and flags are generated. `flags`: the author writes flags. `manual`: the author writes both."""
     arch: str = ""
-    """The architecture that the text of the program names, if it has one."""
+    """The architecture that the program's text names, if any."""
     where: Where | None = _place()
 
     def __eq__(self, other: object) -> bool:
@@ -342,7 +342,7 @@ def fold(
 
 
 def settled(block: Block) -> Block:
-    """The block with each tile declared right before the first statement that mentions it."""
+    """The block with each tile declared right before the first statement that uses it."""
     waiting = {stmt.name: stmt for stmt in block if isinstance(stmt, TileDecl)}
     result: list[Stmt] = []
     for stmt in block:

@@ -1,4 +1,4 @@
-"""Which two accesses of a program may touch the same memory."""
+"""Which accesses of a program may touch the same memory."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from ptokit.program.ir import (
 )
 
 Path = tuple[int, ...]
-"""A statement: its number in its block, after the (number, arm) of every statement around it. Without it, a block."""
+"""A statement: its number in its block, after the (number, arm) of every statement around it. A block: only these."""
 Span = tuple[TileType, float, float]
 """Addresses in one memory, from the first to the one after the last."""
 Cell = tuple[str, int]
 """A copy of a tile."""
 
 EVERYWHERE: tuple[Path, ...] = ((),)
-"""The loops around what is defined in several places. No loop equals it, so nothing is ever known of the value."""
+"""The loops around a variable with several definitions. No loop equals it, so its value is never known."""
 
 
 def statements(block: Block, at: Path = ()) -> Iterator[tuple[Path, Stmt]]:
@@ -91,8 +91,8 @@ class Outline:
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
-    """One operand as one step of a statement touches it, inside certain loops."""
+class OperandAccess:
+    """The access of one step of a statement to an operand, and the loops around it."""
 
     operand: TileUse | View
     writes: bool
@@ -126,7 +126,7 @@ class Tiles:
         )
 
     def cells(self, tile: str, loops: tuple[Path, ...], iterations: tuple[int, ...]) -> list[Cell]:
-        """The copies that a tile's name may stand for, given the iteration of each loop around."""
+        """The copies that a tile's name may refer to, given the iteration of each loop around."""
         home, copies = self.homes[tile], self.program.tiles[tile].buffers
         if home and loops[: len(home)] == home:
             return [(tile, iterations[len(home) - 1] % copies)]
@@ -142,7 +142,7 @@ def _span(decl: TileDecl, address: Expr) -> Span:
 class Views:
     """The blocks of arguments that a program touches, and which of them may overlap.
 
-    A variable keeps its value until a loop around its definition goes on to its next iteration.
+    A variable keeps its value until a loop around its definition starts its next iteration.
     """
 
     def __init__(self, program: Program, outline: Outline) -> None:
@@ -152,22 +152,21 @@ class Views:
         self._varying = {*outline.scalars, *(loop.var for loop in outline.loops.values())}
         self.counters: dict[Path, Var] = {}
         """The variable that counts the iterations of each loop."""
-        self._answers: dict[tuple[Access, Access, int], bool] = {}
+        self._answers: dict[tuple[OperandAccess, OperandAccess, int], bool] = {}
 
     def memory(self, view: View) -> str:
         """The memory of the argument that a view is of."""
         argument = self.program.tensors[view.argument]
         return argument.memory or argument.array
 
-    def may_overlap(self, a: Access, b: Access, level: int) -> bool:
-        """Whether two views may overlap, where `b` comes later and only the outermost `level` of their loops are still
-        in the same iteration."""
+    def may_overlap(self, a: OperandAccess, b: OperandAccess, level: int) -> bool:
+        """Whether two views may overlap, if `b` comes later and only `level` outer loops are in the same iteration."""
         key = a, b, level
         if key not in self._answers:
             self._answers[key] = self._compute(a, b, level)
         return self._answers[key]
 
-    def _compute(self, a: Access, b: Access, level: int) -> bool:
+    def _compute(self, a: OperandAccess, b: OperandAccess, level: int) -> bool:
         first, then = a.operand, b.operand
         assert isinstance(first, View) and isinstance(then, View)
         argument = self.program.tensors[first.argument]
@@ -183,7 +182,7 @@ class Views:
 
     def _is_steady(self, argument: Argument) -> bool:
         """Whether an argument has the same shape, strides and offset during the whole run of a block."""
-        used = frozenset().union(*map(variables, (*argument.shape, *argument.stride, argument.offset)))
+        used = frozenset[Var]().union(*map(variables, (*argument.shape, *argument.stride, argument.offset)))
         return used.isdisjoint(self._varying)
 
     def _ends_before(self, start: Expr, size: Expr, other: Expr) -> bool:
@@ -191,9 +190,9 @@ class Views:
         return interval(subtract(other, apply("add", start, size)), self.bounds)[0] >= 0
 
     def _later(self, view: View, same: tuple[Path, ...], moving: Var | None) -> View:
-        """The view when only the loops `same` are in the same iteration and the next one has gone on."""
+        """The view in a later iteration of the loop of `moving`, if only the loops `same` are in the same iteration."""
         values: dict[Var, Expr] = {}
-        for var in frozenset().union(*map(variables, (*view.starts, *view.sizes))):
+        for var in frozenset[Var]().union(*map(variables, (*view.starts, *view.sizes))):
             home = self.homes.get(var, ())
             if home != same[: len(home)]:
                 values[var] = self._ahead(var) if var == moving else self._other(var)
@@ -219,9 +218,9 @@ class History:
         self.views = Views(program, self.outline)
         self._readers: dict[Cell, int] = defaultdict(int)
         self._writers: dict[Cell, int] = defaultdict(int)
-        self._blocks: dict[str, list[tuple[Access, tuple[int, ...], int]]] = defaultdict(list)
+        self._blocks: dict[str, list[tuple[OperandAccess, tuple[int, ...], int]]] = defaultdict(list)
 
-    def conflicts(self, access: Access, iterations: tuple[int, ...]) -> int:
+    def conflicts(self, access: OperandAccess, iterations: tuple[int, ...]) -> int:
         """The steps so far that touch the same memory, if they or the new access write."""
         operand = access.operand
         if isinstance(operand, View):
@@ -232,7 +231,7 @@ class History:
                 found |= self._writers[other] | (self._readers[other] if access.writes else 0)
         return found
 
-    def _view_conflicts(self, access: Access, view: View, iterations: tuple[int, ...]) -> int:
+    def _view_conflicts(self, access: OperandAccess, view: View, iterations: tuple[int, ...]) -> int:
         found = 0
         for earlier, when, bit in self._blocks[self.views.memory(view)]:
             if (access.writes or earlier.writes) and not found & bit:
@@ -240,8 +239,8 @@ class History:
                 found |= bit if self.views.may_overlap(earlier, access, level) else 0
         return found
 
-    def record(self, access: Access, iterations: tuple[int, ...], bit: int) -> None:
-        """Note an access by the step of this bit."""
+    def record(self, access: OperandAccess, iterations: tuple[int, ...], bit: int) -> None:
+        """Record an access by the step of this bit."""
         operand = access.operand
         if isinstance(operand, View):
             self._blocks[self.views.memory(operand)].append((access, iterations, bit))

@@ -1,4 +1,4 @@
-"""Flags for auto mode and for events: every one that is needed and no more, with free event ids."""
+"""Flags for auto mode and for events: all that are needed and no more, with free event ids."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class End(Action):
 
 
 def order(program: Program, profile: Profile) -> Program:
-    """The program with the flags that its data need, marked `auto`.
+    """The program with the flags that its data dependences need, marked `auto`.
 
     The result has no race, sets no flag twice and leaves none set, and every flag that was added is needed for that.
     Flags and barriers of the program count. A manual program, or one for a target without pipes, is returned unchanged.
@@ -187,7 +187,7 @@ class _Orderer:
 
     def _pruned(self, links: Links) -> Links:
         """Remove the links that are not needed, one after the other in the order of their first ends."""
-        slots, kept = self._slots(links), []
+        slots, kept = self._slots(links), Links()
         check = OrderCheck(self.unrolled, slots)
         for link in sorted(links, key=self._begin):
             check.advance(self._begin(link))

@@ -1,7 +1,7 @@
-"""Auto mode, addresses: every tile gets a place in its memory.
+"""Auto mode, addresses: every tile gets an address in its memory.
 
-Tiles lie apart as long as the memory has room for all of them, because tiles at one address must wait for each other.
-Only where it has not do tiles share addresses, if they are not in use at the same time.
+Tiles lie apart if the memory has space for all of them, because tiles at one address must wait for each other.
+Otherwise tiles share addresses if their live ranges do not overlap.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ptokit.program.memory import Outline, Path, statements
 from ptokit.target import Profile
 
 BLOCK = 32
-"""Tiles begin at a 32-byte block."""
+"""Alignment of tiles in bytes."""
 FRACTAL: dict[TileType, int] = dict.fromkeys((TileType.Mat, TileType.Left, TileType.Right, TileType.Acc), 512)
-"""Memories of the cube are read in fractals of 512 bytes."""
+"""Alignment in the memories of the cube, which reads fractals of 512 bytes."""
 
 
 @dataclass(frozen=True)
@@ -30,41 +30,41 @@ class Placement:
 
     program: Program
     used: dict[TileType, int]
-    """Bytes of each memory in use: where its highest tile ends. Whether that is too much is not judged here."""
+    """Bytes of each memory in use: where its highest tile ends. They may exceed the memory."""
 
 
 @dataclass(frozen=True)
-class Life:
-    """From a tile's first use to its last, as numbers of statements."""
+class LiveRange:
+    """From a tile's first use to its last, as statement numbers."""
 
     first: int
     last: int
 
-    def meets(self, other: Life) -> bool:
-        """Whether there is a statement in both."""
+    def meets(self, other: LiveRange) -> bool:
+        """Whether the two overlap."""
         return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)
-class Spot:
-    """Addresses in use during a life."""
+class AddressRange:
+    """Addresses in use during a live range."""
 
     start: int
     end: int
-    life: Life
+    live: LiveRange
 
 
 def place(program: Program, profile: Profile, dyn_ub: int | None = None, *, bound: bool = False) -> Placement:
     """Give an address to every copy of every tile that has none. A manual program comes back as it is.
 
-    `dyn_ub` is what the launch asks for, in bytes; it decides how much room there is before tiles share addresses.
+    `dyn_ub` is what the launch asks for, in bytes; it decides how much space there is before tiles share addresses.
     Tiles that will be `bound` to their addresses lie in the dynamic region; others lie beside it.
     """
     addresses: dict[str, tuple[int, ...]] = {}
     if program.mode != "manual":
-        lives, simt = lifetimes(program), has_simt(program, profile)
+        ranges, simt = live_ranges(program), has_simt(program, profile)
         for loc in TileType:
-            addresses |= _place_all(program, loc, lives, _room(profile, loc, dyn_ub, simt, bound))
+            addresses |= _place_all(program, loc, ranges, _space(profile, loc, dyn_ub, simt, bound))
     placed = replace(program, body=_with_addresses(program.body, addresses))
     used: dict[TileType, int] = {}
     for tile, start in _given(placed):
@@ -72,7 +72,7 @@ def place(program: Program, profile: Profile, dyn_ub: int | None = None, *, boun
     return Placement(placed, used)
 
 
-def _room(profile: Profile, loc: TileType, dyn_ub: int | None, simt: bool, bound: bool) -> float:
+def _space(profile: Profile, loc: TileType, dyn_ub: int | None, simt: bool, bound: bool) -> float:
     """Bytes that tiles may use of a memory before they share addresses."""
     budget = profile.budget(dyn_ub=dyn_ub or 0, simt=simt) if loc is TileType.Vec else None
     if budget and dyn_ub and budget.max_dynamic and not bound:
@@ -81,49 +81,55 @@ def _room(profile: Profile, loc: TileType, dyn_ub: int | None, simt: bool, bound
     return inf if size is None else size
 
 
-def _place_all(program: Program, loc: TileType, lives: dict[str, Life], room: float) -> dict[str, tuple[int, ...]]:
-    """Addresses for the tiles of one memory: apart if there is room, else shared."""
-    given = _together(
-        [Spot(at, at + tile.spec.nbytes, lives[tile.name]) for tile, at in _given(program) if tile.spec.loc is loc]
+def _place_all(
+    program: Program, loc: TileType, ranges: dict[str, LiveRange], space: float
+) -> dict[str, tuple[int, ...]]:
+    """Addresses for the tiles of one memory: apart if there is space, else shared."""
+    given = _merged_ranges(
+        [
+            AddressRange(at, at + tile.spec.nbytes, ranges[tile.name])
+            for tile, at in _given(program)
+            if tile.spec.loc is loc
+        ]
     )
     tiles = [tile for tile in program.tiles.values() if tile.spec.loc is loc and not tile.addresses]
-    always = Life(0, max((life.last for life in lives.values()), default=0))
-    apart, end = _first_fit(tiles, dict.fromkeys(lives, always), [replace(spot, life=always) for spot in given])
-    if end <= room:
+    always = LiveRange(0, max((live.last for live in ranges.values()), default=0))
+    apart, end = _first_fit(tiles, dict.fromkeys(ranges, always), [replace(span, live=always) for span in given])
+    if end <= space:
         return apart
-    by_start = sorted(tiles, key=lambda tile: (lives[tile.name].first, -_size(tile) * tile.buffers))
-    return _first_fit(by_start, lives, given)[0]
+    by_start = sorted(tiles, key=lambda tile: (ranges[tile.name].first, -_size(tile) * tile.buffers))
+    return _first_fit(by_start, ranges, given)[0]
 
 
-def _together(given: list[Spot]) -> list[Spot]:
-    """The spots of tiles with given addresses; those that share bytes are in use as long as any of them."""
-    found: list[Spot] = []
-    for spot in given:
-        near = [other.life for other in given if other.start < spot.end and spot.start < other.end]
-        found.append(replace(spot, life=Life(min(life.first for life in near), max(life.last for life in near))))
+def _merged_ranges(given: list[AddressRange]) -> list[AddressRange]:
+    """The ranges of tiles with given addresses; those that share bytes are all in use while any of them is."""
+    found: list[AddressRange] = []
+    for span in given:
+        near = [other.live for other in given if other.start < span.end and span.start < other.end]
+        found.append(replace(span, live=LiveRange(min(live.first for live in near), max(live.last for live in near))))
     return found
 
 
 def _first_fit(
-    tiles: Iterable[TileDecl], lives: dict[str, Life], given: list[Spot]
+    tiles: Iterable[TileDecl], ranges: dict[str, LiveRange], given: list[AddressRange]
 ) -> tuple[dict[str, tuple[int, ...]], int]:
     """The lowest addresses for one tile after the other, and where the last of them ends."""
-    spots, addresses = list(given), {}
+    spans, addresses = list(given), dict[str, tuple[int, ...]]()
     for tile in tiles:
-        life, size = lives[tile.name], _size(tile)
-        start = _gap([spot for spot in spots if spot.life.meets(life)], size * tile.buffers, _alignment(tile))
-        spots.append(Spot(start, start + size * tile.buffers, life))
+        live, size = ranges[tile.name], _size(tile)
+        start = _gap([span for span in spans if span.live.meets(live)], size * tile.buffers, _alignment(tile))
+        spans.append(AddressRange(start, start + size * tile.buffers, live))
         addresses[tile.name] = tuple(start + size * copy for copy in range(tile.buffers))
-    return addresses, max((spot.end for spot in spots), default=0)
+    return addresses, max((span.end for span in spans), default=0)
 
 
-def _gap(taken: list[Spot], size: int, alignment: int) -> int:
-    """The lowest address where so many bytes are free."""
+def _gap(taken: list[AddressRange], size: int, alignment: int) -> int:
+    """The lowest address with `size` free bytes."""
     start = 0
-    for spot in sorted(taken, key=lambda spot: spot.start):
-        if spot.start >= start + size:
+    for span in sorted(taken, key=lambda span: span.start):
+        if span.start >= start + size:
             break
-        start = max(start, _up(spot.end, alignment))
+        start = max(start, _up(span.end, alignment))
     return start
 
 
@@ -141,7 +147,7 @@ def _up(number: int, multiple: int) -> int:
 
 
 def _given(program: Program) -> Iterator[tuple[TileDecl, int]]:
-    """Every address that a tile has or moves to, as far as it is a plain number."""
+    """Every constant address that a tile has or moves to."""
     for _, stmt in statements(program.body):
         if isinstance(stmt, TileDecl):
             yield from ((stmt, address) for address in stmt.addresses if isinstance(address, int))
@@ -149,30 +155,30 @@ def _given(program: Program) -> Iterator[tuple[TileDecl, int]]:
             yield program.tiles[stmt.tile], stmt.address
 
 
-def lifetimes(program: Program, *, tight: bool = False) -> dict[str, Life]:
-    """When each tile is in use.
+def live_ranges(program: Program, *, tight: bool = False) -> dict[str, LiveRange]:
+    """The live range of each tile.
 
-    A tile that was declared outside a loop keeps its content from turn to turn: a use in the loop is one in all of it.
-    One that was declared in a loop is new in every turn; but where turns have copies of their own they run side by
-    side, so it is in use all through such a loop. With `tight`, a tile that every turn writes first keeps nothing.
+    A tile declared outside a loop keeps its content between iterations: a use in the loop extends to all of it. A tile
+    declared in a loop is new in every iteration; but iterations with their own copies overlap, so it is live in all of
+    such a loop. With `tight`, a tile that every iteration writes first does not keep its content.
     """
     outline, uses = Outline(program), _uses(program)
     written = _written_first(program) if tight else set[tuple[str, Path]]()
     numbers = {path: number for number, (path, _) in enumerate(statements(program.body))}
     loops = {body: _all_of(body[:-1], numbers) for body in outline.loops}
-    lives: dict[str, Life] = {}
+    ranges: dict[str, LiveRange] = {}
     for name, home in outline.tiles.items():
         parts = [loops[body] for body in home if outline.loops[body].buffers > 1][:1]
         for use in uses[name]:
             entered = [body for body in outline.around(use) if body not in home and (name, body) not in written]
-            parts.append(loops[entered[0]] if entered else Life(numbers[use], numbers[use]))
-        lives[name] = Life(min(part.first for part in parts), max(part.last for part in parts))
-    return lives
+            parts.append(loops[entered[0]] if entered else LiveRange(numbers[use], numbers[use]))
+        ranges[name] = LiveRange(min(part.first for part in parts), max(part.last for part in parts))
+    return ranges
 
 
-def _all_of(loop: Path, numbers: dict[Path, int]) -> Life:
+def _all_of(loop: Path, numbers: dict[Path, int]) -> LiveRange:
     inside = [number for path, number in numbers.items() if path[: len(loop)] == loop]
-    return Life(min(inside), max(inside))
+    return LiveRange(min(inside), max(inside))
 
 
 def _uses(program: Program) -> dict[str, list[Path]]:
@@ -189,7 +195,7 @@ def _uses(program: Program) -> dict[str, list[Path]]:
 
 
 def _written_first(program: Program) -> set[tuple[str, Path]]:
-    """Tiles and bodies of loops whose every turn begins by writing the tile."""
+    """Tiles and loop bodies of which every iteration writes the tile first."""
     first: dict[tuple[str, Path], bool] = {}
     for path, stmt in statements(program.body):
         for tile, writes in _accesses(stmt).items() if isinstance(stmt, Instr) else ():
@@ -199,12 +205,12 @@ def _written_first(program: Program) -> set[tuple[str, Path]]:
 
 
 def _accesses(instr: Instr) -> dict[str, bool]:
-    """The tiles of an instruction, and whether it only writes them."""
+    """The tiles of an instruction, and whether it writes all of them without reading."""
     access = access_of(instr.name)
     only: dict[str, bool] = {}
     for name, operand in all_operands(instr).items():
         if isinstance(operand, TileUse):
-            whole = operand.window is None  # what a slice does not write is kept
+            whole = operand.window is None  # a slice leaves the rest as it is
             only[operand.tile] = only.get(operand.tile, True) and access[name] == "write" and whole
     return only
 

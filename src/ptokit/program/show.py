@@ -1,4 +1,4 @@
-"""Programs for human eyes."""
+"""Programs as readable text."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ from ptokit.program.ir import (
     TileDecl,
     TileUse,
     View,
+    children,
 )
 
 WIDTH = 80
 
 
 def show(program: Program, target: str = "") -> str:
-    """The whole program; what auto mode has added is marked with `+`, and `:n` is a line of the source."""
+    """The whole program. `+` marks what auto mode added; `:n` is a line of the source."""
     return "\n".join(_Printer(program).lines(target))
 
 
 class _Printer:
-    """Prints statements, and calls expressions by the author's own names."""
+    """Prints statements, with the author's names of expressions."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -52,7 +53,7 @@ class _Printer:
         self.defined: list[set[Expr]] = [set()]
 
     def lines(self, target: str) -> Iterator[str]:
-        """All lines, from the head to the last statement."""
+        """All lines, from the header to the last statement."""
         program = self.program
         head = ", ".join(part for part in (f"kernel {program.name}", f"{program.mode} mode", target) if part)
         yield _row("", head, f"{program.where or ''}")
@@ -64,38 +65,33 @@ class _Printer:
         self.defined.append(set())
         for stmt in block:
             yield from self._definitions(stmt, depth)
-            yield from self._statement(stmt, depth)
+            auto = isinstance(stmt, Flag | Barrier) and stmt.auto
+            yield _line(depth, self._text(stmt), stmt.where, auto=auto)
+            for arm, inner in enumerate(children(stmt)):
+                if arm and inner:
+                    yield _line(depth, "otherwise:", None)
+                yield from self._block(inner, depth + 1)
         self.defined.pop()
 
     def _definitions(self, stmt: Stmt, depth: int) -> Iterator[str]:
-        """What the names in a statement stand for, the first time they are used."""
+        """The definitions of names that a statement is the first to use."""
         for expr in (part for whole in _expressions(stmt) for part in parts(whole)):
             if expr in self.names and not any(expr in known for known in self.defined):
                 inner = {other: name for other, name in self.names.items() if other != expr}
                 yield _line(depth, f"{self.names[expr]} = {show_expr(expr, inner)}", None)
                 self.defined[-1].add(expr)
 
-    def _statement(self, stmt: Stmt, depth: int) -> Iterator[str]:
-        if isinstance(stmt, Loop):
-            step = f", {stmt.step}" if stmt.step != 1 else ""
-            buffers = f", buffers={stmt.buffers}" if stmt.buffers != 1 else ""
-            text = f"for {stmt.var} in range({self._expr(stmt.start)}, {self._expr(stmt.stop)}{step}{buffers}):"
-            yield _line(depth, text, stmt.where)
-            yield from self._block(stmt.body, depth + 1)
-        elif isinstance(stmt, Branch):
-            yield _line(depth, f"when {self._expr(stmt.condition)}:", stmt.where)
-            yield from self._block(stmt.then, depth + 1)
-            if stmt.otherwise:
-                yield _line(depth, "otherwise:", None)
-                yield from self._block(stmt.otherwise, depth + 1)
-        else:
-            auto = isinstance(stmt, Flag | Barrier) and stmt.auto
-            yield _line(depth, self._plain(stmt), stmt.where, auto=auto)
-
     def _expr(self, expr: Expr) -> str:
         return show_expr(expr, self.names)
 
-    def _plain(self, stmt: TileDecl | Assign | Instr | LoadScalar | Flag | Barrier) -> str:
+    def _text(self, stmt: Stmt) -> str:
+        """A statement without the blocks inside."""
+        if isinstance(stmt, Loop):
+            step = f", {stmt.step}" if stmt.step != 1 else ""
+            buffers = f", buffers={stmt.buffers}" if stmt.buffers != 1 else ""
+            return f"for {stmt.var} in range({self._expr(stmt.start)}, {self._expr(stmt.stop)}{step}{buffers}):"
+        if isinstance(stmt, Branch):
+            return f"when {self._expr(stmt.condition)}:"
         if isinstance(stmt, TileDecl):
             copies = f" x {stmt.buffers}" if stmt.buffers > 1 else ""
             at = f" at {', '.join(map(self._address, stmt.addresses))}" if stmt.addresses else ""
@@ -174,7 +170,7 @@ def _line(depth: int, text: str, where: Where | None, *, auto: bool = False) -> 
 
 
 def _row(lead: str, text: str, place: str) -> str:
-    """A line with its place at the right, or below it; a long one goes on further in."""
+    """A line with its location at the right or below. Continuation lines are indented further."""
     lines = textwrap.wrap(
         text, WIDTH, initial_indent=lead, subsequent_indent=" " * (len(lead) + 6), break_long_words=False,
         break_on_hyphens=False,

@@ -1,4 +1,4 @@
-"""Where a tile can be cut: which slices lie in its memory as a tile of their own would."""
+"""Which slices of a tile have the memory layout of a tile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AXES = ("rows", "columns")
 
 
 def layout_problem(spec: TileSpec, window: Window) -> str:
-    """What a slice of a tile would have to be, where its layout does not allow this one; empty where it does."""
+    """What a slice must be, if the tile's layout does not allow this one; empty if it does."""
     if spec.slayout is not SLayout.NoneBox:
         return _box_problem(spec, window)
     if spec.loc is not TileType.Vec and spec.cut(*window.size, 0).pitch:
@@ -21,7 +21,7 @@ def layout_problem(spec: TileSpec, window: Window) -> str:
 
 
 def _box_problem(spec: TileSpec, window: Window) -> str:
-    """Boxes lie one after the other along one dim: the slice takes all of the other, and whole boxes of this one."""
+    """Boxes are contiguous along one dim: a slice takes whole boxes of it, and all of the other dim."""
     axis = 0 if spec.blayout is BLayout.RowMajor else 1
     other, box, extents = 1 - axis, spec.box[axis], (spec.rows, spec.cols)
     start, end = window.start[axis], apply("add", window.start[axis], window.size[axis])

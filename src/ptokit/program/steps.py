@@ -1,4 +1,4 @@
-"""What an instruction does on its target, step by step: pipes touch operands, and pipes wait for pipes."""
+"""The steps of an instruction on its target: pipes touch operands, and pipes wait for pipes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Sync:
 
 
 @dataclass(frozen=True)
-class Touch:
-    """A pipe does its part of an instruction: the operands that it reads and those that it writes."""
+class PipeWork:
+    """A pipe's part of an instruction: the operands that it reads and writes."""
 
     pipe: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
 
-Step = Sync | Touch
+Step = Sync | PipeWork
 
 
 def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
@@ -54,11 +54,11 @@ def own_pairs(call: Call) -> set[Pair]:
     return {*own.before, *own.after, *own.each_row, *own.between, *own.after_fill}
 
 
-def _touch(pipe: str, touched: tuple[Effect, ...]) -> Touch:
+def _touch(pipe: str, touched: tuple[Effect, ...]) -> PipeWork:
     here = [effect for effect in touched if effect.pipe == pipe]
     reads = tuple(effect.operand for effect in here if effect.access != "write")
     writes = tuple(effect.operand for effect in here if effect.access != "read")
-    return Touch(pipe, reads, writes)
+    return PipeWork(pipe, reads, writes)
 
 
 def _syncs(pairs: tuple[Pair, ...]) -> tuple[Sync, ...]:

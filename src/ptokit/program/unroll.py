@@ -8,24 +8,23 @@ because what a pipe has waited for stays known.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from math import inf
-from operator import methodcaller, or_
+from operator import methodcaller
 from typing import Any
 
 from ptokit.finding import Where
 from ptokit.program.before import PipeStep, Unrolled
 from ptokit.program.calls import all_operands, call_of
 from ptokit.program.expr import Expr, Var, apply, interval, substitute, subtract
-from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, TileUse, View
-from ptokit.program.memory import Access, History, Path, rewrite
-from ptokit.program.steps import ISSUE, Step, Sync, Touch, gate, steps
+from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileUse, View
+from ptokit.program.memory import History, OperandAccess, Path, rewrite
+from ptokit.program.steps import ISSUE, PipeWork, Step, Sync, gate, steps
 from ptokit.target import Profile
 
 SOURCE = "source"
-LOAD_SCALAR: tuple[Step, ...] = (Touch(ISSUE, reads=(SOURCE,)),)
+LOAD_SCALAR: tuple[Step, ...] = (PipeWork(ISSUE, reads=(SOURCE,)),)
 
 
 def unroll(program: Program, profile: Profile, *, only_events: bool = False) -> Unrolled:
@@ -41,19 +40,21 @@ def unroll(program: Program, profile: Profile, *, only_events: bool = False) -> 
 
 LoopValues = Mapping[Var, Expr]
 """The variables of the loops around, in terms of the iterations of these loops."""
+Handler = Callable[[Any, Path, tuple[int, ...], LoopValues], None]
+"""Emits a statement of one type at a path."""
 
 
 @dataclass(frozen=True)
 class _Steps:
     """The steps of a statement, and what they touch."""
 
-    steps: tuple[tuple[Step, str, tuple[Access, ...]], ...]
+    steps: tuple[tuple[Step, str, tuple[OperandAccess, ...]], ...]
     """Each step, its gate and its accesses."""
 
     @property
     def pipes(self) -> tuple[str, ...]:
         """The pipes that do the steps."""
-        return tuple(step.pipe for step, _, _ in self.steps if isinstance(step, Touch))
+        return tuple(step.pipe for step, _, _ in self.steps if isinstance(step, PipeWork))
 
 
 class _Unroller:
@@ -69,7 +70,7 @@ class _Unroller:
         self.outline = self.history.outline
         self.result = Unrolled(profile.pipes, [], [], {}, self.outline, {})
         self._sites: dict[Path, _Steps] = {}
-        self._handlers = {
+        self._handlers: dict[type[Stmt], Handler] = {
             Instr: self._instr, LoadScalar: self._load_scalar, Flag: self._flag, Barrier: self._barrier,
             Loop: self._loop, Branch: self._branch,
         }  # fmt: skip
@@ -98,7 +99,10 @@ class _Unroller:
             operands = {name: o for name, o in all_operands(stmt).items() if isinstance(o, TileUse | View)}
             self._sites[path] = self._site(todo, operands, path, scope)
         if self.only_events:
-            own = self._work(path, iterations, stmt.where, reduce(or_, (self.events[event] for event in stmt.waits), 0))
+            awaited = 0
+            for event in stmt.waits:
+                awaited |= self.events[event]
+            own = self._work(path, iterations, stmt.where, awaited)
             if stmt.event is not None:
                 self.events[stmt.event] |= own
             return
@@ -119,11 +123,11 @@ class _Unroller:
     ) -> _Steps:
         loops = self.outline.around(path)
 
-        def accesses(names: tuple[str, ...], *, writes: bool) -> list[Access]:
+        def accesses(names: tuple[str, ...], *, writes: bool) -> list[OperandAccess]:
             found = [operands[name] for name in names if name in operands]
-            return [Access(rewrite(o, scope) if isinstance(o, View) else o, writes, loops) for o in found]
+            return [OperandAccess(rewrite(o, scope) if isinstance(o, View) else o, writes, loops) for o in found]
 
-        site: list[tuple[Step, str, tuple[Access, ...]]] = []
+        site: list[tuple[Step, str, tuple[OperandAccess, ...]]] = []
         for step in todo:
             if isinstance(step, Sync):
                 site.append((step, "", ()))
@@ -138,7 +142,7 @@ class _Unroller:
         They do not conflict with one another: the instruction orders them itself.
         """
         first = len(self.result.steps)
-        new: list[tuple[Access, int]] = []
+        new: list[tuple[OperandAccess, int]] = []
         for step, entry, accesses in self._sites[path].steps:
             if isinstance(step, Sync):
                 self._emit("sync", step.src, step.dst)
@@ -166,7 +170,7 @@ class _Unroller:
         else:
             self._emit("wait", stmt.dst, key)
 
-    def _barrier(self, stmt: Barrier, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
+    def _barrier(self, stmt: Barrier, _path: Path, _iterations: tuple[int, ...], _scope: LoopValues) -> None:
         if stmt.pipe == "ALL":
             self._emit("barrier")
 

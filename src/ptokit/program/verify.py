@@ -1,4 +1,4 @@
-"""Verifies a whole program for a target: every instruction's rules, then what only the whole can show."""
+"""Verifies a program for a target: the rules of every instruction, then those of the whole program."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ def verify(
 ) -> list[Finding]:
     """All findings on a program that are certain before it runs, each at its line, in the order of the text.
 
-    Without a grid nothing is said of slices that depend on the block. Instructions that no block reaches are not
-    judged.
+    Without a grid, slices that depend on the block are not checked. Instructions that no block reaches are not checked.
     """
     options = options or Options()
     findings = [*_instructions(program, profile, options, grid), *check_bounds(program, grid)]
@@ -48,20 +47,22 @@ def _all_instructions(program: Program) -> Iterator[Instr]:
     return (stmt for stmt in walk(program.body) if isinstance(stmt, Instr))
 
 
-def check_cells(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
-    """An argument that is written has no two elements in one place."""
+def check_cells(program: Program, _profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
+    """An argument that is written has no two elements at one address."""
     for instr in _all_instructions(program):
         access = access_of(instr.name)
         for name, operand in named_operands(instr).items():
             written = isinstance(operand, View) and access[name] != "read"
             if isinstance(operand, View) and written and overlaps_itself(program.tensors[operand.argument]):
-                said = f"{instr.name}: {operand.argument} is written, and some of its elements lie in one place"
-                wanted, fix = "a tensor whose elements lie apart", "copy the array first"
-                yield Finding("error", "CO-SEM-01", said, None, name, wanted, fix=fix, where=instr.where, blocks=True)
+                message = f"{instr.name}: {operand.argument} is written, and some of its elements share an address"
+                yield Finding(
+                    "error", "CO-SEM-01", message, None, name, "a tensor whose elements lie apart",
+                    fix="copy the array first", where=instr.where, blocks=True,
+                )  # fmt: skip
 
 
-def check_cores(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
-    """A kernel keeps to the tiles of one core, unless an instruction hands data over between the two."""
+def check_cores(program: Program, profile: Profile, options: Options, _grid: int | None) -> Iterable[Finding]:
+    """A kernel uses the tiles of one core, unless an instruction moves data between the two."""
     level = "hazard" if options.header and profile.mixed_cores else profile.mixed_cores
     if level is None:
         return
@@ -74,14 +75,14 @@ def check_cores(program: Program, profile: Profile, options: Options, grid: int 
         first = {**first, **{core: tile for core, tile in here.items() if core not in first}}
         if len(first) > 1 and not found:
             (core, tile), (other, against) = first.items()
-            said = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
+            message = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
             fix = "split the kernel in two, and pass data through memory"
-            said_of = Finding(level, "KN-16", said, None, against, "tiles of one core", fix=fix, target=profile.name)
-            found = [replace(said_of, where=instr.where, blocks=True)]
+            finding = Finding(level, "KN-16", message, None, against, "tiles of one core", fix=fix, target=profile.name)
+            found = [replace(finding, where=instr.where, blocks=True)]
     yield from found
 
 
-def check_written(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
+def check_written(program: Program, _profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
     """A tile is written before it is read: through itself, or through one that shares bytes with it."""
     return _reads_of_unwritten(program.body, sharing(program, grid))
 
@@ -94,7 +95,7 @@ def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Find
         if isinstance(stmt, TileDecl):
             return written - {stmt.name} if stmt.fresh else written | {stmt.name}
         if isinstance(stmt, Instr):
-            found.extend(_reads_nothing(stmt, written, near))
+            found.extend(_unwritten_reads(stmt, written, near))
             return written | _writes(stmt)
         return written
 
@@ -116,21 +117,21 @@ def _writes(instr: Instr) -> set[str]:
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 
-def _reads_nothing(instr: Instr, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
+def _unwritten_reads(instr: Instr, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
     access = access_of(instr.name)
     for name, operand in named_operands(instr).items():
         if not isinstance(operand, TileUse) or access[name] != "read":
             continue
         if written.isdisjoint((operand.tile, *near[operand.tile])):
-            said = f"{instr.name}: {name} reads {operand.tile}, which nothing has written"
+            message = f"{instr.name}: {name} reads {operand.tile}, which nothing has written"
             kind = "H-42" if name == "idx" else None
             fix = f"write it first: pto.tload, pto.texpands({operand.tile}, 0), ..."
-            yield Finding("hazard", "KN-19", said, kind, name, "a tile that was written", fix=fix, where=instr.where)
+            yield Finding("hazard", "KN-19", message, kind, name, "a tile that was written", fix=fix, where=instr.where)
 
 
 Check = Callable[[Program, Profile, Options, "int | None"], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (check_memory, check_addresses, check_overlaps, check_cells, check_cores, check_written)
-"""What only the whole program can show."""
+"""The checks of the whole program."""
 
 
 def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:

@@ -20,14 +20,14 @@ from ptokit.target import Profile
 
 @dataclass(frozen=True)
 class Options:
-    """How strictly to judge, and what the launch asks for."""
+    """How strict verification is, and what the launch asks for."""
 
     header: bool = False
-    """Refuse only what the target's real headers assert; the rest becomes hazards, as far as memory stays safe."""
+    """Only what the target's real headers assert, and memory safety, are errors; the rest becomes hazards."""
     strict: bool = False
     """Hazards are errors."""
     dyn_ub: int | None = None
-    """dynUBufSize of the launch in bytes; None leaves the launch open."""
+    """dynUBufSize of the launch in bytes; None if the launch is not known."""
     bound: bool = False
     """Every tile is bound to an address, as in C++: none is a compile-time allocation (MG-BUDG-08)."""
 
@@ -63,7 +63,7 @@ def _finding(
     return Finding("error", rule, message, kind, operand, expected, found, fix, target=target)
 
 
-def valid_extents(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+def valid_extents(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
     """A valid region lies inside its tile."""
     for name, tile in tiles(call).items():
         if certain(lambda tile=tile: tile.valid_rows > tile.rows or tile.valid_cols > tile.cols):
@@ -72,29 +72,21 @@ def valid_extents(call: Call, profile: Profile, options: Options) -> Iterable[Fi
             yield _finding("CO-SHAPE-02", None, name, _subject(call), expected, str(tile), fix, call.target)
 
 
-def distinct_cells(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """A tensor that is written has no two elements in one place."""
+def distinct_cells(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
+    """A tensor that is written has no two elements at one address."""
     for name in written(call):
         tensor = call.operands[name]
         if isinstance(tensor, TensorSpec) and certain(lambda tensor=tensor: tensor.overlaps_itself):
             found = f"{tensor} with Stride<{', '.join(map(str, tensor.stride))}>"
-            yield _finding(
-                "CO-SEM-01",
-                None,
-                name,
-                _subject(call),
-                "a tensor whose elements lie apart",
-                found,
-                "copy the array first",
-                call.target,
-            )
+            expected, fix = "a tensor whose elements lie apart", "copy the array first"
+            yield _finding("CO-SEM-01", None, name, _subject(call), expected, found, fix, call.target)
 
 
-def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
+def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
     """What is written shares no bytes with another tile at a given address, unless both are one buffer in place.
 
-    Tiles of one type that are only read may share bytes: this call destroys none of them. Of two types, one of them
-    cannot hold what it should.
+    Tiles of one type that are only read may share bytes: this call destroys none of them. Of two types, at least one
+    has the wrong content.
     """
     in_place, targets = call.is_in_place, written(call)
     placed = [(name, tile) for name, tile in tiles(call).items() if tile.addr is not None]
@@ -109,21 +101,22 @@ def overlaps(call: Call, profile: Profile, options: Options) -> Iterable[Finding
         if certain(partial(meet, tile, first.start, against, second.start)):
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
             expected, fix = f"apart from {other}", "move one of the tiles"
-            said = _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
+            finding = _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
             is_note = not is_written and tile.dtype is against.dtype
-            yield replace(said, level="note", message=f"{_subject(call)}: {name} is at {found}") if is_note else said
+            message = f"{_subject(call)}: {name} is at {found}"
+            yield replace(finding, level="note", message=message) if is_note else finding
     yield from _repeated(call)
 
 
 def _buffer(tile: TileSpec) -> tuple[object, ...]:
-    """What handles of one buffer have in common (A-38)."""
+    """What is equal for tiles that are one buffer (A-38)."""
     return tile.loc, tile.space, tile.addr, tile.nbytes, tile.pitch, tile.dtype
 
 
 def _repeated(call: Call) -> Iterable[Finding]:
-    """A tile without an address is no source of the call that writes it either, unless it is worked on in place.
+    """A tile without an address is not a source of the call that writes it, unless the call works in place.
 
-    Moves that take effect lane by lane, in an order that is known, say so themselves when they run (`shared`).
+    Moves that take effect lane by lane, in a known order, report that when they run (`shared`).
     """
     is_allowed = call.is_in_place or "shared" in call.instruction.faults
     given = tiles(call)
@@ -134,16 +127,18 @@ def _repeated(call: Call) -> Iterable[Finding]:
         if name == TMP or set(earlier) <= written(call):
             shown = ", ".join(earlier) or "another operand"
             expected, fix = f"another tile than {shown}", "give the result a tile of its own"
-            yield _finding("A-38", "H-38", name, _subject(call), expected, f"{shown} once more", fix, call.target)
+            yield _finding(
+                "A-38", "H-38", name, _subject(call), expected, f"the same tile as {shown}", fix, call.target
+            )
 
 
 def _storage(tile: TileSpec) -> TileSpec:
-    """The tile without what its uses may differ in."""
+    """The tile without what differs between its uses."""
     return replace(tile, valid_rows=tile.rows, valid_cols=tile.cols, dynamic=(False, False))
 
 
-def aligned_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """On a target with pipes, a slice begins at a multiple of 32 bytes, and rows that are written end at one."""
+def aligned_slices(call: Call, profile: Profile, _options: Options) -> Iterable[Finding]:
+    """On a target with pipes, a slice starts at a multiple of 32 bytes, and rows that are written end at one."""
     if not profile.pipes:
         return
     for name, tile in tiles(call).items():
@@ -161,8 +156,8 @@ def aligned_slices(call: Call, profile: Profile, options: Options) -> Iterable[F
             yield _finding("SL-02", None, name, _subject(call), expected, found, fix, call.target)
 
 
-def gapless_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """A slice with gaps between its rows is no operand that is taken as one run of elements."""
+def gapless_slices(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
+    """A slice with gaps between its rows is not an operand that must be contiguous."""
     contiguous = {param.name: param.contiguous for param in call.instruction.operands}
     for name, tile in tiles(call).items():
         kind = contiguous.get(name)
@@ -172,8 +167,8 @@ def gapless_slices(call: Call, profile: Profile, options: Options) -> Iterable[F
             yield _finding("SL-04", None, name, _subject(call), expected, str(tile), fix, call.target)
 
 
-def apart_slices(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """What is written overlaps no other operand in part."""
+def apart_slices(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
+    """What is written does not partly overlap another operand."""
     for name, other in sorted(call.clashes):
         if {name, other} & written(call):
             expected, found = f"apart from {other}, or the same slice", "slices of one tile that overlap"
@@ -181,8 +176,8 @@ def apart_slices(call: Call, profile: Profile, options: Options) -> Iterable[Fin
             yield _finding("SL-05", "H-38", name, _subject(call), expected, found, fix, call.target)
 
 
-def workspaces(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """A workspace lies where the vector unit computes, and holds what the instruction needs."""
+def workspaces(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
+    """A workspace is a Vec tile of sufficient size."""
     tmp = call.operands.get(TMP)
     if tmp is None:
         return
@@ -191,12 +186,12 @@ def workspaces(call: Call, profile: Profile, options: Options) -> Iterable[Findi
         fix = "compute in a Vec tile, or leave tmp= out"
         yield _finding(rule, None, TMP, subject, "a Vec tile", str(tmp), fix, target)
     elif isinstance(tmp, TileSpec) and (needed := _needed(call)) > tmp.nbytes:
-        said = f"{subject}: headers compute in up to {needed} bytes of tmp; found {tmp.nbytes}"
-        yield Finding("note", rule, said, None, TMP, f"at least {needed} bytes", str(tmp), target=target)
+        message = f"{subject}: headers compute in up to {needed} bytes of tmp; found {tmp.nbytes}"
+        yield Finding("note", rule, message, None, TMP, f"at least {needed} bytes", str(tmp), target=target)
 
 
 def _needed(call: Call) -> int:
-    """Bytes of the workspace that the kernel of a call computes in; 0 if it ignores the workspace."""
+    """Bytes of the workspace that the kernel of a call needs; 0 if it ignores the workspace."""
     workspace, given = call.instruction.workspace, call.instruction.operands
     if not workspace or not call.here(workspace.used):
         return 0
@@ -207,7 +202,7 @@ def _needed(call: Call) -> int:
 
 
 def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
-    """The tiles of one memory fit it, by their sum and by their highest address."""
+    """The tiles of each memory fit it, by their sum and by their highest address."""
     used: dict[TileType, Use] = {}
     for loc in TileType:
         here = [tile for name, tile in tiles(call).items() if tile.loc is loc and name not in call.repeats]
@@ -220,30 +215,32 @@ def budget(call: Call, profile: Profile, options: Options) -> Iterable[Finding]:
 
 
 @dataclass(frozen=True)
-class Check:
-    """Something that every instruction must satisfy, whatever it does."""
+class CallCheck:
+    """A condition that every instruction must satisfy."""
 
     run: Callable[[Call, Profile, Options], Iterable[Finding]]
     names: tuple[str, ...]
     """The clauses, decisions and hazards that its findings carry."""
     firm: bool
-    """Memory is at stake: a violation blocks execution, and `header=True` cannot drop it."""
+    """Whether memory safety depends on it: a violation blocks execution, also with `header=True`."""
 
 
 CHECKS = (
-    Check(valid_extents, ("CO-SHAPE-02",), firm=True),
-    Check(distinct_cells, ("CO-SEM-01",), firm=True),
-    Check(overlaps, ("A-38", "H-38"), firm=False),
-    Check(aligned_slices, ("SL-02",), firm=False),
-    Check(gapless_slices, ("SL-04",), firm=True),
-    Check(apart_slices, ("SL-05", "H-38"), firm=False),
-    Check(workspaces, ("CP-TMP-01",), firm=False),
-    Check(budget, ("A-38", "MG-BUDG-02", "MG-BUDG-07", "MG-BUDG-09", "MG-BUDG-13", "H-20", "H-21", "H-22"), firm=False),
+    CallCheck(valid_extents, ("CO-SHAPE-02",), firm=True),
+    CallCheck(distinct_cells, ("CO-SEM-01",), firm=True),
+    CallCheck(overlaps, ("A-38", "H-38"), firm=False),
+    CallCheck(aligned_slices, ("SL-02",), firm=False),
+    CallCheck(gapless_slices, ("SL-04",), firm=True),
+    CallCheck(apart_slices, ("SL-05", "H-38"), firm=False),
+    CallCheck(workspaces, ("CP-TMP-01",), firm=False),
+    CallCheck(
+        budget, ("A-38", "MG-BUDG-02", "MG-BUDG-07", "MG-BUDG-09", "MG-BUDG-13", "H-20", "H-21", "H-22"), firm=False
+    ),
 )
 
 
 def check_rules(rules: Iterable[Rule], call: Call, *, header: bool) -> list[Finding]:
-    """Every rule that does not hold, up to the first that later rules presume."""
+    """The findings of violated rules, up to the first that later rules depend on."""
     findings: list[Finding] = []
     for rule in rules:
         finding = rule.check(call, header=header)
@@ -257,17 +254,15 @@ def check_rules(rules: Iterable[Rule], call: Call, *, header: bool) -> list[Find
 def verify_call(call: Call, profile: Profile, options: Options | None = None, *, alone: bool = True) -> list[Finding]:
     """All findings on one call: the instruction's rules, then memory and addresses.
 
-    A call that does not stand alone, but in a program, shares its memories with others; they are judged together.
+    A call that is not `alone` is part of a program, whose memory budget is checked as a whole.
     """
     options = options or Options()
     findings = check_rules(call.instruction.rules, call, header=options.header)
     for check in CHECKS if alone else [check for check in CHECKS if check.run is not budget]:
         level: Level = "hazard" if options.header and not check.firm else "error"
-        found = check.run(call, profile, options)
-        findings += [
-            replace(finding, level=level, blocks=check.firm) if finding.level == "error" else finding
-            for finding in found
-        ]
+        for finding in check.run(call, profile, options):
+            is_error = finding.level == "error"
+            findings.append(replace(finding, level=level, blocks=check.firm) if is_error else finding)
     return judged(findings, options)
 
 
@@ -277,5 +272,5 @@ def judged(findings: Iterable[Finding], options: Options) -> list[Finding]:
 
 
 def verify_address(spec: OperandSpec, target: str) -> list[Finding]:
-    """What is wrong with an operand's address, by the rules of `tassign`."""
+    """Findings on an operand's address, by the rules of `tassign`."""
     return check_rules(TASSIGN.rules, Call(TASSIGN, {"tile": spec}, (), target), header=False)

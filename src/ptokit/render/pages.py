@@ -20,7 +20,7 @@ from ptokit.isa.policy import PtoEnum
 from ptokit.isa.table import Table as Rows
 from ptokit.isa.table import lookup
 from ptokit.program.budget import MANY
-from ptokit.program.verify_call import CHECKS, Check
+from ptokit.program.verify_call import CHECKS, CallCheck
 from ptokit.render.sketch import sketch
 from ptokit.target import PROFILES, Profile
 from ptokit.target.profile import KB
@@ -327,7 +327,7 @@ def _common(profile: Profile) -> Iterator[tuple[str, ...]]:
             yield ", ".join(rules), _demand(check), ", ".join(kinds)
 
 
-def _demand(check: Check) -> str:
+def _demand(check: CallCheck) -> str:
     """What a check demands, in one line."""
     return " ".join(str(check.run.__doc__).split())
 
