@@ -107,38 +107,26 @@ def gather(
     does: `undefined` (refused before anything is written), `clamp`, `wrap` or `zero`.
     """
     try:
-        return _gather(table, indices, coalesce, oob, out, engine, threads)
+        _refuse_inside(GATHER)
+        source = table if type(table) is np.ndarray else _array(GATHER, "table", table)
+        lanes = indices if type(indices) is np.ndarray else _array(GATHER, "indices", indices)
+        given = None if out is None else _array(GATHER, "out", out, written=True)
+        key = (_look(source), _look(lanes), None if given is None else _look(given), coalesce, oob)
+        plan = _known(key) or _keep(key, _plan_gather(source, lanes, given, coalesce, oob))
+        target, out = _result(table, plan) if given is None else (given, out)
+        storages = plan.lend(source, lanes, "out", target)
+        with writing((out,)):
+            if storages is None or (given is not None and _overlap(storages, "out", "table")):
+                options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
+                found = gather(_tidy(source), _tidy(lanes), out=target if given is None else None, **options)
+                if given is not None:
+                    np.copyto(target, found)
+            else:
+                _run(GATHER, plan, storages, engine, threads)
+        return out
     except Exception as problem:
         trim(problem)
         raise
-
-
-def _gather(
-    table: object,
-    indices: object,
-    coalesce: str | Coalesce,
-    oob: str | GatherOOB,
-    out: object,
-    engine: str,
-    threads: int | None,
-) -> Any:
-    _refuse_inside(GATHER)
-    source = table if type(table) is np.ndarray else _array(GATHER, "table", table)
-    lanes = indices if type(indices) is np.ndarray else _array(GATHER, "indices", indices)
-    given = None if out is None else _array(GATHER, "out", out, written=True)
-    key = (_look(source), _look(lanes), None if given is None else _look(given), coalesce, oob)
-    plan = _known(key) or _keep(key, _plan_gather(source, lanes, given, coalesce, oob))
-    target, out = _result(table, plan) if given is None else (given, out)
-    storages = plan.lend(source, lanes, "out", target)
-    with writing((out,)):
-        if storages is None or (given is not None and _overlap(storages, "out", "table")):
-            options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
-            found = gather(_tidy(source), _tidy(lanes), out=target if given is None else None, **options)
-            if given is not None:
-                np.copyto(target, found)
-        else:
-            _run(GATHER, plan, storages, engine, threads)
-    return out
 
 
 def scatter(
@@ -162,43 +150,28 @@ def scatter(
     `undefined` (refused before anything is written), `skip`, `clamp` or `wrap`.
     """
     try:
-        return _scatter(table, src, indices, coalesce, oob, atomic, conflict, accumulate, engine, threads)
+        _refuse_inside(SCATTER)
+        target = table if type(table) is np.ndarray else _array(SCATTER, "table", table, written=True)
+        lanes = indices if type(indices) is np.ndarray else _array(SCATTER, "indices", indices)
+        source = src if type(src) is np.ndarray else _source(src, target)
+        policies = (coalesce, oob, atomic, conflict, accumulate)
+        key = (_look(target), _look(source), _look(lanes), *policies)
+        plan = _known(key) or _keep(key, _plan_scatter(target, source, lanes, *policies))
+        storages = plan.lend(target, lanes, "src", source)
+        with writing((table,)):
+            if storages is None or _overlap(storages, "table", "src"):
+                options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
+                options |= {"accumulate": accumulate, "engine": engine, "threads": threads}
+                cells = _packed(target) if _is_odd(target) else target
+                scatter(cells, _packed(source), _packed(lanes), **options)
+                if cells is not target:
+                    np.copyto(target, cells)
+            else:
+                _run(SCATTER, plan, storages, engine, threads)
+        return table
     except Exception as problem:
         trim(problem)
         raise
-
-
-def _scatter(
-    table: Table,
-    src: object,
-    indices: object,
-    coalesce: str | Coalesce,
-    oob: str | ScatterOOB,
-    atomic: str | ScatterAtomicOp,
-    conflict: str | ScatterConflict,
-    accumulate: object,
-    engine: str,
-    threads: int | None,
-) -> Table:
-    _refuse_inside(SCATTER)
-    target = table if type(table) is np.ndarray else _array(SCATTER, "table", table, written=True)
-    lanes = indices if type(indices) is np.ndarray else _array(SCATTER, "indices", indices)
-    source = src if type(src) is np.ndarray else _source(src, target)
-    policies = (coalesce, oob, atomic, conflict, accumulate)
-    key = (_look(target), _look(source), _look(lanes), *policies)
-    plan = _known(key) or _keep(key, _plan_scatter(target, source, lanes, *policies))
-    storages = plan.lend(target, lanes, "src", source)
-    with writing((table,)):
-        if storages is None or _overlap(storages, "table", "src"):
-            options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
-            options |= {"accumulate": accumulate, "engine": engine, "threads": threads}
-            cells = _packed(target) if _is_odd(target) else target
-            scatter(cells, _packed(source), _packed(lanes), **options)
-            if cells is not target:
-                np.copyto(target, cells)
-        else:
-            _run(SCATTER, plan, storages, engine, threads)
-    return table
 
 
 # --- What was given --------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class Reports:
         return "\n\n".join(map(str, self.targets.values()))
 
 
-class Machine:
+class MachineFixture:
     """The fixture `ptokit`: launches on the machine, and tests that fail on what it finds."""
 
     def __init__(self, strict: Strict | None = None) -> None:
@@ -406,6 +406,6 @@ def _is_report(value: Any) -> bool:
 
 
 @pytest.fixture
-def ptokit(request: pytest.FixtureRequest) -> Machine:
+def ptokit(request: pytest.FixtureRequest) -> MachineFixture:
     """Kernels on the machine: `ptokit.run(kernel, grid, *arrays)` and `ptokit.check(report)`."""
-    return Machine(request.config.stash.get(STRICT, None))
+    return MachineFixture(request.config.stash.get(STRICT, None))

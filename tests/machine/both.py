@@ -25,7 +25,7 @@ from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.isa.policy import GatherOOB, ScatterOOB
 from ptokit.lang import where
 from ptokit.lang.context import current
-from ptokit.lang.launch import Collector, Observer, check_options, mode_of, observers
+from ptokit.lang.launch import FindingCollector, Observer, check_options, mode_of, observers
 from ptokit.lang.launcher import Launchable, Launcher
 from ptokit.lang.traced import Verdict
 from ptokit.machine.executable import Machine
@@ -285,7 +285,7 @@ class Ours(MachineOptions):
         return cls(**own)
 
 
-class Quiet(Collector):
+class Quiet(FindingCollector):
     """Takes findings, and troubles nobody."""
 
     def __init__(self, told: list[Finding]) -> None:

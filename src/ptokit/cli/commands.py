@@ -41,7 +41,7 @@ cache = typer.Typer(
 app.add_typer(cache, name="cache")
 
 
-class Form(StrEnum):
+class TextForm(StrEnum):
     """Forms that a program can be converted to."""
 
     l1 = "l1"
@@ -131,9 +131,9 @@ def check(
     as_json: Json = False,
 ) -> int:
     """Say what targets would refuse in a program, and why. Nothing is run, unless --run is given."""
-    from ptokit.cli.programs import Asked, check_program
+    from ptokit.cli.programs import ProgramRequest, check_program
 
-    return check_program(Asked(word, arg or (), target, grid, function, strict, header, dyn_ub), as_json, run)
+    return check_program(ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub), as_json, run)
 
 
 @_command
@@ -162,11 +162,11 @@ def run(
     as_json: Json = False,
 ) -> int:
     """Run a program on NumPy files. Files are written only when it runs to the end; inputs are never changed."""
-    from ptokit.cli.machine import Wanted
-    from ptokit.cli.programs import Asked, run_program
+    from ptokit.cli.machine import MachineRequest
+    from ptokit.cli.programs import ProgramRequest, run_program
 
-    asked = Asked(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value)
-    return run_program(asked, out or (), engine, threads, Wanted(seed, lanes, timeline, notes), as_json)
+    asked = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value)
+    return run_program(asked, out or (), engine, threads, MachineRequest(seed, lanes, timeline, notes), as_json)
 
 
 @_command
@@ -183,7 +183,7 @@ def fmt(
 @_command
 def convert(
     word: Word,
-    to: Annotated[Form, typer.Option(help="MLIR with values (l1) or destinations (l2), PTO-AS, or C++.")],
+    to: Annotated[TextForm, typer.Option(help="MLIR with values (l1) or destinations (l2), PTO-AS, or C++.")],
     target: Target = None,
     pto_version: Annotated[PtoVersion | None, typer.Option(help="The MLIR grammar to write.")] = None,
     out: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to write; `-` prints.")] = "-",
@@ -192,19 +192,19 @@ def convert(
     dyn_ub: DynUb = None,
 ) -> int:
     """Print a program in another form."""
-    from ptokit.cli.programs import Asked
+    from ptokit.cli.programs import ProgramRequest
     from ptokit.cli.texts import convert_program
 
-    asked = Asked(word, arg or (), target, function=function, dyn_ub=dyn_ub)
+    asked = ProgramRequest(word, arg or (), target, function=function, dyn_ub=dyn_ub)
     return convert_program(asked, to.value, pto_version.value if pto_version else None, out)
 
 
 @_command
 def show(word: Word, target: Target = None, arg: Args = None, function: Function = None, dyn_ub: DynUb = None) -> int:
     """Print a program as a target runs it, with the addresses and flags that auto mode adds."""
-    from ptokit.cli.programs import Asked, show_program
+    from ptokit.cli.programs import ProgramRequest, show_program
 
-    return show_program(Asked(word, arg or (), target, function=function, dyn_ub=dyn_ub))
+    return show_program(ProgramRequest(word, arg or (), target, function=function, dyn_ub=dyn_ub))
 
 
 @_command

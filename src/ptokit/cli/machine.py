@@ -23,7 +23,7 @@ PARTS = ("memory", "timeline", "traffic", "lanes")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MachineRequest:
     """What only the machine gives: each field is an option of `ptokit run`."""
 
     seed: int | None = None

@@ -15,7 +15,7 @@ from typing import Any
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
 from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
-from ptokit.cli.machine import Wanted, joined, machine_data, show_machine
+from ptokit.cli.machine import MachineRequest, joined, machine_data, show_machine
 from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, printable, tell
 from ptokit.cli.report import print_check, print_run, show_findings, show_report, show_run
 from ptokit.cli.subject import find
@@ -32,7 +32,7 @@ from ptokit.text.errors import TextError
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProgramRequest:
     """A program and how it is to be judged, as the command line has it."""
 
     word: str
@@ -52,7 +52,7 @@ class Asked:
         return {name: getattr(self, name) for name in ("target", "strict", "header", "dyn_ub", "launch")}
 
 
-def check_program(asked: Asked, as_json: bool, run: bool = False) -> int:
+def check_program(asked: ProgramRequest, as_json: bool, run: bool = False) -> int:
     """What is certain of a program before it runs, and on request what the machine finds, on standard output."""
     try:
         kernel = find(asked.word, asked.function)
@@ -77,7 +77,7 @@ def check_program(asked: Asked, as_json: bool, run: bool = False) -> int:
     return FINE if len(report.accepted) == len(report.targets) else FOUND
 
 
-def _tried(kernel: Launchable, asked: Asked, target: str) -> tuple[Finding, ...]:
+def _tried(kernel: Launchable, asked: ProgramRequest, target: str) -> tuple[Finding, ...]:
     """What the machine finds in a run on a target, over arrays of its own."""
     args, keywords = passed(kernel, _values(kernel, asked, ()))
     try:
@@ -89,7 +89,7 @@ def _tried(kernel: Launchable, asked: Asked, target: str) -> tuple[Finding, ...]
 
 
 def run_program(
-    asked: Asked, out: Sequence[str], engine: str, threads: int | None, wanted: Wanted, as_json: bool
+    asked: ProgramRequest, out: Sequence[str], engine: str, threads: int | None, wanted: MachineRequest, as_json: bool
 ) -> int:
     """Run a program on arrays, and write some of them. What goes wrong goes to standard error, as JSON too if asked."""
     outs, options = _destinations(out, wanted.timeline), wanted.options(engine)
@@ -124,7 +124,7 @@ def run_program(
     return FOUND if is_report and not result.ok else FINE
 
 
-def show_program(asked: Asked) -> int:
+def show_program(asked: ProgramRequest) -> int:
     """Print a program as a target runs it."""
     kernel = find(asked.word, asked.function)
     args, keywords = passed(kernel, _values(kernel, asked))
@@ -135,7 +135,7 @@ def show_program(asked: Asked) -> int:
     return FINE
 
 
-def program_of(asked: Asked) -> Program:
+def program_of(asked: ProgramRequest) -> Program:
     """The program that a kernel is on a target."""
     kernel = find(asked.word, asked.function)
     values = _values(kernel, asked)
@@ -144,7 +144,7 @@ def program_of(asked: Asked) -> Program:
     return traced.program
 
 
-def _values(kernel: Launchable, asked: Asked, outs: Iterable[str] | None = None) -> dict[str, Any]:
+def _values(kernel: Launchable, asked: ProgramRequest, outs: Iterable[str] | None = None) -> dict[str, Any]:
     """The arguments of a check, or of a run when there are `outs`; refused when they do not fit the kernel."""
     written = [*(outs or ())]
     bind = kernel.bind_for_check if outs is None else kernel.bind

@@ -7,7 +7,7 @@ from typing import Any
 
 from ptokit.cli.files import STDIN, check_destination, print_text, read_text, shown_name, write_all
 from ptokit.cli.problems import FINE, FOUND, MISUSED, Misuse, printable, tell
-from ptokit.cli.programs import Asked, asking, program_of
+from ptokit.cli.programs import ProgramRequest, asking, program_of
 from ptokit.cli.report import show_findings
 from ptokit.cli.subject import named_kernel
 from ptokit.program.verify import verify
@@ -45,7 +45,7 @@ def _format(file: str, only_check: bool) -> int:
     return FINE
 
 
-def convert_program(asked: Asked, to: str, version: str | None, out: str) -> int:
+def convert_program(asked: ProgramRequest, to: str, version: str | None, out: str) -> int:
     """Print a program in another form, or write it into a file."""
     if version is not None and to not in MLIR:
         raise Misuse(f"--pto-version is for --to {' and '.join(MLIR)}")
@@ -59,7 +59,7 @@ def convert_program(asked: Asked, to: str, version: str | None, out: str) -> int
     return FINE
 
 
-def _converted(asked: Asked, to: Any, version: Any) -> str:
+def _converted(asked: ProgramRequest, to: Any, version: Any) -> str:
     """The text; `to` and `version` are among those that the options take."""
     if to == "cpp":
         return _cpp(asked)
@@ -72,7 +72,7 @@ def _converted(asked: Asked, to: Any, version: Any) -> str:
         return print_program(program, to, version, profile(asked.target).arch if asked.target else "")
 
 
-def _cpp(asked: Asked) -> str:
+def _cpp(asked: ProgramRequest) -> str:
     if asked.target is None:
         raise Misuse(f"--to cpp is for one machine: give --target, one of {', '.join(PROFILES)}")
     program = program_of(asked)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.lang.context import current
-from ptokit.lang.expr import Value, expression
+from ptokit.lang.expr import TracedInteger, expression
 from ptokit.lang.faults import public
 from ptokit.lang.reading import check_caller
 from ptokit.lang.source import assigned_name, marked
@@ -49,7 +49,7 @@ def block_num() -> Any:
 def _block(which: int) -> Any:
     here = current()
     if here.tracer is not None:
-        return Value((BLOCK_IDX, BLOCK_NUM)[which])
+        return TracedInteger((BLOCK_IDX, BLOCK_NUM)[which])
     if here.block is None:
         raise refuse("KN-01", "there is no block outside a kernel", "call this inside a function under @pto.kernel")
     return here.block[which]
@@ -82,7 +82,7 @@ def range(*bounds: Any, buffers: int = 1) -> Iterator[Any]:
 
 
 def _constant(value: object, what: str, least: int, most: int) -> int:
-    if isinstance(value, Value):
+    if isinstance(value, TracedInteger):
         raise refuse("KN-02", f"{what} must be a constant; found {value}", "make it a constant: `n: pto.const`")
     number = expression(value, what)
     assert isinstance(number, int)

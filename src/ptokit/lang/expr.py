@@ -15,7 +15,7 @@ MOST_OPERATIONS = 200
 """Operations in one expression; a longer chain is a loop that was unrolled by mistake."""
 
 
-class Value:
+class TracedInteger:
     """A whole number inside a kernel that is being traced. It has no value yet, so Python cannot decide by it."""
 
     __slots__ = ("expr", "home", "tracer")
@@ -56,7 +56,7 @@ class Value:
     def __neg__(self) -> Any:
         return combine("sub", 0, self)
 
-    def __pos__(self) -> Value:
+    def __pos__(self) -> TracedInteger:
         return self
 
     def __repr__(self) -> str:
@@ -67,8 +67,8 @@ class Value:
 
 
 def expression(value: object, what: str) -> Expr:
-    """The expression behind a number or a `Value`, which must exist here and now."""
-    if isinstance(value, Value):
+    """The expression behind a number or a `TracedInteger`, which must exist here and now."""
+    if isinstance(value, TracedInteger):
         _check_home(value)
         return value.expr
     if not hasattr(value, "__index__"):
@@ -76,7 +76,7 @@ def expression(value: object, what: str) -> Expr:
     return value.__index__()  # type: ignore[union-attr]
 
 
-def _check_home(value: Value) -> None:
+def _check_home(value: TracedInteger) -> None:
     tracer = current().tracer
     if tracer is None or value.tracer is not tracer:
         raise refuse(
@@ -88,7 +88,7 @@ def _check_home(value: Value) -> None:
 
 
 def combine(name: str, *values: object) -> Any:
-    """An operation on numbers and `Value`s: a number when all are known."""
+    """An operation on numbers and `TracedInteger`s: a number when all are known."""
     args = [expression(value, f"`{name}`") for value in values]
     try:
         check_second(name, args)
@@ -100,25 +100,25 @@ def combine(name: str, *values: object) -> Any:
     if isinstance(result, Op) and result.size > MOST_OPERATIONS:
         said = f"an expression of more than {MOST_OPERATIONS} operations"
         raise refuse("KN-02", said, "use `for i in pto.range(...)`")
-    return Value(result, builtins.max((value.home for value in values if isinstance(value, Value)), key=len))
+    return TracedInteger(result, builtins.max((value.home for value in values if isinstance(value, TracedInteger)), key=len))
 
 
-def _binary(name: str) -> Callable[[Value, object], Any]:
-    def method(self: Value, other: object) -> Any:
+def _binary(name: str) -> Callable[[TracedInteger, object], Any]:
+    def method(self: TracedInteger, other: object) -> Any:
         return combine(name, self, other)
 
     return method
 
 
-def _reflected(name: str) -> Callable[[Value, object], Any]:
-    def method(self: Value, other: object) -> Any:
+def _reflected(name: str) -> Callable[[TracedInteger, object], Any]:
+    def method(self: TracedInteger, other: object) -> Any:
         return combine(name, other, self)
 
     return method
 
 
 def _no(symbol: str, fix: str) -> Callable[..., NoReturn]:
-    def method(self: Value, *_: object) -> NoReturn:
+    def method(self: TracedInteger, *_: object) -> NoReturn:
         raise refuse("KN-02", f"`{symbol}` makes no whole number of {self}", fix)
 
     return method
@@ -130,17 +130,17 @@ _OPERATORS = {
 }  # fmt: skip
 """Python's operators and ours."""
 for _python, _ours in _OPERATORS.items():
-    setattr(Value, f"__{_python}__", _binary(_ours))
-    setattr(Value, f"__r{_python}__", _reflected(_ours))
+    setattr(TracedInteger, f"__{_python}__", _binary(_ours))
+    setattr(TracedInteger, f"__r{_python}__", _reflected(_ours))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Value, f"__{_name}__", _binary(_name))
+    setattr(TracedInteger, f"__{_name}__", _binary(_name))
 _FOREIGN = {"truediv": "/", "pow": "**", "xor": "^", "matmul": "@", "divmod": "divmod"}
 for _name, _symbol in _FOREIGN.items():
     for _side in ("", "r"):
-        setattr(Value, f"__{_side}{_name}__", _no(_symbol, "use +, -, *, //, %, <<, >>, pto.min, pto.max"))
+        setattr(TracedInteger, f"__{_side}{_name}__", _no(_symbol, "use +, -, *, //, %, <<, >>, pto.min, pto.max"))
 for _name in ("abs", "round", "getitem", "call", "ceil", "floor"):
-    setattr(Value, f"__{_name}__", _no(_name, "use +, -, *, //, %, <<, >>, pto.min, pto.max"))
-setattr(Value, "__invert__", _no("~", "compare the other way round, or use `with pto.otherwise():`"))  # noqa: B010
+    setattr(TracedInteger, f"__{_name}__", _no(_name, "use +, -, *, //, %, <<, >>, pto.min, pto.max"))
+setattr(TracedInteger, "__invert__", _no("~", "compare the other way round, or use `with pto.otherwise():`"))  # noqa: B010
 
 
 @overload

@@ -12,9 +12,9 @@ from typing import Any, NoReturn, cast, overload
 from ptokit.finding import Where
 from ptokit.lang.arguments import PLAIN, Arguments, Signature, array_argument, constant, is_integer
 from ptokit.lang.context import Mode, target
-from ptokit.lang.expr import Value
+from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
-from ptokit.lang.launch import LAUNCH_OPTIONS, Collector
+from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.reading import check_source, refuse_at
 from ptokit.lang.source import constants_of, content, surroundings
@@ -124,7 +124,7 @@ class Kernel(Launchable):
         declared = self._declare(arguments)
         with target(mode.profile.name) as here:
             here.tracer = tracer = Tracer(self.mode, code, self._names, TracedTile)
-            stand_ins: dict[str, Any] = {name: Value(Var(name)) for name in arguments.integers}
+            stand_ins: dict[str, Any] = {name: TracedInteger(Var(name)) for name in arguments.integers}
             for name, tensor in arguments.tensors.items():
                 argument = declared[name]
                 starts = (0,) * len(argument.shape)
@@ -143,7 +143,7 @@ class Kernel(Launchable):
         )
         return Traced(without_defaults(program), self._outside())
 
-    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: Collector) -> None:
+    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector) -> None:
         """Run the function itself for every block, with real values."""
         options, function = mode.options, untraced(self.function)
         values = {**arguments.tensors, **arguments.integers, **arguments.constants}

@@ -25,7 +25,7 @@ observers: list[Observer] = []
 """Told of every launch before it runs: the kernel, its grid, its arguments by position and by name, and the options."""
 
 
-class Collector:
+class FindingCollector:
     """Takes findings to the user, each once a launch: hazards as warnings, all of them into the run."""
 
     def __init__(self, module: str | None, registry: dict[Any, Any]) -> None:

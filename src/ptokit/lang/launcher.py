@@ -18,7 +18,7 @@ from ptokit.lang.arrays import writing
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
-    Collector,
+    FindingCollector,
     Run,
     check_options,
     grid_of,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ptokit.machine.report import Report
 
 
-Asked = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
+LaunchRequest = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
 """A grid, and how to launch it: the options of `Launcher.__call__` in their order."""
 
 
@@ -83,9 +83,9 @@ class Launchable(ABC):
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program for these arguments."""
 
-    def collector(self) -> Collector:
+    def collector(self) -> FindingCollector:
         """Takes the findings of a launch to the user."""
-        return Collector(self.module, self.warned)
+        return FindingCollector(self.module, self.warned)
 
     def is_current(self, traced: Traced) -> bool:
         """Whether a program is still the one that tracing would give."""
@@ -96,7 +96,7 @@ class Launchable(ABC):
         return {name: tensor.storage for name, tensor in arguments.tensors.items()}
 
     @abstractmethod
-    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: Collector) -> None:
+    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector) -> None:
         """Run the author's own function for every block, with real values."""
 
 
@@ -150,7 +150,7 @@ class Launcher:
             trim(problem)
             raise
 
-    def _launch(self, asked: Asked, key: Key | None, args: tuple[object, ...], keywords: dict[str, Any]) -> Run:
+    def _launch(self, asked: LaunchRequest, key: Key | None, args: tuple[object, ...], keywords: dict[str, Any]) -> Run:
         _, target, engine, threads, strict, header, dyn_ub, launch, options, debug = asked
         refuse_inside("a launch")
         check_options(engine, threads, launch, options)
@@ -187,7 +187,7 @@ class Launcher:
         return known.run((*args, *keywords.values()), lambda: kernel.storages(kernel.bind(args, keywords)))
 
     def _run(
-        self, arguments: Arguments, mode: Mode, collector: Collector, engine: str, threads: int | None
+        self, arguments: Arguments, mode: Mode, collector: FindingCollector, engine: str, threads: int | None
     ) -> tuple[str, float]:
         kernel = self.kernel
         traced = kernel.trace(arguments, mode)
@@ -255,7 +255,7 @@ class Launcher:
             is_current = partial(kernel.is_current, traced)
             kernel.recalled[key] = Recalled(small, mode.profile.name, self.grid, is_current, kernel.collector)
 
-    def _run_untraced(self, arguments: Arguments, mode: Mode, collector: Collector) -> float:
+    def _run_untraced(self, arguments: Arguments, mode: Mode, collector: FindingCollector) -> float:
         began = time.perf_counter()
         self.kernel.run_untraced(arguments, mode, self.grid, collector)
         return time.perf_counter() - began

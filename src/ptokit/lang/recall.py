@@ -11,7 +11,7 @@ from ptokit.engine.runnable import Small
 from ptokit.engine.storage import address_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.context import current
-from ptokit.lang.launch import Collector, Run, in_one_of
+from ptokit.lang.launch import FindingCollector, Run, in_one_of
 
 MOST_RECALLED = 1024
 PLAIN = (int, str, bool, type(None))
@@ -50,7 +50,7 @@ class Recalled:
         target: str,
         grid: int,
         is_current: Callable[[], bool],
-        collector: Callable[[], Collector],
+        collector: Callable[[], FindingCollector],
     ) -> None:
         """`is_current` says whether the program still holds."""
         self.small, self.target, self.grid = small, target, grid
@@ -79,7 +79,7 @@ class _Listener:
 
     __slots__ = ("_collector", "_make")
 
-    def __init__(self, make: Callable[[], Collector]) -> None:
+    def __init__(self, make: Callable[[], FindingCollector]) -> None:
         self._make, self._collector = make, None
 
     def __call__(self, findings: Sequence[Finding]) -> None:

@@ -10,7 +10,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.operand import Dyn, TileSpec, show_extents
 from ptokit.isa.unknown import is_unknown
 from ptokit.lang.context import current
-from ptokit.lang.expr import Value, expression
+from ptokit.lang.expr import TracedInteger, expression
 from ptokit.lang.faults import public, suggested
 from ptokit.lang.slices import cut
 from ptokit.lang.tensor import GlobalTensor
@@ -25,7 +25,7 @@ from ptokit.program.ir import Argument, TileUse, View, Window
 
 def wrap(expr: Expr, home: tuple[int, ...] = ()) -> Any:
     """An expression as the kernel sees it: a plain number where it is one."""
-    return expr if isinstance(expr, int) else Value(expr, home)
+    return expr if isinstance(expr, int) else TracedInteger(expr, home)
 
 
 class TracedTile(StandIn, Tile):

@@ -44,38 +44,28 @@ class GlobalTensor:
         dtype: object = None,
     ) -> None:
         try:
-            self._describe(array, shape, stride, layout, dtype)
+            if current().tracer is not None:
+                raise refuse("KN-08", "a kernel's arrays are its arguments", "pass the array, or a GlobalTensor of it")
+            self.array = own = as_array(array)
+            self.source = tracked(array)
+            """The object that is told of writes into its memory, if it wants to be."""
+            if shape is None and stride is None:
+                self.spec = _own_spec(own.dtype, own.shape, own.strides, layout, dtype)
+            else:
+                self.spec = _reshaped(own, shape, stride, layout, dtype)
+            if not own.flags.aligned:
+                raise ValueError("the array's memory is not aligned to its elements; pass a copy: array.copy()")
+            kind = self.spec.dtype
+            bits = own.view(kind.bits)
+            if own.flags.c_contiguous:
+                run = bits.reshape(-1)
+                run = run if run.size == self.spec.span else run[: self.spec.span]
+            else:
+                run = as_strided(bits, (self.spec.span,), (kind.size,), writeable=bits.flags.writeable)
+            self.storage = Storage(run, kind, own)
         except Exception as problem:
             trim(problem)
             raise
-
-    def _describe(
-        self,
-        array: object,
-        shape: Sequence[int] | None,
-        stride: Sequence[int] | None,
-        layout: str | GlobalLayout,
-        dtype: object,
-    ) -> None:
-        if current().tracer is not None:
-            raise refuse("KN-08", "a kernel's arrays are its arguments", "pass the array, or a GlobalTensor of it")
-        self.array = own = as_array(array)
-        self.source = tracked(array)
-        """The object that is told of writes into its memory, if it wants to be."""
-        if shape is None and stride is None:
-            self.spec = _own_spec(own.dtype, own.shape, own.strides, layout, dtype)
-        else:
-            self.spec = _reshaped(own, shape, stride, layout, dtype)
-        if not own.flags.aligned:
-            raise ValueError("the array's memory is not aligned to its elements; pass a copy: array.copy()")
-        kind = self.spec.dtype
-        bits = own.view(kind.bits)
-        if own.flags.c_contiguous:
-            run = bits.reshape(-1)
-            run = run if run.size == self.spec.span else run[: self.spec.span]
-        else:
-            run = as_strided(bits, (self.spec.span,), (kind.size,), writeable=bits.flags.writeable)
-        self.storage = Storage(run, kind, own)
 
     @property
     def dtype(self) -> DType:

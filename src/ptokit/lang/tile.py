@@ -16,7 +16,7 @@ from ptokit.isa.operand import FORMS, Dyn, OperandSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
-from ptokit.lang.expr import Value
+from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public
 from ptokit.lang.slices import cut
 from ptokit.lang.where import refuse, user_place
@@ -164,7 +164,7 @@ setattr(Tile, "__signature__", _MAKER.replace(parameters=[*_MAKER.parameters.val
 
 def extent(value: object, name: str, rule: str = "CO-SHAPE-03") -> int:
     """A non-negative whole number, or a refusal under `rule`."""
-    if isinstance(value, Value):
+    if isinstance(value, TracedInteger):
         raise refuse("KN-02", f"{name} must be a constant; found {value}", "make it a constant: `n: pto.const`")
     try:
         number = operator.index(value)  # type: ignore[arg-type]

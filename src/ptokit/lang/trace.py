@@ -15,7 +15,7 @@ from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.lang.dispatch import Event, Wait, awaited, no_operand
-from ptokit.lang.expr import Value, expression
+from ptokit.lang.expr import TracedInteger, expression
 from ptokit.lang.scalar import Scalar, TracedScalar
 from ptokit.lang.source import assigned_name
 from ptokit.lang.tensor import GlobalTensor
@@ -48,7 +48,7 @@ EVENTS = count()
 
 
 @dataclass
-class Scope:
+class OpenBody:
     """A body that is being traced: the kernel's own, a loop's, or a branch's."""
 
     number: int
@@ -77,7 +77,7 @@ class Tracer:
         self.tile = tile
         """What `pto.Tile(...)` makes while this tracer is at work."""
         self._numbers = count()
-        self.scopes = [Scope(next(self._numbers), False, [])]
+        self.scopes = [OpenBody(next(self._numbers), False, [])]
         self._names = Counter[str]((*parameters, BLOCK_IDX, BLOCK_NUM))
         self._events: set[int] = set()
         self._waited: set[int] = set()
@@ -110,7 +110,7 @@ class Tracer:
 
     def _learn_names(self, frame: FrameType | None) -> None:
         for name, value in frame.f_locals.items() if frame else ():
-            if isinstance(value, Value) and isinstance(value.expr, Op) and value.expr not in self.names:
+            if isinstance(value, TracedInteger) and isinstance(value.expr, Op) and value.expr not in self.names:
                 self.names[value.expr] = self.unique(name)
 
     def record(
@@ -175,7 +175,7 @@ class Tracer:
 
     def loop(
         self, start: Expr, stop: Expr, step: Expr, buffers: int, name: str, where: Where | None
-    ) -> Iterator[Value]:
+    ) -> Iterator[TracedInteger]:
         """Trace a loop's body once, for a variable iteration. A step that is no positive number is counted in turns."""
         if buffers > 1 and self.mode == "manual":
             fix = "alternate the address: addr=base + i % 2 * nbytes"
@@ -188,7 +188,7 @@ class Tracer:
             bounds, value = (0, _trips(start, stop, step), 1), apply("add", start, apply("mul", var, step))
         depth = self.enter(is_loop=True, buffers=buffers)
         try:
-            yield Value(value, self.path)
+            yield TracedInteger(value, self.path)
         except GeneratorExit:
             self.abandon(depth)
             raise
@@ -198,7 +198,7 @@ class Tracer:
         """Open a body; returns how many were open."""
         if len(self.scopes) > MOST_BODIES:
             raise refuse("KN-06", f"more than {MOST_BODIES} bodies inside one another", "flatten the loops")
-        self.scopes.append(Scope(next(self._numbers), is_loop, [], buffers))
+        self.scopes.append(OpenBody(next(self._numbers), is_loop, [], buffers))
         return len(self.scopes) - 1
 
     def abandon(self, depth: int) -> None:
@@ -209,13 +209,13 @@ class Tracer:
         """Close the innermost body."""
         return tuple(self.scopes.pop().statements)
 
-    def load(self, block: Callable[..., View], index: Sequence[object]) -> Value:
+    def load(self, block: Callable[..., View], index: Sequence[object]) -> TracedInteger:
         """Write the reading of a scalar down."""
         starts = tuple(expression(part, "an index of pto.load_scalar") for part in index)
         result, where = Var(self.unique(assigned_name(user_frame()) or "scalar")), user_place()
         view = block(starts, (1,) * len(starts))
         self.emit(LoadScalar(result, view, where=where))
-        return Value(result, self.path)
+        return TracedInteger(result, self.path)
 
     def assign(self, tile: str, address: object) -> None:
         """Write down that a tile moves."""
