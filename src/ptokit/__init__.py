@@ -40,6 +40,7 @@ from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
 if TYPE_CHECKING:
+    from ptokit.engine.runnable import Run
     from ptokit.lang.check import Report, TargetReport, check, show
     from ptokit.lang.compute import (  # isort: skip
         tabs, tadd, tadds, tand, tands, tci, tcmp, tcmps, tcolexpand, tcolexpandadd, tcolexpanddiv, tcolexpandmax,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     )
     from ptokit.lang.expr import cdiv, max, min
     from ptokit.lang.kernel import Kernel, kernel
-    from ptokit.lang.launch import Run
     from ptokit.lang.loaded import TextKernel, load
     from ptokit.machine.options import MachineOptions
     from ptokit.ops import gather, scatter
@@ -91,7 +91,7 @@ LATER = {
                      "wait_flag", "when"),
     "lang.expr": ("cdiv", "max", "min"),
     "lang.kernel": ("Kernel", "kernel"),
-    "lang.launch": ("Run",),
+    "engine.runnable": ("Run",),
     "machine.options": ("MachineOptions",),
     "lang.loaded": ("TextKernel", "load"),
     "lang.check": ("Report", "TargetReport", "check", "show"),

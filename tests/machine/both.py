@@ -294,7 +294,7 @@ class Quiet(FindingCollector):
 
     def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
-            self.is_new(finding)
+            self.add(finding)
 
 
 def _launched(values: Sequence[object], told: list[Finding], work: Callable[[], object]) -> Outcome:

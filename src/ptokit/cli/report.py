@@ -16,10 +16,10 @@ from rich.text import Text
 from ptokit.cli.arguments import Array
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import printable
+from ptokit.engine.runnable import Run
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
 from ptokit.isa.dtype import dtype
 from ptokit.lang.check import Report, TargetReport
-from ptokit.lang.launch import Run
 from ptokit.lang.launcher import Launchable
 from ptokit.render.findings import STYLES
 from ptokit.text.errors import TextError

@@ -1,4 +1,4 @@
-"""Whole numbers that only the run will tell, as Python values: operators on them build expressions."""
+"""Integers known at run time, as Python values: operators on them build expressions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MOST_OPERATIONS = 200
 
 
 class TracedInteger:
-    """A whole number inside a kernel that is being traced. It has no value yet, so Python cannot decide by it."""
+    """An integer inside a kernel that is being traced. It has no value yet, so Python cannot branch on it."""
 
     __slots__ = ("expr", "home", "tracer")
     __array_ufunc__ = None
-    """NumPy's numbers leave operators to us."""
+    """Makes NumPy's scalars use the reflected operators of this class."""
 
     def __init__(self, expr: Expr, home: tuple[int, ...] = ()) -> None:
         """`home` are the numbers of the traced bodies in which the number exists."""
@@ -67,7 +67,7 @@ class TracedInteger:
 
 
 def expression(value: object, what: str) -> Expr:
-    """The expression behind a number or a `TracedInteger`, which must exist here and now."""
+    """The expression behind a number or a `TracedInteger`, which must be in scope."""
     if isinstance(value, TracedInteger):
         _check_home(value)
         return value.expr
@@ -83,8 +83,8 @@ def _check_home(value: TracedInteger) -> None:
             "KN-08", f"{value} belongs to another kernel, or to an earlier tracing", "compute it in this kernel"
         )
     if tracer.path[: len(value.home)] != value.home:
-        said = f"{value} exists only inside a pto.range or pto.when body that has ended"
-        raise refuse("KN-04", said, "compute it before the body, or use it inside")
+        message = f"{value} exists only inside a pto.range or pto.when body that has ended"
+        raise refuse("KN-04", message, "compute it before the body, or use it inside")
 
 
 def combine(name: str, *values: object) -> Any:
@@ -98,9 +98,11 @@ def combine(name: str, *values: object) -> Any:
     if isinstance(result, int):
         return result
     if isinstance(result, Op) and result.size > MOST_OPERATIONS:
-        said = f"an expression of more than {MOST_OPERATIONS} operations"
-        raise refuse("KN-02", said, "use `for i in pto.range(...)`")
-    return TracedInteger(result, builtins.max((value.home for value in values if isinstance(value, TracedInteger)), key=len))
+        message = f"an expression of more than {MOST_OPERATIONS} operations"
+        raise refuse("KN-02", message, "use `for i in pto.range(...)`")
+    return TracedInteger(
+        result, builtins.max((value.home for value in values if isinstance(value, TracedInteger)), key=len)
+    )
 
 
 def _binary(name: str) -> Callable[[TracedInteger, object], Any]:
@@ -117,7 +119,7 @@ def _reflected(name: str) -> Callable[[TracedInteger, object], Any]:
     return method
 
 
-def _no(symbol: str, fix: str) -> Callable[..., NoReturn]:
+def _unsupported(symbol: str, fix: str) -> Callable[..., NoReturn]:
     def method(self: TracedInteger, *_: object) -> NoReturn:
         raise refuse("KN-02", f"`{symbol}` makes no whole number of {self}", fix)
 
@@ -128,19 +130,20 @@ _OPERATORS = {
     "add": "add", "sub": "sub", "mul": "mul", "floordiv": "floordiv", "mod": "mod", "lshift": "shl", "rshift": "shr",
     "and": "and", "or": "or",
 }  # fmt: skip
-"""Python's operators and ours."""
+"""Python's operators and those of expressions."""
 for _python, _ours in _OPERATORS.items():
     setattr(TracedInteger, f"__{_python}__", _binary(_ours))
     setattr(TracedInteger, f"__r{_python}__", _reflected(_ours))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(TracedInteger, f"__{_name}__", _binary(_name))
-_FOREIGN = {"truediv": "/", "pow": "**", "xor": "^", "matmul": "@", "divmod": "divmod"}
-for _name, _symbol in _FOREIGN.items():
+_SUPPORTED = "use +, -, *, //, %, <<, >>, pto.min, pto.max"
+_UNSUPPORTED = {"truediv": "/", "pow": "**", "xor": "^", "matmul": "@", "divmod": "divmod"}
+for _name, _symbol in _UNSUPPORTED.items():
     for _side in ("", "r"):
-        setattr(TracedInteger, f"__{_side}{_name}__", _no(_symbol, "use +, -, *, //, %, <<, >>, pto.min, pto.max"))
+        setattr(TracedInteger, f"__{_side}{_name}__", _unsupported(_symbol, _SUPPORTED))
 for _name in ("abs", "round", "getitem", "call", "ceil", "floor"):
-    setattr(TracedInteger, f"__{_name}__", _no(_name, "use +, -, *, //, %, <<, >>, pto.min, pto.max"))
-setattr(TracedInteger, "__invert__", _no("~", "compare the other way round, or use `with pto.otherwise():`"))  # noqa: B010
+    setattr(TracedInteger, f"__{_name}__", _unsupported(_name, _SUPPORTED))
+setattr(TracedInteger, "__invert__", _unsupported("~", "compare the other way round, or use `with pto.otherwise():`"))  # noqa: B010
 
 
 @overload
@@ -172,5 +175,5 @@ def _fold(name: str, *values: object) -> Any:
 
 @public
 def cdiv(a: Any, b: Any) -> Any:
-    """`a / b`, rounded up: how many pieces of `b` cover `a`."""
+    """`a / b`, rounded up: how many blocks of `b` cover `a`."""
     return combine("floordiv", combine("add", a, combine("sub", b, 1)), b)

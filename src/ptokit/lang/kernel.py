@@ -60,18 +60,18 @@ class Kernel(Launchable):
             refuse_at(self.function, "KN-05", "a kernel is a plain function, without yield and async", "drop them")
         for name, parameter in self.parameters.items():
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                said = f"a kernel's parameters have names of their own; `{name}` stands for several or has none"
-                refuse_at(self.function, "KN-17", said, "write every parameter out, without *args, **options and /")
+                message = f"a kernel's parameters have names of their own; `{name}` stands for several or has none"
+                refuse_at(self.function, "KN-17", message, "write every parameter out, without *args, **options and /")
             if name in (*LAUNCH_OPTIONS, BLOCK_IDX, BLOCK_NUM):
                 kind = "an option of every launch" if name in LAUNCH_OPTIONS else "the block's own number"
-                said = f"`{name}` is {kind} and cannot be a parameter"
-                refuse_at(self.function, "KN-17", said, "choose another name")
+                message = f"`{name}` is {kind} and cannot be a parameter"
+                refuse_at(self.function, "KN-17", message, "choose another name")
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
-        """Sort what a launch was given."""
+        """Sort the arguments of a launch by kind."""
         positional = dict(zip(self._positional, args, strict=False)) if args else {}
         given = {**self._defaults, **positional, **keywords}
         repeated = not positional.keys().isdisjoint(keywords)
@@ -104,11 +104,11 @@ class Kernel(Launchable):
         raise TypeError(f"{self.name}: missing {what}: {more}")
 
     def missing(self, given: Mapping[str, object]) -> list[str]:
-        """The arguments that a launch needs besides these."""
+        """The required arguments that are not among these."""
         return [name for name in self._names if name not in given and name not in self._defaults]
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
-        """The program for a signature, traced when it is first asked for."""
+        """The program for a signature, traced on first use."""
         key = (mode.profile.name, arguments.signature)
         traced = self._traced.get(key)
         if traced is None or not self.is_current(traced):
@@ -151,11 +151,11 @@ class Kernel(Launchable):
             with target(mode.profile.name, header=options.header, strict=options.strict, dyn_ub=options.dyn_ub) as here:
                 here.block = (block, grid)
                 function(**{name: values[name] for name in self.parameters})
-            for finding in here.findings:  # which were told when they were made
-                collector.is_new(finding)
+            for finding in here.findings:  # already reported
+                collector.add(finding)
 
     def _outside(self) -> dict[str, object]:
-        """Plain values that the function takes from its module and its closure; a program keeps them."""
+        """Plain values that the function takes from its module and its closure; they are part of the traced program."""
         code, around = self.function.__code__, self.function.__globals__
         cells = zip(code.co_freevars, self.function.__closure__ or (), strict=True)
         used = [(name, around.get(name)) for name in code.co_names] + [(name, content(cell)) for name, cell in cells]
@@ -191,6 +191,6 @@ def kernel(*, mode: str = "auto") -> Callable[[Callable[..., None]], Kernel]: ..
 def kernel(function: Any = None, /, *, mode: str = "auto") -> Any:
     """Make a kernel of a function.
 
-    In auto mode addresses and flags are worked out; with `mode="manual"` they are yours and nothing is inserted.
+    In auto mode addresses and flags are inserted; with `mode="manual"` the kernel states them itself.
     """
     return Kernel(function, mode) if function is not None else partial(Kernel, mode=mode)

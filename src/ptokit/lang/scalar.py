@@ -1,4 +1,4 @@
-"""Numbers given at a call, held in an element type."""
+"""Numbers passed to a call, in an element type."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _rounded(value: object, dtype: DType, what: str) -> np.ndarray[Any, np.dtype
 
 
 def corner(value: object, what: str) -> Scalar:
-    """A number that steers addresses, and so belongs to the call's description."""
+    """A number that selects addresses, and so is part of the call's signature."""
     if isinstance(value, TracedInteger):
         return TracedScalar(ScalarSpec(INT32, unknown()), value)
     number = extent(value, what, "CP-EXT-01")
