@@ -71,9 +71,7 @@ class TracedTile(StandIn, Tile):
             return
         carried = set(self.tracer.path) - set(self._home)
         if carried & self._used_in:
-            message = (
-                f"{self.name}.valid changes after the tile was used in the same loop with the earlier extents"
-            )
+            message = f"{self.name}.valid changes after the tile was used in the same loop with the earlier extents"
             raise refuse("KN-12", message, "set tile.valid at the beginning of the loop's body")
         self._extents, self._set_at = changed, self.tracer.path
 
