@@ -49,18 +49,9 @@ if TYPE_CHECKING:
         tors, trecip, trowexpand, trowexpandadd, trowexpanddiv, trowexpandmax, trowexpandmin, trowexpandmul,
         trowexpandsub, trowmax, trowmin, trowsum, tsel, tsels, tshl, tshls, tshr, tshrs, tsqrt, tsub, tsubs, ttrans,
     )  # fmt: skip
-    from ptokit.lang.control import (
-        barrier,
-        block_idx,
-        block_num,
-        const,
-        load_scalar,
-        otherwise,
-        range,
-        set_flag,
-        wait_flag,
-        when,
-    )
+    from ptokit.lang.control import (  # isort: skip
+        barrier, block_idx, block_num, const, load_scalar, otherwise, range, set_flag, wait_flag, when,
+    )  # fmt: skip
     from ptokit.lang.expr import cdiv, max, min
     from ptokit.lang.kernel import Kernel, kernel
     from ptokit.lang.loaded import TextKernel, load

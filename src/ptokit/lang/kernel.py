@@ -143,7 +143,7 @@ class Kernel(Launchable):
         )
         return Traced(without_defaults(program), self._outside())
 
-    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector) -> None:
+    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
         """Run the function itself for every block, with real values."""
         options, function = mode.options, untraced(self.function)
         values = {**arguments.tensors, **arguments.integers, **arguments.constants}
@@ -161,7 +161,7 @@ class Kernel(Launchable):
         used = [(name, around.get(name)) for name in code.co_names] + [(name, content(cell)) for name, cell in cells]
         return {name: value for name, value in used if value is not None and isinstance(value, PLAIN)}
 
-    def is_current(self, traced: Traced) -> bool:
+    def is_current(self, traced: Traced, /) -> bool:
         """Whether those values are still the same."""
         return not traced.outside or traced.outside == self._outside()
 

@@ -64,7 +64,7 @@ class Launchable(ABC):
             raise
 
     @public
-    def __call__(self, /, *args: object, **options: object) -> None:
+    def __call__(self, /, *_args: object, **_options: object) -> None:
         """A kernel needs a grid."""
         raise refuse("KN-17", f"{self.name} is launched over a grid", f"write {self.name}[blocks](...)")
 
@@ -88,7 +88,7 @@ class Launchable(ABC):
         """Reports the findings of one launch."""
         return FindingCollector(self.module, self.warned)
 
-    def is_current(self, traced: Traced) -> bool:
+    def is_current(self, _traced: Traced, /) -> bool:
         """Whether tracing would give the same program again."""
         return True
 
@@ -97,7 +97,7 @@ class Launchable(ABC):
         return {name: tensor.storage for name, tensor in arguments.tensors.items()}
 
     @abstractmethod
-    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector) -> None:
+    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
         """Run the kernel's function itself for every block, with real values."""
 
 

@@ -20,7 +20,6 @@ from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments, array_argument, is_integer
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public
-from ptokit.lang.launch import FindingCollector
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.traced import Traced
@@ -171,7 +170,7 @@ class TextKernel(Launchable):
         found = {name: arguments.tensors[argument.array].storage for name, argument in tensors.items()}
         return {**found, **arguments.floats}
 
-    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector) -> None:
+    def run_untraced(self, *_: object) -> None:
         """A text has no function to run."""
         raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one was read from text")
 
