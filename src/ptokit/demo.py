@@ -27,20 +27,20 @@ def run(console: Console) -> None:
 def embedding_lookup(console: Console) -> None:
     """Rows of a table by index; two indices do not exist."""
     array = np.arange(10, dtype="float32")[:, None] + np.zeros((10, 8), "float32")
-    wanted = np.array([[3, 9, 10, 25, 0, 7, 3, 1]], dtype="uint32")
-    console.print(f"a table of 10 rows; the row that each index of {wanted[0].tolist()} gets:")
+    indices = np.array([[3, 9, 10, 25, 0, 7, 3, 1]], dtype="uint32")
+    console.print(f"a table of 10 rows; the row that each index of {indices[0].tolist()} gets:")
     table = Table("policy", *TARGETS)
     for policy in ("clamp", "wrap", "zero"):
         cells: list[str] = []
         for name in TARGETS:
             with pto.target(name):
-                idx = pto.Tile("vec", "uint32", 1, 8).write(wanted)
+                idx = pto.Tile("vec", "uint32", 1, 8).write(indices)
                 dst = pto.Tile("vec", "float32", 8, 8)
                 pto.mgather(dst, pto.GlobalTensor(array), idx, oob=policy)
             cells.append(" ".join(f"{value:.0f}" for value in dst.read()[:, 0]))
         table.add_row(policy, *cells)
     console.print(table)
-    idx = pto.Tile("vec", "uint32", 1, 8).write(wanted)
+    idx = pto.Tile("vec", "uint32", 1, 8).write(indices)
     try:
         pto.mgather(pto.Tile("vec", "float32", 8, 8), pto.GlobalTensor(array), idx)
     except pto.OutOfBoundsError as refusal:

@@ -1,4 +1,4 @@
-"""What every part of ptokit says about a program: findings, and the errors and warnings that carry them."""
+"""Findings on calls and programs, and the errors and warnings that carry them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Level = Literal["error", "hazard", "note"]
 
 
 LEVELS: tuple[Level, ...] = ("error", "hazard", "note")
-"""The gravest first."""
+"""The most severe first."""
 MOST_SHOWN = 3
 """Findings that a short line names."""
 NAME = 40
@@ -32,7 +32,7 @@ class Where:
     line: int
     column: int | None = None
     caret: int | None = field(default=None, compare=False, repr=False)
-    """The column to mark when the line is shown, where the place is the whole line."""
+    """The column to mark when the line is shown, if the place is the whole line."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f":{self.column}" if self.column is not None else "")
@@ -44,7 +44,7 @@ class Finding:
 
     level: Level
     rule: str
-    """The clause id, or the number of the decision (A-nn) where only a decision stands behind the rule."""
+    """The clause id, or the number of the decision (A-nn) if only a decision supports the rule."""
     message: str
     kind: str | None = None
     """The number of the hazard (H-nn) that this finding is an instance of."""
@@ -54,7 +54,7 @@ class Finding:
     fix: str = ""
     where: Where | None = None
     target: str = ""
-    """The target it was found on; empty where it is the same on every one."""
+    """The target it was found on; empty if it holds on every target."""
     blocks: bool = field(default=False, compare=False, repr=False)
     """Whether it blocks execution: an engine that reports errors and goes on cannot go on after this one."""
 
@@ -73,7 +73,7 @@ class Finding:
 
 
 def near(word: str, names: Iterable[str]) -> str:
-    """The name that a misspelt word is closest to; empty where none is close."""
+    """The name that a misspelt word is closest to; empty if none is close."""
     best = nearest(word, names, 1, CLOSE)
     return best[0] if best else ""
 
@@ -96,13 +96,13 @@ def nearest(word: str, names: Iterable[str], count: int, least: float = -1.0) ->
 
 
 def summary(findings: tuple[Finding, ...]) -> str:
-    """Findings in one short line: how many of each level, and the rules and lines of the first that are no notes."""
+    """Findings in one short line: how many of each level, and the rules and lines of the first errors and hazards."""
     counts = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
-    said = ", ".join(f"{n} {level}{'' if n == 1 else 's'}" for level, n in counts.items() if n)
+    levels = ", ".join(f"{n} {level}{'' if n == 1 else 's'}" for level, n in counts.items() if n)
     wrong = [finding for finding in findings if finding.level != "note"]
     names = [*dict.fromkeys((finding.kind or finding.rule) + _line(finding) for finding in wrong)]
     shown = ", ".join([*names[:MOST_SHOWN], *["..."] * (len(names) > MOST_SHOWN)])
-    return (said or "no findings") + (f" ({shown})" if shown else "")
+    return (levels or "no findings") + (f" ({shown})" if shown else "")
 
 
 def _line(finding: Finding) -> str:
@@ -114,7 +114,7 @@ def _text(findings: tuple[Finding, ...]) -> str:
 
 
 class VerifyError(ValueError):
-    """A call or program that the target refuses. What is refused has written nothing."""
+    """A call or program that the target refuses. It has written nothing."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)

@@ -39,19 +39,19 @@ ENGINES = names()
 SMALL = 1 << 18
 """Bytes that are not worth a second thread."""
 ALIGNMENT = 64
-"""Results begin at a cache line: rows that straddle lines are written at a quarter of the speed."""
+"""Results begin at a cache line: writing rows that straddle lines takes four times as long."""
 HOST = "host"
 """The profile under which both calls run."""
 BYTE = np.dtype(np.uint8)
 NUMBERS = (bool, int, float, complex, np.generic)
 FLOAT32 = dtype("float32")
 EMPTY_POLICIES = (Remap.REFUSE, Remap.ZERO, Remap.SKIP)
-"""What can be done with an index where there is no row at all."""
+"""The policies that an empty table allows."""
 
 
 @dataclass(frozen=True)
 class _Call:
-    """What the two calls say in words of their own."""
+    """The name, the instruction and the clause ids of one of the two calls."""
 
     name: str
     instruction: Instruction
@@ -62,8 +62,10 @@ class _Call:
 
     def refused(self, rule: str, message: str, fix: str, operand: str = "", kind: str | None = None) -> VerifyError:
         """A refusal at the user's line."""
-        said = f"{self.name}: {message}"
-        return VerifyError([Finding("error", rule, said, kind, operand, fix=fix, where=user_place(), target=HOST)])
+        where = user_place()
+        return VerifyError(
+            [Finding("error", rule, f"{self.name}: {message}", kind, operand, fix=fix, where=where, target=HOST)]
+        )
 
     def policy(self, enum: type[E], name: str, given: object) -> E:
         """A policy, from its enum or its name."""
@@ -74,7 +76,7 @@ class _Call:
             raise self.refused(rule, f"{name}: {problem}", enum.choices(), name, kind) from None
 
     def outside(self, report: IndexReport, shape: tuple[int, ...]) -> OutOfBoundsError:
-        """An index that leads nowhere, at its position in the array of indices."""
+        """The error for an index out of bounds, with its position in the array of indices."""
         fault = self.instruction.faults["outside"]
         at = ", ".join(str(int(k)) for k in np.unravel_index(report.lane[0], shape))
         more = f" (and {report.count - 1} more)" if report.count > 1 else ""
@@ -82,8 +84,8 @@ class _Call:
         message = f"{self.name}: {name} = {report.value} is outside the capacity of {report.capacity}{more}"
         expected, found = f"an index below {report.capacity}", str(report.value)
         rule = fault.clause(HOST)
-        said = Finding("error", rule, message, fault.kind, "indices", expected, found, fault.fix, user_place(), HOST)
-        return OutOfBoundsError([said])
+        finding = Finding("error", rule, message, fault.kind, "indices", expected, found, fault.fix, user_place(), HOST)
+        return OutOfBoundsError([finding])
 
 
 GATHER = _Call("gather", MGATHER, "MG-TYPE-05", "MG-TYPE-06", "MG-SHAPE-03", "MG-SHAPE-01")
@@ -100,45 +102,33 @@ def gather(
     engine: str = AUTO,
     threads: int | None = None,
 ) -> Any:
-    """Rows (`coalesce="row"`) or elements (`"elem"`, counted in C order) of `table`, by their numbers.
+    """Rows (`coalesce="row"`) or elements (`"elem"`, counted in C order) of `table`, by index.
 
-    The result has the shape of `indices`, followed by the shape of a row; it is a torch tensor where the table is one,
+    The result has the shape of `indices`, followed by the shape of a row; it is a torch tensor if the table is one,
     a NumPy array otherwise, or `out`. Indices are int32, uint32 or int64. `oob` says what an index outside the table
     does: `undefined` (refused before anything is written), `clamp`, `wrap` or `zero`.
     """
     try:
-        return _gather(table, indices, coalesce, oob, out, engine, threads)
+        _refuse_inside(GATHER)
+        source = table if type(table) is np.ndarray else _array(GATHER, "table", table)
+        lanes = indices if type(indices) is np.ndarray else _array(GATHER, "indices", indices)
+        given = None if out is None else _array(GATHER, "out", out, written=True)
+        key = (_signature(source), _signature(lanes), None if given is None else _signature(given), coalesce, oob)
+        plan = _cached(key) or _cache(key, _plan_gather(source, lanes, given, coalesce, oob))
+        target, out = _result(table, plan) if given is None else (given, out)
+        storages = plan.lend(source, lanes, "out", target)
+        with writing((out,)):
+            if storages is None or (given is not None and _overlap(storages, "out", "table")):
+                options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
+                found = gather(_supported(source), _supported(lanes), out=target if given is None else None, **options)
+                if given is not None:
+                    np.copyto(target, found)
+            else:
+                _run(GATHER, plan, storages, engine, threads)
+        return out
     except Exception as problem:
         trim(problem)
         raise
-
-
-def _gather(
-    table: object,
-    indices: object,
-    coalesce: str | Coalesce,
-    oob: str | GatherOOB,
-    out: object,
-    engine: str,
-    threads: int | None,
-) -> Any:
-    _refuse_inside(GATHER)
-    source = table if type(table) is np.ndarray else _array(GATHER, "table", table)
-    lanes = indices if type(indices) is np.ndarray else _array(GATHER, "indices", indices)
-    given = None if out is None else _array(GATHER, "out", out, written=True)
-    key = (_look(source), _look(lanes), None if given is None else _look(given), coalesce, oob)
-    plan = _known(key) or _keep(key, _plan_gather(source, lanes, given, coalesce, oob))
-    target, out = _result(table, plan) if given is None else (given, out)
-    storages = plan.lend(source, lanes, "out", target)
-    with writing((out,)):
-        if storages is None or (given is not None and _overlap(storages, "out", "table")):
-            options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
-            found = gather(_tidy(source), _tidy(lanes), out=target if given is None else None, **options)
-            if given is not None:
-                np.copyto(target, found)
-        else:
-            _run(GATHER, plan, storages, engine, threads)
-    return out
 
 
 def scatter(
@@ -154,7 +144,7 @@ def scatter(
     engine: str = AUTO,
     threads: int | None = None,
 ) -> Table:
-    """Write `src` to rows (`coalesce="row"`) or elements (`"elem"`) of `table`, by their numbers; returns `table`.
+    """Write `src` to rows (`coalesce="row"`) or elements (`"elem"`) of `table`, by index; returns `table`.
 
     `src` has the shape of `indices`, followed by the shape of a row, or broadcasts to it; it may be a number. `atomic`
     combines with the cell instead (`add`, `max`, `min`), index after index; without it the last writer stays. Sums of
@@ -162,46 +152,31 @@ def scatter(
     `undefined` (refused before anything is written), `skip`, `clamp` or `wrap`.
     """
     try:
-        return _scatter(table, src, indices, coalesce, oob, atomic, conflict, accumulate, engine, threads)
+        _refuse_inside(SCATTER)
+        target = table if type(table) is np.ndarray else _array(SCATTER, "table", table, written=True)
+        lanes = indices if type(indices) is np.ndarray else _array(SCATTER, "indices", indices)
+        source = src if type(src) is np.ndarray else _source(src, target)
+        policies = (coalesce, oob, atomic, conflict, accumulate)
+        key = (_signature(target), _signature(source), _signature(lanes), *policies)
+        plan = _cached(key) or _cache(key, _plan_scatter(target, source, lanes, *policies))
+        storages = plan.lend(target, lanes, "src", source)
+        with writing((table,)):
+            if storages is None or _overlap(storages, "table", "src"):
+                options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
+                options |= {"accumulate": accumulate, "engine": engine, "threads": threads}
+                cells = _packed(target) if _is_unsupported(target) else target
+                scatter(cells, _packed(source), _packed(lanes), **options)
+                if cells is not target:
+                    np.copyto(target, cells)
+            else:
+                _run(SCATTER, plan, storages, engine, threads)
+        return table
     except Exception as problem:
         trim(problem)
         raise
 
 
-def _scatter(
-    table: Table,
-    src: object,
-    indices: object,
-    coalesce: str | Coalesce,
-    oob: str | ScatterOOB,
-    atomic: str | ScatterAtomicOp,
-    conflict: str | ScatterConflict,
-    accumulate: object,
-    engine: str,
-    threads: int | None,
-) -> Table:
-    _refuse_inside(SCATTER)
-    target = table if type(table) is np.ndarray else _array(SCATTER, "table", table, written=True)
-    lanes = indices if type(indices) is np.ndarray else _array(SCATTER, "indices", indices)
-    source = src if type(src) is np.ndarray else _source(src, target)
-    policies = (coalesce, oob, atomic, conflict, accumulate)
-    key = (_look(target), _look(source), _look(lanes), *policies)
-    plan = _known(key) or _keep(key, _plan_scatter(target, source, lanes, *policies))
-    storages = plan.lend(target, lanes, "src", source)
-    with writing((table,)):
-        if storages is None or _overlap(storages, "table", "src"):
-            options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
-            options |= {"accumulate": accumulate, "engine": engine, "threads": threads}
-            cells = _packed(target) if _is_odd(target) else target
-            scatter(cells, _packed(source), _packed(lanes), **options)
-            if cells is not target:
-                np.copyto(target, cells)
-        else:
-            _run(SCATTER, plan, storages, engine, threads)
-    return table
-
-
-# --- What was given --------------------------------------------------------------------------------------------
+# --- Operands --------------------------------------------------------------------------------------------------
 
 
 def _refuse_inside(call: _Call) -> None:
@@ -209,7 +184,7 @@ def _refuse_inside(call: _Call) -> None:
         refuse_inside(call.name)
     except VerifyError as problem:
         fix = f"use pto.{call.instruction.name}, or call it between launches"
-        raise VerifyError([replace(said, fix=fix) for said in problem.findings]) from None
+        raise VerifyError([replace(finding, fix=fix) for finding in problem.findings]) from None
 
 
 def _array(call: _Call, name: str, given: object, *, written: bool = False) -> Array:
@@ -223,7 +198,7 @@ def _array(call: _Call, name: str, given: object, *, written: bool = False) -> A
 
 
 def _source(given: object, table: Array) -> Array:
-    """What is scattered: an array, or a number that the table's type represents exactly."""
+    """The source of a scatter: an array, or a number that the table's type represents exactly."""
     if not isinstance(given, NUMBERS):
         return _array(SCATTER, "src", given)
     kind = _type(SCATTER, "table", table)
@@ -257,8 +232,8 @@ def _index_type(call: _Call, indices: Array) -> DType:
         return kind
     is_mask = kind.name == "bool"
     fix = "pass positions instead: np.flatnonzero(mask)" if is_mask else 'convert them: indices.astype("int64")'
-    said = f"indices are {', '.join(allowed[:-1])} or {allowed[-1]}; found {'a mask of bool' if is_mask else kind}"
-    raise call.refused(call.index_type, said, fix, "indices", "H-08")
+    message = f"indices are {', '.join(allowed[:-1])} or {allowed[-1]}; found {'a mask of bool' if is_mask else kind}"
+    raise call.refused(call.index_type, message, fix, "indices", "H-08")
 
 
 def _check_written(call: _Call, name: str, array: Array) -> None:
@@ -267,34 +242,34 @@ def _check_written(call: _Call, name: str, array: Array) -> None:
     reach = array.itemsize
     for step, extent in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
         if step < reach and array.size:
-            said = f"cells of {name} share memory: shape {array.shape}, strides {array.strides} in bytes"
-            raise call.refused("CO-SEM-01", said, "copy the array first", name)
+            message = f"cells of {name} share memory: shape {array.shape}, strides {array.strides} in bytes"
+            raise call.refused("CO-SEM-01", message, "copy the array first", name)
         reach += step * (extent - 1)
 
 
-# --- What is to be done ----------------------------------------------------------------------------------------
+# --- Plans -----------------------------------------------------------------------------------------------------
 
 
 _Operand = tuple[DType, int | None]
-"""An element type, and elements from the first to the last; None where these follow one another in C order."""
+"""An element type, and elements from the first to the last; None if these are contiguous in C order."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """A call that was checked once, for arrays of the same description."""
+    """A verified call, for all arrays of the same dtypes, shapes and strides."""
 
     shape: tuple[int, ...]
-    """Of what is gathered or scattered."""
+    """The shape of the gathered or scattered data."""
     lanes: tuple[int, ...]
     """The shape of the indices."""
     dtype: np.dtype[Any]
     nbytes: int
     whole: Whole | None
-    """None where an array lies in memory as no engine takes it, and is copied first."""
+    """None if no engine supports the memory layout of an array, so that it is copied first."""
     table: _Operand
     indices: _Operand
     other: _Operand
-    """What is gathered into, or scattered."""
+    """The output of a gather, or the source of a scatter."""
 
     def lend(self, table: Array, indices: Array, name: str, other: Array) -> dict[str, Storage] | None:
         """The memories of the operands, by name."""
@@ -308,22 +283,22 @@ class _Plan:
 
 
 PLANS: dict[Any, _Plan] = {}
-"""Calls by the description of their arrays. Emptied when it grows too large."""
+"""The cache of plans, by the dtypes, shapes and strides of the arrays. Cleared when it is full."""
 MOST_PLANS = 1024
 
 
-def _look(array: Array) -> tuple[Any, ...]:
+def _signature(array: Array) -> tuple[Any, ...]:
     return array.dtype, array.shape, array.strides, array.flags.num
 
 
-def _known(key: Any) -> _Plan | None:
+def _cached(key: Any) -> _Plan | None:
     try:
         return PLANS.get(key)
-    except TypeError:  # a policy that cannot be one; it will be refused by name
+    except TypeError:  # an invalid policy; it will be refused by name
         return None
 
 
-def _keep(key: Any, plan: _Plan) -> _Plan:
+def _cache(key: Any, plan: _Plan) -> _Plan:
     if len(PLANS) >= MOST_PLANS:
         PLANS.clear()
     PLANS[key] = plan
@@ -332,7 +307,7 @@ def _keep(key: Any, plan: _Plan) -> _Plan:
 
 @dataclass(frozen=True)
 class _Table:
-    """What indices name: so many entries of a shape, after the first dims of the table."""
+    """What indices select: `capacity` entries of one shape, over the first `dims` dims of the table."""
 
     capacity: int
     entry: tuple[int, ...]
@@ -345,8 +320,8 @@ def _table(call: _Call, table: Array, mode: Coalesce, indices: Array, remap: Rem
         raise call.refused(call.table_rank, "a table of rows has one dim or more; found none", fix, "table", "H-09")
     named = _Table(len(table), table.shape[1:], 1) if mode is Coalesce.Row else _Table(table.size, (), table.ndim)
     if not named.capacity and indices.size and remap not in EMPTY_POLICIES:
-        said = f"the table has no entry that an index could be brought to; found shape {table.shape}"
-        raise call.refused("A-13", said, "skip the call when the table is empty", "table", "H-43")
+        message = f"the table is empty, so no policy can map an index into it; found shape {table.shape}"
+        raise call.refused("A-13", message, "skip the call when the table is empty", "table", "H-43")
     return named
 
 
@@ -368,11 +343,11 @@ def _plan_gather(source: Array, lanes: Array, target: Array | None, coalesce: ob
 def _check_out(out: Array, kind: DType, shape: tuple[int, ...]) -> None:
     _check_written(GATHER, "out", out)
     if (found := _type(GATHER, "out", out)) is not kind:
-        said = f"out must be of the table's element type, {kind}; found {found}"
-        raise GATHER.refused(GATHER.same_type, said, f"pass np.empty({shape}, table.dtype)", "out", "H-08")
+        message = f"out must be of the table's element type, {kind}; found {found}"
+        raise GATHER.refused(GATHER.same_type, message, f"pass np.empty({shape}, table.dtype)", "out", "H-08")
     if out.shape != shape:
-        said = f"out must have the shape of the indices and of an entry, {shape}; found {out.shape}"
-        raise GATHER.refused(GATHER.same_shape, said, f"pass np.empty({shape}, table.dtype)", "out", "H-09")
+        message = f"out must have the shape of the indices and of an entry, {shape}; found {out.shape}"
+        raise GATHER.refused(GATHER.same_shape, message, f"pass np.empty({shape}, table.dtype)", "out", "H-09")
 
 
 def _plan_scatter(
@@ -406,33 +381,33 @@ def _check_arithmetic(kind: DType, combine: Combine) -> None:
     is_ordered = kind.is_integer or kind.is_float
     if combine is Combine.STORE or is_ordered or (combine is Combine.ADD and kind.is_number):
         return
-    said = f"{kind} cannot be {'added' if combine is Combine.ADD else 'ordered'}"
-    raise SCATTER.refused("A-16", said, "scatter without atomic=", "table")
+    message = f"{kind} cannot be {'added' if combine is Combine.ADD else 'ordered'}"
+    raise SCATTER.refused("A-16", message, "scatter without atomic=", "table")
 
 
 def _accumulator(given: object, kind: DType, combine: Combine) -> DType | None:
     if given is None:
         return None
     if given != FLOAT32:
-        said = f"accumulate takes 'float32' or None; found {given!r}"
-        raise SCATTER.refused("A-16", said, 'pass accumulate="float32"', "accumulate")
+        message = f"accumulate takes 'float32' or None; found {given!r}"
+        raise SCATTER.refused("A-16", message, 'pass accumulate="float32"', "accumulate")
     if combine is Combine.ADD and kind.is_float and kind.size < FLOAT32.size:
         return FLOAT32
-    said = f"accumulate is for sums of floats narrower than float32; found {combine.name.lower()} of {kind}"
-    raise SCATTER.refused("A-16", said, "leave accumulate out", "accumulate")
+    message = f"accumulate is for sums of floats narrower than float32; found {combine.name.lower()} of {kind}"
+    raise SCATTER.refused("A-16", message, "leave accumulate out", "accumulate")
 
 
 def _spread(source: Array, kind: DType, shape: tuple[int, ...]) -> Array:
-    """The source in the shape of what is scattered, over its own memory."""
+    """The source, broadcast to the shape of the scattered data."""
     if (found := _type(SCATTER, "src", source)) is not kind:
-        said, fix = f"src must be of the table's element type, {kind}; found {found}", "src.astype(table.dtype)"
-        raise SCATTER.refused(SCATTER.same_type, said, f"convert the data: {fix}", "src", "H-08")
+        message, fix = f"src must be of the table's element type, {kind}; found {found}", "src.astype(table.dtype)"
+        raise SCATTER.refused(SCATTER.same_type, message, f"convert the data: {fix}", "src", "H-08")
     try:
         return np.broadcast_to(source, shape)
     except ValueError:
-        said = f"src must have the shape of the indices and of an entry, {shape}, or broadcast to it"
+        message = f"src must have the shape of the indices and of an entry, {shape}, or broadcast to it"
         fix = "give src one entry for each index"
-        raise SCATTER.refused(SCATTER.same_shape, f"{said}; found {source.shape}", fix, "src", "H-09") from None
+        raise SCATTER.refused(SCATTER.same_shape, f"{message}; found {source.shape}", fix, "src", "H-09") from None
 
 
 def _index(lanes: Array, kind: DType, named: _Table, side: Side, remap: Remap) -> Index:
@@ -457,7 +432,7 @@ def _plan(whole: Whole, shape: tuple[int, ...], table: Array, indices: Array, ot
         lanes=indices.shape,
         dtype=kind.numpy,
         nbytes=prod(shape) * kind.size,
-        whole=None if any(map(_is_odd, arrays)) else whole,
+        whole=None if any(map(_is_unsupported, arrays)) else whole,
         table=(kind, _reach(table)),
         indices=(index_kind, _reach(indices)),
         other=(kind, None if other is None else _reach(other)),
@@ -465,16 +440,16 @@ def _plan(whole: Whole, shape: tuple[int, ...], table: Array, indices: Array, ot
 
 
 def _reach(array: Array) -> int | None:
-    """Elements from the first to the last, where there are gaps or another order than C's."""
+    """Elements from the first to the last; None for a contiguous array in C order."""
     if array.flags.c_contiguous:
         return None
     return 1 + sum((n - 1) * step for n, step in zip(array.shape, _steps(array), strict=True))
 
 
-# --- Arrays that lie in memory as no engine takes them, or share it ----------------------------------------------
+# --- Memory layouts that no engine supports, and shared memory ---------------------------------------------------
 
 
-def _is_odd(array: Array) -> bool:
+def _is_unsupported(array: Array) -> bool:
     """Whether elements lie backwards, between the places of elements, or across their alignment."""
     steps = [step for step, extent in zip(array.strides, array.shape, strict=True) if extent > 1]
     return array.size > 0 and (not array.flags.aligned or any(s < 0 or s % array.itemsize for s in steps))
@@ -485,12 +460,12 @@ def _overlap(storages: Mapping[str, Storage], written: str, read: str) -> bool:
     return storages[written].overlaps(storages[read]) or storages[written].overlaps(storages["indices"])
 
 
-def _tidy(array: Array) -> Array:
-    return _packed(array) if _is_odd(array) else array
+def _supported(array: Array) -> Array:
+    return _packed(array) if _is_unsupported(array) else array
 
 
 def _packed(array: Array) -> Array:
-    """A copy in C order; dims that repeat the same elements go on repeating them."""
+    """A copy in C order; broadcast dims stay broadcast."""
     once = tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)
     copy = array[once].copy()
     return copy if copy.shape == array.shape else np.broadcast_to(copy, array.shape)
@@ -500,12 +475,12 @@ def _packed(array: Array) -> Array:
 
 
 def _result(table: object, plan: _Plan) -> tuple[Array, Any]:
-    """New memory for what is gathered, and the object that the caller gets: of the table's own kind."""
+    """New memory for the result, and the object that is returned: of the table's own kind."""
     if type(table) is not np.ndarray and (torch := sys.modules.get("torch")) and isinstance(table, torch.Tensor):
         tensor = cast("Any", table).new_empty(plan.shape)
         return as_array(tensor), tensor
-    room: Any = np.empty(plan.nbytes + ALIGNMENT, BYTE)
-    result: Array = np.ndarray(plan.shape, plan.dtype, room, -addressof(c_char.from_buffer(room)) % ALIGNMENT)
+    memory: Any = np.empty(plan.nbytes + ALIGNMENT, BYTE)
+    result: Array = np.ndarray(plan.shape, plan.dtype, memory, -addressof(c_char.from_buffer(memory)) % ALIGNMENT)
     return result, result
 
 

@@ -1,6 +1,6 @@
 """A pytest plugin: the fixture `ptokit`, which launches kernels on the machine, and the option `--ptokit-strict`.
 
-What it needs of ptokit is imported when a test first uses it.
+Most of ptokit is imported when a test first uses it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ ALL = "all"
 LINE = 64
 """Bytes to which copies of arrays keep their alignment."""
 PASSED_ON = ("target", "strict", "header", "dyn_ub", "launch")
-"""Options of a launch that count on the machine, too."""
-PLACES = ("H-20", "H-21", "H-22", "H-38")
-"""Hazards of addresses, which no other engine looks at while it runs."""
+"""Options of a launch that apply on the machine, too."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +52,7 @@ class Reports:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong on any target: no error and no hazard."""
+        """Whether no target has an error or a hazard."""
         return all(report.ok for report in self.targets.values())
 
     def __repr__(self) -> str:
@@ -65,8 +63,8 @@ class Reports:
         return "\n\n".join(map(str, self.targets.values()))
 
 
-class Machine:
-    """The fixture `ptokit`: launches on the machine, and tests that fail on what it finds."""
+class MachineFixture:
+    """The fixture `ptokit`: launches on the machine, and fails tests on its findings."""
 
     def __init__(self, strict: Strict | None = None) -> None:
         self._strict = strict
@@ -82,15 +80,15 @@ class Machine:
     def run(
         self, kernel: Launchable, grid: int, /, *arrays: object, target: str = "a5", **options: Any
     ) -> MachineReport | Reports:
-        """Launch a kernel on the machine, and give its report.
+        """Launch a kernel on the machine, and return its report.
 
         `options` are those of the launch (`dyn_ub=`, `launch=`), those of the machine (`seed=`, `lanes=`, ...) and
         arguments of the kernel by name. With `target="all"` the kernel is launched on every device: on copies of the
-        arrays first, and on the arrays themselves for the last, `a5`. What a device refuses is then in its report.
+        arrays first, and on the arrays themselves for the last, `a5`. The refusals of a device are then in its report.
         """
         __tracebackhide__ = True
         try:
-            with self._strict.paused() if self._strict else nullcontext():  # who asks for a report judges it
+            with self._strict.paused() if self._strict else nullcontext():  # the test checks this report itself
                 if target == ALL:
                     return _on_all(kernel, grid, arrays, options)
                 return _report(kernel, grid, arrays, {"target": target, **options})
@@ -101,7 +99,7 @@ class Machine:
     def check(
         self, found: MachineReport | Reports | Launchable, /, *launch: Any, notes: bool = False, **options: Any
     ) -> MachineReport | Reports:
-        """Fail the test when a report is not clean. Takes a report, or what `run` takes."""
+        """Fail the test if a report is not clean. Takes a report, or the arguments of `run`."""
         __tracebackhide__ = True
         try:
             report: Any = found if hasattr(found, "findings") else self.run(cast("Any", found), *launch, **options)
@@ -114,7 +112,7 @@ class Machine:
 
 
 def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> MachineReport:
-    """A launch on the machine; options that only it has are gathered up."""
+    """A launch on the machine; options that only the machine has become `MachineOptions`."""
     from ptokit.machine.options import MachineOptions
 
     parameters = getattr(kernel, "parameters", ())
@@ -133,12 +131,16 @@ def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Ma
     reports: dict[str, MachineReport] = {}
     for target, values in content.items():
         named = dict(zip(names, values[len(arrays) :], strict=True))
-        reports[target] = _judged(kernel, grid, values[: len(arrays)], {**options, **named, "target": target})
+        reports[target] = _report_or_refusal(
+            kernel, grid, values[: len(arrays)], {**options, **named, "target": target}
+        )
     return Reports(reports)
 
 
-def _judged(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> MachineReport:
-    """A report, also of what a device refuses."""
+def _report_or_refusal(
+    kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]
+) -> MachineReport:
+    """A report; a refusal becomes one, too."""
     from ptokit.machine.report import MachineReport
 
     try:
@@ -152,12 +154,12 @@ def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _text(found: Any, kernel: str = "", *, notes: bool = False) -> str:
-    """What is wrong, with the kernel's name: of a run on the machine, of a check, or of one of these on each target."""
+    """The findings with the kernel's name: of a run on the machine, of a check, or of either on several targets."""
     from ptokit.machine.text import heading, shown_findings, verdict
 
     kernel = kernel or getattr(found, "kernel", "")
     if hasattr(found, "targets"):
-        return "\n".join(_text(each, kernel, notes=notes) for each in found.targets.values() if not each.ok)
+        return "\n".join(_text(report, kernel, notes=notes) for report in found.targets.values() if not report.ok)
     head = heading(found) if hasattr(found, "grid") else f"{found.target}: {verdict(found.findings)}"
     return "\n".join([f"{kernel} {head}".strip(), *map(str, shown_findings(found.findings, notes=notes))])
 
@@ -166,16 +168,16 @@ def _text(found: Any, kernel: str = "", *, notes: bool = False) -> str:
 
 
 class Strict:
-    """Runs every launch on the machine as well, on copies of its arrays, and keeps what is wrong."""
+    """Runs every launch on the machine as well, on copies of its arrays, and records reports that are not clean."""
 
     def __init__(self) -> None:
-        self.wrong: dict[str, None] = {}
-        """What is to be said, each once, in the order of the launches."""
+        self.texts: dict[str, None] = {}
+        """The texts of the reports, without repeats, in the order of the launches."""
         self._is_paused = False
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Launches in here are left alone."""
+        """Launches in this block are not observed."""
         before, self._is_paused = self._is_paused, True
         try:
             yield
@@ -190,18 +192,18 @@ class Strict:
         keywords: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> None:
-        """A launch is about to be made. What it raises by itself is left to it."""
+        """Called before a launch. Errors that the launch itself raises are ignored here."""
         if self._is_paused:
             return
         with self.paused():
             try:
-                report = self._tried(kernel, grid, args, keywords, options)
+                report = self._machine_report(kernel, grid, args, keywords, options)
             except (VerifyError, OutOfBoundsError, TypeError, ValueError):
                 return
         if report is not None and not report.ok:
-            self.wrong[_text(report)] = None
+            self.texts[_text(report)] = None
 
-    def _tried(
+    def _machine_report(
         self,
         kernel: Launchable,
         grid: int,
@@ -211,14 +213,14 @@ class Strict:
     ) -> MachineReport | None:
         from ptokit.lang.check import check
 
-        judged = _only(options, PASSED_ON)
-        target = judged.pop("target", None) or _here()
-        if not check(kernel, *args, grid=grid, target=target, **judged, **keywords).accepted:
+        common = _only(options, PASSED_ON)
+        target = common.pop("target", None) or _here()
+        if not check(kernel, *args, grid=grid, target=target, **common, **keywords).accepted:
             return None
         names = list(keywords)
         copies = copied([*args, *keywords.values()])
         named = dict(zip(names, copies[len(args) :], strict=True))
-        asked = {**judged, "target": target, "options": options.get("options"), **named}
+        asked = {**common, "target": target, "options": options.get("options"), **named}
         return _without_raised(_report(kernel, grid, copies[: len(args)], asked))
 
     @contextmanager
@@ -232,21 +234,21 @@ class Strict:
         finally:
             launch.observers.remove(self.observe)
 
-    def said(self) -> str:
-        """What was wrong so far, which is then forgotten."""
-        said, self.wrong = "\n\n".join(self.wrong), {}
-        return said
+    def take_texts(self) -> str:
+        """The texts so far; removes them."""
+        texts, self.texts = "\n\n".join(self.texts), {}
+        return texts
 
     def _phase(self, item: pytest.Item, when: str) -> Generator[None, object, object]:
         try:
             with self.watching():
                 result = yield
         except BaseException:
-            if said := self.said():
-                item.add_report_section(when, OPTION, said)
+            if texts := self.take_texts():
+                item.add_report_section(when, OPTION, texts)
             raise
-        if said := self.said():
-            pytest.fail(f"{OPTION}: {said}", pytrace=False)
+        if texts := self.take_texts():
+            pytest.fail(f"{OPTION}: {texts}", pytrace=False)
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -261,7 +263,7 @@ class Strict:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
-        """What fixtures do in the end."""
+        """Fixtures launch kernels in their teardown, too."""
         return (yield from self._phase(item, "teardown"))
 
 
@@ -272,13 +274,14 @@ def _here() -> str:
 
 
 def _without_raised(report: MachineReport) -> MachineReport:
-    """A report without errors for which the launch itself raises."""
+    """A report without errors that the launch itself raises; only the machine checks addresses at run time."""
     from ptokit import spec
+    from ptokit.program.verify_call import CHECKS
 
-    known = spec.hazards()
+    known, of_addresses = spec.hazards(), {name for check in CHECKS for name in check.names}
 
     def is_raised(finding: Any) -> bool:
-        if finding.level != "error" or finding.kind not in known or finding.kind in PLACES:
+        if finding.level != "error" or finding.kind not in known or finding.kind in of_addresses:
             return False
         return known[finding.kind].seen_by != MACHINE
 
@@ -289,13 +292,13 @@ def _without_raised(report: MachineReport) -> MachineReport:
 
 
 def copied(values: Sequence[object]) -> list[object]:
-    """What a launch is given, with copies of its arrays; they share memory where the arrays do."""
+    """Arguments of a launch with copies of their arrays; the copies share memory as the arrays do."""
     from ptokit.lang.tensor import GlobalTensor
 
     arrays = {k: array for k, value in enumerate(values) if (array := _array(value)) is not None}
-    twins = dict(zip(arrays, _twins(list(arrays.values())), strict=True))
+    copies = dict(zip(arrays, _copies(list(arrays.values())), strict=True))
     return [
-        _over(value, twins[k]) if isinstance(value, GlobalTensor) else twins.get(k, value)
+        _over(value, copies[k]) if isinstance(value, GlobalTensor) else copies.get(k, value)
         for k, value in enumerate(values)
     ]
 
@@ -311,20 +314,20 @@ def _array(value: object) -> Array | None:
     return as_array(value) if isinstance(value, np.ndarray) or is_foreign(value) else None
 
 
-def _twins(arrays: Sequence[Array]) -> list[Array]:
+def _copies(arrays: Sequence[Array]) -> list[Array]:
     import numpy as np
 
     ends = [np.lib.array_utils.byte_bounds(array) for array in arrays]
-    bounds = [(first, max(end, first + 1)) for first, end in ends]  # an empty array has a place, too
+    bounds = [(first, max(end, first + 1)) for first, end in ends]  # an empty array has an address, too
     memories = [_memory(first, end) for first, end in _joined(bounds)]
     found: list[Array] = []
     for array, (first, _) in zip(arrays, bounds, strict=True):
         start, memory = next((start, memory) for start, memory in memories if start <= first < start + memory.size)
         begin = array.__array_interface__["data"][0] - start
-        twin = np.ndarray(array.shape, array.dtype, memory, begin, array.strides)
-        twin[...] = array
-        twin.flags.writeable = array.flags.writeable
-        found.append(twin)
+        copy = np.ndarray(array.shape, array.dtype, memory, begin, array.strides)
+        copy[...] = array
+        copy.flags.writeable = array.flags.writeable
+        found.append(copy)
     return found
 
 
@@ -343,9 +346,9 @@ def _memory(first: int, end: int) -> tuple[int, Array]:
     """New bytes for a range of addresses, as aligned as it is."""
     import numpy as np
 
-    room = np.zeros(end - first + LINE, np.uint8)
-    skipped = (first - room.ctypes.data) % LINE
-    return first, room[skipped : skipped + end - first]
+    memory = np.zeros(end - first + LINE, np.uint8)
+    skipped = (first - memory.ctypes.data) % LINE
+    return first, memory[skipped : skipped + end - first]
 
 
 def _over(tensor: GlobalTensor, array: Array) -> GlobalTensor:
@@ -355,9 +358,9 @@ def _over(tensor: GlobalTensor, array: Array) -> GlobalTensor:
     kind: dict[str, Any] = {"layout": tensor.layout, "dtype": tensor.dtype}
     if tensor.is_plain or not array.flags.c_contiguous:
         return GlobalTensor(array, **kind)
-    twin = GlobalTensor(array, shape=tensor.shape5, stride=tensor.stride5, **kind)
-    twin.spec = tensor.spec  # with the extents that only the run knows
-    return twin
+    copy = GlobalTensor(array, shape=tensor.shape5, stride=tensor.stride5, **kind)
+    copy.spec = tensor.spec  # with extents that are known at run time
+    return copy
 
 
 # --- pytest ------------------------------------------------------------------------------------------------------
@@ -365,15 +368,15 @@ def _over(tensor: GlobalTensor, array: Array) -> GlobalTensor:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--ptokit-strict`."""
-    said = "run every launch on the machine as well, and fail tests on errors and hazards"
-    parser.getgroup("ptokit").addoption(OPTION, action="store_true", help=said)
+    message = "run every launch on the machine as well, and fail tests on errors and hazards"
+    parser.getgroup("ptokit").addoption(OPTION, action="store_true", help=message)
 
 
 STRICT = pytest.StashKey[Strict]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch all tests, if that is asked for."""
+    """Observe all tests, if the option is given."""
     if config.getoption(OPTION):
         config.stash[STRICT] = strict = Strict()
         config.pluginmanager.register(strict, "ptokit-strict")
@@ -381,7 +384,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, object, object]:
-    """Say under a failed `assert report.ok` what the report has found."""
+    """Show the findings of the report under a failed `assert report.ok`."""
     if call.excinfo is not None and isinstance(call.excinfo.value, AssertionError):
         _add_findings(call.excinfo.value)
     return (yield)
@@ -395,11 +398,11 @@ def _add_findings(problem: AssertionError) -> None:
     trace = problem.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    said = str(problem)
+    message = str(problem)
     values: list[Any] = [*trace.tb_frame.f_locals.values(), *trace.tb_frame.f_globals.values()] if trace else []
-    reports = {id(value): value for value in values if _is_report(value) and not value.ok and repr(value) in said}
+    reports = {id(value): value for value in values if _is_report(value) and not value.ok and repr(value) in message}
     if reports:
-        problem.args = ("\n".join([said, *map(_text, reports.values())]),)
+        problem.args = ("\n".join([message, *map(_text, reports.values())]),)
 
 
 def _is_report(value: Any) -> bool:
@@ -408,6 +411,6 @@ def _is_report(value: Any) -> bool:
 
 
 @pytest.fixture
-def ptokit(request: pytest.FixtureRequest) -> Machine:
+def ptokit(request: pytest.FixtureRequest) -> MachineFixture:
     """Kernels on the machine: `ptokit.run(kernel, grid, *arrays)` and `ptokit.check(report)`."""
-    return Machine(request.config.stash.get(STRICT, None))
+    return MachineFixture(request.config.stash.get(STRICT, None))

@@ -85,7 +85,7 @@ def test_a_defect_of_ptokit_is_still_called_one(folder: Path, monkeypatch: pytes
     monkeypatch.setattr(trace.Tracer, "record", lambda *_: {}["lost"])  # type: ignore[index]
     monkeypatch.setattr("ptokit.lang.faults.is_own", lambda file: file.endswith("test_errors.py") or "ptokit" in file)
     for command in ("check", "show"):
-        assert "something went wrong inside ptokit (KeyError: 'lost')" in misuse(command, bad(folder, "pass"), *GIVEN)
+        assert "internal error in ptokit (KeyError: 'lost')" in misuse(command, bad(folder, "pass"), *GIVEN)
 
 
 MODULES = {

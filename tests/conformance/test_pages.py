@@ -100,7 +100,7 @@ def test_what_only_the_machine_sees_is_there(name: str, target: str, wanted: str
 
 
 def test_what_the_caller_sees_to_has_its_own_section() -> None:
-    section = page("mgather", "a5").partition("What the caller sees to")[2].partition("\n\n")[0]
+    section = page("mgather", "a5").partition("Duties of the caller")[2].partition("\n\n")[0]
     assert {"MG-SYNC-01", "MG-SYNC-15", "MG-SIMT-10", "MG-BUDG-09"} <= ids(section)
     assert "MG-SYNC-04" not in ids(page("mgather", "a5").partition("\nPipes")[0])
 

@@ -55,7 +55,7 @@ def scale(x, out, add, factor: pto.const = 2, *, rows: pto.const = 4):
 def nothing_traced() -> None:
     TRACED.clear()
     scale._traced.clear()
-    scale.recalled.clear()
+    scale.cached.clear()
 
 
 # Tracing

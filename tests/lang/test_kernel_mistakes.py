@@ -585,14 +585,14 @@ BODIES_OUT_OF_PLACE = {
 }  # fmt: skip
 
 NOTHING_TO_SEE = {
-    "reading a tile": body("KN-07", "tile holds nothing while the kernel is traced", """
+    "reading a tile": body("KN-07", "tile has no content while the kernel is traced", """
         tile = pto.Tile("vec", "float32", 8, 64)
         print(tile.read())  # <- here
     """),
     "filling a tile": body("KN-07", "use tload, texpands or tci", """
         tile = pto.Tile("vec", "float32", 8, 64).write(0)  # <- here
     """),
-    "a tile's buffer": body("KN-07", "tile holds nothing", """
+    "a tile's buffer": body("KN-07", "tile has no content", """
         tile = pto.Tile("vec", "float32", 8, 64)
         tile.buffer[:] = 0  # <- here
     """),

@@ -25,7 +25,7 @@ from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.isa.policy import GatherOOB, ScatterOOB
 from ptokit.lang import where
 from ptokit.lang.context import current
-from ptokit.lang.launch import Collector, Observer, check_options, mode_of, observers
+from ptokit.lang.launch import FindingCollector, Observer, check_options, mode_of, observers
 from ptokit.lang.launcher import Launchable, Launcher
 from ptokit.lang.traced import Verdict
 from ptokit.machine.executable import MachineExecutable
@@ -287,7 +287,7 @@ class Ours(MachineOptions):
         return cls(**own)
 
 
-class Quiet(Collector):
+class Quiet(FindingCollector):
     """Collects findings, without raising."""
 
     def __init__(self, findings: list[Finding]) -> None:
@@ -296,7 +296,7 @@ class Quiet(Collector):
 
     def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
-            self.is_new(finding)
+            self.add(finding)
 
 
 def _launched(values: Sequence[object], findings: list[Finding], work: Callable[[], object]) -> Outcome:

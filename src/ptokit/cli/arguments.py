@@ -29,7 +29,7 @@ INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|[0-9]+)"
 ZEROS = re.compile(r"(?P<type>[\w.!]+)\[(?P<shape>[\d,\s]{0,200})\]")
 """`f32[1000,64]`: zeros of a type and shape."""
 TYPED = re.compile(r"(?P<type>\w+):(?P<file>.+)", re.DOTALL)
-"""`bf16:table.npy`: a file whose elements are of that type, whatever its header calls them."""
+"""`bf16:table.npy`: a file whose elements have that type, whatever its header states."""
 DIGITS = 1000
 """Most digits of a whole number."""
 WORDS = {"true": True, "false": False, "none": None}
@@ -79,7 +79,7 @@ def with_outs(kernel: Launchable, values: dict[str, Any], outs: Iterable[str]) -
 
 
 def passed(kernel: Launchable, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments by position and by name. Those of a text go by position: they may have the names of options."""
+    """The arguments by position and by name: of a text by position, as they may have the names of options."""
     first = [*takewhile(values.__contains__, kernel.parameters)] if isinstance(kernel, TextKernel) else []
     return [values[name] for name in first], {name: value for name, value in values.items() if name not in first}
 
@@ -93,7 +93,7 @@ def constant(text: str) -> object:
 
 
 def value(name: str, text: str, kind: DType | None = None) -> object:
-    """A number, zeros of a type and shape, or the array of a file. `kind` is the element type that is asked for."""
+    """A number, zeros of a type and shape, or the array of a file. `kind` is the expected element type."""
     number = _number(text)
     if number is not None:
         return number
@@ -101,7 +101,7 @@ def value(name: str, text: str, kind: DType | None = None) -> object:
         return _zeros(name, zeros["type"], [int(n) for n in zeros["shape"].split(",") if n.strip()])
     typed = TYPED.fullmatch(text)
     if typed and not os.path.exists(text):
-        return read_array(name, typed["file"], _element_type(name, typed["type"]), told=True)
+        return read_array(name, typed["file"], _element_type(name, typed["type"]), reinterpret=True)
     return read_array(name, text, kind)
 
 
@@ -131,41 +131,41 @@ def _zeros(name: str, kind: str, shape: Sequence[int]) -> Array:
         raise Misuse(f"{name}: there can be no {element.name}{list(shape)}: {described(problem)}") from problem
 
 
-def read_array(name: str, file: str, kind: DType | None = None, *, told: bool = False) -> Array:
+def read_array(name: str, file: str, kind: DType | None = None, *, reinterpret: bool = False) -> Array:
     """The array of an `.npy` file, in C order and native byte order, over memory that never reaches the file.
 
-    Nothing is unpickled and the header is not trusted: what it promises must be there. NumPy has no name for bfloat16
-    and float8 and writes them as raw bytes; such elements, and unsigned numbers of their width, are taken as `kind`.
-    With `told`, elements of any type of that width are.
+    Nothing is unpickled and the header is not trusted: the data must be complete. NumPy has no name for bfloat16
+    and float8 and writes them as raw bytes; such elements, and unsigned numbers of their width, are read as `kind`.
+    With `reinterpret`, so are elements of any type of that width.
     """
     try:
         if not stat.S_ISREG(os.stat(file).st_mode):
             raise Misuse(f"--arg {name}: {file} is no regular file")
         with np.errstate(over="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about headers of old
+            warnings.simplefilter("ignore")  # about old headers
             array = np.asarray(np.lib.format.open_memmap(file, mode="c"))
     except FileNotFoundError as problem:
         kinds = "a number, a type and shape such as f32[1000,64], or an .npy file"
         raise Misuse(f"--arg {name} takes {kinds}; there is no file {file}") from problem
     except Misuse:
         raise
-    except Exception as problem:  # whatever a broken or hostile header makes NumPy raise
+    except Exception as problem:  # any error of NumPy over a broken or hostile header
         raise Misuse(f"--arg {name}: cannot read {file} as .npy: {described(problem)}") from problem
-    return _typed(name, file, _plain(array), kind, told)
+    return _typed(name, file, _plain(array), kind, reinterpret)
 
 
 def _plain(array: Array) -> Array:
-    """Native byte order, C order, aligned; a copy only where it must be."""
+    """Native byte order, C order, aligned; a copy only if needed."""
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     return np.asarray(array, order="C") if array.flags.aligned else array.copy(order="C")
 
 
-def _typed(name: str, file: str, array: Array, kind: DType | None, told: bool) -> Array:
-    """Raw elements as what they are."""
+def _typed(name: str, file: str, array: Array, kind: DType | None, reinterpret: bool) -> Array:
+    """The array with its element type; raw elements get `kind`."""
     own = array.dtype
     raw = own.kind == "V" and own.fields is None and own.subdtype is None
-    if kind is not None and own.itemsize == kind.size and (told or raw or _is_stand_in(own, kind)):
+    if kind is not None and own.itemsize == kind.size and (reinterpret or raw or _is_stand_in(own, kind)):
         return array.view(kind.numpy)
     if raw and own.type is np.void:
         hint = f"name their type, as in --arg {name}=bf16:{file}"
@@ -194,7 +194,7 @@ def write_array(array: Array, stream: BinaryIO) -> None:
 
 
 def _blank(program: Program | None, name: str, values: Mapping[str, object]) -> Array:
-    """Zeros for an array that the program writes, where the program and the numbers of the launch tell its shape."""
+    """Zeros for an array that the program writes, if the program and the integers of the launch determine its shape."""
     hint = f"give it, as in --arg {name}=f32[1000,64]"
     if program is None or name not in program.tensors:
         raise Misuse(f"--out {name}: nothing tells the shape of {name}; {hint}")
@@ -213,7 +213,7 @@ def _measures(argument: Argument) -> tuple[Expr, ...]:
 
 
 def _shape(views: Sequence[Argument], numbers: Mapping[Var, int]) -> Sequence[int]:
-    """The shape of the array behind these views of it; flat, where it is not simply the shape of its one view."""
+    """The shape of the array behind these views: that of its only view, if this is contiguous; else flat."""
     ends: list[int] = []
     for view in views:
         shape = [evaluate(extent, numbers) for extent in view.shape]

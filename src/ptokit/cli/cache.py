@@ -9,7 +9,7 @@ from ptokit.engine.native import store
 
 
 def show_cache(as_json: bool) -> int:
-    """Where the cache is, how much is in it, and why it is not used, if so."""
+    """Print the folder and the size of the cache, or why it is not used."""
     folder, size, refusal = store.folder(), store.size(), store.refusal()
     if as_json:
         where = str(folder) if folder else None
@@ -21,7 +21,7 @@ def show_cache(as_json: bool) -> int:
 
 
 def clear_cache(as_json: bool) -> int:
-    """Remove what is in the cache."""
+    """Remove all entries of the cache."""
     if refusal := store.refusal():
         raise Misuse(f"{store.folder() or 'the cache'} is not used: {refusal}")
     removed = store.clear()

@@ -1,4 +1,4 @@
-"""Names that options and arguments take: what a shell offers while a command is typed, and what is refused."""
+"""Names that options and arguments take: completion in the shell, and validation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _starting(start: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def known_target(name: str | None) -> str | None:
-    """The name of a target or `all`; refused when nobody knows it."""
+    """The name of a target or `all`; others are refused."""
     from ptokit.target import profile
 
     try:

@@ -1,4 +1,4 @@
-"""The commands and their options. What they need is imported when they run: help answers at once."""
+"""The commands and their options. Their imports are made when they run, so that help is fast."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ app = typer.Typer(
 )
 
 cache = typer.Typer(
-    cls=Group, no_args_is_help=True, help="Show or clear the compiled code that is kept on disk.", rich_markup_mode=None
+    cls=Group,
+    no_args_is_help=True,
+    help="Show or clear the compiled code in the cache on disk.",
+    rich_markup_mode=None,
 )
 app.add_typer(cache, name="cache")
 
 
-class Form(StrEnum):
+class TextForm(StrEnum):
     """Forms that a program can be converted to."""
 
     l1 = "l1"
@@ -102,8 +105,8 @@ def _command(function: Callable[..., int], among: typer.Typer = app, name: str |
     return function
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"ptokit {ptokit.__version__}")
         raise typer.Exit
 
@@ -114,7 +117,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Take the options before a command."""
 
 
 @_command
@@ -130,10 +133,10 @@ def check(
     run: Annotated[bool, typer.Option("--run", help="Also run it on the machine; needs the arrays.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Say what targets would refuse in a program, and why. Nothing is run, unless --run is given."""
-    from ptokit.cli.programs import Asked, check_program
+    """Report what targets refuse in a program, and why. Nothing is run, unless --run is given."""
+    from ptokit.cli.programs import ProgramRequest, check_program
 
-    return check_program(Asked(word, arg or (), target, grid, function, strict, header, dyn_ub), as_json, run)
+    return check_program(ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub), as_json, run)
 
 
 @_command
@@ -154,7 +157,7 @@ def run(
     dyn_ub: DynUb = None,
     launch: Annotated[Launch, typer.Option(help="How the kernel is started.")] = Launch.standard,
     seed: Annotated[int | None, typer.Option(min=0, help="Machine: another legal schedule.")] = None,
-    lanes: Annotated[bool, typer.Option("--lanes", help="Machine: what became of every lane.")] = False,
+    lanes: Annotated[bool, typer.Option("--lanes", help="Machine: the outcome of every lane.")] = False,
     timeline: Annotated[
         str | None, typer.Option(metavar="FILE.json", help="Machine: write the timeline, for Perfetto.")
     ] = None,
@@ -162,11 +165,11 @@ def run(
     as_json: Json = False,
 ) -> int:
     """Run a program on NumPy files. Files are written only when it runs to the end; inputs are never changed."""
-    from ptokit.cli.machine import Wanted
-    from ptokit.cli.programs import Asked, run_program
+    from ptokit.cli.machine import MachineRequest
+    from ptokit.cli.programs import ProgramRequest, run_program
 
-    asked = Asked(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value)
-    return run_program(asked, out or (), engine, threads, Wanted(seed, lanes, timeline, notes), as_json)
+    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value)
+    return run_program(request, out or (), engine, threads, MachineRequest(seed, lanes, timeline, notes), as_json)
 
 
 @_command
@@ -183,7 +186,7 @@ def fmt(
 @_command
 def convert(
     word: Word,
-    to: Annotated[Form, typer.Option(help="MLIR with values (l1) or destinations (l2), PTO-AS, or C++.")],
+    to: Annotated[TextForm, typer.Option(help="MLIR with values (l1) or destinations (l2), PTO-AS, or C++.")],
     target: Target = None,
     pto_version: Annotated[PtoVersion | None, typer.Option(help="The MLIR grammar to write.")] = None,
     out: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to write; `-` prints.")] = "-",
@@ -192,19 +195,19 @@ def convert(
     dyn_ub: DynUb = None,
 ) -> int:
     """Print a program in another form."""
-    from ptokit.cli.programs import Asked
+    from ptokit.cli.programs import ProgramRequest
     from ptokit.cli.texts import convert_program
 
-    asked = Asked(word, arg or (), target, function=function, dyn_ub=dyn_ub)
-    return convert_program(asked, to.value, pto_version.value if pto_version else None, out)
+    request = ProgramRequest(word, arg or (), target, function=function, dyn_ub=dyn_ub)
+    return convert_program(request, to.value, pto_version.value if pto_version else None, out)
 
 
 @_command
 def show(word: Word, target: Target = None, arg: Args = None, function: Function = None, dyn_ub: DynUb = None) -> int:
     """Print a program as a target runs it, with the addresses and flags that auto mode adds."""
-    from ptokit.cli.programs import Asked, show_program
+    from ptokit.cli.programs import ProgramRequest, show_program
 
-    return show_program(Asked(word, arg or (), target, function=function, dyn_ub=dyn_ub))
+    return show_program(ProgramRequest(word, arg or (), target, function=function, dyn_ub=dyn_ub))
 
 
 @_command
@@ -240,7 +243,7 @@ def targets() -> int:
 
 @partial(_command, among=cache, name="show")
 def cache_show(as_json: Json = False) -> int:
-    """Say where compiled code is kept, and how much there is."""
+    """Show where compiled code is cached, and how much there is."""
     from ptokit.cli.cache import show_cache
 
     return show_cache(as_json)
@@ -248,7 +251,7 @@ def cache_show(as_json: Json = False) -> int:
 
 @partial(_command, among=cache, name="clear")
 def cache_clear(as_json: Json = False) -> int:
-    """Remove all compiled code that is kept. It comes back when it is needed."""
+    """Remove all cached code. It is compiled again when needed."""
     from ptokit.cli.cache import clear_cache
 
     return clear_cache(as_json)
@@ -267,5 +270,5 @@ def main() -> None:
     """Entry point of the `ptokit` command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without our characters is no reason to die
+            stream.reconfigure(errors="replace")  # replace characters that the terminal cannot encode
     app(prog_name="ptokit")

@@ -1,4 +1,4 @@
-"""A command line to copy: plausible values for the arguments that a kernel was not given."""
+"""An example command line: plausible values for missing arguments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ptokit.program.expr import Expr, Var, evaluate, variables
 from ptokit.text.memories import is_unshaped
 
 EXTENT = 64
-"""An extent that nothing states."""
+"""The extent if the kernel states none."""
 NUMBER = "8"
-"""An integer that nothing states."""
+"""The integer if the kernel states none."""
 
 
 def example(kernel: Launchable, words: Sequence[str], missing: Iterable[str]) -> str:
@@ -51,7 +51,7 @@ def _extent(extent: Expr, numbers: dict[Var, int]) -> int:
 
 
 def _of_source(kernel: Launchable) -> dict[str, str]:
-    """An array for each parameter that is sliced, asked for its shape or passed to an instruction, else a number."""
+    """An array for each parameter that is sliced, has its shape read or is an operand; else a number."""
     if not isinstance(kernel, Kernel):
         return {}
     try:
@@ -73,7 +73,7 @@ def _of_source(kernel: Launchable) -> dict[str, str]:
 
 
 def _ranks(nodes: Iterable[ast.AST]) -> dict[str, int]:
-    """The dims that each array has at least, by its uses: `x[a:b, c:d]`, `x.shape[1]`, an operand."""
+    """The least number of dims of each array, by its uses: `x[a:b, c:d]`, `x.shape[1]`, an operand."""
     found: dict[str, int] = {}
     for node in nodes:
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):

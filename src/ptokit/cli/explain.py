@@ -1,13 +1,12 @@
-"""`ptokit explain`: the page of whatever a word names."""
+"""`ptokit explain`: the page of a clause, a decision, a hazard or an instruction."""
 
 from __future__ import annotations
-
-import difflib
 
 from rich.console import RenderableType
 
 from ptokit import spec
 from ptokit.cli.problems import Misuse
+from ptokit.finding import near
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.render import pages
 
@@ -17,7 +16,7 @@ PAGES = {
     spec.gaps: pages.gap_page,
     spec.hazards: pages.hazard_page,
 }
-"""Tables of what can be explained, and what makes a page of a name in them."""
+"""Tables of names that can be explained, and the functions that make their pages."""
 
 
 def page_of(name: str, target: str | None = None) -> RenderableType:
@@ -26,8 +25,8 @@ def page_of(name: str, target: str | None = None) -> RenderableType:
     word = name.strip()
     found = next((key for key in (word.lower(), word.upper(), _padded(word.upper())) if key in known), None)
     if found is None:
-        near = difflib.get_close_matches(word.upper(), [key.upper() for key in known], n=3, cutoff=0.5)
-        raise Misuse(f"nothing is known as {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+        close = near(word, known)
+        raise Misuse(f"there is no page {name!r}" + (f"; did you mean {close}?" if close else ""))
     return pages.instruction_page(found, target) if found in INSTRUCTIONS else known[found](found)
 
 

@@ -1,4 +1,4 @@
-"""Files in and out: texts of bounded size, and files that appear whole or not at all."""
+"""File access: texts of bounded size, and atomic writes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ptokit.cli.problems import Misuse, described
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
-"""What places in standard input are reported as."""
+"""The file name of findings in standard input."""
 LARGEST_TEXT = 64 << 20
-"""Bytes of a text that are read: what is larger is hardly a program, and may be endless."""
+"""The largest text in bytes: a larger one is no program, and may be endless."""
 
 Write = Callable[[BinaryIO], object]
 
@@ -37,12 +37,12 @@ def read_text(file: str) -> bytes:
 
 
 def shown_name(file: str) -> str:
-    """What a file is called in messages."""
+    """The name of a file in messages."""
     return STDIN_NAME if file == STDIN else file
 
 
 def print_text(text: str) -> None:
-    """A text on standard output as it is, in UTF-8 wherever it goes."""
+    """Write a text to standard output, always in UTF-8."""
     if sys.stdout is not None:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))
@@ -63,7 +63,7 @@ def check_destination(file: str) -> None:
 def write_all(contents: Mapping[str, Write]) -> None:
     """Write files under temporary names, then rename them: all are whole, or none appears and nothing is left behind.
 
-    A file that is there keeps its permissions and a link stays a link. Devices and pipes are written to directly.
+    An existing file keeps its permissions and a link stays a link. Devices and pipes are written to directly.
     """
     staged: dict[str, str] = {}
     file = ""
@@ -88,7 +88,7 @@ def write_all(contents: Mapping[str, Write]) -> None:
 
 
 def _is_replaced(final: str) -> bool:
-    """Whether a new file takes the place of whatever is there."""
+    """Whether a new file replaces the destination."""
     return not os.path.lexists(final) or os.path.isfile(final)
 
 

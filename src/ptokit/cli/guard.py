@@ -1,4 +1,4 @@
-"""Around every command: whatever happens in it becomes an exit status and one plain message."""
+"""Turns every exception of a command into an exit status and one message."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from ptokit.cli.problems import FOUND, INTERRUPTED, MISUSED, Misuse, described, tell
+from ptokit.cli.problems import FOUND, INTERRUPTED, MISUSED, Misuse, described, print_error
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.faults import TRACEBACK
 from ptokit.text.errors import TextError
 
 
 def status_of(work: Callable[[], int]) -> int:
-    """Do the work of a command and give its exit status. Never lets an exception out, but for a closed pipe."""
+    """Run a command and return its exit status. Only a closed pipe raises."""
     try:
         status = work()
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
     except BrokenPipeError:
-        raise  # the reader has seen enough; typer ends quietly
+        raise  # typer exits without a message
     except KeyboardInterrupt:
-        tell("interrupted")
+        print_error("interrupted")
         return INTERRUPTED
     except Exception as problem:
-        return _explain(problem)
+        return _status_after(problem)
 
 
-def _explain(problem: Exception) -> int:
+def _status_after(problem: Exception) -> int:
     if os.environ.get(TRACEBACK):
         traceback.print_exception(problem)
     if isinstance(problem, TextError):
-        tell(str(problem), "")
+        print_error(str(problem), "")
         return FOUND
     if isinstance(problem, VerifyError | OutOfBoundsError):
         from ptokit.cli.report import show_findings
@@ -41,18 +41,18 @@ def _explain(problem: Exception) -> int:
         show_findings(problem.findings)
         return FOUND
     if isinstance(problem, Misuse):
-        tell(str(problem))
+        print_error(str(problem))
     elif isinstance(problem, OSError) and problem.filename is None:
         _silence()
-        tell(f"cannot write the output: {described(problem)}")
+        print_error(f"cannot write the output: {described(problem)}")
     else:
-        said = f"something went wrong inside ptokit ({type(problem).__name__}: {described(problem)})"
-        tell(f"{said}; please report it with the command and its input; {TRACEBACK}=1 shows where it happened")
+        message = f"internal error in ptokit ({type(problem).__name__}: {described(problem)})"
+        print_error(f"{message}; please report it with the command and its input; {TRACEBACK}=1 shows a traceback")
     return MISUSED
 
 
 def _silence() -> None:
-    """Let nothing more be written to a standard output that takes nothing more, Python's own last flush included."""
+    """Redirect a standard output that cannot be written, so that Python's last flush does not fail."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (AttributeError, OSError, ValueError):

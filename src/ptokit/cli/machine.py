@@ -1,4 +1,4 @@
-"""What the machine is asked on the command line, and its report on standard output."""
+"""Options of the machine on the command line, and its report on standard output."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ptokit.machine.report import MachineReport
 from ptokit.render.machine import report_lines
 
 PARTS = ("memory", "timeline", "traffic", "lanes")
-"""What the JSON of a run has more when it ran on the machine."""
+"""Fields that a run on the machine adds to the JSON."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What only the machine gives: each field is an option of `ptokit run`."""
+class MachineRequest:
+    """Options of `ptokit run` that only the machine has."""
 
     seed: int | None = None
     lanes: bool = False
     timeline: str | None = None
-    """The file for it."""
+    """The file for the timeline."""
     notes: bool = False
 
     def options(self, engine: str) -> MachineOptions | None:
-        """The options of a launch; refused for engines that have none of them."""
+        """The options of a launch; other engines refuse them."""
         if engine == MACHINE:
             if self.timeline is not None:
                 check_destination(self.timeline)
@@ -44,7 +44,7 @@ class Wanted:
         return None
 
     def files(self, result: object) -> dict[str, Write]:
-        """What is written beside the arrays."""
+        """The files that are written besides the arrays."""
         if self.timeline is None or not isinstance(result, MachineReport):
             return {}
         if result.timeline is None:
@@ -54,7 +54,7 @@ class Wanted:
 
 
 def show_machine(report: MachineReport, *, notes: bool) -> None:
-    """A report for eyes."""
+    """Print a report."""
     console = Console(soft_wrap=True, highlight=False)
     for line in report_lines(report, notes=notes, shown=finding_text):
         line.plain = printable(line.plain)
@@ -62,7 +62,7 @@ def show_machine(report: MachineReport, *, notes: bool) -> None:
 
 
 def machine_data(result: object) -> dict[str, Any]:
-    """What a report adds to the JSON of a run."""
+    """The fields that a report adds to the JSON of a run."""
     if not isinstance(result, MachineReport):
         return {}
     data = result.as_dict()
@@ -70,11 +70,11 @@ def machine_data(result: object) -> dict[str, Any]:
 
 
 def joined(report: TargetReport, more: tuple[Finding, ...]) -> TargetReport:
-    """What a target says of a program, with what a run has found; nothing is said twice."""
-    known = {_point(finding) for finding in report.findings}
-    new = tuple(finding for finding in more if _point(finding) not in known)
+    """The report of a check with the findings of a run added, without repeats."""
+    known = {_identity(finding) for finding in report.findings}
+    new = tuple(finding for finding in more if _identity(finding) not in known)
     return replace(report, findings=(*report.findings, *new))
 
 
-def _point(finding: Finding) -> tuple[object, ...]:
+def _identity(finding: Finding) -> tuple[object, ...]:
     return finding.rule, finding.kind, finding.operand, finding.where

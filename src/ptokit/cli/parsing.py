@@ -1,4 +1,4 @@
-"""How words of the command line are read: options and commands that do not exist get the nearest one that does."""
+"""Parsing of the command line: an unknown option or command gets the nearest known one as a suggestion."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Group(TyperGroup):
 def _suggesting(names: Iterable[str], word: str = "") -> Iterator[None]:
     """Name the nearest of the names where the parser refuses a word: `word`, or the option that it says is unknown.
 
-    The parser's exceptions come from click, or from typer's own copy of it, so they are known by what they hold.
+    The parser's exceptions come from click, or from typer's own copy of it, so they are recognised by their attributes.
     """
     try:
         yield
@@ -49,7 +49,7 @@ def _suggesting(names: Iterable[str], word: str = "") -> Iterator[None]:
         unknown = word or getattr(problem, "option_name", "")
         close = near(unknown, names) if unknown and hasattr(problem, "message") else ""
         if close:
-            said = str(getattr(problem, "message", "")).partition(" Did you mean")[0].removesuffix(".")
-            problem.message = f"{said}; did you mean {close}?"  # type: ignore[attr-defined]
+            message = str(getattr(problem, "message", "")).partition(" Did you mean")[0].removesuffix(".")
+            problem.message = f"{message}; did you mean {close}?"  # type: ignore[attr-defined]
             problem.possibilities = None  # type: ignore[attr-defined]
         raise

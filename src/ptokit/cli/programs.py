@@ -1,4 +1,4 @@
-"""Programs as commands take them: checked, run and shown."""
+"""Commands on programs: check, run and show."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
 from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
-from ptokit.cli.machine import Wanted, joined, machine_data, show_machine
-from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, printable, tell
+from ptokit.cli.machine import MachineRequest, joined, machine_data, show_machine
+from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, print_error, printable
 from ptokit.cli.report import print_check, print_run, show_findings, show_report, show_run
 from ptokit.cli.subject import find
 from ptokit.engine.registry import MACHINE
@@ -32,8 +32,8 @@ from ptokit.text.errors import TextError
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A program and how it is to be judged, as the command line has it."""
+class ProgramRequest:
+    """A program and the options of a check or a run, from the command line."""
 
     word: str
     """A file, `-`, or `module:kernel`."""
@@ -47,71 +47,78 @@ class Asked:
     launch: str = "standard"
 
     @property
-    def judgement(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """The options of a check or a launch."""
         return {name: getattr(self, name) for name in ("target", "strict", "header", "dyn_ub", "launch")}
 
 
-def check_program(asked: Asked, as_json: bool, run: bool = False) -> int:
-    """What is certain of a program before it runs, and on request what the machine finds, on standard output."""
+def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> int:
+    """Print the findings before a run, and on request those of a run on the machine."""
     try:
-        kernel = find(asked.word, asked.function)
-        args, keywords = passed(kernel, _values(kernel, asked, () if run else None))
-        with asking():
-            report = check(kernel, *args, grid=asked.grid, **asked.judgement, **keywords)
+        kernel = find(request.word, request.function)
+        args, keywords = passed(kernel, _values(kernel, request, () if run else None))
+        with library_call():
+            report = check(kernel, *args, grid=request.grid, **request.options, **keywords)
         if run:
-            targets = {name: joined(found, _tried(kernel, asked, name)) for name, found in report.targets.items()}
+            targets = {
+                name: joined(found, _machine_findings(kernel, request, name)) for name, found in report.targets.items()
+            }
             report = replace(report, targets=targets)
     except (TextError, VerifyError, OutOfBoundsError) as error:
         if as_json:
-            print_check(asked.grid, error=error)
+            print_check(request.grid, error=error)
         elif isinstance(error, TextError):
             print_text(printable(f"{error}\n"))
         else:
             raise
         return FOUND
     if as_json:
-        print_check(asked.grid, report)
+        print_check(request.grid, report)
     else:
         show_report(report)
     return FINE if len(report.accepted) == len(report.targets) else FOUND
 
 
-def _tried(kernel: Launchable, asked: Asked, target: str) -> tuple[Finding, ...]:
-    """What the machine finds in a run on a target, over arrays of its own."""
-    args, keywords = passed(kernel, _values(kernel, asked, ()))
+def _machine_findings(kernel: Launchable, request: ProgramRequest, target: str) -> tuple[Finding, ...]:
+    """The findings of a run on the machine, on fresh arrays."""
+    args, keywords = passed(kernel, _values(kernel, request, ()))
     try:
-        with asking():
-            options = {**asked.judgement, "target": target, "engine": MACHINE}
-            return kernel[asked.grid](*args, **options, **keywords).findings
+        with library_call():
+            options = {**request.options, "target": target, "engine": MACHINE}
+            return kernel[request.grid](*args, **options, **keywords).findings
     except (VerifyError, OutOfBoundsError) as refusal:
         return refusal.findings
 
 
 def run_program(
-    asked: Asked, out: Sequence[str], engine: str, threads: int | None, wanted: Wanted, as_json: bool
+    request: ProgramRequest,
+    out: Sequence[str],
+    engine: str,
+    threads: int | None,
+    machine: MachineRequest,
+    as_json: bool,
 ) -> int:
-    """Run a program on arrays, and write some of them. What goes wrong goes to standard error, as JSON too if asked."""
-    outs, options = _destinations(out, wanted.timeline), wanted.options(engine)
+    """Run a program on arrays, and write some of them. Errors go to standard error, and into the JSON if requested."""
+    outs, options = _destinations(out, machine.timeline), machine.options(engine)
     kernel: Launchable | None = None
     try:
-        kernel = find(asked.word, asked.function)
-        values = _values(kernel, asked, outs)
+        kernel = find(request.word, request.function)
+        values = _values(kernel, request, outs)
         args, keywords = passed(kernel, values)
-        with asking():
-            how = {"engine": engine, "threads": threads, "options": options, **asked.judgement}
-            result = kernel[asked.grid](*args, **how, **keywords)
+        with library_call():
+            how = {"engine": engine, "threads": threads, "options": options, **request.options}
+            result = kernel[request.grid](*args, **how, **keywords)
     except (TextError, VerifyError, OutOfBoundsError) as error:
         if as_json:
-            print_run(kernel, mode_of(asked.target).profile.name, asked.grid, error=error)
+            print_run(kernel, mode_of(request.target).profile.name, request.grid, error=error)
         if isinstance(error, TextError):
-            tell(str(error), "")
+            print_error(str(error), "")
         else:
             show_findings(error.findings)
         return FOUND
     written = {name: (file, values[name]) for name, file in outs.items()}
     arrays = {file: partial(write_array, array) for file, array in written.values()}
-    write_all({**arrays, **wanted.files(result)})
+    write_all({**arrays, **machine.files(result)})
     is_report = isinstance(result, MachineReport)
     if as_json or not is_report:
         show_findings(result.findings)
@@ -120,54 +127,54 @@ def run_program(
     else:
         show_run(kernel, result, written)
         if is_report:
-            show_machine(result, notes=wanted.notes)
+            show_machine(result, notes=machine.notes)
     return FOUND if is_report and not result.ok else FINE
 
 
-def show_program(asked: Asked) -> int:
+def show_program(request: ProgramRequest) -> int:
     """Print a program as a target runs it."""
-    kernel = find(asked.word, asked.function)
-    args, keywords = passed(kernel, _values(kernel, asked))
+    kernel = find(request.word, request.function)
+    args, keywords = passed(kernel, _values(kernel, request))
     printed = io.StringIO()
-    with asking(), redirect_stdout(printed):
-        show(kernel, *args, target=asked.target, dyn_ub=asked.dyn_ub, **keywords)
+    with library_call(), redirect_stdout(printed):
+        show(kernel, *args, target=request.target, dyn_ub=request.dyn_ub, **keywords)
     print_text(printable(printed.getvalue()))
     return FINE
 
 
-def program_of(asked: Asked) -> Program:
-    """The program that a kernel is on a target."""
-    kernel = find(asked.word, asked.function)
-    values = _values(kernel, asked)
-    with asking():
-        traced = kernel.trace(kernel.bind_for_check((), values), mode_of(asked.target, dyn_ub=asked.dyn_ub))
+def program_of(request: ProgramRequest) -> Program:
+    """The program of a kernel for a target."""
+    kernel = find(request.word, request.function)
+    values = _values(kernel, request)
+    with library_call():
+        traced = kernel.trace(kernel.bind_for_check((), values), mode_of(request.target, dyn_ub=request.dyn_ub))
     return traced.program
 
 
-def _values(kernel: Launchable, asked: Asked, outs: Iterable[str] | None = None) -> dict[str, Any]:
-    """The arguments of a check, or of a run when there are `outs`; refused when they do not fit the kernel."""
+def _values(kernel: Launchable, request: ProgramRequest, outs: Iterable[str] | None = None) -> dict[str, Any]:
+    """The arguments of a check, or of a run if there are `outs`; refused if they do not match the kernel."""
     written = [*(outs or ())]
     bind = kernel.bind_for_check if outs is None else kernel.bind
     try:
-        with asking():
-            values = values_of(kernel, pairs(asked.args, "--arg"), written)
+        with library_call():
+            values = values_of(kernel, pairs(request.args, "--arg"), written)
             needed = [] if isinstance(kernel, TextKernel) else kernel.missing(values)
             values = values if {*needed} - {*written} else with_outs(kernel, values, written)
         try:
-            with asking():
+            with library_call():
                 bind((), values)
         except Misuse as problem:
             if not (missing := kernel.missing(values)):
                 raise
             raise Misuse(f"{problem}; for example:\n    {example(kernel, WORDS.get(), missing)}") from problem
     except (VerifyError, OutOfBoundsError) as refusal:
-        said = (f"{finding.message}; {finding.fix}" for finding in refusal.findings)
-        raise Misuse("\n".join(said)) from refusal
+        messages = (f"{finding.message}; {finding.fix}" for finding in refusal.findings)
+        raise Misuse("\n".join(messages)) from refusal
     return values
 
 
 def _destinations(out: Iterable[str], timeline: str | None = None) -> dict[str, str]:
-    """What is written where; refused before any work when it cannot be."""
+    """The output files by parameter; refused before any work if they cannot be written."""
     outs = pairs(out, "--out")
     for file in outs.values():
         check_destination(file)
@@ -180,8 +187,8 @@ def _destinations(out: Iterable[str], timeline: str | None = None) -> dict[str, 
 
 
 @contextmanager
-def asking() -> Iterator[None]:
-    """Around a call of the library: hazards are told later, and only results go to standard output."""
+def library_call() -> Iterator[None]:
+    """Around a call of the library: hazards are reported later, and only results go to standard output."""
     with warnings.catch_warnings(), redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore", HazardWarning)
         try:

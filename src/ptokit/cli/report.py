@@ -1,4 +1,4 @@
-"""Findings for eyes and for programs: lines with a caret, and the documented JSON."""
+"""Findings as text, with the line and a caret, and as the documented JSON."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rich.text import Text
 from ptokit.cli.arguments import Array
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import printable
+from ptokit.engine.runnable import Run
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
 from ptokit.isa.dtype import dtype
 from ptokit.lang.check import Report, TargetReport
-from ptokit.lang.launch import Run
 from ptokit.lang.launcher import Launchable
 from ptokit.render.findings import STYLES
 from ptokit.text.errors import TextError
@@ -29,7 +29,7 @@ Written = Mapping[str, tuple[str, Array]]
 Problem = TextError | VerifyError | OutOfBoundsError
 """Why a kernel cannot be read, checked or run."""
 FORMAT = 1
-"""The version of the JSON; it grows when a field changes its meaning or goes."""
+"""The version of the JSON; it changes when a field changes its meaning or is removed."""
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -43,7 +43,7 @@ def show_report(report: Report) -> None:
 
 
 def show_findings(findings: Iterable[Finding], console: Console | None = None) -> None:
-    """Findings with their places and, for text, the line with a caret; on standard error unless told otherwise."""
+    """Findings with their places and, for text, the line with a caret; on standard error by default."""
     console = console or Console(stderr=True, soft_wrap=True, highlight=False)
     for finding in findings:
         console.print(finding_text(finding))
@@ -60,17 +60,17 @@ def _shown(finding: Finding) -> str:
     where = place_of(finding.where)
     if finding.where is None or where is None or (where.column is None and where.caret is None):
         return str(finding.at(where))
-    said, _, fix = str(finding.at(None)).partition("\n    ")
-    return shown_line(said, finding.where, fix)
+    message, _, fix = str(finding.at(None)).partition("\n    ")
+    return shown_line(message, finding.where, fix)
 
 
-def shown_line(said: str, where: Where, fix: str = "") -> str:
+def shown_line(message: str, where: Where, fix: str = "") -> str:
     """A message at a place, with the line itself and a caret."""
-    return str(TextError(said, place_of(where) or where, linecache.getline(where.file, where.line), fix))
+    return str(TextError(message, place_of(where) or where, linecache.getline(where.file, where.line), fix))
 
 
 def place_of(where: Where | None) -> Where | None:
-    """A place for the user: relative to the current directory when it lies there; nothing for a line of our own."""
+    """A place for the user: relative to the current directory if it is inside; None for a line of this package."""
     if where is None or where.file.startswith(_HERE):
         return None
     inside = os.getcwd().rstrip(os.sep) + os.sep
@@ -96,7 +96,7 @@ def _bytes(used: int, size: int | None) -> str:
 
 
 def show_run(kernel: Launchable, run: Run, written: Written) -> None:
-    """What a run did, and what it wrote."""
+    """Print the summary of a run and the files that it wrote."""
     lines = [f"{kernel.name} on {run.target}: {counted(run.grid, 'block')}, {run.engine}, {run.seconds:.3f} s"]
     for name, (file, array) in written.items():
         lines.append(f"  {name}: {_kind(array)}[{','.join(map(str, array.shape))}] in {file}")
@@ -132,7 +132,7 @@ def print_run(
     error: Problem | None = None,
     **more: Any,
 ) -> None:
-    """A run as JSON: what it did, or why there was none; and what else its engine tells."""
+    """A run as JSON: its result or its error, and the fields that its engine adds."""
     refused = error.findings if isinstance(error, VerifyError | OutOfBoundsError) else ()
     findings = run.findings if run else refused
     print_json(

@@ -1,4 +1,4 @@
-"""What a command works on: a text file, or a kernel of a Python module."""
+"""The kernel that a command works on: of a text file, or of a Python module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KERNEL = re.compile(r"(?P<module>.+\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^
 
 
 def named_kernel(word: str) -> re.Match[str] | None:
-    """The module and the kernel that a word names; nothing when it names a file."""
+    """The module and the kernel that a word names; None if it names a file."""
     return None if word == STDIN or os.path.exists(word) else KERNEL.fullmatch(word)
 
 
@@ -46,7 +46,7 @@ def _read(file: str, function: str | None) -> Launchable:
         raise Misuse(f"{file} is Python: name the kernel in it, as in {file}:kernel")
     text, name = read_text(file), shown_name(file)
     lines = text.decode("utf-8", "replace").split("\n")
-    linecache.cache[name] = (len(text), None, lines, name)  # where the lines of findings are looked up
+    linecache.cache[name] = (len(text), None, lines, name)  # for the lines that findings show
     return from_text(text, name, function)
 
 
@@ -66,10 +66,10 @@ def _running(what: str) -> Iterator[None]:
     except (TextError, VerifyError, OutOfBoundsError, KeyboardInterrupt):
         raise
     except BaseException as problem:
-        where, said = _place_of(problem), f"{type(problem).__name__}: {described(problem)}"
+        where, message = _place_of(problem), f"{type(problem).__name__}: {described(problem)}"
         if isinstance(problem, ModuleNotFoundError):
-            said = f"no module named {problem.name}"
-        text = f"{what}: {said}"
+            message = f"no module named {problem.name}"
+        text = f"{what}: {message}"
         raise Misuse(text if where is None else shown_line(text, where)) from problem
 
 
@@ -116,5 +116,5 @@ def _kernel(module: ModuleType, where: str, name: str) -> Launchable:
         close = near(name, kernels)
         hint = f"did you mean {close}?" if close else f"its kernels: {', '.join(kernels) or 'none'}"
         raise Misuse(f"{where} has no {name}; {hint}")
-    said = f"{where}:{name} is no kernel but a {type(found).__name__}"
-    raise Misuse(f"{said}: put @pto.kernel above it" if callable(found) else said)
+    message = f"{where}:{name} is no kernel but a {type(found).__name__}"
+    raise Misuse(f"{message}: put @pto.kernel above it" if callable(found) else message)

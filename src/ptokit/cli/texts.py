@@ -1,4 +1,4 @@
-"""Texts as commands take them: formatted, and converted into other forms."""
+"""Commands on texts: format, and convert into other forms."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptokit.cli.files import STDIN, check_destination, print_text, read_text, shown_name, write_all
-from ptokit.cli.problems import FINE, FOUND, MISUSED, Misuse, printable, tell
-from ptokit.cli.programs import Asked, asking, program_of
+from ptokit.cli.problems import FINE, FOUND, MISUSED, Misuse, print_error, printable
+from ptokit.cli.programs import ProgramRequest, library_call, program_of
 from ptokit.cli.report import show_findings
 from ptokit.cli.subject import named_kernel
 from ptokit.program.verify import verify
@@ -30,10 +30,10 @@ def _format(file: str, only_check: bool) -> int:
         text = read_text(file)
         formatted = format_text(text, shown_name(file)).encode("utf-8")
     except TextError as error:
-        tell(str(error), "")
+        print_error(str(error), "")
         return FOUND
     except Misuse as problem:
-        tell(str(problem))
+        print_error(str(problem))
         return MISUSED
     if only_check and formatted != text:
         print_text(printable(f"{shown_name(file)} would change\n"))
@@ -45,13 +45,13 @@ def _format(file: str, only_check: bool) -> int:
     return FINE
 
 
-def convert_program(asked: Asked, to: str, version: str | None, out: str) -> int:
+def convert_program(request: ProgramRequest, to: str, version: str | None, out: str) -> int:
     """Print a program in another form, or write it into a file."""
     if version is not None and to not in MLIR:
         raise Misuse(f"--pto-version is for --to {' and '.join(MLIR)}")
     if out != STDIN:
         check_destination(out)
-    text = _converted(asked, to, version)
+    text = _converted(request, to, version)
     if out == STDIN:
         print_text(text)
     else:
@@ -59,26 +59,26 @@ def convert_program(asked: Asked, to: str, version: str | None, out: str) -> int
     return FINE
 
 
-def _converted(asked: Asked, to: Any, version: Any) -> str:
+def _converted(request: ProgramRequest, to: Any, version: Any) -> str:
     """The text; `to` and `version` are among those that the options take."""
     if to == "cpp":
-        return _cpp(asked)
-    if named_kernel(asked.word) is None:
-        if asked.args or asked.target or asked.dyn_ub:
+        return _cpp(request)
+    if named_kernel(request.word) is None:
+        if request.args or request.target or request.dyn_ub:
             raise Misuse("--arg, --target and --dyn-ub are for --to cpp and for kernels of a module")
-        return convert(read_text(asked.word), shown_name(asked.word), to, version, asked.function)
-    program = program_of(asked)
-    with asking():
-        return print_program(program, to, version, profile(asked.target).arch if asked.target else "")
+        return convert(read_text(request.word), shown_name(request.word), to, version, request.function)
+    program = program_of(request)
+    with library_call():
+        return print_program(program, to, version, profile(request.target).arch if request.target else "")
 
 
-def _cpp(asked: Asked) -> str:
-    if asked.target is None:
+def _cpp(request: ProgramRequest) -> str:
+    if request.target is None:
         raise Misuse(f"--to cpp is for one machine: give --target, one of {', '.join(PROFILES)}")
-    program = program_of(asked)
-    machine = profile(asked.target)
-    with asking():
-        text = emit(program, machine, dyn_ub=asked.dyn_ub)
-        found = verify(program, machine, Options(dyn_ub=asked.dyn_ub))
+    program = program_of(request)
+    machine = profile(request.target)
+    with library_call():
+        text = emit(program, machine, dyn_ub=request.dyn_ub)
+        found = verify(program, machine, Options(dyn_ub=request.dyn_ub))
     show_findings(finding for finding in found if finding.level == "hazard")
     return text

@@ -1,1 +1,1 @@
-"""The Python face: tiles, tensors, targets and the calls on them."""
+"""The Python API: tiles, tensors, targets, eager calls and kernels."""

@@ -1,4 +1,4 @@
-"""What a launch passes to a kernel: arrays, whole numbers and constants, and the signature they make."""
+"""The arguments of a launch: arrays, integers and constants, and the signature that they form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Signature = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a launch passes in, by kind and name."""
+    """The arguments of a launch, by kind and name."""
 
     tensors: dict[str, GlobalTensor]
     integers: dict[str, int]
@@ -28,28 +28,28 @@ class Arguments:
 
     @property
     def signature(self) -> Signature:
-        """All that a program depends on."""
+        """Everything that the traced program depends on."""
         tensors = [(tensor.spec, tensor.shape) for tensor in self.tensors.values()]
         constants = map(repr, self.constants.values())  # 1, 1.0 and True are equal, 0.0 and -0.0 too
         return (*self.tensors, *tensors, *constants, *self.shared().items())
 
     def shared(self) -> dict[str, str]:
-        """Arguments that share memory with an earlier one, and the first that does, directly or by way of others."""
+        """Arguments that share memory with an earlier one, and the first that does, directly or through others."""
         roots = [tensor.storage.root for tensor in self.tensors.values()]
-        if len({id(root) for root in roots if root is not None}) == len(roots):  # the usual case
+        if len({id(root) for root in roots if root is not None}) == len(roots):  # the common case
             return {}
         owner: dict[str, str] = {}
         for name, tensor in self.tensors.items():
-            met = {owner[other] for other in owner if tensor.storage.overlaps(self.tensors[other].storage)}
-            first = next((other for other in owner if other in met), name)
+            overlapped = {owner[other] for other in owner if tensor.storage.overlaps(self.tensors[other].storage)}
+            first = next((other for other in owner if other in overlapped), name)
             owner[name] = first
-            if len(met) > 1:
-                owner = {other: first if own in met else own for other, own in owner.items()}
+            if len(overlapped) > 1:
+                owner = {other: first if own in overlapped else own for other, own in owner.items()}
         return {name: own for name, own in owner.items() if name != own}
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value is a plain whole number, and no truth value or array."""
+    """Whether a value is an integer, and not a bool or an array."""
     if type(value) is int:
         return True
     return not getattr(value, "shape", ()) and hasattr(value, "__index__") and not isinstance(value, bool)
@@ -59,7 +59,7 @@ PLAIN = (int, float, str, bool, DType, PtoEnum, type(None))
 
 
 def constant(name: str, value: object) -> Any:
-    """A constant as Python's own value; refused where it is none."""
+    """A constant as a plain Python value, or a refusal."""
     if isinstance(value, PLAIN):
         return value
     if isinstance(value, tuple):
@@ -68,18 +68,18 @@ def constant(name: str, value: object) -> Any:
         return cast("Any", value).item()
     if isinstance(value, np.dtype):
         return dtype(cast("object", value))
-    said = f"the constant `{name}` must be a number, a string, an element type or a tuple of these"
+    message = f"the constant `{name}` must be a number, a string, an element type or a tuple of these"
     fix = "pass arrays as arguments without pto.const"
-    raise refuse("KN-17", f"{said}; found {type(cast('object', value)).__name__}", fix)
+    raise refuse("KN-17", f"{message}; found {type(cast('object', value)).__name__}", fix)
 
 
 def array_argument(name: str, value: object) -> GlobalTensor:
-    """An array argument, over its own memory; refused where it is none."""
+    """An array argument, over its own memory, or a refusal."""
     if isinstance(value, np.ndarray):
         return _shared(name, cast("object", value))
     if isinstance(value, bool | float | str | list | type(None)):
-        said = f"`{name}` takes an array or a whole number; found {value!r}"
-        raise refuse("KN-17", said, f"pass an array, or make it a constant: `{name}: pto.const`", name)
+        message = f"`{name}` takes an array or a whole number; found {value!r}"
+        raise refuse("KN-17", message, f"pass an array, or make it a constant: `{name}: pto.const`", name)
     if not (hasattr(value, "__array_interface__") or is_foreign(value)):
         raise refuse("KN-17", f"`{name}` takes an array; found {type(value).__name__}", "pass a NumPy array", name)
     return _shared(name, value)

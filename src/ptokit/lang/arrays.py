@@ -23,13 +23,13 @@ ADVICE = "pass a NumPy array, a torch CPU tensor, or an object with __array_inte
 
 
 def _is_masked(source: object) -> bool:
-    """Whether this is a masked array; NumPy loads their module, slowly, only when somebody asks for it."""
+    """Whether this is a masked array. NumPy loads their module on first use, and that is slow."""
     masked = sys.modules.get("numpy.ma")
     return masked is not None and isinstance(source, masked.MaskedArray)
 
 
 def is_foreign(source: object) -> bool:
-    """Whether an object lends its memory but is no plain NumPy array."""
+    """Whether an object exports its memory but is not a plain NumPy array."""
     if _is_masked(source):
         return True
     return not isinstance(source, np.ndarray | np.generic) and (
@@ -63,7 +63,7 @@ def as_array(source: object) -> Array:
 
 
 class _Refusal(Exception):
-    """A reason of our own, in words of our own."""
+    """A refusal whose message is complete."""
 
 
 def tracked(source: object) -> object:
@@ -72,14 +72,14 @@ def tracked(source: object) -> object:
 
 
 def writing(written: Iterable[object], *, in_part: bool = False) -> AbstractContextManager[None]:
-    """A block that writes the memory of these objects: their libraries are told when it ends.
+    """A block that writes the memory of these objects: their libraries are notified when it ends.
 
     torch tensors get a higher version, so that autograd refuses to use what it saved of them before. A block that
-    raises has written nothing, unless it was interrupted; with `in_part` it may have written in any case.
+    raises has written nothing, unless it was interrupted; with `in_part` it may have written some of it.
     """
     torch = sys.modules.get("torch")
-    tensors = [each for each in written if isinstance(each, torch.Tensor)] if torch is not None else ()
-    return _Writing(tensors, in_part) if tensors else _NOTHING
+    tensors = [source for source in written if isinstance(source, torch.Tensor)] if torch is not None else ()
+    return _Writing(tensors, in_part) if tensors else _NO_TENSORS
 
 
 class _Writing(AbstractContextManager[None]):
@@ -93,7 +93,7 @@ class _Writing(AbstractContextManager[None]):
                     sys.modules["torch"].autograd.graph.increment_version(tensor)
 
 
-_NOTHING = nullcontext()
+_NO_TENSORS = nullcontext()
 
 
 def _is_torch(source: object) -> bool:

@@ -1,4 +1,4 @@
-"""Casting that refuses to lose anything."""
+"""Exact casts: a value that cannot be represented is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be said of a kernel before it runs: findings, memory and pipes for each target, and the program itself."""
+"""Checks before a kernel runs: findings, memory and pipes for each target, and the program as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDTH = 80
 
 @dataclass(frozen=True)
 class Placed:
-    """A tile and where it lies."""
+    """A tile and its addresses."""
 
     name: str
     memory: str
@@ -39,23 +39,23 @@ class Placed:
 
 @dataclass(frozen=True, repr=False)
 class TargetReport:
-    """What one target says of a kernel."""
+    """The result of a check on one target."""
 
     target: str
     findings: tuple[Finding, ...]
     memory: dict[str, tuple[int, int | None]]
-    """By memory: bytes used, and bytes there are."""
+    """By memory: bytes used, and bytes available."""
     tiles: tuple[Placed, ...]
     pipes: tuple[str, ...]
 
     @property
     def accepted(self) -> bool:
-        """Whether the target takes it: no finding is an error."""
+        """Whether the target accepts the kernel: no finding is an error."""
         return all(finding.level != "error" for finding in self.findings)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong: no error and no hazard."""
+        """Whether there is no error and no hazard."""
         return all(finding.level == "note" for finding in self.findings)
 
     def __repr__(self) -> str:
@@ -68,14 +68,14 @@ class TargetReport:
         if self.pipes:
             lines.append(f"  pipes: {', '.join(self.pipes)}")
         for finding in self.findings:
-            said, *fix = str(finding).split("\n")
-            lines += [_wrapped(said, "  "), *(_wrapped(line.strip(), "      ") for line in fix)]
+            message, *fix = str(finding).split("\n")
+            lines += [_wrapped(message, "  "), *(_wrapped(line.strip(), "      ") for line in fix)]
         return "\n".join(lines)
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What every asked target says of a kernel."""
+    """The results of a check, by target."""
 
     kernel: str
     grid: int
@@ -92,12 +92,12 @@ class Report:
 
     @property
     def accepted(self) -> tuple[str, ...]:
-        """The targets that take the kernel."""
+        """The targets that accept the kernel."""
         return tuple(name for name, report in self.targets.items() if report.accepted)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong on any target: no error and no hazard."""
+        """Whether no target has an error or a hazard."""
         return all(report.ok for report in self.targets.values())
 
     def __repr__(self) -> str:
@@ -136,9 +136,9 @@ def check(
     dyn_ub: int | None = None,
     **keywords: Any,
 ) -> Report:
-    """What is certain of a kernel before it runs, on one target or on all; nothing is executed.
+    """Verify a kernel on one target or on all; nothing is executed.
 
-    Takes the kernel's arguments as a launch does, and the options that decide how strictly to judge.
+    Takes the kernel's arguments as a launch does, and the options that select the rules.
     """
     blocks, arguments = grid_of(grid), _arguments("pto.check", kernel, args, keywords)
     names = DEVICES if target == "all" else (target,)
@@ -184,7 +184,7 @@ def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int) -> 
 
 
 def _name(loc: TileType, mode: Mode) -> str:
-    """The memory's name; the simulator's are all the host's own."""
+    """The memory's name; on the simulator, where all of it is host memory, the location."""
     memory = mode.profile.memories[loc]
     return loc.text if memory.size is None else memory.name
 

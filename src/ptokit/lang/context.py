@@ -1,4 +1,4 @@
-"""The current target: which machine calls are checked against, and its on-chip memories."""
+"""The current target: the profile that calls are verified for, and its on-chip memories."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class target:
             raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
         self.mode = _mode(find_profile(name), Options(header=bool(header), strict=bool(strict), dyn_ub=dyn_ub))
         self.number = next(_NUMBERS)
-        """Tells the memories of this target from those of any other."""
+        """Distinguishes the memories of this target from those of others."""
         self.findings: deque[Finding] = deque(maxlen=10_000)
-        """What was found in the calls made here, notes included; the newest ten thousand."""
+        """The findings of the calls made here, notes included; the newest ten thousand."""
         self.tracer: Any = None
-        """Writes calls down instead of running them, while a kernel is traced."""
+        """Records calls instead of running them, while a kernel is traced."""
         self.block: tuple[int, int] | None = None
         """The block that a kernel runs for, and how many there are, when it runs untraced."""
         self._memories: dict[TileType, OnChip] = {}
@@ -64,7 +64,7 @@ class target:
 
     @property
     def profile(self) -> Profile:
-        """What is true of the machine."""
+        """The description of the target."""
         return self.mode.profile
 
     def memory(self, loc: TileType) -> OnChip:
@@ -75,8 +75,8 @@ class target:
     def __enter__(self) -> target:
         outer = current()
         if outer.tracer is not None or outer.block is not None:
-            said, fix = "a kernel runs on the target of its launch", 'launch with kernel[blocks](..., target="a5")'
-            raise refuse("KN-17", said, fix)
+            message, fix = "a kernel runs on the target of its launch", 'launch with kernel[blocks](..., target="a5")'
+            raise refuse("KN-17", message, fix)
         self._tokens.append(CURRENT.set(self))
         return self
 

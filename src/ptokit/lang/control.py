@@ -1,4 +1,4 @@
-"""What a kernel says besides instructions: which block it is, loops, branches, scalars from memory, flags."""
+"""Kernel constructs besides instructions: the block index, loops, branches, scalars from memory, flags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.lang.context import current
-from ptokit.lang.expr import Value, expression
+from ptokit.lang.expr import TracedInteger, expression
 from ptokit.lang.faults import public
 from ptokit.lang.reading import check_caller
 from ptokit.lang.source import assigned_name, marked
@@ -47,21 +47,21 @@ def block_num() -> Any:
 
 
 def _block(which: int) -> Any:
-    here = current()
-    if here.tracer is not None:
-        return Value((BLOCK_IDX, BLOCK_NUM)[which])
-    if here.block is None:
+    context = current()
+    if context.tracer is not None:
+        return TracedInteger((BLOCK_IDX, BLOCK_NUM)[which])
+    if context.block is None:
         raise refuse("KN-01", "there is no block outside a kernel", "call this inside a function under @pto.kernel")
-    return here.block[which]
+    return context.block[which]
 
 
 @marked("range")
 @public
 def range(*bounds: Any, buffers: int = 1) -> Iterator[Any]:
-    """`for i in pto.range(start, stop, step):` as a loop of the program; the ends may be expressions.
+    """`for i in pto.range(start, stop, step):` as a loop of the program; the bounds may be expressions.
 
-    With `buffers=2` every tile made in the body has two copies, which the iterations take in turn, so that one
-    iteration can load while the one before still computes.
+    With `buffers=2` every tile made in the body has two copies, which the iterations use alternately, so that
+    one iteration can load while the previous one still computes.
     """
     if not 1 <= len(bounds) <= 3:
         raise refuse(
@@ -82,7 +82,7 @@ def range(*bounds: Any, buffers: int = 1) -> Iterator[Any]:
 
 
 def _constant(value: object, what: str, least: int, most: int) -> int:
-    if isinstance(value, Value):
+    if isinstance(value, TracedInteger):
         raise refuse("KN-02", f"{what} must be a constant; found {value}", "make it a constant: `n: pto.const`")
     number = expression(value, what)
     assert isinstance(number, int)
@@ -92,10 +92,10 @@ def _constant(value: object, what: str, least: int, most: int) -> int:
 
 
 class _Body(ABC):
-    """A body that is traced once and runs, or does not, by a condition."""
+    """A body that is traced once and runs conditionally."""
 
     depth = 0
-    """Bodies around it."""
+    """The number of enclosing bodies."""
 
     @public
     def __exit__(
@@ -108,7 +108,7 @@ class _Body(ABC):
 
     @abstractmethod
     def close(self, tracer: Any) -> None:
-        """Write the branch down."""
+        """Record the branch."""
 
 
 @marked("when")
@@ -121,7 +121,7 @@ class when(_Body):
 
     @property
     def holds(self) -> bool:
-        """The condition with real values; under debug=True it decides instead of the body."""
+        """The condition with real values: under debug=True the body becomes a plain `if`."""
         return bool(self.condition)
 
     @public
@@ -151,18 +151,18 @@ class otherwise(_Body):
 
     def close(self, tracer: Any) -> None:
         body = tracer.leave()
-        tracer.scopes[-1].statements.pop()  # the branch that `when` has written
+        tracer.scopes[-1].statements.pop()  # the branch that `when` has recorded
         tracer.emit(Branch(self.branch.condition, self.branch.then, body, where=self.branch.where))
 
 
 def _tracer(what: str) -> Any:
-    here = current()
-    if here.tracer is None and here.block is None:
+    context = current()
+    if context.tracer is None and context.block is None:
         raise refuse("KN-01", f"{what} works inside a kernel", "use a plain `if` outside kernels")
-    if here.tracer is None:
-        said = f"{what} is hidden from debug=True, by a name of its own or by a caller that does not know ptokit"
-        raise refuse("KN-06", said, "write `with pto.when(condition):` into the kernel or a function that it calls")
-    return here.tracer
+    if context.tracer is None:
+        message = f"{what} is hidden from debug=True, by a name of its own or by a caller that does not know ptokit"
+        raise refuse("KN-06", message, "write `with pto.when(condition):` into the kernel or a function that it calls")
+    return context.tracer
 
 
 @public
@@ -179,8 +179,8 @@ def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
             "KN-14", "pto.load_scalar reads an array as it is", "pass the array without shape=, stride= and NZ"
         )
     if len(index) != len(tensor.shape):
-        said = f"pto.load_scalar takes one index for each of the {len(tensor.shape)} dims, got {len(index)}"
-        raise refuse("KN-14", said, "pto.load_scalar(tensor, i) or pto.load_scalar(tensor, i, j)")
+        message = f"pto.load_scalar takes one index for each of the {len(tensor.shape)} dims, got {len(index)}"
+        raise refuse("KN-14", message, "pto.load_scalar(tensor, i) or pto.load_scalar(tensor, i, j)")
     tracer = current().tracer
     if tracer is not None:
         if not isinstance(tensor, TracedTensor) or tensor.tracer is not tracer:
@@ -188,20 +188,20 @@ def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
         return tracer.load(tensor.block, index)
     position = tuple(operator.index(part) for part in index)
     if not all(0 <= i < n for i, n in zip(position, tensor.shape, strict=True)):
-        said = f"the index {list(position)} does not lie within {list(tensor.shape)}"
-        raise OutOfBoundsError([Finding("error", "KN-10", said, fix="count from 0", where=user_place())])
+        message = f"the index {list(position)} does not lie within {list(tensor.shape)}"
+        raise OutOfBoundsError([Finding("error", "KN-10", message, fix="count from 0", where=user_place())])
     return tensor.number(position)
 
 
 @public
 def set_flag(src: str, dst: str, event: Any = 0) -> None:
-    """Pipe `src` sets an event when it has done all that was issued to it before; `dst` can wait for it."""
+    """Pipe `src` sets an event when all that was issued to it before has ended; `dst` can wait for it."""
     _flag("set", src, dst, event)
 
 
 @public
 def wait_flag(src: str, dst: str, event: Any = 0) -> None:
-    """Pipe `dst` does nothing that is issued from here on before `src` has set the event."""
+    """Pipe `dst` starts nothing that is issued after this before `src` has set the event."""
     _flag("wait", src, dst, event)
 
 
@@ -230,7 +230,7 @@ def _pipe(name: object) -> str:
 
 
 def _manual(what: str, statement: Flag | Barrier) -> None:
-    """Write a flag down; a run without pipes has nothing to do for it."""
+    """Record a flag or a barrier; an untraced run needs none."""
     tracer = current().tracer
     if tracer is None:
         return

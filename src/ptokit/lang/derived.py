@@ -32,12 +32,12 @@ def call_named(name: str) -> Callable[..., Event]:
         except TypeError as problem:
             raise TypeError(f"{name}() {problem}; it takes {signature}") from None
         bound.apply_defaults()
-        given = bound.arguments
-        operands = [(param, given[param.name]) for param in instruction.operands if given[param.name] is not None]
+        values = bound.arguments
+        operands = [(param, values[param.name]) for param in instruction.operands if values[param.name] is not None]
         element = next((value.dtype for _, value in operands if isinstance(value, Tile | GlobalTensor)), None)
-        modifiers = tuple(given[modifier.name] for modifier in instruction.modifiers)
+        modifiers = tuple(values[modifier.name] for modifier in instruction.modifiers)
         converted = tuple(_operand(instruction, param, value, element) for param, value in operands)
-        return execute(instruction, converted, modifiers, given["wait"], given.get(TMP))
+        return execute(instruction, converted, modifiers, values["wait"], values.get(TMP))
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = _documentation(instruction)

@@ -31,7 +31,7 @@ Operand = Tile | GlobalTensor | Scalar
 class Event:
     """What a call returns: the instruction that ran, the kernel it took, and its findings, notes included.
 
-    Inside a kernel it stands for the instruction's end: a later call takes it as `wait=`.
+    Inside a kernel it is the completion of the instruction: a later call takes it as `wait=`.
     """
 
     instruction: str
@@ -77,10 +77,10 @@ def _sharing(names: Sequence[str], operands: Sequence[Operand]) -> Sharing:
         relation = "same" if one is later else _relation(one, later)
         if relation:
             (same if relation == "same" else clashes).add((name, other))
-    return Sharing(frozenset(same), frozenset(clashes)) if same or clashes else NOTHING
+    return Sharing(frozenset(same), frozenset(clashes)) if same or clashes else NO_SHARING
 
 
-NOTHING = Sharing()
+NO_SHARING = Sharing()
 
 
 def _relation(one: Operand, other: Operand) -> str:
@@ -102,12 +102,12 @@ def execute(
     tmp: Tile | None = None,
 ) -> Event:
     """Verify and run one instruction on the current target, or record it in the kernel that is being traced."""
-    here = CURRENT.get()
-    if here.tracer is not None:
-        return here.tracer.record(instruction, operands, _parsed(instruction, modifiers), wait, tmp)
+    context = CURRENT.get()
+    if context.tracer is not None:
+        return context.tracer.record(instruction, operands, _parsed(instruction, modifiers), wait, tmp)
     if wait is not None:
         awaited(instruction.name, wait)
-    mode = here.mode
+    mode = context.mode
     try:
         key = (mode, instruction.name, modifiers, *[operand.spec.token for operand in operands])
         prepared = PREPARED.get(key) if tmp is None else None
@@ -117,7 +117,7 @@ def execute(
         prepared = _with_workspace(key, instruction, mode, operands, modifiers, tmp)
     elif prepared is None:
         prepared = _prepare(key, instruction, mode, operands, modifiers)
-    if tmp is None and prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NOTHING:
+    if tmp is None and prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NO_SHARING:
         again = (*key, shared)
         prepared = PREPARED.get(again) or _prepare(again, instruction, mode, operands, modifiers, *shared.calls)
     storages = [operand.storage for operand in operands]
@@ -133,7 +133,7 @@ def _run(prepared: Prepared, storages: list[Storage]) -> tuple[Finding, ...]:
     """Run a call; its findings are reported as they are made, before anything is written."""
     found: tuple[Finding, ...] = ()
     call = prepared.run(storages)
-    if prepared.plan is None:  # the call would raise this, too; it has not begun
+    if prepared.plan is None:  # the call would raise this, too; it has not started
         raise VerifyError(_report(prepared.refused))
     try:
         for findings in call:
@@ -161,24 +161,24 @@ def _with_workspace(
 
 
 def awaited(name: str, wait: object) -> list[Event]:
-    """The events that `wait=` names; refused where it is anything else."""
+    """The events that `wait=` names, or a refusal."""
     given: Sequence[object] = () if wait is None else (wait,)
     events = cast("Sequence[object]", wait) if isinstance(wait, tuple | list) else given
     if not all(isinstance(event, Event) for event in events):
         got = _short(cast("object", wait))
-        said = f"{name}: wait= takes what earlier calls returned, an event or a list of events; got {got}"
-        raise refuse("KN-13", said, "event = pto.tload(...); pto.tadd(..., wait=event)", "wait")
+        message = f"{name}: wait= takes what earlier calls returned, an event or a list of events; got {got}"
+        raise refuse("KN-13", message, "event = pto.tload(...); pto.tadd(..., wait=event)", "wait")
     return cast("list[Event]", list(events))
 
 
 def _short(value: object) -> str:
-    """A value in a message; what prints long is named by its type."""
+    """A value in a message; a long one is named by its type."""
     text = repr(value)
     return text if len(text) <= MOST_SHOWN else f"a {type(value).__name__}"
 
 
 def misuse(instruction: Instruction, operands: Sequence[object], modifiers: Sequence[object]) -> TypeError:
-    """What is wrong with arguments that are not tiles, tensors or modifiers at all."""
+    """The error for arguments that are not tiles, tensors or modifiers."""
     for param, operand in zip(instruction.operands, operands, strict=False):
         if not isinstance(operand, Tile | GlobalTensor | Scalar):
             return no_operand(instruction, param.name, operand)
@@ -187,14 +187,14 @@ def misuse(instruction: Instruction, operands: Sequence[object], modifiers: Sequ
 
 
 def no_operand(instruction: Instruction, name: str, given: object) -> TypeError:
-    """Something that cannot be an operand."""
+    """The error for an argument that cannot be an operand."""
     advice = "; wrap the array: pto.GlobalTensor(array)" if hasattr(given, "__array__") else ""
     kind = type(given).__name__
     return TypeError(f"{instruction.name}: {name} must be a pto.Tile or a pto.GlobalTensor, got {kind}{advice}")
 
 
 def _report(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Place findings at the user's line, keep them, and warn of the hazards among them."""
+    """Record findings with the user's line, and warn of the hazards among them."""
     frame = user_frame()
     where = place(frame)
     placed = tuple(finding.at(where) for finding in findings)

@@ -93,13 +93,13 @@ def tstore(dst: GlobalTensor, src: Tile, *, atomic: str | StoreAtomic = StoreAto
 
 @public
 def tmov(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
-    """Move a tile into another one, changing location and layout as the two say."""
+    """Move a tile into another one, changing location and layout to those of `dst`."""
     return execute(TMOV, (dst, src), (), wait)
 
 
 @public
 def tassign(tile: Tile, addr: int) -> Event:
-    """Bind a tile to a byte address of the current target's memory. What the memory holds there is what it shows.
+    """Bind a tile to a byte address of the current target's memory. It then shows what the memory holds there.
 
     In a kernel of manual mode the address may be an expression.
     """

@@ -1,4 +1,4 @@
-"""Whole numbers that only the run will tell, as Python values: operators on them build expressions."""
+"""Integers known at run time, as Python values: operators on them build expressions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MOST_OPERATIONS = 200
 """Operations in one expression; a longer chain is a loop that was unrolled by mistake."""
 
 
-class Value:
-    """A whole number inside a kernel that is being traced. It has no value yet, so Python cannot decide by it."""
+class TracedInteger:
+    """An integer inside a kernel that is being traced. It has no value yet, so Python cannot branch on it."""
 
     __slots__ = ("expr", "home", "tracer")
     __array_ufunc__ = None
-    """NumPy's numbers leave operators to us."""
+    """Makes NumPy's scalars use the reflected operators of this class."""
 
     def __init__(self, expr: Expr, home: tuple[int, ...] = ()) -> None:
         """`home` are the numbers of the traced bodies in which the number exists."""
@@ -56,7 +56,7 @@ class Value:
     def __neg__(self) -> Any:
         return combine("sub", 0, self)
 
-    def __pos__(self) -> Value:
+    def __pos__(self) -> TracedInteger:
         return self
 
     def __repr__(self) -> str:
@@ -67,8 +67,8 @@ class Value:
 
 
 def expression(value: object, what: str) -> Expr:
-    """The expression behind a number or a `Value`, which must exist here and now."""
-    if isinstance(value, Value):
+    """The expression behind a number or a `TracedInteger`, which must be in scope."""
+    if isinstance(value, TracedInteger):
         _check_home(value)
         return value.expr
     if not hasattr(value, "__index__"):
@@ -76,19 +76,19 @@ def expression(value: object, what: str) -> Expr:
     return value.__index__()  # type: ignore[union-attr]
 
 
-def _check_home(value: Value) -> None:
+def _check_home(value: TracedInteger) -> None:
     tracer = current().tracer
     if tracer is None or value.tracer is not tracer:
         raise refuse(
             "KN-08", f"{value} belongs to another kernel, or to an earlier tracing", "compute it in this kernel"
         )
     if tracer.path[: len(value.home)] != value.home:
-        said = f"{value} exists only inside a pto.range or pto.when body that has ended"
-        raise refuse("KN-04", said, "compute it before the body, or use it inside")
+        message = f"{value} exists only inside a pto.range or pto.when body that has ended"
+        raise refuse("KN-04", message, "compute it before the body, or use it inside")
 
 
 def combine(name: str, *values: object) -> Any:
-    """An operation on numbers and `Value`s: a number when all are known."""
+    """An operation on numbers and `TracedInteger`s: a number when all are known."""
     args = [expression(value, f"`{name}`") for value in values]
     try:
         check_second(name, args)
@@ -98,27 +98,29 @@ def combine(name: str, *values: object) -> Any:
     if isinstance(result, int):
         return result
     if isinstance(result, Op) and result.size > MOST_OPERATIONS:
-        said = f"an expression of more than {MOST_OPERATIONS} operations"
-        raise refuse("KN-02", said, "use `for i in pto.range(...)`")
-    return Value(result, builtins.max((value.home for value in values if isinstance(value, Value)), key=len))
+        message = f"an expression of more than {MOST_OPERATIONS} operations"
+        raise refuse("KN-02", message, "use `for i in pto.range(...)`")
+    return TracedInteger(
+        result, builtins.max((value.home for value in values if isinstance(value, TracedInteger)), key=len)
+    )
 
 
-def _binary(name: str) -> Callable[[Value, object], Any]:
-    def method(self: Value, other: object) -> Any:
+def _binary(name: str) -> Callable[[TracedInteger, object], Any]:
+    def method(self: TracedInteger, other: object) -> Any:
         return combine(name, self, other)
 
     return method
 
 
-def _reflected(name: str) -> Callable[[Value, object], Any]:
-    def method(self: Value, other: object) -> Any:
+def _reflected(name: str) -> Callable[[TracedInteger, object], Any]:
+    def method(self: TracedInteger, other: object) -> Any:
         return combine(name, other, self)
 
     return method
 
 
-def _no(symbol: str, fix: str) -> Callable[..., NoReturn]:
-    def method(self: Value, *_: object) -> NoReturn:
+def _unsupported(symbol: str, fix: str) -> Callable[..., NoReturn]:
+    def method(self: TracedInteger, *_: object) -> NoReturn:
         raise refuse("KN-02", f"`{symbol}` makes no whole number of {self}", fix)
 
     return method
@@ -128,19 +130,20 @@ _OPERATORS = {
     "add": "add", "sub": "sub", "mul": "mul", "floordiv": "floordiv", "mod": "mod", "lshift": "shl", "rshift": "shr",
     "and": "and", "or": "or",
 }  # fmt: skip
-"""Python's operators and ours."""
+"""Python's operators and those of expressions."""
 for _python, _ours in _OPERATORS.items():
-    setattr(Value, f"__{_python}__", _binary(_ours))
-    setattr(Value, f"__r{_python}__", _reflected(_ours))
+    setattr(TracedInteger, f"__{_python}__", _binary(_ours))
+    setattr(TracedInteger, f"__r{_python}__", _reflected(_ours))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Value, f"__{_name}__", _binary(_name))
-_FOREIGN = {"truediv": "/", "pow": "**", "xor": "^", "matmul": "@", "divmod": "divmod"}
-for _name, _symbol in _FOREIGN.items():
+    setattr(TracedInteger, f"__{_name}__", _binary(_name))
+_SUPPORTED = "use +, -, *, //, %, <<, >>, pto.min, pto.max"
+_UNSUPPORTED = {"truediv": "/", "pow": "**", "xor": "^", "matmul": "@", "divmod": "divmod"}
+for _name, _symbol in _UNSUPPORTED.items():
     for _side in ("", "r"):
-        setattr(Value, f"__{_side}{_name}__", _no(_symbol, "use +, -, *, //, %, <<, >>, pto.min, pto.max"))
+        setattr(TracedInteger, f"__{_side}{_name}__", _unsupported(_symbol, _SUPPORTED))
 for _name in ("abs", "round", "getitem", "call", "ceil", "floor"):
-    setattr(Value, f"__{_name}__", _no(_name, "use +, -, *, //, %, <<, >>, pto.min, pto.max"))
-setattr(Value, "__invert__", _no("~", "compare the other way round, or use `with pto.otherwise():`"))  # noqa: B010
+    setattr(TracedInteger, f"__{_name}__", _unsupported(_name, _SUPPORTED))
+setattr(TracedInteger, "__invert__", _unsupported("~", "compare the other way round, or use `with pto.otherwise():`"))  # noqa: B010
 
 
 @overload
@@ -172,5 +175,5 @@ def _fold(name: str, *values: object) -> Any:
 
 @public
 def cdiv(a: Any, b: Any) -> Any:
-    """`a / b`, rounded up: how many pieces of `b` cover `a`."""
+    """`a / b`, rounded up: how many blocks of `b` cover `a`."""
     return combine("floordiv", combine("add", a, combine("sub", b, 1)), b)

@@ -1,4 +1,4 @@
-"""Exceptions on their way to the user: whose fault they are, and tracebacks that end at the user's own line."""
+"""Exceptions that reach the user: who caused them, and tracebacks that end at the user's own line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRACEBACK = "PTOKIT_TRACEBACK"
 """The environment variable that keeps ptokit's own frames in tracebacks."""
 RAISE = dis.opmap["RAISE_VARARGS"]
 BY_ARGUMENTS = (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError)
-"""What the arguments of a call can make Python and NumPy raise inside ptokit."""
+"""Exceptions of Python and NumPy inside ptokit that the arguments of a call can cause."""
 LONGEST = 2000
 """Characters of an exception's text that a finding repeats."""
 UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'$")
@@ -57,7 +57,7 @@ def trim(problem: BaseException) -> None:
     """Remove ptokit's frames from an error of the user's; to be called by a public function that then re-raises it.
 
     A bare `raise` takes the traceback that the exception has then, and adds no entry for its own frame. A defect of
-    ptokit keeps its frames, and so does everything that passes from one part of ptokit to another.
+    ptokit keeps its frames, and so does every exception that passes from one part of ptokit to another.
     """
     caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     if is_own(caller.f_code.co_filename) or os.environ.get(TRACEBACK) or not is_deliberate(problem):
@@ -69,17 +69,17 @@ def trim(problem: BaseException) -> None:
 
 
 def is_deliberate(problem: BaseException) -> bool:
-    """Whether an exception was raised by code of the user's, or by ptokit to tell the user something."""
+    """Whether an exception was raised by code of the user's, or by ptokit to report an error to the user."""
     if isinstance(problem, VerifyError | OutOfBoundsError):
         return True
-    if isinstance(problem, RecursionError):  # whoever calls itself, wherever the last call was made
+    if isinstance(problem, RecursionError):  # the function that recurses, wherever the last call was made
         counts = Counter(entry.tb_frame.f_code for entry in _entries(problem.__traceback__))
         return all(not is_own(code.co_filename) for code, _ in counts.most_common(1))
     entry, in_library = _innermost(problem)
     if entry is None or not _is_own(entry):
         return True
     code = entry.tb_frame.f_code
-    if code is _BOUNDARY:  # the arguments did not fit the function
+    if code is _BOUNDARY:  # the arguments did not match the function
         return isinstance(problem, TypeError)
     return not in_library and not isinstance(problem, AssertionError) and code.co_code[entry.tb_lasti] == RAISE
 
@@ -94,21 +94,21 @@ def raised_in_user_code(problem: BaseException) -> Where | None:
 
 
 def finding_of(problem: BaseException, where: Where) -> Finding:
-    """What a kernel has raised while it was traced, as a finding (KN-20)."""
-    said = "".join(TracebackException.from_exception(problem, limit=0, lookup_lines=False).format_exception_only())
-    line, *_ = said.strip().splitlines()
+    """An exception that a kernel raised while it was traced, as a finding (KN-20)."""
+    message = "".join(TracebackException.from_exception(problem, limit=0, lookup_lines=False).format_exception_only())
+    line, *_ = message.strip().splitlines()
     return Finding("error", "KN-20", line[:LONGEST], fix=_fix(problem, line), where=where)
 
 
-def _fix(problem: BaseException, said: str) -> str:
-    close, call = SUGGESTED.search(said), getattr(problem, _CALL, "")
+def _fix(problem: BaseException, message: str) -> str:
+    close, call = SUGGESTED.search(message), getattr(problem, _CALL, "")
     parts = [f"write {close[1]}"] if close else []
     parts += [str(note) for note in getattr(problem, "__notes__", ())] or ([f"see help(pto.{call})"] if call else [])
     return "; ".join(parts) or "correct this line; a launch raises the same error, with Python's traceback"
 
 
 def _describe_call(problem: BaseException, function: Callable[..., Any]) -> None:
-    """Name the function that the user has called, and what it takes where the arguments do not fit it."""
+    """Name the function that the user has called, and its parameters if the arguments do not match them."""
     if hasattr(problem, _CALL) or not isinstance(problem, TypeError | ValueError) or isinstance(problem, VerifyError):
         return
     name = function.__qualname__.removesuffix(".__init__")
@@ -121,11 +121,11 @@ def _describe_call(problem: BaseException, function: Callable[..., Any]) -> None
     problem.add_note(f"pto.{name} takes {', '.join(names) or 'no arguments'}")
 
 
-def suggested(said: str, names: list[str]) -> str:
-    """What Python says of an unexpected keyword, with the name that it is close to."""
-    unexpected = UNEXPECTED.search(said)
+def suggested(message: str, names: list[str]) -> str:
+    """Python's message about an unexpected keyword, with the nearest parameter."""
+    unexpected = UNEXPECTED.search(message)
     close = near(unexpected[1], names) if unexpected else ""
-    return f"{said}. Did you mean '{close}'?" if close else said
+    return f"{message}. Did you mean '{close}'?" if close else message
 
 
 # --- tracebacks ----------------------------------------------------------------------------------------------------

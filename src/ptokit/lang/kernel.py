@@ -12,9 +12,9 @@ from typing import Any, NoReturn, cast, overload
 from ptokit.finding import Where
 from ptokit.lang.arguments import PLAIN, Arguments, Signature, array_argument, constant, is_integer
 from ptokit.lang.context import Mode, target
-from ptokit.lang.expr import Value
+from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
-from ptokit.lang.launch import LAUNCH_OPTIONS, Collector
+from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.reading import check_source, refuse_at
 from ptokit.lang.source import constants_of, content, surroundings
@@ -60,18 +60,18 @@ class Kernel(Launchable):
             refuse_at(self.function, "KN-05", "a kernel is a plain function, without yield and async", "drop them")
         for name, parameter in self.parameters.items():
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                said = f"a kernel's parameters have names of their own; `{name}` stands for several or has none"
-                refuse_at(self.function, "KN-17", said, "write every parameter out, without *args, **options and /")
+                message = f"a kernel's parameters have names of their own; `{name}` stands for several or has none"
+                refuse_at(self.function, "KN-17", message, "write every parameter out, without *args, **options and /")
             if name in (*LAUNCH_OPTIONS, BLOCK_IDX, BLOCK_NUM):
                 kind = "an option of every launch" if name in LAUNCH_OPTIONS else "the block's own number"
-                said = f"`{name}` is {kind} and cannot be a parameter"
-                refuse_at(self.function, "KN-17", said, "choose another name")
+                message = f"`{name}` is {kind} and cannot be a parameter"
+                refuse_at(self.function, "KN-17", message, "choose another name")
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
-        """Sort what a launch was given."""
+        """Sort the arguments of a launch by kind."""
         positional = dict(zip(self._positional, args, strict=False)) if args else {}
         given = {**self._defaults, **positional, **keywords}
         repeated = not positional.keys().isdisjoint(keywords)
@@ -104,11 +104,11 @@ class Kernel(Launchable):
         raise TypeError(f"{self.name}: missing {what}: {more}")
 
     def missing(self, given: Mapping[str, object]) -> list[str]:
-        """The arguments that a launch needs besides these."""
+        """The required arguments that are not among these."""
         return [name for name in self._names if name not in given and name not in self._defaults]
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
-        """The program for a signature, traced when it is first asked for."""
+        """The program for a signature, traced on first use."""
         key = (mode.profile.name, arguments.signature)
         traced = self._traced.get(key)
         if traced is None or not self.is_current(traced):
@@ -124,7 +124,7 @@ class Kernel(Launchable):
         declared = self._declare(arguments)
         with target(mode.profile.name) as here:
             here.tracer = tracer = Tracer(self.mode, code, self._names, TracedTile)
-            stand_ins: dict[str, Any] = {name: Value(Var(name)) for name in arguments.integers}
+            stand_ins: dict[str, Any] = {name: TracedInteger(Var(name)) for name in arguments.integers}
             for name, tensor in arguments.tensors.items():
                 argument = declared[name]
                 starts = (0,) * len(argument.shape)
@@ -143,7 +143,7 @@ class Kernel(Launchable):
         )
         return Traced(without_defaults(program), self._outside())
 
-    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: Collector) -> None:
+    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
         """Run the function itself for every block, with real values."""
         options, function = mode.options, untraced(self.function)
         values = {**arguments.tensors, **arguments.integers, **arguments.constants}
@@ -151,17 +151,17 @@ class Kernel(Launchable):
             with target(mode.profile.name, header=options.header, strict=options.strict, dyn_ub=options.dyn_ub) as here:
                 here.block = (block, grid)
                 function(**{name: values[name] for name in self.parameters})
-            for finding in here.findings:  # which were told when they were made
-                collector.is_new(finding)
+            for finding in here.findings:  # already reported
+                collector.add(finding)
 
     def _outside(self) -> dict[str, object]:
-        """Plain values that the function takes from its module and its closure; a program keeps them."""
+        """Plain values that the function takes from its module and its closure; they are part of the traced program."""
         code, around = self.function.__code__, self.function.__globals__
         cells = zip(code.co_freevars, self.function.__closure__ or (), strict=True)
         used = [(name, around.get(name)) for name in code.co_names] + [(name, content(cell)) for name, cell in cells]
         return {name: value for name, value in used if value is not None and isinstance(value, PLAIN)}
 
-    def is_current(self, traced: Traced) -> bool:
+    def is_current(self, traced: Traced, /) -> bool:
         """Whether those values are still the same."""
         return not traced.outside or traced.outside == self._outside()
 
@@ -191,6 +191,6 @@ def kernel(*, mode: str = "auto") -> Callable[[Callable[..., None]], Kernel]: ..
 def kernel(function: Any = None, /, *, mode: str = "auto") -> Any:
     """Make a kernel of a function.
 
-    In auto mode addresses and flags are worked out; with `mode="manual"` they are yours and nothing is inserted.
+    In auto mode addresses and flags are inserted; with `mode="manual"` the kernel states them itself.
     """
     return Kernel(function, mode) if function is not None else partial(Kernel, mode=mode)

@@ -1,4 +1,4 @@
-"""How a kernel is launched: options, the target they choose, and what the user hears of it."""
+"""Launch options, the target that they select, and the report of findings to the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, cast
 
 from ptokit.engine.registry import AUTO, ENGINES, names
-from ptokit.engine.runnable import Run as Run
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, near
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.context import Mode, current, target
@@ -22,25 +21,25 @@ MOST_THREADS = 1024
 ENGINE_NAMES = names(models=True)
 Observer = Callable[[Any, int, tuple[object, ...], Mapping[str, Any], Mapping[str, Any]], None]
 observers: list[Observer] = []
-"""Told of every launch before it runs: the kernel, its grid, its arguments by position and by name, and the options."""
+"""Called before every launch: with the kernel, its grid, its arguments by position and by name, and the options."""
 
 
-class Collector:
-    """Takes findings to the user, each once a launch: hazards as warnings, all of them into the run."""
+class FindingCollector:
+    """Reports the findings of a launch, each once: hazards as warnings, all of them in the `Run`."""
 
     def __init__(self, module: str | None, registry: dict[Any, Any]) -> None:
-        """The kernel's module, and the hazards that were shown, as Python's warnings remember them."""
+        """The kernel's module, and its registry of warnings that Python has shown."""
         self.found: list[Finding] = []
         self._module, self._registry = module or "<unknown>", registry
         self._seen: set[tuple[Any, ...]] = set()
 
     def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
-            if self.is_new(finding) and finding.level == "hazard":
+            if self.add(finding) and finding.level == "hazard":
                 warn_at(finding, self._module, self._registry)
 
-    def is_new(self, finding: Finding) -> bool:
-        """Keep a finding that is no error and was not made at its place before."""
+    def add(self, finding: Finding) -> bool:
+        """Record a finding; False for an error, and for one that was recorded before at the same place."""
         key = (finding.level, finding.rule, finding.kind, finding.operand, finding.where)
         if key in self._seen or finding.level == "error":
             return False
@@ -50,19 +49,19 @@ class Collector:
 
 
 def in_one_of(grid: int, problem: VerifyError | OutOfBoundsError) -> VerifyError | OutOfBoundsError:
-    """What was raised in a block; where there are several, it says that others may have written."""
+    """The error of a block; if there are several blocks, it adds that others may have written."""
     if grid > 1:
         problem.args = (f"{problem}\n    of the {grid} blocks of this launch, others may have written",)
     return problem
 
 
 def grid_of(grid: object) -> int:
-    """The number of blocks, from what a launch was given."""
+    """The number of blocks of a grid."""
     blocks = cast("tuple[object, ...]", grid if isinstance(grid, tuple) else (grid,))
     if len(blocks) != 1 or not is_integer(blocks[0]) or operator.index(cast("int", blocks[0])) < 0:
         found = blocks[0] if len(blocks) == 1 else blocks
-        said = f"a grid is one-dimensional, a whole number from 0 up; found {found!r}"
-        raise refuse("KN-18", said, "kernel[blocks](...)")
+        message = f"a grid is one-dimensional, a whole number from 0 up; found {found!r}"
+        raise refuse("KN-18", message, "kernel[blocks](...)")
     return operator.index(cast("int", blocks[0]))
 
 
@@ -74,7 +73,7 @@ def _mode(name: str, header: bool, strict: bool, dyn_ub: int | None) -> Mode:
 def mode_of(
     name: str | None = None, header: bool | None = None, strict: bool | None = None, dyn_ub: int | None = None
 ) -> Mode:
-    """The target and how strictly to judge: as asked, else as the current target has it."""
+    """The target and its options; those of the current target are the defaults."""
     here = current().mode
     chosen = here.options
     if dyn_ub is not None and not is_integer(dyn_ub):
@@ -88,13 +87,13 @@ def mode_of(
 
 
 def check_threads(threads: object) -> None:
-    """Refuse a number of threads that cannot be one."""
+    """Refuse an invalid number of threads."""
     if threads is not None and not (is_integer(threads) and 0 < operator.index(cast("int", threads)) <= MOST_THREADS):
         raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {threads!r}")
 
 
 def check_engine(engine: object, known: Sequence[str], but: str = "") -> None:
-    """Refuse an engine that a call does not have; `but` says where an engine that models a target belongs."""
+    """Refuse an engine that a call does not have; `but` is the hint for an engine that models a target."""
     if engine in known:
         return
     close = near(engine, known) if isinstance(engine, str) else ""
@@ -110,7 +109,7 @@ def is_model(engine: str) -> bool:
 def check_options(
     engine: object = AUTO, threads: object = None, launch: object = "standard", options: object = None
 ) -> None:
-    """Refuse options of a launch that mean nothing."""
+    """Refuse invalid launch options."""
     check_engine(engine, ENGINE_NAMES)
     check_threads(threads)
     if launch not in LAUNCHES:
@@ -120,7 +119,7 @@ def check_options(
 
 
 def machine_options(options: object, launch: str, dyn_ub: int | None) -> MachineOptions:
-    """What the machine is told: its options, with those of the launch where it has any."""
+    """The options of the machine, with those of the launch as overrides."""
     chosen = MachineOptions() if options is None else options
     if not isinstance(chosen, MachineOptions):
         raise TypeError(f"options= takes a pto.MachineOptions, got {type(chosen).__name__}")
@@ -129,7 +128,7 @@ def machine_options(options: object, launch: str, dyn_ub: int | None) -> Machine
 
 
 def refuse_inside(what: str) -> None:
-    """Refuse what makes no sense inside a kernel."""
+    """Refuse a call inside a kernel."""
     here = current()
     if here.tracer is not None or here.block is not None:
         raise refuse("KN-17", f"{what} cannot stand inside a kernel", "launch one kernel after the other")

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ptokit.engine.registry import AUTO, REFERENCE, chosen
+from ptokit.engine.runnable import Run
 from ptokit.engine.storage import Storage
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
@@ -18,8 +19,8 @@ from ptokit.lang.arrays import writing
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
-    Collector,
-    Run,
+    LAUNCH_OPTIONS,
+    FindingCollector,
     check_options,
     grid_of,
     in_one_of,
@@ -29,7 +30,7 @@ from ptokit.lang.launch import (
     observers,
     refuse_inside,
 )
-from ptokit.lang.recall import MOST_RECALLED, NUMPY, Key, Recalled, key_of
+from ptokit.lang.recall import MOST_CACHED, NUMPY, CachedLaunch, Key, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
 from ptokit.program.expr import Var
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ptokit.machine.report import MachineReport
 
 
-Asked = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
+LaunchRequest = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
 """A grid, and how to launch it: the options of `Launcher.__call__` in their order."""
 
 
@@ -50,12 +51,12 @@ class Launchable(ABC):
         self.name = name
         self.module = module
         self.warned: dict[Any, Any] = {}
-        """The hazards that were shown, as Python's warnings remember them."""
-        self.recalled: dict[Key, Recalled] = {}
-        """Small launches that were made before."""
+        """The registry of warnings that Python has shown."""
+        self.cached: dict[Key, CachedLaunch] = {}
+        """The cache of small launches."""
 
     def __getitem__(self, grid: object) -> Launcher:
-        """The kernel over a grid of so many blocks."""
+        """The kernel over a grid of blocks."""
         try:
             return Launcher(self, grid_of(grid))
         except Exception as problem:
@@ -63,32 +64,32 @@ class Launchable(ABC):
             raise
 
     @public
-    def __call__(self, /, *args: object, **options: object) -> None:
+    def __call__(self, /, *_args: object, **_options: object) -> None:
         """A kernel needs a grid."""
         raise refuse("KN-17", f"{self.name} is launched over a grid", f"write {self.name}[blocks](...)")
 
     @abstractmethod
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
-        """Sort what a launch was given."""
+        """Sort the arguments of a launch by kind."""
 
     @abstractmethod
     def missing(self, given: Mapping[str, object]) -> list[str]:
-        """The arguments that a launch needs besides these."""
+        """The required arguments that are not among these."""
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
-        """Sort what a check was given, which runs nothing."""
+        """Sort the arguments of a check, which runs nothing."""
         return self.bind(args, keywords)
 
     @abstractmethod
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program for these arguments."""
 
-    def collector(self) -> Collector:
-        """Takes the findings of a launch to the user."""
-        return Collector(self.module, self.warned)
+    def collector(self) -> FindingCollector:
+        """Reports the findings of one launch."""
+        return FindingCollector(self.module, self.warned)
 
-    def is_current(self, traced: Traced) -> bool:
-        """Whether a program is still the one that tracing would give."""
+    def is_current(self, _traced: Traced, /) -> bool:
+        """Whether tracing would give the same program again."""
         return True
 
     def storages(self, arguments: Arguments) -> dict[str, Storage]:
@@ -96,8 +97,8 @@ class Launchable(ABC):
         return {name: tensor.storage for name, tensor in arguments.tensors.items()}
 
     @abstractmethod
-    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: Collector) -> None:
-        """Run the author's own function for every block, with real values."""
+    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
+        """Run the kernel's function itself for every block, with real values."""
 
 
 class Launcher:
@@ -124,42 +125,33 @@ class Launcher:
         debug: bool = False,
         **keywords: Any,
     ) -> Run:
-        """Verify and run: the kernel's own arguments by position or name, and how to launch it.
+        """Verify and run: the kernel's own arguments by position or name, and the launch options.
 
-        `target`, `strict`, `header` and `dyn_ub` are those of the current target unless given. `debug=True` runs the
+        `target`, `strict`, `header` and `dyn_ub` default to those of the current target. `debug=True` runs the
         function untraced, with real values.
         """
-        if observers:
-            self._announce(
-                args,
-                keywords,
-                target=target,
-                engine=engine,
-                strict=strict,
-                header=header,
-                dyn_ub=dyn_ub,
-                launch=launch,
-                options=options,
-                debug=debug,
-            )
-        asked = (self.grid, target, engine, threads, strict, header, dyn_ub, launch, options, debug)
-        key = key_of(asked, args, keywords)
+        request = (self.grid, target, engine, threads, strict, header, dyn_ub, launch, options, debug)
+        for observer in observers:
+            observer(self.kernel, self.grid, args, keywords, dict(zip(LAUNCH_OPTIONS, request[1:], strict=False)))
+        key = key_of(request, args, keywords)
         try:
-            return self._recall(key, args, keywords) or self._launch(asked, key, args, keywords)
+            return self._run_cached(key, args, keywords) or self._launch(request, key, args, keywords)
         except Exception as problem:
             trim(problem)
             raise
 
-    def _launch(self, asked: Asked, key: Key | None, args: tuple[object, ...], keywords: dict[str, Any]) -> Run:
-        _, target, engine, threads, strict, header, dyn_ub, launch, options, debug = asked
+    def _launch(
+        self, request: LaunchRequest, key: Key | None, args: tuple[object, ...], keywords: dict[str, Any]
+    ) -> Run:
+        _, target, engine, threads, strict, header, dyn_ub, launch, options, debug = request
         refuse_inside("a launch")
         check_options(engine, threads, launch, options)
         if is_model(engine):
             if debug:
                 raise ValueError("debug=True runs the function itself; the machine runs the program that was traced")
-            told = machine_options(options, launch, dyn_ub)
-            mode = mode_of(target, header, strict, told.dyn_ub)
-            return self._run_on_machine(args, keywords, mode, replace(told, dyn_ub=mode.options.dyn_ub))
+            chosen_options = machine_options(options, launch, dyn_ub)
+            mode = mode_of(target, header, strict, chosen_options.dyn_ub)
+            return self._run_on_machine(args, keywords, mode, replace(chosen_options, dyn_ub=mode.options.dyn_ub))
         mode = mode_of(target, header, strict, dyn_ub)
         arguments = self.kernel.bind(args, keywords)
         collector = self.kernel.collector()
@@ -168,18 +160,14 @@ class Launcher:
         else:
             name, seconds = self._run(arguments, mode, collector, engine, threads)
             if key is not None:
-                self._remember(key, (*args, *keywords.values()), arguments, mode, engine)
+                self._add_to_cache(key, (*args, *keywords.values()), arguments, mode, engine)
         return Run(tuple(collector.found), name, seconds, mode.profile.name, self.grid)
 
-    def _announce(self, args: tuple[object, ...], keywords: Mapping[str, Any], **options: Any) -> None:
-        for observer in observers:
-            observer(self.kernel, self.grid, args, keywords, options)
-
-    def _recall(self, key: Key | None, args: Sequence[object], keywords: Mapping[str, object]) -> Run | None:
-        """The launch over again, where one like it was made before."""
+    def _run_cached(self, key: Key | None, args: Sequence[object], keywords: Mapping[str, object]) -> Run | None:
+        """Run the launch from the cache; None if it is not there or not eligible."""
         kernel = self.kernel
         try:
-            known = kernel.recalled.get(key) if key is not None else None
+            known = kernel.cached.get(key) if key is not None else None
         except TypeError:  # an option that is not even hashable
             return None
         if known is None:
@@ -187,7 +175,7 @@ class Launcher:
         return known.run((*args, *keywords.values()), lambda: kernel.storages(kernel.bind(args, keywords)))
 
     def _run(
-        self, arguments: Arguments, mode: Mode, collector: Collector, engine: str, threads: int | None
+        self, arguments: Arguments, mode: Mode, collector: FindingCollector, engine: str, threads: int | None
     ) -> tuple[str, float]:
         kernel = self.kernel
         traced = kernel.trace(arguments, mode)
@@ -217,15 +205,15 @@ class Launcher:
         if any(finding.blocks for finding in verdict.errors):
             raise VerifyError(verdict.errors)
         integers = {Var(name): value for name, value in arguments.integers.items()}
-        storages, said = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
+        storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
         try:
             with self._writing(arguments, traced):
-                return traced.machine(mode).run(storages, integers, self.grid, options, said)
+                return traced.machine(mode).run(storages, integers, self.grid, options, certain)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
 
     def _storages(self, arguments: Arguments, traced: Traced) -> dict[str, Storage]:
-        """The memory of the arguments; what the program writes must be writable."""
+        """The memory of the arguments; those that the program writes must be writable."""
         storages = self.kernel.storages(arguments)
         for name in traced.writes:
             if not storages[name].writable:
@@ -236,26 +224,26 @@ class Launcher:
         """The run of a program, which writes some of its arguments; a run that fails may have written some blocks."""
         return writing([arguments.tensors[name].source for name in traced.stored], in_part=True)
 
-    def _remember(self, key: Key, values: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
-        """Let the next such launch find its way quickly, where it can."""
+    def _add_to_cache(self, key: Key, values: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
+        """Add a launch to the cache, if it is eligible."""
         kernel, traced = self.kernel, self.kernel.trace(arguments, mode)
         tensors = arguments.tensors
         plain = [tensor for tensor in tensors.values() if tensor.array.flags.c_contiguous]
         given = [id(value) for value in values if type(value) is NUMPY]
         in_order = given == [id(tensor.array) for tensor in tensors.values()]
-        unusual = arguments.floats or arguments.shared() or traced.verdict(mode, self.grid).remarks
-        if len(plain) < len(tensors) or not in_order or unusual:
+        excluded = arguments.floats or arguments.shared() or traced.verdict(mode, self.grid).remarks
+        if len(plain) < len(tensors) or not in_order or excluded:
             return
         sizes = {name: tensor.storage.bits.size for name, tensor in tensors.items()}
         integers = {Var(name): value for name, value in arguments.integers.items()}
         small = traced.executable(mode, chosen(engine), engine != AUTO).small(sizes, integers, self.grid)
         if small is not None:
-            if len(kernel.recalled) >= MOST_RECALLED:
-                kernel.recalled.clear()
+            if len(kernel.cached) >= MOST_CACHED:
+                kernel.cached.clear()
             is_current = partial(kernel.is_current, traced)
-            kernel.recalled[key] = Recalled(small, mode.profile.name, self.grid, is_current, kernel.collector)
+            kernel.cached[key] = CachedLaunch(small, mode.profile.name, self.grid, is_current, kernel.collector)
 
-    def _run_untraced(self, arguments: Arguments, mode: Mode, collector: Collector) -> float:
+    def _run_untraced(self, arguments: Arguments, mode: Mode, collector: FindingCollector) -> float:
         began = time.perf_counter()
         self.kernel.run_untraced(arguments, mode, self.grid, collector)
         return time.perf_counter() - began

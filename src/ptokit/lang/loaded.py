@@ -20,7 +20,6 @@ from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments, array_argument, is_integer
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public
-from ptokit.lang.launch import Collector
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.traced import Traced
@@ -36,7 +35,7 @@ from ptokit.text.memories import open_extent, size_of
 def load(file: str | os.PathLike[str], function: str | None = None) -> TextKernel:
     """Read a kernel from a file of MLIR text or plain PTO-AS.
 
-    `function` names one of several kernels in the file. A text that cannot be read, or that says what no program can,
+    `function` names one of several kernels in the file. A text that cannot be read, or that is no valid program,
     raises a TextError, with the line and a caret.
     """
     path = Path(file)
@@ -53,12 +52,12 @@ class TextKernel(Launchable):
     """A kernel that was read from text: `kernel[grid](table=..., n=..., target="a5")`."""
 
     def __init__(self, program: Program, reread: Callable[[str], Program] | None = None) -> None:
-        """`reread` gives the program for an architecture, where the text names none."""
+        """`reread` returns the program for an architecture, if the text names none."""
         super().__init__(program.name, None)
         self.program = program
         self._reread = None if program.arch else reread
         self.parameters: dict[str, str] = {a.name: _kind(a) for a in program.arguments if not _is_view(a)}
-        """The names of what a launch passes, in order: `array`, `integer` or `float`."""
+        """The parameters in order, and their kinds: `array`, `integer` or `float`."""
         self._traced: dict[tuple[Any, ...], Traced] = {}
 
     def __repr__(self) -> str:
@@ -70,7 +69,7 @@ class TextKernel(Launchable):
         return None if isinstance(argument, Integer) else argument.dtype
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
-        """Sort what a launch was given, and refuse arrays that do not fit."""
+        """Sort the arguments of a launch by kind, and refuse arrays that do not fit."""
         given = self._with_extents(self._named(args, keywords))
         if missing := self.missing(given):
             raise TypeError(f"{self.name}: missing {', '.join(missing)}; it takes {self._listed()}")
@@ -80,7 +79,7 @@ class TextKernel(Launchable):
         return arguments
 
     def missing(self, given: Mapping[str, object]) -> list[str]:
-        """The arguments that a launch needs besides these."""
+        """The required arguments that are not among these."""
         known = self._with_extents(dict(given))
         return [name for name in self.parameters if name not in known]
 
@@ -93,8 +92,8 @@ class TextKernel(Launchable):
         unknown = [name for name in keywords if name not in self.parameters]
         twice = [name for name in keywords if name in positional]
         if len(args) > len(self.parameters) or unknown or twice:
-            said = f"unknown {', '.join(unknown)}" if unknown else "given twice" if twice else "too many arguments"
-            raise TypeError(f"{self.name}: {said}; it takes {self._listed()}")
+            message = f"unknown {', '.join(unknown)}" if unknown else "given twice" if twice else "too many arguments"
+            raise TypeError(f"{self.name}: {message}; it takes {self._listed()}")
         return {**positional, **keywords}
 
     def _with_extents(self, given: dict[str, object]) -> dict[str, object]:
@@ -124,28 +123,28 @@ class TextKernel(Launchable):
         return Arguments(tensors, integers, {}, floats)
 
     def _check_array(self, argument: Argument, arguments: Arguments) -> None:
-        """Refuse an array that is shorter than the program knows it to be, or of another shape."""
+        """Refuse an array that is shorter than the text states, or of another shape."""
         values = {Var(name): number for name, number in arguments.integers.items()}
         measures = (*argument.shape, *argument.stride, argument.offset)
         if any(not variables(measure) <= values.keys() for measure in measures):
-            return  # which the run decides, and checks
+            return  # checked at run time
         shape, stride = ([evaluate(expr, values) for expr in exprs] for exprs in (argument.shape, argument.stride))
         tensor, name = arguments.tensors[argument.array], argument.array
         last = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
         needed = evaluate(argument.offset, values) + last + 1 if prod(shape) else 0
         if min((*shape, *stride)) < 0 or needed > tensor.storage.bits.size:
-            said = f"{name}: the text takes {shape} elements with strides {stride}, {needed} in all"
+            message = f"{name}: the text takes {shape} elements with strides {stride}, {needed} in all"
             found = f"found an array of {tensor.storage.bits.size}"
             fix = "pass a larger array, or other numbers"
-            raise OutOfBoundsError([Finding("error", "KN-10", f"{said}; {found}", None, name, fix=fix)])
+            raise OutOfBoundsError([Finding("error", "KN-10", f"{message}; {found}", None, name, fix=fix)])
         if not self._fits(argument, tensor, shape, stride):
-            said = f"{name} is {shape} in the text, with strides {stride}"
+            message = f"{name} is {shape} in the text, with strides {stride}"
             found = f"found an array of shape {list(tensor.shape)}, with strides {_own_strides(tensor)}"
             fix = "pass such an array, or its elements side by side in one dim: np.ascontiguousarray(a).reshape(-1)"
-            raise refuse("KN-17", f"{said}; {found}", fix, name)
+            raise refuse("KN-17", f"{message}; {found}", fix, name)
 
     def _fits(self, argument: Argument, tensor: GlobalTensor, shape: list[int], stride: list[int]) -> bool:
-        """Whether an array lies in memory as the text has it: in one run, in its shape, or with its very strides."""
+        """Whether an array has the memory layout of the text: contiguous, in its shape, or with the same strides."""
         own, views = list(tensor.shape), [a for a in self.program.tensors.values() if a.array == argument.array]
         if not tensor.is_plain:
             return False
@@ -154,7 +153,7 @@ class TextKernel(Launchable):
         return len(own) <= 1 or len(views) > 1 or own in (shape, _without_ones(shape))
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
-        """The program; arrays that share memory make it another one."""
+        """The program; it depends on which arrays share memory."""
         shared, arch = arguments.shared(), mode.profile.arch or DEFAULT_ARCH
         key = (arch, *shared.items())
         if key not in self._traced:
@@ -171,7 +170,7 @@ class TextKernel(Launchable):
         found = {name: arguments.tensors[argument.array].storage for name, argument in tensors.items()}
         return {**found, **arguments.floats}
 
-    def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: Collector) -> None:
+    def run_untraced(self, *_: object) -> None:
         """A text has no function to run."""
         raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one was read from text")
 
@@ -184,16 +183,16 @@ def _kind(argument: Argument | Integer | Float) -> str:
     return {Argument: "array", Integer: "integer", Float: "float"}[type(argument)]
 
 
-def _tensor(name: str, value: object, wanted: DType) -> GlobalTensor:
+def _tensor(name: str, value: object, expected: DType) -> GlobalTensor:
     if is_integer(value):
         raise refuse("KN-17", f"`{name}` takes an array; found {value!r}", "pass a NumPy array", name)
     tensor = value if isinstance(value, GlobalTensor) else array_argument(name, value)
-    if tensor.dtype is wanted:
+    if tensor.dtype is expected:
         return tensor
-    if tensor.dtype.size == wanted.size and wanted.family == "raw":
-        return tensor.over(tensor.array, dtype=wanted)
-    fix = f'pass an array of {wanted}: a.astype("{wanted}")'
-    raise refuse("KN-17", f"`{name}` holds {wanted} in the text; found {tensor.dtype}", fix, name)
+    if tensor.dtype.size == expected.size and expected.family == "raw":
+        return tensor.over(tensor.array, dtype=expected)
+    fix = f'pass an array of {expected}: a.astype("{expected}")'
+    raise refuse("KN-17", f"`{name}` holds {expected} in the text; found {tensor.dtype}", fix, name)
 
 
 def _integer(name: str, value: object) -> int:
@@ -209,7 +208,7 @@ def _float(name: str, value: object, dtype: DType) -> Storage:
 
 
 def _own_strides(tensor: GlobalTensor) -> list[int]:
-    """Elements from one to the next, in each dim of the array itself."""
+    """The strides of the array itself, in elements."""
     return [step // tensor.array.itemsize for step in tensor.array.strides]
 
 

@@ -1,4 +1,4 @@
-"""Reading a kernel: what tracing would get silently wrong is found in its source, before anything runs."""
+"""A check of a kernel's source, before anything runs, for code that tracing would silently get wrong."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CALLS = frozenset(["next", "setattr", "delattr"])
 
 @dataclass
 class _Scope:
-    """A body that is being read: names bound in it live until it ends."""
+    """A body that is being read; names bound in it exist until it ends."""
 
     kind: str
     """`pto.range`, `pto.when` or `pto.otherwise`, which are traced; else `kernel`, `call` or `comprehension`."""
@@ -78,10 +78,10 @@ class _Scope:
 class Reading:
     """Reads one function for what tracing would get silently wrong.
 
-    Functions and lambdas that are defined inside it are read once more wherever they are named, as if they stood there.
+    Functions and lambdas that are defined inside it are read again wherever they are named, as if inlined there.
     Not seen: what functions and methods defined elsewhere change, what a call does to its arguments, state behind an
-    object's own methods (a random generator, a file), and an iterator that is used up by a loop. Such things happen
-    once in a trace; a run with `debug=True` does them every time, and shows the difference.
+    object's own methods (a random generator, a file), and an iterator that is used up by a loop. These happen once
+    in a trace; a run with `debug=True` does them every time, and shows the difference.
     """
 
     def __init__(self, tree: Function, roles: Roles, file: str, *, is_kernel: bool = True) -> None:
@@ -97,8 +97,8 @@ class Reading:
         self._block(tree.body, _Scope("kernel", tree.lineno, bound=_parameters(tree.args)))
         for node in ast.walk(tree):
             if isinstance(node, ast.Global | ast.Nonlocal):
-                said = f"a kernel that is traced once cannot set {', '.join(node.names)} outside it"
-                self._report(node, "KN-03", said, "return nothing and store results in arguments")
+                message = f"a kernel that is traced once cannot set {', '.join(node.names)} outside it"
+                self._report(node, "KN-03", message, "return nothing and store results in arguments")
 
     def opens(self, stmt: ast.stmt) -> tuple[str, ast.Call] | None:
         """The role and the call of a statement that opens a traced body."""
@@ -175,8 +175,8 @@ class Reading:
     def _leave(self, stmt: ast.stmt, word: str, scope: _Scope) -> None:
         own_loop = word != "return" and scope.plain_loops
         if scope.is_traced and not own_loop:
-            said = f"`{word}` cannot leave a {scope.kind} body: whether it does is known only when the kernel runs"
-            self._report(stmt, "KN-05", said, "put what follows into `with pto.when(condition):`")
+            message = f"`{word}` cannot leave a {scope.kind} body: whether it does is known only when the kernel runs"
+            self._report(stmt, "KN-05", message, "put what follows into `with pto.when(condition):`")
         elif self.is_kernel and scope.kind == "kernel" and isinstance(stmt, ast.Return) and not _is_none(stmt.value):
             fix = "store results in an argument: pto.tstore(out, tile)"
             self._report(stmt, "KN-05", "a kernel returns nothing", fix)
@@ -204,7 +204,7 @@ class Reading:
     # Expressions
 
     def _expressions(self, nodes: Iterable[ast.AST], scope: _Scope) -> None:
-        """What nodes and those inside them read, change and bind, in the order in which it happens."""
+        """What nodes and their children read, change and bind, in the order of evaluation."""
         for node in nodes:
             if isinstance(node, ast.Lambda):
                 self._expressions(_defaults(node.args), scope)
@@ -234,8 +234,8 @@ class Reading:
         elif isinstance(node, ast.MatchMapping) and node.rest:
             self._bind(node.rest, node, scope)
         elif isinstance(node, ast.Yield | ast.YieldFrom) and scope.is_traced:
-            said = f"`yield` leaves a {scope.kind} body, which whoever asks for more values cannot know"
-            self._report(node, "KN-05", said, "write the loop or the condition where its body is")
+            message = f"`yield` leaves a {scope.kind} body, and tracing cannot follow it"
+            self._report(node, "KN-05", message, "write the loop or the condition where its body is")
 
     def _name(self, node: ast.Name, scope: _Scope) -> None:
         if isinstance(node.ctx, ast.Load):
@@ -247,15 +247,15 @@ class Reading:
     def _call(self, node: ast.Call, scope: _Scope) -> None:
         role = self._role(node)
         if role in BODIES:
-            said = f"pto.{role} opens a body; it cannot stand inside an expression"
-            self._report(node, "KN-06", said, f"write {', '.join(f'`{text}`' for text in BODIES.values())}")
+            message = f"pto.{role} opens a body; it cannot stand inside an expression"
+            self._report(node, "KN-06", message, f"write {', '.join(f'`{text}`' for text in BODIES.values())}")
         elif isinstance(node.func, ast.Attribute) and node.func.attr in METHODS and role != MODULE:
             self._change(node.func.value, node, scope)
         elif isinstance(node.func, ast.Name) and node.func.id in CALLS and node.args:
             self._change(node.args[0], node, scope)
 
     def _enter(self, node: ast.Name, scope: _Scope) -> None:
-        """Read the functions of a name as if they stood here; what they are called with is not known."""
+        """Read the functions of a name as if inlined here; their arguments are not known."""
         is_first = not self._called
         body = next(place for place in scope.outwards() if place.is_traced or not place.outer)
         for function in self._defined.get(node.id, ()):
@@ -274,16 +274,16 @@ class Reading:
     def _read(self, node: ast.Name, scope: _Scope) -> None:
         for place in scope.outwards():
             if node.id in place.ended:
-                said = f"`{node.id}` was bound inside a traced body, at line {place.ended[node.id]}, which has ended"
-                self._report(node, "KN-04", said, "bind it before the body, or use it inside")
+                message = f"`{node.id}` was bound inside a traced body, at line {place.ended[node.id]}, which has ended"
+                self._report(node, "KN-04", message, "bind it before the body, or use it inside")
                 return
             if node.id in place.bound:
                 return
 
     def _bind(self, name: str, node: ast.AST, scope: _Scope) -> None:
         scope.ended.pop(name, None)
-        is_nobodys = name == "_"
-        if name in scope.bound or is_nobodys:
+        is_discarded = name == "_"
+        if name in scope.bound or is_discarded:
             return
         for outer in scope.around():
             if name in outer.bound:
@@ -293,16 +293,16 @@ class Reading:
                 return
         scope.bound[name] = cast("int", node.lineno)  # type: ignore[attr-defined]
 
-    def _change(self, thing: ast.expr, node: ast.AST, scope: _Scope) -> None:
-        """A list element, an attribute or a state: it must be of something made in the same traced body."""
-        name, called = base_name(thing), ""
+    def _change(self, target: ast.expr, node: ast.AST, scope: _Scope) -> None:
+        """A change of an element, an attribute or a state: its object must be made in the same traced body."""
+        name, called = base_name(target), ""
         for place in scope.outwards() if name else ():
             if name in place.bound:
                 return
             if place.is_traced:
-                said = f"`{ast.unparse(thing)}` is changed inside a {place.kind} body{called}"
+                message = f"`{ast.unparse(target)}` is changed inside a {place.kind} body{called}"
                 self._report(
-                    node, "KN-03", f"{said}, which is traced only once", "keep the value in a tile or in memory"
+                    node, "KN-03", f"{message}, which is traced only once", "keep the value in a tile or in memory"
                 )
                 return
             if place.kind == "call":
@@ -349,12 +349,12 @@ def _is_none(node: ast.expr | None) -> bool:
 
 @lru_cache(maxsize=1024)
 def _read(file: str, code: CodeType, roles: Roles, is_kernel: bool) -> Reading:
-    """By the file too: code of two files can be equal."""
+    """The file is part of the key: code of two files can be equal."""
     return Reading(tree_of(code), roles, file, is_kernel=is_kernel)
 
 
 def read(code: CodeType, names: Names, *, is_kernel: bool = True) -> Reading:
-    """Read a function; its source must be there."""
+    """Read a function; its source must be available."""
     return _read(code.co_filename, code, roles_in(code, names), is_kernel)
 
 
@@ -364,14 +364,14 @@ def check_source(code: CodeType, names: Names, *, is_kernel: bool = True) -> Rea
         reading = read(code, names, is_kernel=is_kernel)
     except Unreadable as problem:
         where = Where(code.co_filename, code.co_firstlineno)
-        raise VerifyError([Finding("error", "KN-15", problem.said, fix=problem.fix, where=where)]) from None
+        raise VerifyError([Finding("error", "KN-15", problem.message, fix=problem.fix, where=where)]) from None
     if reading.problems:
         raise VerifyError(reading.problems)
     return reading
 
 
 def check_caller(frame: FrameType | None, kernel: CodeType) -> None:
-    """The same for whoever opens a traced body now, be it the kernel or a function that it calls."""
+    """Check the function that opens a traced body now: the kernel, or a function that it calls."""
     if frame is None:
         return
     code = frame.f_code
@@ -379,9 +379,9 @@ def check_caller(frame: FrameType | None, kernel: CodeType) -> None:
     names = {**vars(builtins), **frame.f_globals, **closure}
     reading = check_source(code, names, is_kernel=code is kernel)
     if frame.f_lineno not in reading.opened:
-        said = "a traced body is opened here under a name that hides it"
+        message = "a traced body is opened here under a name that hides it"
         fix = f"write `{BODIES['range']}` or `{BODIES['when']}`, with pto or the call imported by a module"
-        raise VerifyError([Finding("error", "KN-06", said, fix=fix, where=Where(code.co_filename, frame.f_lineno))])
+        raise VerifyError([Finding("error", "KN-06", message, fix=fix, where=Where(code.co_filename, frame.f_lineno))])
 
 
 def refuse_at(function: FunctionType, rule: str, message: str, fix: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Small launches that were made before, over arrays of the same kinds: found again without sorting any arguments."""
+"""The cache of small launches, by the types and values of their arguments."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from ptokit.engine.runnable import Small
+from ptokit.engine.runnable import Run, Small
 from ptokit.engine.storage import address_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.context import current
-from ptokit.lang.launch import Collector, Run, in_one_of
+from ptokit.lang.launch import FindingCollector, in_one_of
 
-MOST_RECALLED = 1024
+MOST_CACHED = 1024
 PLAIN = (int, str, bool, type(None))
-"""Values besides arrays that a launch is recognised by."""
+"""Types of arguments, besides arrays, that can be part of a key."""
 NUMPY = np.ndarray
 
 Key = tuple[object, ...]
@@ -23,11 +23,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def key_of(options: Key, args: Sequence[object], keywords: Mapping[str, object]) -> Key | None:
-    """What a launch is recognised by; None where it has something unusual."""
-    here = current()
-    if here.tracer is not None or here.block is not None:
+    """The cache key of a launch; None if the launch is not eligible."""
+    context = current()
+    if context.tracer is not None or context.block is not None:
         return None
-    key: list[object] = [here.mode, *options, *keywords]
+    key: list[object] = [context.mode, *options, *keywords]
     for value in (*args, *keywords.values()) if keywords else args:
         if type(value) is NUMPY:
             array = cast("Array", value)
@@ -39,8 +39,8 @@ def key_of(options: Key, args: Sequence[object], keywords: Mapping[str, object])
     return tuple(key)
 
 
-class Recalled:
-    """A launch that needs nothing but the addresses of its arrays."""
+class CachedLaunch:
+    """A cached launch: only the addresses of its arrays are new."""
 
     __slots__ = ("collector", "grid", "is_current", "small", "target")
 
@@ -50,14 +50,14 @@ class Recalled:
         target: str,
         grid: int,
         is_current: Callable[[], bool],
-        collector: Callable[[], Collector],
+        collector: Callable[[], FindingCollector],
     ) -> None:
-        """`is_current` says whether the program still holds."""
+        """`is_current` returns whether the program is still valid."""
         self.small, self.target, self.grid = small, target, grid
         self.is_current, self.collector = is_current, collector
 
     def run(self, values: Sequence[object], tensors: Callable[[], Mapping[str, Any]]) -> Run | None:
-        """Launch; None where these arrays need a closer look. `tensors` are made only when a statement needs them."""
+        """Launch; None if these arrays are not eligible. `tensors` are made only if a statement needs them."""
         addresses: list[int] = []
         ends: list[int] = []
         for array in [cast("Array", value) for value in values if type(value) is NUMPY]:
@@ -75,11 +75,11 @@ class Recalled:
 
 
 class _Listener:
-    """Reports findings to the user. It makes a collector when there is one: there are hardly ever any."""
+    """Reports findings to the user. It makes a collector at the first finding: most launches have none."""
 
     __slots__ = ("_collector", "_make")
 
-    def __init__(self, make: Callable[[], Collector]) -> None:
+    def __init__(self, make: Callable[[], FindingCollector]) -> None:
         self._make, self._collector = make, None
 
     def __call__(self, findings: Sequence[Finding]) -> None:
@@ -94,7 +94,7 @@ class _Listener:
 
 
 def _are_apart(starts: list[int], ends: list[int]) -> bool:
-    """Whether no two ranges meet."""
+    """Whether no two ranges overlap."""
     last = 0
     for start, end in sorted(zip(starts, ends, strict=True)):
         if start < last:

@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any, cast
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-Place = tuple[int | None, int | None]
+Position = tuple[int | None, int | None]
 Fact = tuple[Any, ...]
 
 _NAMES = {*dis.hasname, *dis.haslocal, *dis.hasfree}
@@ -25,7 +25,7 @@ _OPERATORS = {
     *("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "BINARY_SLICE", "STORE_SLICE"),
     *("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_SLICE", "BUILD_STRING"),
 }
-"""Instructions that show what was written. No version of Python has all of them."""
+"""Opcodes that identify the source. No version of Python has all of them."""
 _OF_THE_COMPILER = {"__qualname__", "__static_attributes__"}
 """Attributes of a class whose values the compiler derives: from the scopes around it, or in no fixed order."""
 _KINDS = (
@@ -74,8 +74,8 @@ def is_source(tree: Function, code: CodeType) -> bool:
     """Whether code was compiled from a tree.
 
     Code depends on more than the function: which instructions a call becomes, and where they stand, depends on the
-    imports of the module, which a notebook compiles apart from the function. So facts are compared that follow from
-    the function alone. Assertions are left out, and jumps beside them: tools such as pytest rewrite them.
+    imports of the module, which a notebook compiles apart from the function. So only facts that follow from the
+    function alone are compared. Assertions are left out, and jumps beside them: tools such as pytest rewrite them.
     """
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     left_out = {line for node in asserts for line in range(node.lineno, cast("int", node.end_lineno) + 1)}
@@ -98,18 +98,18 @@ def _with_open_assertions(tree: Function) -> Function:
     return tree
 
 
-def _end(step: dis.Instruction) -> Place:
+def _end(step: dis.Instruction) -> Position:
     """Where an expression ends. Where an instruction of a call begins differs."""
     where = step.positions
     return (where.end_lineno, where.end_col_offset) if where else (None, None)
 
 
-def _line(step: dis.Instruction) -> Place:
+def _line(step: dis.Instruction) -> Position:
     """The line alone."""
     return step.positions.lineno if step.positions else None, None
 
 
-def _facts(code: CodeType, left_out: Set[int], place: Callable[[dis.Instruction], Place]) -> Iterator[Fact]:
+def _facts(code: CodeType, left_out: Set[int], place: Callable[[dis.Instruction], Position]) -> Iterator[Fact]:
     """The parameters, names, constants, operators and jumps of code, and where they stand."""
     if code.co_firstlineno not in left_out:
         yield _signature(code)
@@ -123,8 +123,8 @@ def _facts(code: CodeType, left_out: Set[int], place: Callable[[dis.Instruction]
             if not left_out:
                 yield *place(step), "jump", lines.get(step.argval)
         else:
-            told = _told(before, step, after, place)
-            yield from (fact for fact in told if fact[0] is not None and fact[0] not in left_out)
+            facts = _facts_of(before, step, after, place)
+            yield from (fact for fact in facts if fact[0] is not None and fact[0] not in left_out)
 
 
 def _signature(code: CodeType) -> Fact:
@@ -139,10 +139,10 @@ def _with_keywords(step: dis.Instruction, code: CodeType) -> dis.Instruction:
     return step._replace(argval=code.co_consts[cast("int", step.arg)]) if step.opname == "KW_NAMES" else step
 
 
-def _told(
-    before: dis.Instruction, step: dis.Instruction, after: dis.Instruction, place: Callable[[dis.Instruction], Place]
+def _facts_of(
+    before: dis.Instruction, step: dis.Instruction, after: dis.Instruction, place: Callable[[dis.Instruction], Position]
 ) -> Iterator[Fact]:
-    """What an instruction between two others shows."""
+    """The facts that an instruction between two others shows."""
     if step.opcode in dis.haslocal:
         yield from _local_names(before, step, place)
     elif step.opcode in _NAMES:
@@ -157,9 +157,9 @@ def _told(
 
 
 def _local_names(
-    before: dis.Instruction, step: dis.Instruction, place: Callable[[dis.Instruction], Place]
+    before: dis.Instruction, step: dis.Instruction, place: Callable[[dis.Instruction], Position]
 ) -> Iterator[Fact]:
-    """A local name. One instruction can name two, with the place of the first; so the next is told by the one before.
+    """A local name. One instruction can name two, at the place of the first; so the second is identified by the first.
 
     Whether it does depends on how many local names there are, and pytest adds some.
     """

@@ -1,4 +1,4 @@
-"""Numbers given at a call, held in an element type."""
+"""Numbers passed to a call, in an element type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptokit.isa.operand import ScalarSpec
 from ptokit.isa.unknown import unknown
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
-from ptokit.lang.expr import Value
+from ptokit.lang.expr import TracedInteger
 from ptokit.lang.tile import extent
 from ptokit.lang.where import refuse
 
@@ -33,14 +33,14 @@ class TracedScalar(Scalar):
 
     __slots__ = ("value",)
 
-    def __init__(self, spec: ScalarSpec, value: Value) -> None:
+    def __init__(self, spec: ScalarSpec, value: TracedInteger) -> None:
         self.spec = spec
         self.value = value
 
 
 def scalar(value: object, dtype: DType, what: str) -> Scalar:
     """A number in an element type: rounded once for floats, exact for integers."""
-    if isinstance(value, Value):
+    if isinstance(value, TracedInteger):
         return TracedScalar(ScalarSpec(dtype), value)
     if hasattr(value, "spec") or np.ndim(value) != 0:  # type: ignore[arg-type]
         raise TypeError(f"{what} takes one number, got {value!r}")
@@ -61,8 +61,8 @@ def _rounded(value: object, dtype: DType, what: str) -> np.ndarray[Any, np.dtype
 
 
 def corner(value: object, what: str) -> Scalar:
-    """A number that steers addresses, and so belongs to the call's description."""
-    if isinstance(value, Value):
+    """A number that selects addresses, and so is part of the call's signature."""
+    if isinstance(value, TracedInteger):
         return TracedScalar(ScalarSpec(INT32, unknown()), value)
     number = extent(value, what, "CP-EXT-01")
     return Scalar(np.zeros(1, INT32.bits), ScalarSpec(INT32, number))

@@ -1,4 +1,4 @@
-"""Slices of tiles: which rows and columns `tile[a:b, c:d]` names, and whether a tile can be cut there."""
+"""Slices of tiles: the rows and columns that `tile[a:b, c:d]` selects, and whether the layout allows it."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ def cut(name: str, key: object, spec: TileSpec, valid: Extents) -> tuple[Window,
     ]
     (row, rows, valid_rows), (col, cols, valid_cols) = ranges
     window = Window((row, col), (rows, cols))
-    if said := layout_problem(spec, window):
-        _refuse(name, said, "slice there, or copy what you need: pto.textract", "SL-03")
+    if message := layout_problem(spec, window):
+        _refuse(name, message, "slice there, or copy what you need: pto.textract", "SL-03")
     return window, (valid_rows, valid_cols)
 
 
-def _refuse(name: str, said: str, fix: str, rule: str = "SL-01") -> NoReturn:
-    raise refuse(rule, f"{said}; found in a slice of {name}", fix, name)
+def _refuse(name: str, message: str, fix: str, rule: str = "SL-01") -> NoReturn:
+    raise refuse(rule, f"{message}; found in a slice of {name}", fix, name)
 
 
 def _range(name: str, axis: int, part: object, spec: TileSpec, valid: Expr) -> tuple[Expr, int, Expr]:
-    """Of one dim: the start, how much is allocated, and how much is valid."""
+    """The start, the allocated and the valid extent in one dim."""
     if not isinstance(part, slice):
         _refuse(name, f"a tile is sliced as tile[a:b, c:d], and {part!r} is no slice", "a row is tile[i : i + 1]")
     first, last, step = cast("tuple[object, object, object]", (part.start, part.stop, part.step))  # pyright: ignore[reportUnknownMemberType]
     if step is not None and not (isinstance(step, int) and step == 1):
         _refuse(name, f"a slice takes every row and column, and {step!r} is a step", "leave the step out")
-    room = (spec.rows, spec.cols)[axis]
+    allocated = (spec.rows, spec.cols)[axis]
     if first is None and last is None:
-        return 0, room, valid
+        return 0, allocated, valid
     start = 0 if first is None else expression(first, "the start of a slice")
     stop = valid if last is None else expression(last, "the end of a slice")
     length = subtract(stop, start)
-    limit = valid if isinstance(valid, int) else room
+    limit = valid if isinstance(valid, int) else allocated
     known = [number for number in (start, stop) if isinstance(number, int)]
     is_empty = isinstance(length, int) and length <= 0
     if is_empty or any(not 0 <= number <= limit for number in known) or (isinstance(length, int) and length > limit):
         fault = "is empty" if is_empty else f"does not lie within 0:{limit}, the valid {AXES[axis]}"
-        said = f"the slice {start}:{stop} {fault}"
-        _refuse(name, said, "write both ends; they count from 0 and lie within the valid region")
+        message = f"the slice {start}:{stop} {fault}"
+        _refuse(name, message, "write both ends; they count from 0 and lie within the valid region")
     if isinstance(length, int):
         return start, length, length
     if not isinstance(start, int):
-        said = f"of {start}:{stop}, neither the start nor the length is a constant"
-        _refuse(name, said, "tile[i : i + 8] has a constant length; set .valid of the slice for fewer")
-    return start, room - start, length
+        message = f"of {start}:{stop}, neither the start nor the length is a constant"
+        _refuse(name, message, "tile[i : i + 8] has a constant length; set .valid of the slice for fewer")
+    return start, allocated - start, length

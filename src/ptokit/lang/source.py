@@ -1,4 +1,4 @@
-"""A function's source: its syntax tree, what its calls are to a kernel, and the names that it gives."""
+"""A function's source: its syntax tree, the roles of its calls, and the names that it binds."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import TypeVar, cast
 from ptokit.lang.recompile import Function, codes_in, is_source, without_warnings
 
 Names = Mapping[str, object]
-"""What names stand for, outside the function."""
+"""The values of names outside the function."""
 Roles = frozenset[tuple[str, str]]
-"""What the calls of a function are to a kernel: `("pto.range", "range")`."""
+"""The roles of the calls in a kernel: `("pto.range", "range")`."""
 
 MARKS: dict[object, str] = {}
 """The calls that open a traced body, and `const`: each object and its role."""
 MODULE = "module"
-"""The role of a module's function that has no other."""
+"""The role of a function of a module, if it has no other."""
 
-_UNKEPT = {
+_NO_SOURCE = {
     "<stdin>": (
         ": Python keeps what is typed at its prompt only from 3.13 on, and never what is piped into it",
         "write it into a file and import it, or use a notebook, IPython, or the prompt of Python 3.13 or newer",
@@ -40,11 +40,11 @@ _Marked = TypeVar("_Marked")
 
 
 def marked(role: str) -> Callable[[_Marked], _Marked]:
-    """Let the reading of kernels recognise a call by the object itself, whatever it is imported as."""
+    """Make a call recognisable in kernels by the object itself, under whatever name it is imported."""
 
-    def mark(thing: _Marked) -> _Marked:
-        MARKS[thing] = role
-        return thing
+    def mark(value: _Marked) -> _Marked:
+        MARKS[value] = role
+        return value
 
     return mark
 
@@ -52,9 +52,9 @@ def marked(role: str) -> Callable[[_Marked], _Marked]:
 class Unreadable(Exception):
     """A function whose source cannot be read, and what to do."""
 
-    def __init__(self, said: str, fix: str) -> None:
-        super().__init__(said)
-        self.said, self.fix = said, fix
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.message, self.fix = message, fix
 
 
 def tree_of(code: CodeType) -> Function:
@@ -64,16 +64,16 @@ def tree_of(code: CodeType) -> Function:
 
 @lru_cache(maxsize=1024)
 def _tree(file: str, code: CodeType) -> Function:
-    """By the file too: code of two files can be equal."""
+    """The file is part of the key: code of two files can be equal."""
     lines = _lines_of(code)
     if not lines or not code.co_name.isidentifier():
         raise _no_source(code)
     tree = _parsed(lines, code)
     if tree is None or not is_source(tree, code):
-        if file in _UNKEPT:  # the lines are those of `python -c`, and the code is not from there
+        if file in _NO_SOURCE:  # the lines are those of `python -c`, and the code is not from there
             raise _no_source(code)
-        said = f"the source of {code.co_name} has changed since it was imported"
-        raise Unreadable(said, "import it again, or start Python anew")
+        message = f"the source of {code.co_name} has changed since it was imported"
+        raise Unreadable(message, "import it again, or start Python anew")
     return tree
 
 
@@ -98,7 +98,7 @@ def _typed_lines(code: CodeType) -> list[str]:
 def _no_source(code: CodeType) -> Unreadable:
     if code.co_name == "<lambda>":
         return Unreadable("the source of a lambda cannot be read, so it cannot be checked", "write it with `def`")
-    why, fix = _UNKEPT.get(code.co_filename, ("", "write kernels into a file, or a notebook cell"))
+    why, fix = _NO_SOURCE.get(code.co_filename, ("", "write kernels into a file, or a notebook cell"))
     return Unreadable(f"the source of {code.co_name} cannot be read, so it cannot be checked{why}", fix)
 
 
@@ -151,13 +151,13 @@ def assigned_name(frame: FrameType | None) -> str | None:
 
 
 def surroundings(function: FunctionType) -> dict[str, object]:
-    """What the free names of a function stand for: built-ins, its module's names, its closure."""
+    """The values of the free names of a function: built-ins, its module's names, its closure."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return {**vars(builtins), **function.__globals__, **{name: content(cell) for name, cell in cells}}
 
 
 def content(cell: CellType) -> object:
-    """What a closure holds; nothing while it is not set."""
+    """The content of a closure's cell; None while it is not set."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -165,7 +165,7 @@ def content(cell: CellType) -> object:
 
 
 def roles_in(code: CodeType, names: Names) -> Roles:
-    """What the calls of a function are to a kernel; nothing of the user's is run to find out."""
+    """The roles of the calls in a function. This runs no user code."""
     found = ((text, _role_of(node, names)) for text, node in _callees(code.co_filename, code).items())
     return frozenset((text, role) for text, role in found if role)
 
@@ -193,23 +193,23 @@ def base_name(node: ast.expr) -> str | None:
 
 
 def _role_of(node: ast.expr, names: Names) -> str | None:
-    role = _mark(_thing(node, names))
-    is_of_module = isinstance(node, ast.Attribute) and isinstance(_thing(node.value, names), ModuleType)
+    role = _mark(_resolved(node, names))
+    is_of_module = isinstance(node, ast.Attribute) and isinstance(_resolved(node.value, names), ModuleType)
     return role or (MODULE if is_of_module else None)
 
 
-def _mark(thing: object) -> str | None:
+def _mark(value: object) -> str | None:
     try:
-        return MARKS.get(thing)
+        return MARKS.get(value)
     except TypeError:
         return None
 
 
-def _thing(node: ast.expr, names: Names) -> object:
+def _resolved(node: ast.expr, names: Names) -> object:
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if isinstance(node, ast.Attribute):
-        module = _thing(node.value, names)
+        module = _resolved(node.value, names)
         return getattr(module, node.attr, None) if isinstance(module, ModuleType) else None
     return None
 

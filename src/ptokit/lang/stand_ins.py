@@ -1,4 +1,4 @@
-"""What a kernel sees while it is traced: tiles without content, arguments without values."""
+"""The operands of a kernel while it is traced: tiles without content, arguments without values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.operand import Dyn, TileSpec, show_extents
 from ptokit.isa.unknown import is_unknown
 from ptokit.lang.context import current
-from ptokit.lang.expr import Value, expression
+from ptokit.lang.expr import TracedInteger, expression
 from ptokit.lang.faults import public, suggested
 from ptokit.lang.slices import cut
 from ptokit.lang.tensor import GlobalTensor
@@ -24,8 +24,8 @@ from ptokit.program.ir import Argument, TileUse, View, Window
 
 
 def wrap(expr: Expr, home: tuple[int, ...] = ()) -> Any:
-    """An expression as the kernel sees it: a plain number where it is one."""
-    return expr if isinstance(expr, int) else Value(expr, home)
+    """An expression as the kernel sees it: an int if it is known."""
+    return expr if isinstance(expr, int) else TracedInteger(expr, home)
 
 
 class TracedTile(StandIn, Tile):
@@ -71,39 +71,39 @@ class TracedTile(StandIn, Tile):
             return
         carried = set(self.tracer.path) - set(self._home)
         if carried & self._used_in:
-            said = f"{self.name}.valid changes after the tile was used in the same loop with the extents from before it"
-            raise refuse("KN-12", said, "set tile.valid at the beginning of the loop's body")
+            message = f"{self.name}.valid changes after the tile was used in the same loop with the earlier extents"
+            raise refuse("KN-12", message, "set tile.valid at the beginning of the loop's body")
         self._extents, self._set_at = changed, self.tracer.path
 
     def use(self) -> TileUse:
-        """The tile as an operand, here and now."""
+        """The tile as an operand at this point of the trace."""
         path = self.tracer.path
         if path[: len(self._home)] != self._home:
-            said = f"{self.name} was made inside a pto.range or pto.when body that has ended"
-            raise refuse("KN-04", said, "make the tile before the body")
+            message = f"{self.name} was made inside a pto.range or pto.when body that has ended"
+            raise refuse("KN-04", message, "make the tile before the body")
         if path[: len(self._set_at)] != self._set_at:
-            said = f"{self.name}.valid was set inside a pto.range or pto.when body that has ended"
-            raise refuse("KN-12", said, "set tile.valid again after the body")
+            message = f"{self.name}.valid was set inside a pto.range or pto.when body that has ended"
+            raise refuse("KN-12", message, "set tile.valid again after the body")
         self._used_in.update(path[len(self._set_at) :])
         return TileUse(self.name, self._extents, self.window)
 
     def bind(self, addr: object) -> None:
         """Move to an address (`pto.tassign`)."""
         if self.window is not None:
-            said = f"a slice of {self.name} has no address of its own; found tassign"
-            raise refuse("SL-01", said, "move the tile it is of")
+            message = f"a slice of {self.name} has no address of its own; found tassign"
+            raise refuse("SL-01", message, "move the tile it is of")
         self.tracer.assign(self.name, addr)
 
-    def _empty(self, *_: object) -> NoReturn:
-        said = f"{self.name} holds nothing while the kernel is traced"
-        raise refuse("KN-07", said, "use tload, texpands or tci to fill it; debug=True runs with real values")
+    def _no_content(self, *_: object) -> NoReturn:
+        message = f"{self.name} has no content while the kernel is traced"
+        raise refuse("KN-07", message, "use tload, texpands or tci to fill it; debug=True runs with real values")
 
-    read = write = __deepcopy__ = _empty  # type: ignore[assignment]
-    buffer = property(_empty)  # type: ignore[assignment]
+    read = write = __deepcopy__ = _no_content  # type: ignore[assignment]
+    buffer = property(_no_content)  # type: ignore[assignment]
 
     @property
     def addr(self) -> None:
-        """A tile of a program gets its address later."""
+        """A tile of a program gets its address after tracing."""
         return
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -124,7 +124,7 @@ def _inner(outer: Window, inner: Window) -> Window:
     return Window((row, col), inner.size)
 
 
-TracedTile.__name__, TracedTile.__init__.__qualname__ = "Tile", "Tile.__init__"  # what messages of Python say
+TracedTile.__name__, TracedTile.__init__.__qualname__ = "Tile", "Tile.__init__"  # names in Python's messages
 setattr(TracedTile, "__init__", public(TracedTile.__init__))  # noqa: B010
 
 
@@ -134,8 +134,8 @@ def _describe(
     """A tile's description, and its valid extents as expressions."""
     known: dict[str, Any] = {"blayout": None, "slayout": None, "fractal": None, "pad": "null"}
     if unknown := set(options) - set(known):
-        said = f"Tile() got an unexpected keyword argument {sorted(unknown)[0]!r}"
-        raise TypeError(suggested(said, ["valid", "addr", *known]))
+        message = f"Tile() got an unexpected keyword argument {sorted(unknown)[0]!r}"
+        raise TypeError(suggested(message, ["valid", "addr", *known]))
     spec = describe(loc, dtype, rows, cols, valid=None, addr=None, **{**known, **options})
     if valid is None:
         return spec, (spec.rows, spec.cols)
@@ -169,7 +169,7 @@ class TracedTensor(StandIn, GlobalTensor):
         starts: tuple[Expr, ...],
         sizes: tuple[Expr, ...],
     ) -> None:
-        """`own` is the array's own shape where the tensor has another one: the kernel sees it, and cannot slice."""
+        """`own` is the array's own shape if the tensor has another one; the kernel sees it, and cannot slice it."""
         self.tracer = tracer
         self.home = tracer.path
         self.argument = argument
@@ -195,8 +195,8 @@ class TracedTensor(StandIn, GlobalTensor):
     def use(self) -> View:
         """The block as an operand."""
         if self.tracer.path[: len(self.home)] != self.home:
-            said = f"this block of {self.argument.name} was cut inside a pto.range or pto.when body that has ended"
-            raise refuse("KN-04", said, "cut it before the body, or use it inside")
+            message = f"this block of {self.argument.name} was cut inside a pto.range or pto.when body that has ended"
+            raise refuse("KN-04", message, "cut it before the body, or use it inside")
         return View(self.argument.name, self.starts, self.sizes)
 
     def block(self, starts: tuple[Expr, ...], sizes: tuple[Expr, ...]) -> View:
@@ -207,14 +207,14 @@ class TracedTensor(StandIn, GlobalTensor):
     def __getitem__(self, key: object) -> TracedTensor:
         """A block: `t[a:b]` takes rows (or elements), `t[a:b, c:d]` a block; the ends may be expressions."""
         if not self.is_plain:
-            said = (
+            message = (
                 f"{self.argument.name} has a layout or a shape of its own; only plain arrays can be sliced in a kernel"
             )
-            raise refuse("KN-10", said, "pass the block as an argument of its own")
+            raise refuse("KN-10", message, "pass the block as an argument of its own")
         parts = cast("tuple[object, ...]", key if isinstance(key, tuple) else (key,))
         if len(parts) > len(self.sizes):
-            said = f"{len(parts)} slices for {self.argument.name}, which has {len(self.sizes)} dims"
-            raise refuse("KN-10", said, "one slice for each dim, or fewer")
+            message = f"{len(parts)} slices for {self.argument.name}, which has {len(self.sizes)} dims"
+            raise refuse("KN-10", message, "one slice for each dim, or fewer")
         ranges = [_range(self.argument.name, part, size) for part, size in zip(parts, self.sizes, strict=False)]
         starts = tuple(start for start, _ in ranges) + (0,) * (len(self.sizes) - len(parts))
         sizes = tuple(size for _, size in ranges) + self.sizes[len(parts) :]
@@ -231,8 +231,8 @@ class TracedTensor(StandIn, GlobalTensor):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__") and name != "__array__":
             raise AttributeError(name)
-        said = f"{self.argument.name} has no values while the kernel is traced, and no `{name}`"
-        raise refuse("KN-07", said, "use its shape, its dtype and slices of it; debug=True runs with real values")
+        message = f"{self.argument.name} has no values while the kernel is traced, and no `{name}`"
+        raise refuse("KN-07", message, "use its shape, its dtype and slices of it; debug=True runs with real values")
 
     def __repr__(self) -> str:
         return f"<argument {self.argument.name}: {self.spec}>"
@@ -248,13 +248,13 @@ def _range(name: str, part: object, size: Expr) -> tuple[Expr, Expr]:
         raise refuse("KN-10", f"{name} is sliced as {name}[start:stop], got {part!r}", fix)
     first, last, step = cast("tuple[object, object, object]", (part.start, part.stop, part.step))  # pyright: ignore[reportUnknownMemberType]
     if step is not None and not (isinstance(step, int) and step == 1):
-        said = f"{name} is sliced as {name}[start:stop], got a step of {step!r}"
-        raise refuse("KN-10", said, "slice every row, or pass a strided array")
+        message = f"{name} is sliced as {name}[start:stop], got a step of {step!r}"
+        raise refuse("KN-10", message, "slice every row, or pass a strided array")
     start = 0 if first is None else expression(first, "the start of a slice")
     stop = size if last is None else expression(last, "the end of a slice")
     extent = subtract(stop, start)
     known = [number for number in (start, stop, size) if isinstance(number, int)]
     if len(known) == 3 and not 0 <= known[0] <= known[1] <= known[2]:
-        said = f"the slice {start}:{stop} of {name} does not lie within 0:{size}"
-        raise refuse("KN-10", said, "write both ends; they count from 0 and lie within the array", name)
+        message = f"the slice {start}:{stop} of {name} does not lie within 0:{size}"
+        raise refuse("KN-10", message, "write both ends; they count from 0 and lie within the array", name)
     return start, extent

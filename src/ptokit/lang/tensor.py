@@ -1,4 +1,4 @@
-"""Tensors in global memory: five-dimensional views of other people's arrays."""
+"""Tensors in global memory: five-dimensional views of the user's arrays."""
 
 from __future__ import annotations
 
@@ -44,38 +44,28 @@ class GlobalTensor:
         dtype: object = None,
     ) -> None:
         try:
-            self._describe(array, shape, stride, layout, dtype)
+            if current().tracer is not None:
+                raise refuse("KN-08", "a kernel's arrays are its arguments", "pass the array, or a GlobalTensor of it")
+            self.array = own = as_array(array)
+            self.source = tracked(array)
+            """The object that counts writes into its memory, if its library does so."""
+            if shape is None and stride is None:
+                self.spec = _own_spec(own.dtype, own.shape, own.strides, layout, dtype)
+            else:
+                self.spec = _reshaped(own, shape, stride, layout, dtype)
+            if not own.flags.aligned:
+                raise ValueError("the array's memory is not aligned to its elements; pass a copy: array.copy()")
+            kind = self.spec.dtype
+            bits = own.view(kind.bits)
+            if own.flags.c_contiguous:
+                run = bits.reshape(-1)
+                run = run if run.size == self.spec.span else run[: self.spec.span]
+            else:
+                run = as_strided(bits, (self.spec.span,), (kind.size,), writeable=bits.flags.writeable)
+            self.storage = Storage(run, kind, own)
         except Exception as problem:
             trim(problem)
             raise
-
-    def _describe(
-        self,
-        array: object,
-        shape: Sequence[int] | None,
-        stride: Sequence[int] | None,
-        layout: str | GlobalLayout,
-        dtype: object,
-    ) -> None:
-        if current().tracer is not None:
-            raise refuse("KN-08", "a kernel's arrays are its arguments", "pass the array, or a GlobalTensor of it")
-        self.array = own = as_array(array)
-        self.source = tracked(array)
-        """The object that is told of writes into its memory, if it wants to be."""
-        if shape is None and stride is None:
-            self.spec = _own_spec(own.dtype, own.shape, own.strides, layout, dtype)
-        else:
-            self.spec = _reshaped(own, shape, stride, layout, dtype)
-        if not own.flags.aligned:
-            raise ValueError("the array's memory is not aligned to its elements; pass a copy: array.copy()")
-        kind = self.spec.dtype
-        bits = own.view(kind.bits)
-        if own.flags.c_contiguous:
-            run = bits.reshape(-1)
-            run = run if run.size == self.spec.span else run[: self.spec.span]
-        else:
-            run = as_strided(bits, (self.spec.span,), (kind.size,), writeable=bits.flags.writeable)
-        self.storage = Storage(run, kind, own)
 
     @property
     def dtype(self) -> DType:
@@ -149,9 +139,9 @@ def _range(part: object, n: int) -> slice:
     first = 0 if start is None else extent(start, "the start of a slice", "CO-SHAPE-01")
     last = n if stop is None else extent(stop, "the end of a slice", "CO-SHAPE-01")
     if not first <= last <= n:
-        said = f"the slice {first}:{last} does not lie within 0:{n}"
+        message = f"the slice {first}:{last} does not lie within 0:{n}"
         fix = "a slice that leaves the array is an error, not a shorter block"
-        raise OutOfBoundsError([Finding("error", "KN-10", said, fix=fix, where=user_place())])
+        raise OutOfBoundsError([Finding("error", "KN-10", message, fix=fix, where=user_place())])
     return slice(first, last)
 
 

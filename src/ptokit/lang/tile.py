@@ -16,7 +16,7 @@ from ptokit.isa.operand import FORMS, Dyn, OperandSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
 from ptokit.lang.cast import exact_cast
 from ptokit.lang.context import current
-from ptokit.lang.expr import Value
+from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public
 from ptokit.lang.slices import cut
 from ptokit.lang.where import refuse, user_place
@@ -29,7 +29,7 @@ MAX_BYTES = 1 << 30
 
 LAYOUTS = {form: layouts for layouts, form in FORMS.items()}
 CUBE_FORMS = {TileType.Right: ("zn", 512), TileType.Acc: ("nz", 1024)}
-"""What a cube tile looks like unless told otherwise; a Left tile's form is the target's own."""
+"""The default layouts of cube tiles; that of a Left tile is the target's."""
 
 
 class Tile:
@@ -40,7 +40,7 @@ class Tile:
 
     __slots__ = ("spec", "storage")
 
-    def __new__(cls, *args: object, **options: object) -> Self:
+    def __new__(cls, *_args: object, **_options: object) -> Self:
         """A tile of memory, or a tile of the program while a kernel is traced."""
         tracer = current().tracer
         return object.__new__(cls if tracer is None else tracer.tile)
@@ -94,7 +94,7 @@ class Tile:
 
     @property
     def addr(self) -> int | None:
-        """The byte address, where one was given."""
+        """The byte address, if one was given."""
         return self.spec.addr
 
     @property
@@ -158,13 +158,13 @@ class Tile:
         return f"<Tile {self.spec}{placed}>"
 
 
-_MAKER = inspect.signature(Tile.__init__)
-setattr(Tile, "__signature__", _MAKER.replace(parameters=[*_MAKER.parameters.values()][1:]))  # noqa: B010
+_CONSTRUCTOR = inspect.signature(Tile.__init__)
+setattr(Tile, "__signature__", _CONSTRUCTOR.replace(parameters=[*_CONSTRUCTOR.parameters.values()][1:]))  # noqa: B010
 
 
 def extent(value: object, name: str, rule: str = "CO-SHAPE-03") -> int:
     """A non-negative whole number, or a refusal under `rule`."""
-    if isinstance(value, Value):
+    if isinstance(value, TracedInteger):
         raise refuse("KN-02", f"{name} must be a constant; found {value}", "make it a constant: `n: pto.const`")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ def describe(
     pad: object,
     addr: object,
 ) -> TileSpec:
-    """The description of a tile, from what its maker was given."""
+    """The description of a tile, from the arguments of its constructor."""
     location, kind = choose(TileType, loc, "loc"), dtype(element)
     height, width = _padded(rows, cols, kind)
     valid_rows, valid_cols, dynamic = _valid(valid, height, width)

@@ -1,4 +1,4 @@
-"""Tracing: while a kernel runs once on stand-ins for its arguments, every call is written down as a `Program`."""
+"""Tracing: a kernel runs once on stand-ins for its arguments, and every call is recorded in a `Program`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.lang.dispatch import Event, Wait, awaited, no_operand
-from ptokit.lang.expr import Value, expression
+from ptokit.lang.expr import TracedInteger, expression
 from ptokit.lang.scalar import Scalar, TracedScalar
 from ptokit.lang.source import assigned_name
 from ptokit.lang.tensor import GlobalTensor
@@ -40,15 +40,15 @@ from ptokit.program.ir import (
 )
 
 MOST_BODIES = 32
-"""Loops and branches inside one another."""
+"""The largest depth of nested loops and branches."""
 MOST_STATEMENTS = 100_000
 """Statements of a program; more is a Python loop that should be a pto.range."""
 EVENTS = count()
-"""Events of all kernels: none is taken for another kernel's."""
+"""Event numbers are unique over all kernels."""
 
 
 @dataclass
-class Scope:
+class OpenBody:
     """A body that is being traced: the kernel's own, a loop's, or a branch's."""
 
     number: int
@@ -58,33 +58,33 @@ class Scope:
 
 
 class StandIn(ABC):
-    """Something of the kernel that is being traced: a tile or an argument."""
+    """A tile or an argument of the kernel that is being traced."""
 
     __slots__ = ()
     tracer: Tracer
 
     @abstractmethod
     def use(self) -> Operand:
-        """The operand that it is here and now."""
+        """The operand at this point of the trace."""
 
 
 class Tracer:
-    """Writes a kernel down: keeps the open bodies, and gives every name once."""
+    """Records a kernel: tracks the open bodies and makes names unique."""
 
     def __init__(self, mode: str, code: CodeType, parameters: Sequence[str], tile: type[Tile]) -> None:
         self.mode = mode
         self.code = code
         self.tile = tile
-        """What `pto.Tile(...)` makes while this tracer is at work."""
+        """The class that `pto.Tile(...)` instantiates while this tracer is active."""
         self._numbers = count()
-        self.scopes = [Scope(next(self._numbers), False, [])]
+        self.scopes = [OpenBody(next(self._numbers), False, [])]
         self._names = Counter[str]((*parameters, BLOCK_IDX, BLOCK_NUM))
         self._events: set[int] = set()
         self._waited: set[int] = set()
         self._recorded = 0
         self.closed_branch: Branch | None = None
         self.names: dict[Expr, str] = {}
-        """What the user calls expressions, for the reader of the program."""
+        """The user's names of expressions, for printing the program."""
 
     @property
     def path(self) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ class Tracer:
         return self.unique(f"{name}_{used}") if used else name
 
     def emit(self, statement: Stmt) -> None:
-        """Write a statement down in the innermost body."""
+        """Record a statement in the innermost body."""
         self._recorded += 1
         if self._recorded > MOST_STATEMENTS:
             raise refuse(
@@ -110,7 +110,7 @@ class Tracer:
 
     def _learn_names(self, frame: FrameType | None) -> None:
         for name, value in frame.f_locals.items() if frame else ():
-            if isinstance(value, Value) and isinstance(value.expr, Op) and value.expr not in self.names:
+            if isinstance(value, TracedInteger) and isinstance(value.expr, Op) and value.expr not in self.names:
                 self.names[value.expr] = self.unique(name)
 
     def record(
@@ -151,21 +151,21 @@ class Tracer:
             return _constant(given)
         if isinstance(given, Tile | GlobalTensor) or hasattr(given, "__array__"):
             kind = type(given).__name__
-            said = f"{instruction.name}: {name} is a {kind} that was made outside this kernel"
-            raise refuse("KN-08", said, "make tiles inside the kernel and pass arrays as arguments", name)
+            message = f"{instruction.name}: {name} is a {kind} that was made outside this kernel"
+            raise refuse("KN-08", message, "make tiles inside the kernel and pass arrays as arguments", name)
         raise no_operand(instruction, name, given)
 
     def _waits(self, name: str, wait: Wait) -> tuple[int, ...]:
         events = awaited(name, wait)
         if not all(event.number in self._events for event in events):
-            said = f"{name}: wait= takes what earlier calls of this kernel returned, got an event of another"
-            raise refuse("KN-13", said, "event = pto.tload(...); pto.tadd(..., wait=event)")
+            message = f"{name}: wait= takes what earlier calls of this kernel returned, got an event of another"
+            raise refuse("KN-13", message, "event = pto.tload(...); pto.tadd(..., wait=event)")
         numbers = tuple(dict.fromkeys(cast("int", event.number) for event in events))
         self._waited.update(numbers)
         return numbers
 
     def declare(self, spec: TileSpec, addresses: tuple[Expr, ...]) -> str:
-        """Write a tile's declaration down; returns its name."""
+        """Record a tile's declaration; returns its name."""
         frame = user_frame()
         name = self.unique(assigned_name(frame) or "tile")
         loop = next((scope for scope in reversed(self.scopes) if scope.is_loop), None)
@@ -175,8 +175,8 @@ class Tracer:
 
     def loop(
         self, start: Expr, stop: Expr, step: Expr, buffers: int, name: str, where: Where | None
-    ) -> Iterator[Value]:
-        """Trace a loop's body once, for a variable iteration. A step that is no positive number is counted in turns."""
+    ) -> Iterator[TracedInteger]:
+        """Trace a loop's body once. With a step that is no positive constant, the loop counts iterations."""
         if buffers > 1 and self.mode == "manual":
             fix = "alternate the address: addr=base + i % 2 * nbytes"
             raise refuse("KN-13", "buffers= belongs to auto mode; in manual mode addresses are yours", fix)
@@ -184,11 +184,11 @@ class Tracer:
             var = Var(self.unique(name))
             bounds, value = (start, stop, step), var
         else:
-            var = Var(self.unique(f"{name}_turn"))
-            bounds, value = (0, _trips(start, stop, step), 1), apply("add", start, apply("mul", var, step))
+            var = Var(self.unique(f"{name}_iteration"))
+            bounds, value = (0, _iterations(start, stop, step), 1), apply("add", start, apply("mul", var, step))
         depth = self.enter(is_loop=True, buffers=buffers)
         try:
-            yield Value(value, self.path)
+            yield TracedInteger(value, self.path)
         except GeneratorExit:
             self.abandon(depth)
             raise
@@ -198,37 +198,37 @@ class Tracer:
         """Open a body; returns how many were open."""
         if len(self.scopes) > MOST_BODIES:
             raise refuse("KN-06", f"more than {MOST_BODIES} bodies inside one another", "flatten the loops")
-        self.scopes.append(Scope(next(self._numbers), is_loop, [], buffers))
+        self.scopes.append(OpenBody(next(self._numbers), is_loop, [], buffers))
         return len(self.scopes) - 1
 
     def abandon(self, depth: int) -> None:
-        """Forget a body that an exception has left, and all inside it."""
+        """Drop a body that an exception has left, and all inside it."""
         del self.scopes[depth:]
 
     def leave(self) -> Block:
         """Close the innermost body."""
         return tuple(self.scopes.pop().statements)
 
-    def load(self, block: Callable[..., View], index: Sequence[object]) -> Value:
-        """Write the reading of a scalar down."""
+    def load(self, block: Callable[..., View], index: Sequence[object]) -> TracedInteger:
+        """Record the load of a scalar."""
         starts = tuple(expression(part, "an index of pto.load_scalar") for part in index)
         result, where = Var(self.unique(assigned_name(user_frame()) or "scalar")), user_place()
         view = block(starts, (1,) * len(starts))
         self.emit(LoadScalar(result, view, where=where))
-        return Value(result, self.path)
+        return TracedInteger(result, self.path)
 
     def assign(self, tile: str, address: object) -> None:
-        """Write down that a tile moves."""
+        """Record that a tile moves."""
         if self.mode != "manual":
             raise refuse("KN-13", "tassign belongs to manual mode", 'use @pto.kernel(mode="manual")')
         self.emit(Assign(tile, expression(address, "addr"), where=user_place()))
 
     def finish(self) -> Block:
-        """The whole body; events are counted from 0, and those that nothing waits for are forgotten."""
+        """The whole body. Events are renumbered from 0; those that nothing waits for are dropped."""
         self._numbering = {event: number for number, event in enumerate(sorted(self._waited))}
-        return transform(tuple(self.leave()), self._settle)
+        return transform(tuple(self.leave()), self._renumber)
 
-    def _settle(self, stmt: Stmt) -> Stmt:
+    def _renumber(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Instr):
             numbering = self._numbering
             waits = tuple(numbering[event] for event in stmt.waits)
@@ -236,7 +236,7 @@ class Tracer:
         return stmt
 
 
-def _trips(start: Expr, stop: Expr, step: Expr) -> Expr:
+def _iterations(start: Expr, stop: Expr, step: Expr) -> Expr:
     """How often a loop runs: the distance over the step, rounded up."""
     return apply("sub", 0, apply("floordiv", subtract(start, stop), step))
 

@@ -1,4 +1,4 @@
-"""A program for one signature of a kernel, with what was worked out for it."""
+"""A program for one signature of a kernel, with its cached verdicts and executables."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ptokit.program.verify import verify
 if TYPE_CHECKING:
     from ptokit.machine.executable import MachineExecutable
 
-MOST_KEPT = 256
-"""Targets and grids that are remembered for one program."""
+MOST_CACHED = 256
+"""Targets and grids that are cached for one program."""
 
 
 class Verdict:
-    """What is certain of a program on a target, over a grid, before it runs."""
+    """The findings on a program for a target and a grid, before it runs."""
 
     def __init__(self, findings: list[Finding]) -> None:
         self.errors = tuple(finding for finding in findings if finding.level == "error")
@@ -31,21 +31,21 @@ class Verdict:
 
 
 class Traced:
-    """A program for one signature, with what was worked out for it."""
+    """A program for one signature, with its cached verdicts and executables."""
 
     def __init__(self, program: Program, outside: dict[str, object]) -> None:
-        """`outside` are the values that the program took from around the kernel."""
+        """`outside` are the values of globals and closures that the program depends on."""
         self.program = program
         self.outside = outside
         self.writes = written_arguments(program)
         self.stored = tuple({program.tensors[name].array for name in self.writes})
-        """What a launch passes an array for that is written."""
-        self.verdict = lru_cache(MOST_KEPT)(self._verify)
+        """The array arguments that the program writes."""
+        self.verdict = lru_cache(MOST_CACHED)(self._verify)
         """The verdict for a target and a grid."""
-        self.machine = lru_cache(MOST_KEPT)(self._on_machine)
+        self.machine = lru_cache(MOST_CACHED)(self._on_machine)
         """The program on the model of a target, with the addresses and flags that auto mode adds."""
-        self.executable = lru_cache(MOST_KEPT)(self._prepare)
-        """What runs the program on a target, by the name of an engine."""
+        self.executable = lru_cache(MOST_CACHED)(self._prepare)
+        """The executable for a target and an engine."""
 
     def _verify(self, mode: Mode, grid: int) -> Verdict:
         return Verdict(verify(self.program, mode.profile, mode.options, grid))

@@ -17,7 +17,7 @@ from ptokit.lang.source import Unreadable, surroundings, tree_of
 FOLLOW = "@follow"
 """The name of `follow` in a rewritten function: no Python name can clash with it."""
 _PACKAGE = __name__.partition(".")[0]
-_ROOM = os.path.dirname(__file__) + os.sep
+_FOLDER = os.path.dirname(__file__) + os.sep
 
 
 class _Plain(ast.NodeTransformer):
@@ -58,11 +58,11 @@ class _Plain(ast.NodeTransformer):
 
 def untraced(function: FunctionType) -> FunctionType:
     """A kernel for runs with real values."""
-    return _twin(function, check_source(function.__code__, surroundings(function)))
+    return _untraced_version(function, check_source(function.__code__, surroundings(function)))
 
 
 def follow(called: object) -> object:
-    """What a call really calls in such a run: of the user's functions that know ptokit, the twins."""
+    """The function that a call runs: for the user's functions that use ptokit, the untraced version."""
     if isinstance(called, MethodType):
         return MethodType(cast("FunctionType", follow(called.__func__)), called.__self__)
     if not isinstance(called, FunctionType) or not _may_open_bodies(called):
@@ -73,29 +73,29 @@ def follow(called: object) -> object:
         return called
     if reading.opened and reading.problems:
         raise VerifyError(reading.problems)
-    return _twin(called, reading)
+    return _untraced_version(called, reading)
 
 
 def _may_open_bodies(function: FunctionType) -> bool:
     code = function.__code__
-    is_done = FOLLOW in code.co_freevars or code.co_filename.startswith(_ROOM)
-    return not is_done and any(_is_ours(thing) for thing in surroundings(function).values())
+    is_done = FOLLOW in code.co_freevars or code.co_filename.startswith(_FOLDER)
+    return not is_done and any(_is_ours(value) for value in surroundings(function).values())
 
 
-def _is_ours(thing: object) -> bool:
-    if isinstance(thing, ModuleType):
-        return thing.__name__.partition(".")[0] == _PACKAGE
-    return isinstance(thing, type | FunctionType) and str(thing.__module__).startswith(f"{_PACKAGE}.")
+def _is_ours(value: object) -> bool:
+    if isinstance(value, ModuleType):
+        return value.__name__.partition(".")[0] == _PACKAGE
+    return isinstance(value, type | FunctionType) and str(value.__module__).startswith(f"{_PACKAGE}.")
 
 
-def _twin(function: FunctionType, reading: Reading) -> FunctionType:
+def _untraced_version(function: FunctionType, reading: Reading) -> FunctionType:
     code = function.__code__
     plain = _plain_code(code, reading)
     cells = {FOLLOW: CellType(follow), **dict(zip(code.co_freevars, function.__closure__ or (), strict=True))}
     closure = tuple(cells[name] for name in plain.co_freevars)
-    twin = FunctionType(plain, function.__globals__, function.__name__, function.__defaults__, closure)
-    twin.__kwdefaults__ = function.__kwdefaults__
-    return twin
+    plain_function = FunctionType(plain, function.__globals__, function.__name__, function.__defaults__, closure)
+    plain_function.__kwdefaults__ = function.__kwdefaults__
+    return plain_function
 
 
 @lru_cache(maxsize=1024)

@@ -39,7 +39,7 @@ def is_library(file: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_machinery(file: str) -> bool:
-    """Whether nothing in a file is the user's line. A command calls the library as a user does."""
+    """Whether no line of a file is the user's. A command calls the library as a user does."""
     return is_library(file) or (is_own(file) and not file.startswith(_COMMANDS))
 
 
@@ -52,7 +52,7 @@ def user_frame() -> FrameType | None:
 
 
 def user_place() -> Where | None:
-    """The file and line that the user is at."""
+    """The user's file and line."""
     return place(user_frame())
 
 
@@ -82,6 +82,6 @@ def warn(finding: Finding, frame: FrameType | None) -> None:
 
 
 def warn_at(finding: Finding, module: str, registry: dict[Any, Any]) -> None:
-    """Emit a hazard as a warning at its own place; the registry remembers which were shown."""
+    """Emit a hazard as a warning at its own place; the registry records which were shown."""
     where = finding.where or Where("<kernel>", 0)
     warnings.warn_explicit(HazardWarning(finding), HazardWarning, where.file, where.line, module, registry)

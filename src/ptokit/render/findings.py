@@ -1,4 +1,4 @@
-"""Findings on a terminal: the one way they look."""
+"""Findings on a terminal."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ptokit.render.findings import finding_text
 def report_lines(
     report: MachineReport, *, notes: bool = False, shown: Callable[[Finding], Text] = finding_text
 ) -> Iterator[Text]:
-    """Findings first, then memory, time, traffic and lanes; `shown` says how a finding looks."""
+    """Findings first, then memory, time, traffic and lanes; `shown` renders a finding."""
     yield Text(heading(report), style="bold green" if report.ok else "bold red")
     yield from map(shown, shown_findings(report.findings, notes=notes))
     for section in sections(report):

@@ -45,7 +45,7 @@ def rules_named(name: str) -> list[tuple[Instruction, Rule]]:
 
 
 def clause_page(name: str) -> Group:
-    """A clause: what it says, for which target, which rule keeps it, and code on both sides of it."""
+    """A clause: its statement, targets and rules, and code that meets and breaks it."""
     clause = spec.clauses()[name]
     parts: list[RenderableType] = [_title(name, f"{', '.join(clause.targets)} · {clause.kind}"), Text(clause.statement)]
     if clause.verdict:
@@ -76,7 +76,7 @@ SEEN_BY = {
 
 
 def hazard_page(name: str) -> Group:
-    """A hazard: where it bites and who is silent about it."""
+    """A hazard: the targets that have it and the tools that do not report it."""
     hazard = spec.hazards()[name]
     parts = [
         _title(name, f"bites on {hazard.bites} · silent on {hazard.silent}"),
@@ -124,7 +124,7 @@ FAULTS = {
 
 
 def _rule_line(name: str, instruction: Instruction, rule: Rule) -> str:
-    """Where a rule applies: under a clause, only the targets on which that clause stands behind it."""
+    """Where a rule applies: for a clause, only the targets on which the rule carries it."""
     is_clause = name in (rule.id, *rule.elsewhere)
     on = {target: level for target, level in rule.on.items() if not is_clause or rule.clause(target) == name}
     levels = ", ".join(f"{level} on {target}" for target, level in on.items())
@@ -149,7 +149,7 @@ def _example(name: str) -> Iterator[RenderableType]:
 
 
 def _outcome(shown: Mapping[str, str]) -> str:
-    """What the run of an example showed: once where it is the same on every target."""
+    """The outcome of an example: once if it is the same on every target."""
     by_outcome: dict[str, list[str]] = {}
     for target, outcome in shown.items():
         by_outcome.setdefault(outcome, []).append(target)
@@ -180,7 +180,7 @@ def instruction_page(name: str, target: str | None = None) -> Group:
 
 
 def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:
-    """How it is written: in Python, in C++ and as text, with the events that it waits for."""
+    """The spelling in Python, in C++ and as text, and the events."""
     yield "Python", _python(instruction)
     texts, suffixed = dict(instruction.spellings), tuple(_suffixed(instruction))
     texts |= {"PTO-AS": (*texts.get("PTO-AS", ()), *suffixed)} if suffixed else {}
@@ -190,7 +190,7 @@ def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:
 
 
 def _has_events(instruction: Instruction) -> bool:
-    """Whether it does work on a pipe, and does not only state where a tile lies."""
+    """Whether it runs on a pipe; `tassign` does not."""
     return bool(instruction.kernels)
 
 
@@ -210,7 +210,7 @@ def _default_of(value: object) -> object:
 
 def _suffixed(instruction: Instruction) -> Iterator[str]:
     """The opcode with its suffixes, the destination first."""
-    from ptokit.text.ptoas.shapes import opcode_pattern, suffixes  # pages of clauses and hazards do without
+    from ptokit.text.ptoas.shapes import opcode_pattern, suffixes  # not needed for pages of clauses and hazards
 
     if instruction.op in suffixes():
         given = ", ".join(f"%{param.name}" for param in instruction.operands if not param.optional)
@@ -248,7 +248,7 @@ def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
 
 
 def _clauses(instruction: Instruction, profiles: Sequence[Profile]) -> Iterator[RenderableType]:
-    """What the documents say, part by part; with targets, where the page is about several."""
+    """The statements of the documents by topic; with targets, if the page is about several."""
     found = {clause.id: clause for profile in profiles for clause in clauses_of(instruction, profile.name)}
     parts: dict[str, list[spec.Clause]] = {topic: [] for topic in (*TOPICS.values(), OTHER_TOPIC)}
     for clause in (clause for name, clause in spec.clauses().items() if name in found):
@@ -299,7 +299,7 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[Renderable
     emitted = (_rule_row(rule, profile) for rule in instruction.cpp.headers if rule.level_on(profile.name))
     yield from _section("Refused when C++ is emitted, unless", emitted)
     duties = (clause for clause in clauses_of(instruction, profile.name) if clause.kind == "hazard")
-    yield from _section("What the caller sees to", ((clause.id, _statement(clause)) for clause in duties))
+    yield from _section("Duties of the caller", ((clause.id, _statement(clause)) for clause in duties))
     yield from _section("Hazards", _hazards(instruction, profile))
     yield from _machine(instruction, profile)
 
@@ -319,7 +319,7 @@ def _rule_row(rule: Rule, profile: Profile) -> tuple[str, ...]:
 
 
 def _common(profile: Profile) -> Iterator[tuple[str, ...]]:
-    """What every instruction must satisfy, with what applies to the target."""
+    """The checks of every instruction that apply on a target."""
     for check in CHECKS:
         rules = [name for name in check.names if name not in spec.hazards() and spec.holds(name, profile.name)]
         kinds = [name for name in check.names if name in spec.hazards() and _level(spec.hazards()[name], profile)]
@@ -337,7 +337,7 @@ def _level(hazard: spec.Hazard, profile: Profile) -> str:
 
 
 def _hazards(instruction: Instruction, profile: Profile) -> Iterator[tuple[str, ...]]:
-    """What can go wrong with it here, how bad that is, who sees it first, and the clause behind it."""
+    """The hazards of an instruction on a target: level, what detects it first, situation, clauses."""
     for hazard in spec.hazards().values():
         level = _level(hazard, profile)
         if level and hazard.concerns(instruction.name):
@@ -413,7 +413,7 @@ FACTS = {
     "cores": lambda p: " ".join(core.name for core in p.cores) or "none",
     "pipes": lambda p: " ".join(p.pipes) or "none",
     "event ids": lambda p: str(p.event_ids or "none"),
-    "SIMT launch": lambda p: _largest_launch(p),
+    "SIMT launch": _largest_launch,
     **{
         f"{instruction.name} types": lambda p, types=instruction.types: _types(types, p)
         for instruction in INSTRUCTIONS.values()

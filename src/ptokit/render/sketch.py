@@ -1,4 +1,4 @@
-"""A rule's own words without a call at hand: operands and extents appear by name."""
+"""The expectation of a rule without a call: operands and extents appear by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ptokit.target import Profile
 
 
 class Name:
-    """Stands for a value that is not known yet: `dst.valid_rows` prints as that."""
+    """The name of a value that is not known: `dst.valid_rows` prints as that."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -35,7 +35,7 @@ class Name:
 
 
 class Sketch(Name):
-    """Stands for a call on a target."""
+    """Replaces a call on a target."""
 
     def __init__(self, profile: Profile) -> None:
         super().__init__("")
@@ -43,7 +43,7 @@ class Sketch(Name):
         self.values = Values()
 
     def here(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
-        """What a table says of the target is known without a call."""
+        """The row of a table for the target, which is known without a call."""
         return lookup(table, self._profile.name, default)
 
 
