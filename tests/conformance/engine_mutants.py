@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine import compute
-from ptokit.engine.reference import Reader
+from ptokit.engine.reference import IndexReader
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import always
 from ptokit.isa.layout import Layout, Term
@@ -102,7 +102,7 @@ def _narrower_table(index: Index) -> Index:
     return replace(index, width=index.width - 1) if index.width else index
 
 
-def _signed(reader: Reader, raw: Any) -> Any:
+def _signed(reader: IndexReader, raw: Any) -> Any:
     """Index values that keep their sign."""
     return np.ascontiguousarray(raw).view(f"i{raw.itemsize}").astype(np.int64)
 
@@ -287,7 +287,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "wrap one short": capacity(Remap.WRAP, -1),
     "skip one early": capacity(Remap.SKIP, -1),
     "zero one early": capacity(Remap.ZERO, -1),
-    "indices keep their sign": lambda: attribute(Reader, "widen", _signed),
+    "indices keep their sign": lambda: attribute(IndexReader, "widen", _signed),
     "table one column narrower": indices(_narrower_table),
     "rows for elements": indices(_other_unit),
     "one index for all": indices(_one_index),

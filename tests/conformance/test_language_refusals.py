@@ -21,7 +21,7 @@ import pytest
 import ptokit as pto
 from ptokit import spec
 from ptokit.finding import Finding
-from ptokit.machine.report import Report
+from ptokit.machine.report import MachineReport
 from tests.conformance.harness import compiled, findings_of, forget
 from tests.conformance.sites import Site, sites, without
 from tests.conformance.test_shared_checks import ARRAYS
@@ -148,7 +148,7 @@ def run(code: str) -> list[Finding]:
         found += here.findings
     found += [finding for warning in warned for finding in findings_of(warning.message)]  # type: ignore[arg-type]
     report = names.get("report")
-    return [*found, *(report.findings if isinstance(report, Report) else ())]
+    return [*found, *(report.findings if isinstance(report, MachineReport) else ())]
 
 
 def said(code: str) -> frozenset[Said]:

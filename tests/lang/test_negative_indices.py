@@ -77,7 +77,7 @@ def check(findings: list[pto.Finding], is_reported: bool) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("target", DEVICES)
 @pytest.mark.parametrize("mode", ["row", "elem"])
-@pytest.mark.parametrize(("name", "oob", "is_told"), CASES)
+@pytest.mark.parametrize(("name", "oob", "is_reported"), CASES)
 def test_kernels(name: str, oob: str, is_reported: bool, mode: str, target: str, engine: str) -> None:
     table, index, out = operands(mode)
     kernel = gathers if name == "mgather" else scatters
@@ -90,7 +90,7 @@ def test_kernels(name: str, oob: str, is_reported: bool, mode: str, target: str,
 
 @pytest.mark.parametrize("target", DEVICES)
 @pytest.mark.parametrize("mode", ["row", "elem"])
-@pytest.mark.parametrize(("name", "oob", "is_told"), CASES)
+@pytest.mark.parametrize(("name", "oob", "is_reported"), CASES)
 def test_eager_calls(name: str, oob: str, is_reported: bool, mode: str, target: str) -> None:
     table, index, out = operands(mode)
     with pto.target(target), collected_warnings() as warned:

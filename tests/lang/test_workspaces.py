@@ -158,7 +158,7 @@ def test_the_machine_sees_a_write_that_nothing_orders_after_it() -> None:
     found = report.findings[0]
     assert found.level == "error"
     assert "tload writes dst on MTE2" in found.message
-    assert "trowsum writes tmp on V" in found.message
+    assert "after trowsum's write of tmp on V" in found.message
 
 
 @pto.kernel

@@ -262,7 +262,7 @@ class Beside:
                 at = int(np.argmax(a != b))
                 self.tally.refuse(f"{what}: operand {k} differs in {(a != b).sum()} bytes of {a.size}, first at {at}")
         if report is not None:
-            self._compare_words(what, report, expected.findings)
+            self._compare_words(what, report, expected.reported)
         return None
 
     def _compare_words(self, what: str, report: MachineReport, findings: Sequence[Finding]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.machine.timeline import BY_ELEMENT
+from ptokit.machine.timeline import ELEMENT_HINTS
 
 
 @pto.kernel
@@ -35,4 +35,4 @@ def test_a_gather_of_rows_is_not_advised_to_gather_rows(target: str) -> None:
 
 @pytest.mark.parametrize(("target", "pipe"), [("a2a3", "S"), ("a5", "V")])
 def test_a_gather_of_elements_is(target: str, pipe: str) -> None:
-    assert BY_ELEMENT[pipe] in advice("elem", target)
+    assert ELEMENT_HINTS[pipe] in advice("elem", target)

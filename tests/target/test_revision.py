@@ -132,7 +132,9 @@ def test_cpp_has_the_flags_and_barriers_of_the_revision() -> None:
 def beside(x, out):
     t = pto.Tile("vec", "float32", 8, 64)
     pto.texpands(t, 0)
-    pto.tload(t[:, 0:32], x)
+    t.valid = (8, 32)
+    pto.tload(t, x)
+    t.valid = (8, 64)
     pto.tstore(out, t)
 
 

@@ -403,7 +403,7 @@ def agree(prepared: Prepared, storages: Sequence[Storage], found: Outcome, expec
     """Both outcomes are one."""
     what = f"{prepared.instruction.name} on {prepared.target} ({prepared.route})"
     assert found.ending == expected.ending, f"{what}: {found.ending} for {expected.ending}"
-    assert found.reported == expected.reported, f"{what}: {found.told} for {expected.told}"
+    assert found.reported == expected.reported, f"{what}: {found.reported} for {expected.reported}"
     for name, ours, theirs in zip(prepared.names, found.memories, expected.memories, strict=True):
         if ours != theirs and not (prepared.instruction.name in NEARLY and _near(prepared, storages, ours, theirs)):
             a, b = np.frombuffer(ours, np.uint8), np.frombuffer(theirs, np.uint8)

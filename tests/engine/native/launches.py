@@ -94,7 +94,7 @@ def same_program(
 
     def launched(executable: Executable | NativeExecutable, threads: int | None) -> Outcome:
         storages = make()
-        collector = pto.lang.launch.Collector(None, {})
+        collector = pto.lang.launch.FindingCollector(None, {})
 
         def launch() -> Sequence[Finding]:
             executable.launch(storages, numbers, grid, collector, threads)
