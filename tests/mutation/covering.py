@@ -16,6 +16,7 @@ import pytest
 FOLDER = os.environ.get("PTOKIT_COVERING", "")
 FOUND: dict[str, tuple[float, list[str]]] = {}
 SEEN: set[CodeType] = set()
+FAILED: set[str] = set()
 
 
 def _profile(frame: FrameType, event: str, _: object) -> None:
@@ -43,13 +44,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Forget a test that does not pass."""
-    if report.when == "call" and not report.passed:
-        FOUND[report.nodeid] = (0.0, [])
+    """Note a test that does not pass: it says nothing of a mutant."""
+    if not report.passed:
+        FAILED.add(report.nodeid)
 
 
 def pytest_sessionfinish() -> None:
     """Write down what this process has seen."""
     if FOLDER and FOUND:
-        text = json.dumps({name: row for name, row in FOUND.items() if row[1]})
+        text = json.dumps({name: row for name, row in FOUND.items() if row[1] and name not in FAILED})
         Path(FOLDER, f"{os.getpid()}.json").write_text(text, encoding="utf-8")
