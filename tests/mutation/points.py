@@ -43,6 +43,8 @@ QUANTITIES = frozenset((
 """Words of the names that stand for extents, strides, capacities and sizes."""
 TABLES = ("isa/", "target/")
 """Folders whose tables hold numbers with a meaning. Those of the engines only tune them."""
+NATIVE = "engine/native/"
+"""What has no machine code runs on the reference engine, so a table without one of its rows gives the same bits."""
 TYPES = frozenset(("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"))
 """Words of a string that lists element types."""
 TEXTS = frozenset(
@@ -113,7 +115,7 @@ class Finder:
     def __init__(self, module: str, source: str, members: dict[str, list[str]], wanted: int | None = None) -> None:
         self.module, self.members, self.wanted = module, members, wanted
         self.tree = ast.parse(source)
-        self.has_numbers = module.startswith(TABLES)
+        self.has_numbers, self.is_native = module.startswith(TABLES), module.startswith(NATIVE)
         self.fields = {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
         self.found: list[Mutant] = []
 
@@ -220,8 +222,8 @@ class Finder:
         elif isinstance(node, ast.Tuple | ast.List | ast.Set) and isinstance(
             getattr(node, "ctx", ast.Load()), ast.Load
         ):
-            changed = _shorter(node) if scope.is_table else []
-        elif isinstance(node, ast.Dict) and len(node.keys) > 1 and scope.is_table:
+            changed = _shorter(node) if scope.is_table and not self.is_native else []
+        elif isinstance(node, ast.Dict) and len(node.keys) > 1 and scope.is_table and not self.is_native:
             changed = [_without(node, k) for k in (0, len(node.keys) - 1)]
         for each in changed:
             yield each, ast.unparse(each)
