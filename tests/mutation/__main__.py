@@ -60,9 +60,18 @@ POOL = (
     *("tests/test_ops.py", "tests/test_findings.py", "tests/lang/test_tile.py", "tests/lang/test_slices.py"),
     *("tests/program/test_place.py", "tests/program/test_overlaps.py", "tests/program/test_steps.py"),
     *("tests/machine/test_costs.py", "tests/machine/test_traffic.py", "tests/machine/test_repeats.py"),
-    *("tests/machine/test_corpus.py", "tests/machine/test_machine_clauses.py"),
+    "tests/machine/test_machine_clauses.py",
 )
-NEVER = ("tests/conformance/test_language_refusals.py", "tests/conformance/test_cpp_clauses.py")
+NEVER = (
+    *("tests/conformance/test_language_refusals.py", "tests/conformance/test_cpp_clauses.py"),
+    *(
+        "tests/conformance/test_pages.py",
+        "tests/conformance/test_coverage.py",
+        "tests/conformance/test_text_clauses.py",
+    ),
+    *("tests/engine/native/test_store.py", "tests/engine/native/test_jit.py", "tests/engine/native/test_workers.py"),
+    "tests/engine/native/test_thread_count.py",
+)
 """Tests of the pool that say little of the mutated folders for the time they take."""
 TABLE_TESTS = (
     *("tests/compute/test_refusals.py", "tests/conformance/test_type_tables.py", "tests/target/test_profiles.py"),

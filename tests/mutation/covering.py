@@ -7,9 +7,11 @@ import json
 import os
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
 from types import CodeType, FrameType
+from zlib import crc32
 
 import pytest
 
@@ -17,6 +19,24 @@ FOLDER = os.environ.get("PTOKIT_COVERING", "")
 FOUND: dict[str, tuple[float, list[str]]] = {}
 SEEN: set[CodeType] = set()
 FAILED: set[str] = set()
+
+
+MOST_OF_FILE = 400
+"""Tests of one file that are run: no more would be chosen for a mutant."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out tests of files that have very many, the same ones in every process."""
+    files: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        files[item.nodeid.partition("::")[0]].append(item)
+    kept = {
+        item.nodeid
+        for tests in files.values()
+        for item in sorted(tests, key=lambda item: crc32(item.nodeid.encode()))[:MOST_OF_FILE]
+    }
+    items[:] = [item for item in items if item.nodeid in kept]
 
 
 def _profile(frame: FrameType, event: str, _: object) -> None:
