@@ -7,15 +7,36 @@ import json
 import os
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
 from types import CodeType, FrameType
+from zlib import crc32
 
 import pytest
 
 FOLDER = os.environ.get("PTOKIT_COVERING", "")
 FOUND: dict[str, tuple[float, list[str]]] = {}
 SEEN: set[CodeType] = set()
+FAILED: set[str] = set()
+
+
+MOST_OF_FILE = 400
+"""Tests of one file that are run: no more would be chosen for a mutant."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out tests of files that have very many, the same ones in every process."""
+    files: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        files[item.nodeid.partition("::")[0]].append(item)
+    kept = {
+        item.nodeid
+        for tests in files.values()
+        for item in sorted(tests, key=lambda item: crc32(item.nodeid.encode()))[:MOST_OF_FILE]
+    }
+    items[:] = [item for item in items if item.nodeid in kept]
 
 
 def _profile(frame: FrameType, event: str, _: object) -> None:
@@ -43,13 +64,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Forget a test that does not pass."""
-    if report.when == "call" and not report.passed:
-        FOUND[report.nodeid] = (0.0, [])
+    """Note a test that does not pass: it says nothing of a mutant."""
+    if not report.passed:
+        FAILED.add(report.nodeid)
 
 
 def pytest_sessionfinish() -> None:
     """Write down what this process has seen."""
     if FOLDER and FOUND:
-        text = json.dumps({name: row for name, row in FOUND.items() if row[1]})
+        text = json.dumps({name: row for name, row in FOUND.items() if row[1] and name not in FAILED})
         Path(FOLDER, f"{os.getpid()}.json").write_text(text, encoding="utf-8")

@@ -1,7 +1,15 @@
 """Where the source can be changed, and into what: found in syntax trees, so that it holds whatever the source becomes.
 
-A change is small and has a meaning: a comparison that is off by one, a constant that is one more, another policy, rows
-for columns, an entry of a table that is gone. Text for users is never changed.
+A change is small and concerns the meaning of an instruction:
+
+- a policy or another member of an enumeration of `isa/` becomes the next one;
+- a comparison of quantities (`QUANTITIES`: extents, strides, capacities, sizes) is off by one or negated, their
+  arithmetic has another operator or a constant that is one more or less, `min` becomes `max`;
+- rows become columns;
+- a table of `isa/` or `target/` has a number that is one more or less, such as a launch constant, a cost or a capacity;
+- a list of element types, names or policies, or a table, loses its first or its last entry.
+
+Text for users, default values, flags, and constants of the engines that only tune them are never changed.
 """
 
 from __future__ import annotations
@@ -9,24 +17,34 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
 OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
-    ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
-FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+FUNCTIONS = {"min": "max", "max": "min"}
 FIELDS = {
     "rows": "cols", "cols": "rows", "valid_rows": "valid_cols", "valid_cols": "valid_rows", "maximum": "minimum",
     "minimum": "maximum",
 }  # fmt: skip
 ENUMS = ("Enum", "PtoEnum")
+QUANTITIES = frozenset((
+    "area", "base", "block", "blocks", "bound", "box", "burst", "bytes", "c0", "capacity", "col", "cols", "count",
+    "element", "elements", "extent", "extents", "first", "fractal", "high", "index", "inner", "lane", "lanes",
+    "last", "limit", "low", "maximum", "minimum", "nbytes", "offset", "offsets", "outer", "reach", "row", "rows",
+    "shape", "size", "span", "start", "step", "steps", "stop", "stride", "strides", "valid", "value", "warps",
+    "whole", "width",
+))  # fmt: skip
+"""Words of the names that stand for extents, strides, capacities and sizes."""
+TABLES = ("isa/", "target/")
+"""Folders whose tables hold numbers with a meaning. Those of the engines only tune them."""
+NATIVE = "engine/native/"
+"""What has no machine code runs on the reference engine, so a table without one of its rows gives the same bits."""
 TYPES = frozenset(("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"))
 """Words of a string that lists element types."""
 TEXTS = frozenset(
@@ -68,18 +86,20 @@ class Mutant:
 Change = Callable[[], tuple[ast.expr, str]]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Scope:
     function: str = ""
     starts: tuple[int, ...] = ()
     table: str = ""
+    is_table: bool = True
+    """Whether the expression is not in a function: a statement of the module, with the lambdas in it."""
 
 
 @cache
 def enums(package: Path) -> dict[str, list[str]]:
-    """The members of every enumeration of the package, by its name."""
+    """The members of every enumeration of the instructions, by its name."""
     found: dict[str, list[str]] = {}
-    for path in package.rglob("*.py"):
+    for path in (package / "isa").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and any(ast.unparse(base) in ENUMS for base in node.bases):
                 members = [target.id for stmt in node.body if isinstance(stmt, ast.Assign)
@@ -95,6 +115,8 @@ class Finder:
     def __init__(self, module: str, source: str, members: dict[str, list[str]], wanted: int | None = None) -> None:
         self.module, self.members, self.wanted = module, members, wanted
         self.tree = ast.parse(source)
+        self.has_numbers, self.is_native = module.startswith(TABLES), module.startswith(NATIVE)
+        self.fields = {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
         self.found: list[Mutant] = []
 
     def run(self) -> list[Mutant]:
@@ -127,16 +149,18 @@ class Finder:
             if node.name in SHOWN or (node.returns is not None and ast.unparse(node.returns) == "str"):
                 return
             start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            scope = _Scope(f"{scope.function}.{node.name}".strip("."), (start,))
+            scope = _Scope(f"{scope.function}.{node.name}".strip("."), (start,), is_table=False)
         elif isinstance(node, ast.ClassDef):
             scope = _Scope(f"{scope.function}.{node.name}".strip("."), (), node.name)
         elif (
-            isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.Assert)
+            isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.Assert | ast.arguments)
             or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
             or (isinstance(node, ast.keyword) and node.arg in TEXTS)
         ):
             return
         elif isinstance(node, ast.Assign | ast.AnnAssign) and not scope.starts:
+            if isinstance(node.value, ast.Subscript) or scope.function:  # a type, or a field's default
+                return
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             name = ast.unparse(targets[0])
             scope = _Scope(f"{scope.function}.{name}".strip("."), (), scope.table or name)
@@ -154,12 +178,12 @@ class Finder:
         if isinstance(node, ast.JoinedStr):
             return node
         if isinstance(node, ast.Lambda):
-            scope = _Scope(scope.function, (*scope.starts, node.lineno), scope.table)
+            scope = replace(scope, starts=(*scope.starts, node.lineno))
         elif isinstance(node, ast.Call) and not scope.starts:
             lambdas = tuple(inner.lineno for inner in ast.walk(node) if isinstance(inner, ast.Lambda))
-            scope = _Scope(scope.function, lambdas, scope.table)
+            scope = replace(scope, starts=lambdas)
         made = None
-        for change in self._changes(node):
+        for change in self._changes(node, scope):
             changed, said = change
             mutant = Mutant(
                 self.module, scope.function or "<module>", ast.unparse(node), said, node.lineno, node.col_offset,
@@ -173,27 +197,33 @@ class Finder:
 
     # --- The changes
 
-    def _changes(self, node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
+    def _changes(self, node: ast.expr, scope: _Scope) -> Iterator[tuple[ast.expr, str]]:
         changed: list[ast.expr] = []
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
-            changed = [_with(node, ops=[COMPARISONS[type(node.ops[0])]()])]
+            if _is_quantity(node) and not (_is_tuned(node) and not self.has_numbers):
+                changed = [_with(node, ops=[COMPARISONS[type(node.ops[0])]()])]
+                if self.has_numbers or not isinstance(node.ops[0], ast.Eq | ast.NotEq):
+                    changed += [_with(node, comparators=[number]) for number in _near(node.comparators[0])]
         elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-            changed = [_with(node, op=OPERATORS[type(node.op)]())]
-        elif isinstance(node, ast.BoolOp):
-            changed = [_with(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())]
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            changed = [deepcopy(node.operand)]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
-            changed = [_with(node, func=ast.Name(FUNCTIONS[node.func.id], ast.Load()))]
+            if _is_quantity(node):
+                changed = [_with(node, op=OPERATORS[type(node.op)]())]
+                changed += [_with(node, right=number) for number in _near(node.right)]
+                changed += [_with(node, left=number) for number in _near(node.left)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in FUNCTIONS and _is_quantity(node):
+                changed = [_with(node, func=ast.Name(FUNCTIONS[node.func.id], ast.Load()))]
+            elif node.func.id[0].isupper() and self.has_numbers and not scope.is_table:  # a record
+                changed = [_with(node, args=[*node.args[:k], number, *node.args[k + 1 :]])
+                           for k, each in enumerate(node.args) for number in _near(each)]  # fmt: skip
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             changed = list(self._attributes(node))
         elif isinstance(node, ast.Constant):
-            changed = list(_constants(node))
+            changed = [*_types(node), *(_near(node) if self.has_numbers and scope.is_table else ())]
         elif isinstance(node, ast.Tuple | ast.List | ast.Set) and isinstance(
             getattr(node, "ctx", ast.Load()), ast.Load
         ):
-            changed = _shorter(node)
-        elif isinstance(node, ast.Dict) and len(node.keys) > 1:
+            changed = _shorter(node) if scope.is_table and not self.is_native else []
+        elif isinstance(node, ast.Dict) and len(node.keys) > 1 and scope.is_table and not self.is_native:
             changed = [_without(node, k) for k in (0, len(node.keys) - 1)]
         for each in changed:
             yield each, ast.unparse(each)
@@ -202,7 +232,7 @@ class Finder:
         members = self.members.get(node.value.id) if isinstance(node.value, ast.Name) else None
         if members and node.attr in members:
             yield _with(node, attr=members[(members.index(node.attr) + 1) % len(members)])
-        elif node.attr in FIELDS:
+        elif FIELDS.get(node.attr) in self.fields:
             yield _with(node, attr=FIELDS[node.attr])
 
 
@@ -218,23 +248,57 @@ def _without(node: ast.Dict, k: int) -> ast.expr:
     return _with(node, keys=node.keys[:k] + node.keys[k + 1 :], values=node.values[:k] + node.values[k + 1 :])
 
 
-def _constants(node: ast.Constant) -> Iterator[ast.expr]:
-    value = node.value
-    if isinstance(value, bool):
-        yield ast.Constant(not value)
-    elif isinstance(value, int):
-        yield ast.Constant(value + 1)
-        if value > 1:
-            yield ast.Constant(value - 1)
-    elif isinstance(value, str) and len(words := value.split()) > 1 and TYPES.issuperset(words):
-        yield ast.Constant(" ".join(words[:-1]))
-        yield ast.Constant(" ".join(words[1:]))
+def _is_quantity(node: ast.expr) -> bool:
+    """Whether an operand of a comparison, of arithmetic, or of a call of `min` or `max` is a quantity."""
+    operands = {
+        ast.Compare: lambda: [node.left, *node.comparators],  # type: ignore[attr-defined]
+        ast.BinOp: lambda: [node.left, node.right],  # type: ignore[attr-defined]
+        ast.Call: lambda: node.args,  # type: ignore[attr-defined]
+    }.get(type(node), list)()
+    is_text = any(isinstance(each, ast.JoinedStr | ast.Constant) and not _is_number(each) for each in operands)
+    return not is_text and any(_names_quantity(each) for each in operands)
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+
+
+def _is_tuned(node: ast.Compare) -> bool:
+    """Whether a quantity is compared with a constant of the module."""
+    return any(isinstance(each, ast.Name) and each.id.isupper() for each in (node.left, *node.comparators))
+
+
+def _names_quantity(node: ast.expr) -> bool:
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = node.id if isinstance(node, ast.Name) else node.attr
+        return not name.isupper() and not QUANTITIES.isdisjoint(name.strip("_").split("_"))
+    if isinstance(node, ast.Subscript | ast.Starred | ast.UnaryOp):
+        return _names_quantity(node.operand if isinstance(node, ast.UnaryOp) else node.value)
+    return isinstance(node, ast.Compare | ast.BinOp) and _is_quantity(node)
+
+
+def _near(node: ast.expr) -> list[ast.expr]:
+    """The number after a whole number, and the one before it."""
+    if not isinstance(node, ast.Constant) or type(node.value) is not int:
+        return []
+    value: int = node.value
+    return [ast.Constant(number) for number in (value + 1, value - 1) if number > 0]
+
+
+def _types(node: ast.Constant) -> list[ast.expr]:
+    """A list of element types without its last or its first one."""
+    words = node.value.split() if isinstance(node.value, str) else []
+    if len(words) < 2 or not TYPES.issuperset(words):
+        return []
+    return [ast.Constant(" ".join(words[:-1])), ast.Constant(" ".join(words[1:]))]
 
 
 def _shorter(node: ast.Tuple | ast.List | ast.Set) -> list[ast.expr]:
-    """A list of names or numbers without its first or its last entry. Pairs are left alone: most are unpacked."""
+    """A list of names without its first or its last entry. Pairs are left alone: most are unpacked."""
     plain = (ast.Constant, ast.Name, ast.Attribute, ast.Starred)
     if len(node.elts) < 3 or not all(isinstance(item, plain) for item in node.elts):
+        return []
+    if any(isinstance(item, ast.Constant) and not isinstance(item.value, str) for item in node.elts):
         return []
     return [_with(node, elts=node.elts[1:]), _with(node, elts=node.elts[:-1])]
 
