@@ -57,7 +57,7 @@ def bad(folder: Path, line: str) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("line", LINES)
 def test_what_a_kernel_raises_is_a_finding_at_its_line(folder: Path, command: str, line: str) -> None:
-    result = ptokit_(command.split()[0], bad(folder, line), *GIVEN, *COMMANDS[command])
+    result = ptokit_(command.split(maxsplit=1)[0], bad(folder, line), *GIVEN, *COMMANDS[command])
     assert result.exit_code == 1
     at, shown = (5, "return again(tile)") if "again" in line else (12, line)
     is_reported = command == "check" and "BaseException" not in line

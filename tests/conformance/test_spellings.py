@@ -45,7 +45,7 @@ def programs() -> list[Program]:
 
 def plain(line: str) -> tuple[str, frozenset[str]]:
     """A line without names and types, and the keys of its attributes."""
-    keys = re.findall(r"(\w+) = [#\"tf]", line.split(" = pto.")[-1])
+    keys = re.findall(r"(\w+) = [#\"tf]", line.rsplit(" = pto.", maxsplit=1)[-1])
     line = re.sub(r" \{[^}]*\}", "", line.strip())
     line = re.sub(r"%[\w.]+", "%", line)
     line = re.sub(r"!pto\.\w+<[^>]*>|\b[iuf]+\d+\b|\bindex\b", "...", line)

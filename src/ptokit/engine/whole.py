@@ -121,7 +121,7 @@ def layout_of(shape: Sequence[int], stride: Sequence[int], rows: int) -> Layout:
     return Layout(flattened(shape[:rows], stride[:rows]), flattened(shape[rows:], stride[rows:]))
 
 
-def run(whole: Whole, storages: Mapping[str, Storage], threads: int | None) -> None:
+def run(whole: Whole, storages: Mapping[str, Storage], _threads: int | None = None) -> None:
     """Execute a move on the calling thread with the steps of the reference engine, a bounded number of lanes at a time.
 
     Raises `IndexFault` before anything is written. Indices that fit one piece are read once. Those of several pieces

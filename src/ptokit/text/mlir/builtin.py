@@ -62,13 +62,13 @@ TERMINATORS = frozenset(
 """Ops that end a block."""
 
 
-def _element(parts: dict[str, list[Value]], attributes: Attributes) -> Type:
+def _element(parts: dict[str, list[Value]], _attributes: Attributes) -> Type:
     """The type of an element of a block of memory."""
     data = parts["ref"][0].type.data
     return data.element if isinstance(data, Ranked) else UNKNOWN
 
 
-def _implied(name: str, draft: Draft) -> Type | None:
+def _implied(name: str, _draft: Draft) -> Type | None:
     """The type of an operand that no shape says."""
     return I1 if name in ("c", "condition") else UNKNOWN if name == "value" else INDEX
 

@@ -57,7 +57,7 @@ class Row:
     """All that is known of the text of an op."""
 
     pieces: tuple[Piece, ...]
-    types: Callable[[str, Draft], Type | None] = lambda name, draft: None
+    types: Callable[[str, Draft], Type | None] = lambda _name, _draft: None
     """The type of an operand whose type the text does not say."""
     result: Type | Callable[[dict[str, list[Value]], Attributes], Type] | None = None
     """The type of the result, where the text does not say it."""

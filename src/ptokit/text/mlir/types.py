@@ -307,7 +307,7 @@ def with_tile(kind: Type, tile: TileBuf) -> Type:
     return buffer_type(tile) if kind.text.startswith("!pto.tile_buf") else tile_type(tile)
 
 
-def read_pointer(c: Cursor, name: str = "ptr") -> Type:
+def read_pointer(c: Cursor, _name: str = "ptr") -> Type:
     """`<f32>`, also with an address space."""
     at = c.start
     c.expect("<")
@@ -395,7 +395,7 @@ def _tile(c: Cursor, name: str) -> Type:
     return ranked_type(name, (rows, cols), element)
 
 
-def _tile_buf(c: Cursor, name: str) -> Type:
+def _tile_buf(c: Cursor, _name: str) -> Type:
     """`!pto.tile_buf<vec, 1x64xi32, valid=1x?>`, or keyed: `!pto.tile_buf<loc=vec, dtype=i32, rows=1, ...>`."""
     at = c.start
     c.expect("<")
