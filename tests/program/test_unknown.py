@@ -15,7 +15,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Rule
 from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, Coalesce, GlobalLayout, SLayout, TileType
-from ptokit.isa.unknown import Undecided, Unknown, certain, is_unknown
+from ptokit.isa.unknown import Undecided, Unknown, certain, is_unknown, unknown
 
 F32, I32 = pto.dtype("float32"), pto.dtype("int32")
 
@@ -77,11 +77,11 @@ ARRAYS = (np.zeros((8, 16), "float32"), np.zeros((8, 8), "int32"), np.zeros((8, 
 
 @pytest.mark.clause("MG-HAZ-11")
 def test_a_column_of_indices_is_judged_when_its_length_is_known() -> None:
-    """One index is contiguous; several are not. Before n is known, neither is reported."""
-    report = pto.check(column, *ARRAYS, 3, target="a5")["a5"]
-    assert "MG-HAZ-11" not in {finding.rule for finding in report.findings}
+    """One index is contiguous; several are not. The check and the launch agree."""
+    assert "MG-HAZ-11" not in {finding.rule for finding in pto.check(column, *ARRAYS, 1, target="a5").findings}
     column[1](*ARRAYS, 1, target="a5")
     for n in (2, 8):
+        assert "MG-HAZ-11" in {finding.rule for finding in pto.check(column, *ARRAYS, n, target="a5").findings}
         with pytest.raises(pto.VerifyError) as refused:
             column[1](*ARRAYS, n, target="a5")
         assert "MG-HAZ-11" in {finding.rule for finding in refused.value.findings}
@@ -204,3 +204,29 @@ def test_rules_report_only_what_every_number_breaks(seed: int) -> None:
             else:
                 assert results == {False}, (call.instruction.name, rule.id, call.operands)
     assert reported > 20 and deferred > 100
+
+
+def test_every_operation_on_an_unknown_number_is_unknown_or_undecided() -> None:
+    n = unknown()
+    computed = (n / 2, 2 / n, n & 1, 1 | n, n ^ 1, n << 1, 8 >> n, abs(n), -n, +n, ~n, n**2, 2**n, round(n))
+    results = (*computed, *divmod(n, 3))
+    assert all(is_unknown(result) for result in results)
+    assert f"{n:d} {n:#x}" == "? ?"
+    for test in (lambda: n == 4.0, lambda: n < 0.5, lambda: bool(n), lambda: int(n), lambda: float(n)):
+        with pytest.raises(Undecided):
+            test()
+
+
+@pto.kernel
+def narrow(x, out):
+    tile = pto.Tile("vec", "float32", 8, 5)
+    pto.tload(tile, x)
+    pto.tstore(out, tile)
+
+
+def test_the_machine_executes_and_reports_a_misaligned_tile() -> None:
+    x, out = np.arange(40, dtype="float32").reshape(8, 5), np.zeros((8, 5), "float32")
+    report = narrow[1](x, out, target="a5", engine="machine")
+    assert {finding.rule for finding in report.findings if finding.level == "error"} == {"CO-ALIGN-01"}
+    assert np.array_equal(out, x)
+    assert report.timeline.cycles > 0 and len(report.traffic) == 2

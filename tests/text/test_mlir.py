@@ -16,7 +16,7 @@ from ptokit.text.mlir import MAX_BYTES, MAX_DEPTH, Module, module_of, print_modu
 from ptokit.text.mlir.attributes import ANGLE, SPACED
 from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.dialect import PLAIN, rows
-from ptokit.text.mlir.ir import Op
+from ptokit.text.mlir.ir import MlirOp
 from ptokit.text.mlir.types import TileBuf
 from ptokit.text.spelling import instructions
 from ptokit.text.tree import Body, Function, Opaque, Operation, Source, Tensor, Unit, Value
@@ -31,7 +31,7 @@ KEYED = (
 VIEW = "!pto.partition_tensor_view<16x32xf32>"
 
 
-def ops_of(module: Module) -> list[Op]:
+def ops_of(module: Module) -> list[MlirOp]:
     return [op for op in module.op.walk() if op.is_pto]
 
 

@@ -147,6 +147,7 @@ def burst_multiple(rule: str, operand: str, *targets: str, when: Case = ALWAYS) 
         lambda c: c.values[operand].burst_bytes % 32 == 0, on=error(*targets), when=when,
         found=lambda c: f"{c.values[operand]}: {c.values[operand].burst_bytes} bytes", kind="H-09",
         fix=lambda c: f"pad up to a multiple of {c.values[operand].dtype.c0} elements and give valid=",
+        only_alignment=True,
     )  # fmt: skip
 
 

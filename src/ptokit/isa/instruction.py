@@ -227,6 +227,8 @@ class Rule:
     """Later rules assume this one: they are not checked after a violation."""
     firm: bool = False
     """`header=True` cannot drop it: the call has a route, and could not be executed on it."""
+    only_alignment: bool = False
+    """A violation only misaligns data: the machine executes the call and reports it."""
     asserted: tuple[str, ...] | None = None
     """Families whose headers assert it; by default, those of the clause."""
     elsewhere: tuple[str, ...] = ()
@@ -268,12 +270,13 @@ class Rule:
         families = spec.header(self.id) if self.asserted is None else self.asserted
         return call.family in families and not self.is_dynamic(call)
 
-    def check(self, call: Call, *, header: bool = False) -> Finding | None:
-        """The finding if the rule applies and does not hold."""
+    def check(self, call: Call, *, header: bool = False, lenient: bool = False) -> Finding | None:
+        """The finding if the rule applies and does not hold; `lenient` drops alignment as well."""
         level = self.level_on(call.target)
         if level is None or not self.is_broken(call):
             return None
-        dropped = header and level == "error" and not self.is_asserted(call)
+        is_droppable = (lenient and self.only_alignment) or (header and not self.is_asserted(call))
+        dropped = level == "error" and is_droppable
         expected, found = _text(self.expect, call), _text(self.found or describe(self.operand), call)
         subject = f"{call.instruction.name} on {call.target}: {self.operand}"
         message = f"{subject}: {expected}" if level == "note" else f"{subject} must be {expected}; found {found}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, cast
 
 MOST_PATHS = 256
@@ -33,7 +34,7 @@ class Unknown:
         raise Undecided
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, int | Unknown) and _path.answer())
+        return self is other or (isinstance(other, Number | Unknown) and _path.answer())
 
     def __hash__(self) -> int:
         return hash(Unknown)  # specs that contain it compare by content
@@ -41,10 +42,20 @@ class Unknown:
     def __repr__(self) -> str:
         return "?"
 
+    def __format__(self, _spec: str) -> str:
+        return repr(self)
+
+    def __divmod__(self, _other: object) -> Any:
+        return Unknown(), Unknown()
+
+    __rdivmod__ = __divmod__
+
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _compute
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _compute
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = _compute
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rlshift__ = _compute
+    __rshift__ = __rrshift__ = __abs__ = __pos__ = __invert__ = __round__ = __ceil__ = __floor__ = _compute
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _compare
-    __index__ = __int__ = _convert
+    __index__ = __int__ = __float__ = _convert
 
 
 def unknown() -> int:

@@ -171,7 +171,8 @@ def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int) -> 
         if where is None:
             raise
         return TargetReport(profile.name, (finding_of(problem, where),), {}, (), ())
-    placement, verdict = place(traced.program, profile, mode.options.dyn_ub), traced.verdict(mode, grid)
+    placement = place(traced.program, profile, mode.options.dyn_ub)
+    verdict = traced.checked(mode, grid, arguments.integers) if arguments.integers else traced.verdict(mode, grid)
     used = footprint(traced.program, profile, mode.options.dyn_ub, grid)
     simt = has_simt(traced.program, profile)
     return TargetReport(

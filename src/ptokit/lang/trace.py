@@ -48,7 +48,7 @@ EVENTS = count()
 
 
 @dataclass
-class OpenBody:
+class OpenBlock:
     """A body that is being traced: the kernel's own, a loop's, or a branch's."""
 
     number: int
@@ -77,7 +77,7 @@ class Tracer:
         self.tile = tile
         """The class that `pto.Tile(...)` instantiates while this tracer is active."""
         self._numbers = count()
-        self.scopes = [OpenBody(next(self._numbers), False, [])]
+        self.scopes = [OpenBlock(next(self._numbers), False, [])]
         self._names = Counter[str]((*parameters, BLOCK_IDX, BLOCK_NUM))
         self._events: set[int] = set()
         self._waited: set[int] = set()
@@ -198,7 +198,7 @@ class Tracer:
         """Open a body; returns how many were open."""
         if len(self.scopes) > MOST_BODIES:
             raise refuse("KN-06", f"more than {MOST_BODIES} bodies inside one another", "flatten the loops")
-        self.scopes.append(OpenBody(next(self._numbers), is_loop, [], buffers))
+        self.scopes.append(OpenBlock(next(self._numbers), is_loop, [], buffers))
         return len(self.scopes) - 1
 
     def abandon(self, depth: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from ptokit.engine.runnable import Runnable
 from ptokit.finding import Finding
 from ptokit.lang.context import Mode
 from ptokit.program.calls import written_arguments
+from ptokit.program.expr import Var
 from ptokit.program.ir import Program
 from ptokit.program.order import order
 from ptokit.program.place import place
@@ -48,7 +50,12 @@ class Traced:
         """The executable for a target and an engine."""
 
     def _verify(self, mode: Mode, grid: int) -> Verdict:
-        return Verdict(verify(self.program, mode.profile, mode.options, grid))
+        return self.checked(mode, grid, {})
+
+    def checked(self, mode: Mode, grid: int, integers: Mapping[str, int]) -> Verdict:
+        """The verdict for given integer arguments."""
+        values = {Var(name): value for name, value in integers.items()}
+        return Verdict(verify(self.program, mode.profile, mode.options, grid, values))
 
     def _on_machine(self, mode: Mode) -> MachineExecutable:
         profile, options = mode.profile, mode.options

@@ -85,8 +85,8 @@ def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site
 
 
 def lenient(options: Options) -> Options:
-    """Only the rules that memory safety depends on."""
-    return replace(options, header=True, strict=False)
+    """Only what the headers assert apart from alignment, and memory safety: what a refused call is executed with."""
+    return replace(options, header=True, lenient=True, strict=False)
 
 
 def _placed(step: Step, core: Core, profile: Profile) -> Step:

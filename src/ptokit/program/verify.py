@@ -8,8 +8,9 @@ from functools import partial
 
 from ptokit.finding import Finding
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
-from ptokit.program.bounds import check_bounds, reaches
-from ptokit.program.calls import access_of, all_operands, call_of, effects, named_operands, overlaps_itself
+from ptokit.program.bounds import Reach, check_bounds, reaches
+from ptokit.program.calls import access_of, all_operands, call_of, effects, known, named_operands, overlaps_itself
+from ptokit.program.expr import Expr, Var
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
@@ -17,14 +18,19 @@ from ptokit.target import Profile
 
 
 def verify(
-    program: Program, profile: Profile, options: Options | None = None, grid: int | None = None
+    program: Program,
+    profile: Profile,
+    options: Options | None = None,
+    grid: int | None = None,
+    integers: Mapping[Var, int] | None = None,
 ) -> list[Finding]:
     """All findings on a program that are certain before it runs, each at its line, in the order of the text.
 
     Without a grid, slices that depend on the block are not checked. Instructions that no block reaches are not checked.
+    `integers` are the integer arguments of a launch: rules that depend on them are checked, too.
     """
     options = options or Options()
-    findings = [*_instructions(program, profile, options, grid), *check_bounds(program, grid)]
+    findings = [*_instructions(program, profile, options, grid, integers or {}), *check_bounds(program, grid)]
     if grid != 0:
         for check in CHECKS:
             findings += check(program, profile, options, grid)
@@ -36,11 +42,22 @@ def _place(finding: Finding) -> tuple[str, int]:
     return (finding.where.file, finding.where.line) if finding.where else ("", 0)
 
 
-def _instructions(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterator[Finding]:
-    for stmt, _ in reaches(program, grid):
+def _instructions(
+    program: Program, profile: Profile, options: Options, grid: int | None, integers: Mapping[Var, int]
+) -> Iterator[Finding]:
+    for stmt, reach in reaches(program, grid, integers):
         if isinstance(stmt, Instr):
-            for finding in verify_call(call_of(program, stmt, profile), profile, options, alone=False):
+            resolve = partial(_same_in_all, reach) if integers else known
+            for finding in verify_call(call_of(program, stmt, profile, resolve), profile, options, alone=False):
                 yield finding.at(stmt.where)
+
+
+def _same_in_all(reach: Reach, expr: Expr) -> int:
+    """The value of an expression if it is the same in all blocks and iterations, else an unknown number."""
+    found = None if isinstance(expr, int) else reach.value(expr)
+    if found is None or not found.size or (found != found[0]).any():
+        return known(expr)
+    return int(found[0])
 
 
 def _all_instructions(program: Program) -> Iterator[Instr]:

@@ -24,6 +24,8 @@ class Options:
 
     header: bool = False
     """Only what the target's real headers assert, and memory safety, are errors; the rest becomes hazards."""
+    lenient: bool = False
+    """Alignment is no error either: what the machine executes."""
     strict: bool = False
     """Hazards are errors."""
     dyn_ub: int | None = None
@@ -239,11 +241,11 @@ CHECKS = (
 )
 
 
-def check_rules(rules: Iterable[Rule], call: Call, *, header: bool) -> list[Finding]:
+def check_rules(rules: Iterable[Rule], call: Call, *, header: bool, lenient: bool = False) -> list[Finding]:
     """The findings of violated rules, up to the first that later rules depend on."""
     findings: list[Finding] = []
     for rule in rules:
-        finding = rule.check(call, header=header)
+        finding = rule.check(call, header=header, lenient=lenient)
         if finding:
             findings.append(finding)
             if (rule.blocks or rule.gate) and finding.level == "error":
@@ -257,7 +259,7 @@ def verify_call(call: Call, profile: Profile, options: Options | None = None, *,
     A call that is not `alone` is part of a program, whose memory budget is checked as a whole.
     """
     options = options or Options()
-    findings = check_rules(call.instruction.rules, call, header=options.header)
+    findings = check_rules(call.instruction.rules, call, header=options.header, lenient=options.lenient)
     for check in CHECKS if alone else [check for check in CHECKS if check.run is not budget]:
         level: Level = "hazard" if options.header and not check.firm else "error"
         for finding in check.run(call, profile, options):

@@ -28,7 +28,7 @@ _LISTING = re.compile(r"^[ \t]*(?:%[\w.$-]+[ \t]*=[ \t]*)?(?:pto\.)?([a-z]\w*)",
 
 
 def form_of(text: str | bytes, file: str = "") -> Literal["mlir", "as"]:
-    """Whether a text is MLIR or plain PTO-AS: what it holds tells, and where it does not, the file's name."""
+    """Whether a text is MLIR or plain PTO-AS: by its content, else by the file's name."""
     sample = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     if _PLAIN.search(sample):
         return "as"
@@ -78,7 +78,7 @@ def print_program(program: Program, form: Form = "l2", version: Version | None =
     mlir = _mlir()
     try:
         return mlir.print_module(mlir.module_of(unit, has_values=form == "l1"), version)
-    except TextError as problem:  # its place is in a text that nobody has seen
+    except TextError as problem:  # its place is in generated text
         raise TextError(problem.message, program.where or Where(program.name, 1), hint=problem.hint) from None
 
 

@@ -42,7 +42,7 @@ class NotRead(Exception):
     """An operand is the result of an operation that was refused."""
 
 
-class Stop(Exception):
+class StopLowering(Exception):
     """Too many errors, or too many operations."""
 
 
@@ -129,7 +129,7 @@ class Lowering:
             if isinstance(problem, TextError) and str(problem) not in {str(known) for known in self.errors}:
                 self.errors.append(problem)
             if len(self.errors) >= MOST_ERRORS or self.count > MOST_STATEMENTS:
-                raise Stop from None
+                raise StopLowering from None
 
     def operation(self, operation: Operation) -> None:
         """Read one operation with the handler of its name, of its dialect, or of instructions."""

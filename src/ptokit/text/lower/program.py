@@ -32,7 +32,7 @@ from ptokit.text.lower.arguments import take_argument
 from ptokit.text.lower.arithmetic import read_arithmetic
 from ptokit.text.lower.control import CONTROL
 from ptokit.text.lower.instructions import read_instruction
-from ptokit.text.lower.lowering import Handler, Lowering, NotRead, Stop
+from ptokit.text.lower.lowering import Handler, Lowering, NotRead, StopLowering
 from ptokit.text.lower.statements import STATEMENTS
 from ptokit.text.tree import Function, Unit, walk
 
@@ -73,7 +73,7 @@ def _entry(unit: Unit, name: str | None) -> Function:
 def _program(low: Lowering, function: Function) -> Program:
     low.where = function.where
     listed = [take_argument(low, value) for value in function.arguments]
-    with suppress(Stop, NotRead):
+    with suppress(StopLowering, NotRead):
         low.block(function.body)
     if low.errors:
         raise joined(low.errors)

@@ -7,7 +7,7 @@
 | `cursor.py`, `interface.py`, `reader.py` | text to operations; errors, and how reading goes on behind them |
 | `writer.py`, `comments.py` | operations to text, comments included |
 | `builtin.py` | ops of MLIR itself |
-| `loose.py` | ops in a form that nobody knows |
+| `loose.py` | ops with unknown syntax |
 | `dialect.py`, `shapes.py` | the ops of `pto` as a table, each by the shape of its text |
 | `pieces.py`, `destinations.py` | what shapes are made of: pieces, `ins(...) outs(...)` |
 | `types.py`, `attributes.py`, `floats.py` | types, attributes, numbers bit for bit |

@@ -14,7 +14,7 @@ from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, SLayout
 from ptokit.text.errors import choices
 from ptokit.text.mlir.cursor import Cursor, bare_or_quoted, braced, escaped
 from ptokit.text.mlir.floats import dense_text, number_attribute, truth
-from ptokit.text.mlir.ir import UNIT, Attribute, Attributes, Type
+from ptokit.text.mlir.ir import UNIT, Attributes, MlirAttribute, Type
 from ptokit.text.mlir.types import SPACES, Ranked, Signature
 from ptokit.text.spelling import EVENTS, PIPES, keywords
 
@@ -68,12 +68,12 @@ MAX_AFFINE = 1 << 14
 """Most characters of an affine map."""
 
 
-def keyword(kind: str, word: str) -> Attribute:
+def keyword(kind: str, word: str) -> MlirAttribute:
     """A keyword attribute."""
-    return Attribute(f"#pto.{kind}<{word}>" if kind in ANGLE else f"#pto<{kind} {word}>", word, f"<{word}>")
+    return MlirAttribute(f"#pto.{kind}<{word}>" if kind in ANGLE else f"#pto<{kind} {word}>", word, f"<{word}>")
 
 
-def read_attribute(c: Cursor, kind: str = "") -> Attribute:
+def read_attribute(c: Cursor, kind: str = "") -> MlirAttribute:
     """Any attribute; where `kind` names a keyword attribute, also the stripped spellings `<KW>` and `KW`."""
     if kind in WORDS:
         if c.word == "<":
@@ -101,7 +101,7 @@ def _keyword(c: Cursor, kind: str) -> str:
     return word
 
 
-def plain_text(value: Attribute, *, stripped: bool = False) -> str:
+def plain_text(value: MlirAttribute, *, stripped: bool = False) -> str:
     """An attribute, without the type that an integer has by default, on request without the name of a keyword's."""
     if value.short and (value.is_integer or stripped):
         return value.short
@@ -111,7 +111,7 @@ def plain_text(value: Attribute, *, stripped: bool = False) -> str:
 # --- Any attribute -------------------------------------------------------------------------------------------------
 
 
-def optional_attribute(c: Cursor) -> Attribute | None:
+def optional_attribute(c: Cursor) -> MlirAttribute | None:
     """An attribute, if there is one."""
     if (read := READERS.get(c.kind)) is not None:
         return read(c)
@@ -122,14 +122,14 @@ def optional_attribute(c: Cursor) -> Attribute | None:
     kind = c.optional_type()
     if kind is None:
         return None
-    return Attribute(kind.text, kind.data if isinstance(kind.data, Signature) else None)
+    return MlirAttribute(kind.text, kind.data if isinstance(kind.data, Signature) else None)
 
 
 def _is_opened(c: Cursor) -> bool:
     return c.text.startswith(("<", "(", "["), c.end)
 
 
-def _number(c: Cursor) -> Attribute:
+def _number(c: Cursor) -> MlirAttribute:
     at, sign = c.start, "-" if c.accept("-") else ""
     if c.kind != "number":
         c.expected("a number")
@@ -141,7 +141,7 @@ def _number(c: Cursor) -> Attribute:
     return or_error(c, lambda: number_attribute(text, kind), kind_at if "." in text else at)
 
 
-def or_error(c: Cursor, make: Callable[[], Attribute], at: int) -> Attribute:
+def or_error(c: Cursor, make: Callable[[], MlirAttribute], at: int) -> MlirAttribute:
     """An attribute, or an error at a place; a number that its type does not hold is one of the whole statement."""
     try:
         return make()
@@ -149,19 +149,19 @@ def or_error(c: Cursor, make: Callable[[], Attribute], at: int) -> Attribute:
         c.fail(str(error), at)
 
 
-def string_attribute(text: str) -> Attribute:
+def string_attribute(text: str) -> MlirAttribute:
     """A string."""
-    return Attribute(escaped(text), text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+    return MlirAttribute(escaped(text), text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
-def array_attribute(items: list[Attribute]) -> Attribute:
+def array_attribute(items: list[MlirAttribute]) -> MlirAttribute:
     """`[a, b]`."""
-    return Attribute(f"[{', '.join(item.text for item in items)}]", tuple(item.plain for item in items))
+    return MlirAttribute(f"[{', '.join(item.text for item in items)}]", tuple(item.plain for item in items))
 
 
-def integer(number: int) -> Attribute:
+def integer(number: int) -> MlirAttribute:
     """A whole number of the default type."""
-    return Attribute(f"{number} : i64", number, str(number), Type("i64"))
+    return MlirAttribute(f"{number} : i64", number, str(number), Type("i64"))
 
 
 def symbol_text(name: str) -> str:
@@ -169,32 +169,32 @@ def symbol_text(name: str) -> str:
     return f"@{bare_or_quoted(name)}"
 
 
-def _symbol(c: Cursor) -> Attribute:
+def _symbol(c: Cursor) -> MlirAttribute:
     names = [c.symbol()]
     while c.accept("::"):
         names.append(c.symbol())
     return symbol_attribute(*names)
 
 
-def symbol_attribute(*names: str) -> Attribute:
+def symbol_attribute(*names: str) -> MlirAttribute:
     """`@name`, or `@outer::@inner`."""
-    return Attribute("::".join(map(symbol_text, names)), ".".join(names))
+    return MlirAttribute("::".join(map(symbol_text, names)), ".".join(names))
 
 
-def _dictionary(c: Cursor) -> Attribute:
+def _dictionary(c: Cursor) -> MlirAttribute:
     outer, c.places = c.places, {}
     found: Attributes = c.dictionary()
     c.places = outer
-    return Attribute(braced(found))
+    return MlirAttribute(braced(found))
 
 
-def _hash(c: Cursor) -> Attribute:
+def _hash(c: Cursor) -> MlirAttribute:
     """An alias, or an attribute of a dialect; those of `pto` that are known in their own family."""
     at, name = c.start, c.advance()[1:]
     if (alias := c.alias(f"#{name}", at)) is not None:
-        return alias if isinstance(alias, Attribute) else Attribute(alias.text)
+        return alias if isinstance(alias, MlirAttribute) else MlirAttribute(alias.text)
     if c.word != "<" or c.start != c.behind:
-        return Attribute(f"#{name}")
+        return MlirAttribute(f"#{name}")
     if name == "pto.tile_buf_config":
         return _config(c)
     kind = name.removeprefix("pto.") if name.startswith("pto.") else ""
@@ -206,13 +206,13 @@ def _hash(c: Cursor) -> Attribute:
         found = _angled(c, spaced[1]) if c.word == "<" else keyword(spaced[1], _keyword(c, spaced[1]))
         c.close("<", at)
         return found
-    return Attribute(f"#{name}<{c.body()}>")
+    return MlirAttribute(f"#{name}<{c.body()}>")
 
 
 _KIND = re.compile(r"\s*([a-z_]+)\b", re.ASCII)
 
 
-def _angled(c: Cursor, kind: str) -> Attribute:
+def _angled(c: Cursor, kind: str) -> MlirAttribute:
     at = c.start
     c.advance()
     found = keyword(kind, _keyword(c, kind))
@@ -220,9 +220,9 @@ def _angled(c: Cursor, kind: str) -> Attribute:
     return found
 
 
-def _config(c: Cursor) -> Attribute:
+def _config(c: Cursor) -> MlirAttribute:
     """`#pto.tile_buf_config<blayout=..., ...>`: keys in any order, printed in one."""
-    found: dict[str, Attribute] = {}
+    found: dict[str, MlirAttribute] = {}
 
     def entry() -> None:
         at, key = c.start, c.name("a key of tile_buf_config")
@@ -235,7 +235,7 @@ def _config(c: Cursor) -> Attribute:
 
     c.listed("<", entry)
     inner = ", ".join(f"{key}={plain_text(found[key])}" for key in CONFIG if key in found)
-    return Attribute(f"#pto.tile_buf_config<{inner}>")
+    return MlirAttribute(f"#pto.tile_buf_config<{inner}>")
 
 
 # --- Attributes that start with a word -----------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def one_line(text: str) -> str:
     return _BLANKS.sub(lambda found: found[1] or " ", text).strip()
 
 
-def _verbatim(c: Cursor) -> Attribute:
+def _verbatim(c: Cursor) -> MlirAttribute:
     """`affine_map<...>` and the like: kept as it is written."""
     at, name = c.start, c.advance()
     body = one_line(c.body())
@@ -256,35 +256,35 @@ def _verbatim(c: Cursor) -> Attribute:
         c.fail(f"`{name}` of more than {MAX_AFFINE} characters", at)
     if name == "strided":
         body = re.sub(r"\s*([,:])\s*", r"\1 ", body)
-    return Attribute(f"{name}<{body}>")
+    return MlirAttribute(f"{name}<{body}>")
 
 
-def _verbatim_typed(c: Cursor) -> Attribute:
+def _verbatim_typed(c: Cursor) -> MlirAttribute:
     """`sparse<...> : T`, `dense_resource<name> : T`."""
     name = c.advance()
     body = one_line(c.body())
     c.expect(":")
     kind = c.type()
-    return Attribute(f"{name}<{body}> : {kind.text}", type=kind)
+    return MlirAttribute(f"{name}<{body}> : {kind.text}", type=kind)
 
 
-def _array(c: Cursor) -> Attribute:
+def _array(c: Cursor) -> MlirAttribute:
     """`array<i32: 1, 2>`."""
     c.advance()
     at = c.start
     c.expect("<")
     kind = c.type()
-    items: list[Attribute] = []
+    items: list[MlirAttribute] = []
     if c.accept(":"):
         items.append(_element(c, kind))
         while c.accept(","):
             items.append(_element(c, kind))
     c.close("<", at)
     inner = ", ".join(item.text.partition(" : ")[0] for item in items)
-    return Attribute(f"array<{kind.text}{f': {inner}' if items else ''}>", tuple(item.plain for item in items))
+    return MlirAttribute(f"array<{kind.text}{f': {inner}' if items else ''}>", tuple(item.plain for item in items))
 
 
-def _element(c: Cursor, kind: Type) -> Attribute:
+def _element(c: Cursor, kind: Type) -> MlirAttribute:
     if c.word in ("true", "false"):
         return truth(c.advance() == "true")
     at, sign = c.start, "-" if c.accept("-") else ""
@@ -294,7 +294,7 @@ def _element(c: Cursor, kind: Type) -> Attribute:
     return or_error(c, lambda: number_attribute(text, kind), at)
 
 
-def _dense(c: Cursor) -> Attribute:
+def _dense(c: Cursor) -> MlirAttribute:
     """`dense<[1, 2]> : tensor<2xi32>`, in one spelling. Elements keep all their bits."""
     c.advance()
     at = c.start
@@ -316,9 +316,9 @@ def _dense(c: Cursor) -> Attribute:
         c.fail(f"a dense value of shape {shape} is not of type {kind.text}", at)
     verbatim = one_line(c.text[start:end])
 
-    def make() -> Attribute:
+    def make() -> MlirAttribute:
         text = dense_text(literals, dims, data.element) if literals else ""
-        return Attribute(f"dense<{verbatim if text is None else text}> : {kind.text}", type=kind)
+        return MlirAttribute(f"dense<{verbatim if text is None else text}> : {kind.text}", type=kind)
 
     return or_error(c, make, at)
 
@@ -343,31 +343,31 @@ def _literals(c: Cursor, found: list[str]) -> list[int]:
     return []
 
 
-def _truth(c: Cursor) -> Attribute:
+def _truth(c: Cursor) -> MlirAttribute:
     return truth(c.advance() == "true")
 
 
-def _unit(c: Cursor) -> Attribute:
+def _unit(c: Cursor) -> MlirAttribute:
     c.advance()
     return UNIT
 
 
-def _location(c: Cursor) -> Attribute:
-    return Attribute(optional_location(c) or "loc(unknown)")
+def _location(c: Cursor) -> MlirAttribute:
+    return MlirAttribute(optional_location(c) or "loc(unknown)")
 
 
-READERS: dict[str, Callable[[Cursor], Attribute]] = {
+READERS: dict[str, Callable[[Cursor], MlirAttribute]] = {
     "hash": _hash,
     "string": lambda c: string_attribute(c.string()),
     "symbol": _symbol,
     "number": _number,
 }
-MARKED: dict[str, Callable[[Cursor], Attribute]] = {
+MARKED: dict[str, Callable[[Cursor], MlirAttribute]] = {
     "-": _number,
     "[": lambda c: array_attribute(c.listed("[", c.attribute)),
     "{": _dictionary,
 }
-NAMED: dict[str, Callable[[Cursor], Attribute]] = {
+NAMED: dict[str, Callable[[Cursor], MlirAttribute]] = {
     **dict.fromkeys(("true", "false"), _truth),
     "unit": _unit,
     "dense": _dense,

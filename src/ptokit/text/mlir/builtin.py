@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ptokit.text.mlir.attributes import optional_location, string_attribute, symbol_text
-from ptokit.text.mlir.cursor import Use, braced
+from ptokit.text.mlir.cursor import OperandUse, braced
 from ptokit.text.mlir.interface import Parser, Printer
-from ptokit.text.mlir.ir import UNKNOWN, Attribute, Attributes, Block, Form, Op, Region, Type, Value
-from ptokit.text.mlir.pieces import Draft
+from ptokit.text.mlir.ir import UNKNOWN, Attributes, Block, MlirAttribute, MlirOp, MlirRegion, OpForm, SsaValue, Type
+from ptokit.text.mlir.pieces import OpDraft
 from ptokit.text.mlir.shapes import Row, shape
 from ptokit.text.mlir.types import I1, INDEX, Ranked, Signature, function_type, outputs_text, signature_text, type_list
 
@@ -62,13 +62,13 @@ TERMINATORS = frozenset(
 """Ops that end a block."""
 
 
-def _element(parts: dict[str, list[Value]], _attributes: Attributes) -> Type:
+def _element(parts: dict[str, list[SsaValue]], _attributes: Attributes) -> Type:
     """The type of an element of a block of memory."""
     data = parts["ref"][0].type.data
     return data.element if isinstance(data, Ranked) else UNKNOWN
 
 
-def _implied(name: str, _draft: Draft) -> Type | None:
+def _implied(name: str, _draft: OpDraft) -> Type | None:
     """The type of an operand that no shape says."""
     return I1 if name in ("c", "condition") else UNKNOWN if name == "value" else INDEX
 
@@ -79,14 +79,14 @@ RESULTS = {"memref.load": _element, "memref.dim": INDEX}
 class _Checked(Row):
     """A row whose operands without a written type have one that the op asks for."""
 
-    def _untyped(self, c: Parser, draft: Draft, part: str, operand: Use) -> Value:
+    def _untyped(self, c: Parser, draft: OpDraft, part: str, operand: OperandUse) -> SsaValue:
         return c.resolve(operand, self.types(part, draft) or UNKNOWN)
 
 
-class Constant:
+class ConstantForm:
     """`arith.constant`."""
 
-    def read(self, c: Parser, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> MlirOp:
         """Attributes, and the value."""
         attributes = c.dictionary()
         at, value = c.start, c.optional_attribute()
@@ -94,27 +94,27 @@ class Constant:
             c.expected("a number, or a dense value")
         if value.type is None:
             c.fail("expected a number, or a dense value", at)
-        return Op(name, self, {}, [Value(value.type)], attributes, {"value": value})
+        return MlirOp(name, self, {}, [SsaValue(value.type)], attributes, {"value": value})
 
-    def write(self, w: Printer, op: Op) -> None:
+    def write(self, w: Printer, op: MlirOp) -> None:
         """Attributes, and the value."""
         w.add(f" {braced(op.attributes)}" if op.attributes else "")
         w.add(f" {op.properties['value'].text}")
 
 
-class Module:
+class ModuleForm:
     """`module @name attributes {...} {...}`."""
 
-    def read(self, c: Parser, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> MlirOp:
         """All of it."""
         properties = {"sym_name": string_attribute(c.symbol())} if c.kind == "symbol" else {}
         attributes = keyword_attributes(c)
         with c.isolated(name):
             region = c.region()
         region.blocks = region.blocks or [Block()]
-        return Op(name, self, {}, [], attributes, properties, [region])
+        return MlirOp(name, self, {}, [], attributes, properties, [region])
 
-    def write(self, w: Printer, op: Op) -> None:
+    def write(self, w: Printer, op: MlirOp) -> None:
         """All of it."""
         if "sym_name" in op.properties:
             w.add(f" {symbol_text(op.properties['sym_name'].value)}")
@@ -126,7 +126,7 @@ class Module:
 class Func:
     """`func.func`. Attributes and locations of arguments are kept, in declarations as well."""
 
-    def read(self, c: Parser, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> MlirOp:
         """All of it."""
         properties: Attributes = {}
         if c.word in ("public", "private", "nested"):
@@ -141,20 +141,20 @@ class Func:
             c.fail("expected either all arguments to have names, or none")
         results = [kind for kind, _ in outputs]
         signature = Signature(tuple(kinds), tuple(results))
-        properties["function_type"] = Attribute(signature_text(kinds, results), signature)
+        properties["function_type"] = MlirAttribute(signature_text(kinds, results), signature)
         _note(properties, "arg_attrs", [attributes for _, _, attributes, _ in given])
         _note(properties, "res_attrs", [attributes for _, attributes in outputs])
         attributes = keyword_attributes(c)
-        regions = [Region()]
+        regions = [MlirRegion()]
         if c.word == "{":
             with c.isolated():
                 regions = [c.region(named, f"the function @{symbol}")]
         elif any(place for *_, place in given):
             places = [place for *_, place in given]
-            properties["$locations"] = Attribute(repr(places), places)
-        return Op(name, self, {}, [], attributes, properties, regions)
+            properties["$locations"] = MlirAttribute(repr(places), places)
+        return MlirOp(name, self, {}, [], attributes, properties, regions)
 
-    def _argument(self, c: Parser) -> tuple[Use | None, Type, Attributes, str]:
+    def _argument(self, c: Parser) -> tuple[OperandUse | None, Type, Attributes, str]:
         """`%x: T {...} loc(...)`, or without the name."""
         use = None
         if c.kind == "value":
@@ -168,7 +168,7 @@ class Func:
             return []
         return c.listed("(", lambda: (c.type(), c.dictionary())) if c.word == "(" else [(c.type(), {})]
 
-    def write(self, w: Printer, op: Op) -> None:
+    def write(self, w: Printer, op: MlirOp) -> None:
         """All of it."""
         properties = op.properties
         if "sym_visibility" in properties:
@@ -182,7 +182,7 @@ class Func:
             w.add(" ")
             w.region(op.regions[0], labelled=False)
 
-    def _write_arguments(self, w: Printer, op: Op, signature: Signature) -> None:
+    def _write_arguments(self, w: Printer, op: MlirOp, signature: Signature) -> None:
         given = _noted(op, "arg_attrs", len(signature.inputs))
         blocks = op.regions[0].blocks
         named = blocks[0].arguments if blocks else []
@@ -194,7 +194,7 @@ class Func:
             texts.append(f"{name}{kind.text}{extra}{places[position] and f' {places[position]}'}")
         w.add(f"({', '.join(texts)})")
 
-    def _write_outputs(self, w: Printer, op: Op, signature: Signature) -> None:
+    def _write_outputs(self, w: Printer, op: MlirOp, signature: Signature) -> None:
         kinds = signature.outputs
         if not kinds:
             return
@@ -210,14 +210,14 @@ class Func:
 
 def _note(properties: Attributes, name: str, given: list[Attributes]) -> None:
     if any(given):
-        properties[name] = Attribute(f"[{', '.join(map(braced, given))}]", tuple(given))
+        properties[name] = MlirAttribute(f"[{', '.join(map(braced, given))}]", tuple(given))
 
 
-def _noted(op: Op, name: str, count: int) -> tuple[Attributes, ...]:
+def _noted(op: MlirOp, name: str, count: int) -> tuple[Attributes, ...]:
     return op.properties[name].value if name in op.properties else ({},) * count
 
 
-def _places(op: Op, count: int) -> list[str]:
+def _places(op: MlirOp, count: int) -> list[str]:
     return op.properties["$locations"].value if "$locations" in op.properties else [""] * count
 
 
@@ -238,7 +238,7 @@ def write_keyword_attributes(w: Printer, attributes: Attributes) -> None:
 class For:
     """`scf.for %i = %a to %b step %c iter_args(%x = %y) -> (T) : i32 {...}`."""
 
-    def read(self, c: Parser, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> MlirOp:
         """All of it."""
         variable = c.operand("a name, as in `%x`")
         c.expect("=")
@@ -253,9 +253,9 @@ class For:
         arguments = [(variable, kind, ""), *((own, of, "") for (own, _), of in zip(carried, kinds, strict=True))]
         region = c.region(arguments, name, implied="" if kinds else "scf.yield")
         parts = {"bounds": bounds, "initial": initial}
-        return Op(name, self, parts, [Value(of) for of in kinds], c.dictionary(), {}, [region])
+        return MlirOp(name, self, parts, [SsaValue(of) for of in kinds], c.dictionary(), {}, [region])
 
-    def write(self, w: Printer, op: Op) -> None:
+    def write(self, w: Printer, op: MlirOp) -> None:
         """All of it."""
         variable, *carried = op.regions[0].blocks[0].arguments
         start, stop, step = map(w.value, op.part("bounds"))
@@ -268,7 +268,7 @@ class For:
         w.add(f" {braced(op.attributes)}" if op.attributes else "")
 
 
-def _carried(c: Parser) -> tuple[list[tuple[Use, Use]], list[Type]]:
+def _carried(c: Parser) -> tuple[list[tuple[OperandUse, OperandUse]], list[Type]]:
     """`(%x = %y, ...) -> (T, ...)`."""
     at = c.start
     carried = c.listed("(", lambda: _pair(c))
@@ -279,20 +279,20 @@ def _carried(c: Parser) -> tuple[list[tuple[Use, Use]], list[Type]]:
     return carried, kinds
 
 
-def _pair(c: Parser) -> tuple[Use, Use]:
+def _pair(c: Parser) -> tuple[OperandUse, OperandUse]:
     own = c.operand("a name, as in `%x`")
     c.expect("=")
     return own, c.operand()
 
 
-def _pairs(w: Printer, own: list[Value], given: list[Value]) -> str:
+def _pairs(w: Printer, own: list[SsaValue], given: list[SsaValue]) -> str:
     return ", ".join(f"{w.value(a)} = {w.value(b)}" for a, b in zip(own, given, strict=True))
 
 
 class If:
     """`scf.if %c -> (T) {...} else {...}`; the brackets around a single result type may be missing."""
 
-    def read(self, c: Parser, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> MlirOp:
         """All of it."""
         condition = c.resolve(c.operand(), I1)
         kinds = type_list(c) if c.accept("->") else []
@@ -304,10 +304,10 @@ class If:
         elif kinds:
             c.expected("`else`: the branch has results")
         else:
-            regions.append(Region())
-        return Op(name, self, {"condition": [condition]}, [Value(k) for k in kinds], c.dictionary(), {}, regions)
+            regions.append(MlirRegion())
+        return MlirOp(name, self, {"condition": [condition]}, [SsaValue(k) for k in kinds], c.dictionary(), {}, regions)
 
-    def write(self, w: Printer, op: Op) -> None:
+    def write(self, w: Printer, op: MlirOp) -> None:
         """All of it."""
         w.add(f" {w.value(op.part('condition')[0])} ")
         if op.results:
@@ -322,7 +322,7 @@ class If:
 class While:
     """`scf.while (%a = %b) : (T) -> U {...} do {...} attributes {...}`, also without arguments."""
 
-    def read(self, c: Parser, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> MlirOp:
         """All of it."""
         carried = c.listed("(", lambda: _pair(c)) if c.word == "(" else []
         c.expect(":")
@@ -335,10 +335,10 @@ class While:
         before = c.region(arguments, name)
         c.expect("do")
         after = c.region(None, name)
-        results = [Value(kind) for kind in signature.outputs]
-        return Op(name, self, {"initial": initial}, results, keyword_attributes(c), {}, [before, after])
+        results = [SsaValue(kind) for kind in signature.outputs]
+        return MlirOp(name, self, {"initial": initial}, results, keyword_attributes(c), {}, [before, after])
 
-    def write(self, w: Printer, op: Op) -> None:
+    def write(self, w: Printer, op: MlirOp) -> None:
         """All of it."""
         initial, outputs = op.part("initial"), [value.type for value in op.results]
         own = op.regions[0].blocks[0].arguments
@@ -350,10 +350,10 @@ class While:
         write_keyword_attributes(w, op.attributes)
 
 
-FORMS: dict[str, Form] = {
+FORMS: dict[str, OpForm] = {
     **{name: _Checked(shape(text), _implied, RESULTS.get(name)) for name, text in SHAPES.items()},
-    "arith.constant": Constant(),
-    "builtin.module": Module(),
+    "arith.constant": ConstantForm(),
+    "builtin.module": ModuleForm(),
     "func.func": Func(),
     "scf.for": For(),
     "scf.if": If(),
@@ -362,7 +362,7 @@ FORMS: dict[str, Form] = {
 """What reads and prints each op of MLIR that is known here."""
 
 
-def settle_builtin(op: Op) -> None:
+def settle_builtin(op: MlirOp) -> None:
     """Give an op in the generic form its own form, where that says all of it."""
     properties, attributes = {**op.properties}, {**op.attributes}
     if op.name == "builtin.module" and len(op.regions) == 1 and not op.results and len(op.regions[0].blocks) < 2:
@@ -381,7 +381,7 @@ def settle_builtin(op: Op) -> None:
         _settle_arithmetic(op)
 
 
-def _settle_arithmetic(op: Op) -> None:
+def _settle_arithmetic(op: MlirOp) -> None:
     names = SHAPES[op.name].split(" : ")[0].replace(",", " ").split()
     wanted = [name[1:] for name in names if name.startswith("%")]
     operands, row = op.operands, FORMS[op.name]
@@ -392,7 +392,7 @@ def _settle_arithmetic(op: Op) -> None:
         op.form, op.parts = row, {name: [value] for name, value in zip(wanted, operands, strict=True)}
 
 
-def _is_function(op: Op) -> bool:
+def _is_function(op: MlirOp) -> bool:
     """Whether a function in the generic form has the type of its body, and nothing that its own form cannot say."""
     known = {"sym_name", "function_type", "sym_visibility"}
     for name in known & set(op.attributes):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ptokit.text.mlir.ir import Op, Region
+from ptokit.text.mlir.ir import MlirOp, MlirRegion
 
 _REMARK = re.compile(r'(?P<string>"(?:[^"\\\n]|\\.)*+"?)|(?P<comment>//[^\n]*)|(?P<blank>\n(?:[ \t\r]*+\n)++)')
 """Comments and blank lines, and the strings that they do not stand in."""
@@ -53,7 +53,7 @@ class Collector:
         """Whether the next operation is the first of its block."""
         self._inside: list[Remark] = []
         """Remarks within the operation that is read, apart from its regions."""
-        self._regions: list[Region] = []
+        self._regions: list[MlirRegion] = []
         """Regions of the operation that is read."""
         self._last_lines: list[str] = []
         """Lines at the end of the block that was read last."""
@@ -66,14 +66,14 @@ class Collector:
         self._next = at
         return self._remarks[first:at] if at > first else ()
 
-    def enter(self, start: int) -> tuple[Sequence[str], list[Remark], list[Region]]:
+    def enter(self, start: int) -> tuple[Sequence[str], list[Remark], list[MlirRegion]]:
         """An operation starts. What comes back is for `leave`."""
         before = _lines(self._take(start), first=self._first)
         outer = before, self._inside, self._regions
         self._first, self._inside, self._regions = False, [], []
         return outer
 
-    def leave(self, op: Op, outer: tuple[Sequence[str], list[Remark], list[Region]], following: int) -> None:
+    def leave(self, op: MlirOp, outer: tuple[Sequence[str], list[Remark], list[MlirRegion]], following: int) -> None:
         """An operation ends somewhere before the token that follows it."""
         before, regions = list(outer[0]), self._regions
         if self._next < len(self._remarks) and self._remarks[self._next].start < following:
@@ -86,7 +86,7 @@ class Collector:
         op.before = before
         _, self._inside, self._regions = outer
 
-    def _end(self, op: Op, following: int) -> None:
+    def _end(self, op: MlirOp, following: int) -> None:
         """Share the remarks between the last region of an operation and the next token."""
         first = last = self._next
         while last < len(self._remarks) and self._remarks[last].start < following:
@@ -117,7 +117,7 @@ class Collector:
         self._next += 1
         return remark.text
 
-    def close(self, region: Region, opening: str, brace: int) -> None:
+    def close(self, region: MlirRegion, opening: str, brace: int) -> None:
         """A region ends. `brace` is where its closing brace stands, if it has no blocks."""
         lines = self._last_lines if region.blocks else _lines(self._take(brace), first=True)
         self._last_lines = []

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from ptokit.finding import near
 from ptokit.text.errors import choices
-from ptokit.text.mlir.ir import BARE_NAME, Attribute, Attributes, Type
+from ptokit.text.mlir.ir import BARE_NAME, Attributes, MlirAttribute, Type
 
 Item = TypeVar("Item")
 
@@ -48,7 +48,7 @@ class Problem(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class OperandUse:
     """The name of a value where it is used."""
 
     name: str
@@ -64,7 +64,7 @@ class Cursor:
 
     def __init__(self, text: str, arch: str = "") -> None:
         self.text, self.arch = text, arch
-        self.aliases: dict[str, Type | Attribute] = {}
+        self.aliases: dict[str, Type | MlirAttribute] = {}
         self.types: dict[str, Type] = {}
         """Types by the text that they were read from."""
         self.kind = self.word = ""
@@ -74,7 +74,7 @@ class Cursor:
         """Where the names of attributes stand that were read last."""
         self.advance()
 
-    # What `reader.py` adds: types and attributes take each other's turns.
+    # What `reader.py` adds: types and attributes parse each other.
     def type(self) -> Type:
         """Take a type."""
         raise NotImplementedError
@@ -83,11 +83,11 @@ class Cursor:
         """Take a type, if there is one."""
         raise NotImplementedError
 
-    def attribute(self) -> Attribute:
+    def attribute(self) -> MlirAttribute:
         """Take an attribute."""
         raise NotImplementedError
 
-    def optional_attribute(self) -> Attribute | None:
+    def optional_attribute(self) -> MlirAttribute | None:
         """Take an attribute, if there is one."""
         raise NotImplementedError
 
@@ -236,7 +236,7 @@ class Cursor:
         word = self.advance()
         return sign * (int(word, 16) if word[:2] in ("0x", "0X") else int(word))
 
-    def operand(self, what: str = "an operand, as in `%x`") -> Use:
+    def operand(self, what: str = "an operand, as in `%x`") -> OperandUse:
         """Take the name of a value."""
         if self.kind != "value":
             self.expected(what, NUMBER_HINT if self.kind == "number" else "")
@@ -244,7 +244,7 @@ class Cursor:
         index = 0
         if self.kind == "hash" and self.word[1:].isdigit() and self.start == self.behind:
             index = int(self.advance()[1:])
-        return Use(name, index, at)
+        return OperandUse(name, index, at)
 
     def body(self) -> str:
         """Take what stands between `<` and its `>`, in one line. Nobody knows its parts."""
@@ -279,7 +279,7 @@ class Cursor:
         self.places[name] = at
         found[name] = self.entry_value(name)
 
-    def entry_value(self, name: str) -> Attribute:
+    def entry_value(self, name: str) -> MlirAttribute:
         """The value of an attribute behind its name."""
         raise NotImplementedError
 
@@ -330,5 +330,5 @@ def braced(attributes: Attributes) -> str:
     return f"{{{', '.join(_said(name, value) for name, value in attributes.items())}}}"
 
 
-def _said(name: str, value: Attribute) -> str:
+def _said(name: str, value: MlirAttribute) -> str:
     return bare_or_quoted(name) if value.text == "unit" else f"{bare_or_quoted(name)} = {value.text}"

@@ -8,7 +8,7 @@ from ptokit.finding import near
 from ptokit.text.mlir.attributes import plain_text, read_attribute, string_attribute
 from ptokit.text.mlir.cursor import braced
 from ptokit.text.mlir.interface import Parser, Printer
-from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attribute, Attributes, Op, Type, Value
+from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, MlirAttribute, MlirOp, SsaValue, Type
 from ptokit.text.mlir.loose import starts_region
 from ptokit.text.mlir.pieces import (
     AXIS,
@@ -16,7 +16,7 @@ from ptokit.text.mlir.pieces import (
     INSIDE,
     KINDS,
     OUTS_TYPE,
-    Draft,
+    OpDraft,
     Operand,
     Piece,
     results_text,
@@ -44,11 +44,11 @@ class Destinations(Piece):
     listed: bool = False
     """Whether a comma stands before the dictionary in `ins`."""
     bare: bool = False
-    """Whether the op may stand without operands, or have regions: because nobody knows it."""
+    """Whether the op may stand without operands, or have regions: because it is unknown."""
     one_type: bool = False
     """Whether one type may stand for those of all values."""
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         if c.word not in ("ins", "outs"):
             return self._read_values(c, draft)
         for name in ("ins", "outs"):
@@ -65,7 +65,7 @@ class Destinations(Piece):
         self.settle(draft)
         return None
 
-    def _read_values(self, c: Parser, draft: Draft) -> None:
+    def _read_values(self, c: Parser, draft: OpDraft) -> None:
         """`%a, %b {...} : (T, T) -> R`. What follows the colon, or the arrow, may be missing."""
         if not c.starts_results():
             Operand("args", many=True).read(c, draft)
@@ -78,16 +78,16 @@ class Destinations(Piece):
         if not draft.operands and not self.bare:
             c.expected("`ins(...)` or operands")
 
-    def _read_dict(self, c: Parser, draft: Draft) -> None:
+    def _read_dict(self, c: Parser, draft: OpDraft) -> None:
         if not (self.bare and starts_region(c)):
             draft.attributes |= c.dictionary()
 
-    def _spread(self, draft: Draft, kinds: list[Type]) -> list[Type]:
+    def _spread(self, draft: OpDraft, kinds: list[Type]) -> list[Type]:
         """Types of the operands; pages give one for all operands of some ops."""
         missing = len(draft.operands.get("args", ())) - len(kinds)
         return kinds + [UNKNOWN] * missing if self.one_type and len(kinds) == 1 else kinds
 
-    def _read_group(self, c: Parser, draft: Draft, name: str) -> None:
+    def _read_group(self, c: Parser, draft: OpDraft, name: str) -> None:
         at = c.start
         c.expect("(", f" after `{name}`")
         part = name
@@ -103,7 +103,7 @@ class Destinations(Piece):
                 c.expected(f"`,`, `:` or `)` in {name}(...)")
         c.close("(", at, f" of {name}(...)")
 
-    def _read_item(self, c: Parser, draft: Draft, part: str) -> str:
+    def _read_item(self, c: Parser, draft: OpDraft, part: str) -> str:
         """A dictionary, a string, or an operand, perhaps behind a keyword. Gives the part that types then belong to."""
         if c.word == "{":
             inner = {**inside_of(draft.properties), **c.dictionary()}
@@ -119,13 +119,13 @@ class Destinations(Piece):
             draft.add(part, c.operand(f"an operand of {part}(...)"))
         return part
 
-    def _read_type(self, c: Parser, draft: Draft, part: str) -> None:
+    def _read_type(self, c: Parser, draft: OpDraft, part: str) -> None:
         if c.kind == "string":
             draft.properties[AXIS] = string_attribute(c.string())
         else:
             draft.types.setdefault(part, []).append(c.type())
 
-    def _read_clauses(self, c: Parser, draft: Draft) -> None:
+    def _read_clauses(self, c: Parser, draft: OpDraft) -> None:
         while (name := c.word) in self.clauses or name in self.inside:
             c.places[name] = c.start
             c.advance()
@@ -135,17 +135,17 @@ class Destinations(Piece):
             else:
                 draft.attributes[name] = read_attribute(c, KINDS.get(name, ""))
 
-    def _read_results(self, c: Parser, draft: Draft) -> None:
+    def _read_results(self, c: Parser, draft: OpDraft) -> None:
         if c.accept("->"):
             draft.results += _types(c)
 
-    def settle(self, draft: Draft) -> None:
+    def settle(self, draft: OpDraft) -> None:
         """Move attributes to where they belong."""
         moved = {name: draft.attributes.pop(name) for name in self.inside if name in draft.attributes}
         if moved:
             draft.properties[INSIDE] = inside_attribute({**inside_of(draft.properties), **moved})
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         if _has_values_only(op):
             return self._write_values(w, op, remaining)
         self._write_ins(w, op)
@@ -160,7 +160,7 @@ class Destinations(Piece):
             w.add(results_text(op))
         return None
 
-    def _write_values(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def _write_values(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         operands = op.operands
         if operands:
             w.add(f" {', '.join(map(w.value, operands))}")
@@ -173,7 +173,7 @@ class Destinations(Piece):
             w.add(f" : ({kinds})" if bracketed else f" : {kinds}")
         w.add(results_text(op, always=typed))
 
-    def _write_ins(self, w: Printer, op: Op) -> None:
+    def _write_ins(self, w: Printer, op: MlirOp) -> None:
         values, inside, text = op.part("ins"), inside_of(op.properties), op.properties.get(FORMAT)
         others = [name for name in op.parts if name not in ("ins", "outs", *self.clauses)]
         if not (values or inside or text or others):
@@ -188,7 +188,7 @@ class Destinations(Piece):
             w.add(f" {name} {typed_text(w, op.part(name))}")
         w.add(")")
 
-    def _write_clauses(self, w: Printer, op: Op) -> None:
+    def _write_clauses(self, w: Printer, op: MlirOp) -> None:
         for name in self.clauses:
             if op.part(name):
                 w.add(f" {name} = {typed_text(w, op.part(name))}")
@@ -196,7 +196,7 @@ class Destinations(Piece):
                 w.add(f" {name} = {plain_text(op.attributes[name], stripped=True)}")
 
 
-def _has_values_only(op: Op) -> bool:
+def _has_values_only(op: MlirOp) -> bool:
     """Whether an op was written with values and results, without `ins` and `outs`."""
     if op.parts:
         return "args" in op.parts
@@ -208,9 +208,9 @@ def inside_of(properties: Attributes) -> Attributes:
     return dict(properties[INSIDE].value) if INSIDE in properties else {}
 
 
-def inside_attribute(inner: Attributes) -> Attribute:
+def inside_attribute(inner: Attributes) -> MlirAttribute:
     """Attributes that are written within `ins(...)`, as one."""
-    return Attribute(braced(inner), inner)
+    return MlirAttribute(braced(inner), inner)
 
 
 def _types(c: Parser) -> list[Type]:
@@ -223,7 +223,7 @@ def _types(c: Parser) -> list[Type]:
     return kinds
 
 
-def _grouped(w: Printer, values: list[Value], inside: Attributes | None = None, *, listed: bool = False) -> str:
+def _grouped(w: Printer, values: list[SsaValue], inside: Attributes | None = None, *, listed: bool = False) -> str:
     """`%a, %b {...} : T, U`."""
     text = ", ".join(map(w.value, values))
     if inside:

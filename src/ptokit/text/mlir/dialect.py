@@ -10,9 +10,9 @@ from ptokit.isa.instruction import Instruction
 from ptokit.text.mlir.cursor import Problem
 from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.interface import Parser
-from ptokit.text.mlir.ir import UNKNOWN, Attributes, Form, Op, Type, Value
+from ptokit.text.mlir.ir import UNKNOWN, Attributes, MlirOp, OpForm, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE, ends_op
-from ptokit.text.mlir.pieces import Draft
+from ptokit.text.mlir.pieces import OpDraft
 from ptokit.text.mlir.shapes import Row, attribute_pieces, shape
 from ptokit.text.mlir.types import I64, INDEX, Extent, TileBuf, element_of, ptr_type, with_tile
 from ptokit.text.spelling import instruction_of, instructions
@@ -76,7 +76,7 @@ REORDERED = {"trsqrt", "tsort32", "tmrgsort"}
 """Ops besides instructions whose generic form may list operands in another order than sources, destination."""
 
 
-def subset_type(parts: dict[str, list[Value]], attributes: Attributes) -> Type:
+def subset_type(parts: dict[str, list[SsaValue]], attributes: Attributes) -> Type:
     """The type of a window of a tile: its sizes, and what of it is valid."""
     (tile,) = parts["tile"]
     kind, sizes = tile.type, attributes["sizes"].value
@@ -90,7 +90,7 @@ def subset_type(parts: dict[str, list[Value]], attributes: Attributes) -> Type:
     return with_tile(kind, replace(whole, rows=rows, cols=cols, v_row=v_row, v_col=v_col))
 
 
-def _constant(value: Value) -> int | None:
+def _constant(value: SsaValue) -> int | None:
     if value.op is None or value.op.name != "arith.constant":
         return None
     number = value.op.properties.get("value")
@@ -112,7 +112,7 @@ RESULTS = {
 """Types of results that the text does not say."""
 
 
-def _implied(name: str, draft: Draft) -> Type | None:
+def _implied(name: str, draft: OpDraft) -> Type | None:
     """The type of an operand that is used before it is defined and whose type the text does not say."""
     if name == "ptr" and draft.results:
         element = element_of(draft.results[0])
@@ -152,10 +152,10 @@ OTHER_KINDS = {"make_tensor_view": {"layout": "layout"}, "arith.cmpi": {"predica
 """Keywords that no shape and no instruction names."""
 
 
-class Unknown(Row):
+class UnknownOp(Row):
     """An op that is not in the table: of the general shape, or else kept as it is written."""
 
-    def read(self, c: Parser, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> MlirOp:
         """The op, from behind its name."""
         start, behind, is_general = c.start, c.behind, c.word in ("ins", "outs")
         state = c.save()
@@ -173,10 +173,10 @@ class Unknown(Row):
         return LOOSE.read(c, name)
 
 
-UNKNOWN_OP = Unknown((Destinations(bare=True),), _implied)
+UNKNOWN_OP = UnknownOp((Destinations(bare=True),), _implied)
 
 
-def form_of(name: str) -> Form:
+def form_of(name: str) -> OpForm:
     """What reads and prints an op: of the table, or an unknown one."""
     return rows().get(name, UNKNOWN_OP)
 
@@ -199,7 +199,7 @@ def usage(name: str) -> str:
     return f"pto.{name} is written: pto.{name} {text or 'ins(%a, ... : TYPE, ...) outs(%b : TYPE) {...}'}"
 
 
-def settle_pto(op: Op) -> None:
+def settle_pto(op: MlirOp) -> None:
     """Give an op in generic form the parts of the general shape, where these are certain."""
     name = op.name.removeprefix("pto.")
     row, instruction = rows().get(name), instruction_of(name)
@@ -212,7 +212,7 @@ def settle_pto(op: Op) -> None:
     is_reordered = name in REORDERED or (instruction is not None and instruction.form.reordered)
     if count < 2 or (is_reordered and count != 2) or name in ("tprint", "print") or _has_optional(instruction, count):
         return
-    draft = Draft(attributes={**op.properties, **op.attributes})
+    draft = OpDraft(attributes={**op.properties, **op.attributes})
     piece.settle(draft)
     op.form, op.properties, op.attributes = row, draft.properties, draft.attributes
     op.parts = {"ins": operands[:-1], "outs": operands[-1:]}

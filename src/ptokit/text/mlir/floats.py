@@ -10,7 +10,7 @@ import numpy as np
 
 from ptokit.isa.dtype import dtype
 from ptokit.program.ir import Constant
-from ptokit.text.mlir.ir import Attribute, Type
+from ptokit.text.mlir.ir import MlirAttribute, Type
 from ptokit.text.mlir.types import F64, FLOATS, I64
 
 WIDE = {"tf32": 19, "f80": 80, "f128": 128}
@@ -43,8 +43,8 @@ def is_hexadecimal(text: str) -> bool:
     return text.removeprefix("-")[:2] in ("0x", "0X")
 
 
-def number_attribute(text: str, kind: Type | None) -> Attribute:
-    """The number that a literal says, in a type. A ValueError tells what is wrong with it."""
+def number_attribute(text: str, kind: Type | None) -> MlirAttribute:
+    """The number of a literal in a type. A ValueError states what is wrong with it."""
     has_fraction = "." in text and not is_hexadecimal(text)
     kind = kind or (F64 if has_fraction else I64)
     if is_float(kind):
@@ -54,12 +54,12 @@ def number_attribute(text: str, kind: Type | None) -> Attribute:
     number = in_range(int(text, 16) if is_hexadecimal(text) else int(text), kind)
     if kind.text == "i1":
         return truth(bool(number))
-    return Attribute(f"{number} : {kind.text}", number, str(number) if kind == I64 else "", kind)
+    return MlirAttribute(f"{number} : {kind.text}", number, str(number) if kind == I64 else "", kind)
 
 
-def truth(value: bool) -> Attribute:
+def truth(value: bool) -> MlirAttribute:
     """`true` or `false`."""
-    return Attribute(str(value).lower(), value, type=Type("i1"))
+    return MlirAttribute(str(value).lower(), value, type=Type("i1"))
 
 
 def in_range(number: int, kind: Type) -> int:
@@ -77,25 +77,25 @@ def in_range(number: int, kind: Type) -> int:
     return number - (1 << width) if sign == "i" and number >= 1 << width - 1 else number
 
 
-def _float_attribute(text: str, kind: Type) -> Attribute:
+def _float_attribute(text: str, kind: Type) -> MlirAttribute:
     if kind.text not in FORMATS:
         if is_hexadecimal(text):
             bits = bits_of(text, kind)
             text = f"0x{bits:0{-(-WIDE.get(kind.text, 8) // 4)}x}"
-        return Attribute(f"{text} : {kind.text}", type=kind)
+        return MlirAttribute(f"{text} : {kind.text}", type=kind)
     bits = bits_of(text, kind) if is_hexadecimal(text) else rounded(text, kind)
     said = f"{float_text(bits, kind)} : {kind.text}"
     try:
         element = dtype(kind.text)
     except TypeError:
-        return Attribute(said, type=kind)
-    return Attribute(said, Constant(element, bits) if element.mlir == kind.text else None, type=kind)
+        return MlirAttribute(said, type=kind)
+    return MlirAttribute(said, Constant(element, bits) if element.mlir == kind.text else None, type=kind)
 
 
-def float_attribute(value: Constant) -> Attribute:
+def float_attribute(value: Constant) -> MlirAttribute:
     """A number by its bits."""
     kind = Type(value.dtype.mlir)
-    return Attribute(f"{float_text(value.bits, kind)} : {kind.text}", value, type=kind)
+    return MlirAttribute(f"{float_text(value.bits, kind)} : {kind.text}", value, type=kind)
 
 
 def rounded(text: str, kind: Type) -> int:
@@ -142,7 +142,7 @@ def float_text(bits: int, kind: Type) -> str:
 
 
 def dense_text(literals: Sequence[str], shape: tuple[int, ...], kind: Type) -> str | None:
-    """The elements of a dense value of numbers, in one spelling; None where nobody knows its element type.
+    """The elements of a dense value of numbers, in one spelling; None if its element type is unknown.
 
     A value that is the same everywhere has one literal. What is no number is written as bytes, unless it is the
     default one among numbers.

@@ -15,7 +15,7 @@ from ptokit.text.mlir.builtin import FORMS
 from ptokit.text.mlir.destinations import Destinations, inside_attribute
 from ptokit.text.mlir.dialect import attribute_kinds, form_of
 from ptokit.text.mlir.floats import float_attribute, number_attribute, truth
-from ptokit.text.mlir.ir import Attribute, Attributes, Block, Op, Region, Type, Value
+from ptokit.text.mlir.ir import Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.module import Module
 from ptokit.text.mlir.pieces import INSIDE
 from ptokit.text.mlir.shapes import Row, operand_names
@@ -43,35 +43,35 @@ class _Writing:
 
     def __init__(self, tile: Callable[[TileBuf], Type]) -> None:
         self._tile = tile
-        self._values: dict[tree.Value, Value] = {}
+        self._values: dict[tree.Value, SsaValue] = {}
 
     def module(self, unit: tree.Unit) -> Module:
         """The whole tree."""
         attributes = {"pto.target_arch": string_attribute(unit.arch)} if unit.arch else {}
         block = Block(ops=[self._function(function) for function in unit.functions])
-        op = Op("builtin.module", FORMS["builtin.module"], attributes=attributes, regions=[Region([block])])
+        op = MlirOp("builtin.module", FORMS["builtin.module"], attributes=attributes, regions=[MlirRegion([block])])
         return Module(op, unit.source.file, unit.source.text)
 
-    def _function(self, function: tree.Function) -> Op:
+    def _function(self, function: tree.Function) -> MlirOp:
         kinds = tuple(self.type(value.type) for value in function.arguments)
         properties = {
             "sym_name": string_attribute(function.name),
-            "function_type": Attribute(signature_text(kinds, ()), Signature(kinds, ())),
+            "function_type": MlirAttribute(signature_text(kinds, ()), Signature(kinds, ())),
         }
         attributes = {key: plain_attribute(value) for key, value in function.attributes.items()}
         regions = [self._region(function.body)]
-        return Op("func.func", FORMS["func.func"], {}, [], attributes, properties, regions)
+        return MlirOp("func.func", FORMS["func.func"], {}, [], attributes, properties, regions)
 
-    def _region(self, body: tree.Body) -> Region:
+    def _region(self, body: tree.Body) -> MlirRegion:
         arguments = self._all(body.arguments)
-        return Region([Block(arguments, [self._op(operation) for operation in body.operations])])
+        return MlirRegion([Block(arguments, [self._op(operation) for operation in body.operations])])
 
-    def _all(self, values: Iterable[tree.Value]) -> list[Value]:
+    def _all(self, values: Iterable[tree.Value]) -> list[SsaValue]:
         return [self._value(value) for value in values]
 
-    def _value(self, value: tree.Value) -> Value:
+    def _value(self, value: tree.Value) -> SsaValue:
         if value not in self._values:
-            self._values[value] = Value(self.type(value.type), value.name)
+            self._values[value] = SsaValue(self.type(value.type), value.name)
         return self._values[value]
 
     def type(self, kind: tree.Type) -> Type:
@@ -85,16 +85,16 @@ class _Writing:
             return self._tile(_buffer(kind))
         return Type(kind if isinstance(kind, str) else kind.text)
 
-    def _op(self, operation: tree.Operation) -> Op:
+    def _op(self, operation: tree.Operation) -> MlirOp:
         name = operation.name
         is_pto = name not in FORMS
         form = form_of(name) if is_pto else FORMS[name]
         results = self._all(operation.results)
         attributes = self._attributes(operation)
-        op = Op(f"pto.{name}" if is_pto else name, form, self._parts(operation, form), results, attributes)
+        op = MlirOp(f"pto.{name}" if is_pto else name, form, self._parts(operation, form), results, attributes)
         op.regions = [self._region(body) for body in operation.bodies]
         if name == "scf.if" and len(op.regions) == 1:
-            op.regions.append(Region())
+            op.regions.append(MlirRegion())
         if name == "arith.constant":
             op.properties["value"] = _constant(op.attributes.pop("value"), operation, results[0].type)
         if isinstance(form, Row) and isinstance(form.pieces[0], Destinations) and operation.outs:
@@ -102,7 +102,7 @@ class _Writing:
             op.properties |= {INSIDE: inside_attribute(inside)} if inside else {}
         return op
 
-    def _parts(self, operation: tree.Operation, form: object) -> dict[str, list[Value]]:
+    def _parts(self, operation: tree.Operation, form: object) -> dict[str, list[SsaValue]]:
         """The operands by the names that the form of the op has for them."""
         ins, parts = self._all(operation.ins), {name: self._all(given) for name, given in operation.parts.items()}
         if operation.name == "scf.for":
@@ -123,13 +123,13 @@ class _Writing:
         return {key: _attribute(kinds.get(key, ""), value) for key, value in operation.attributes.items()}
 
 
-def _attribute(kind: str, value: Any) -> Attribute:
+def _attribute(kind: str, value: Any) -> MlirAttribute:
     if kind == "word":
-        return Attribute(str(value), value)
+        return MlirAttribute(str(value), value)
     return keyword(kind, str(value)) if kind and kind != "ints" else plain_attribute(value)
 
 
-def plain_attribute(value: Any) -> Attribute:
+def plain_attribute(value: Any) -> MlirAttribute:
     """A plain value as an attribute."""
     if isinstance(value, bool):
         return truth(value)
@@ -139,10 +139,10 @@ def plain_attribute(value: Any) -> Attribute:
         return float_attribute(value)
     if isinstance(value, tuple | list):
         return array_attribute([plain_attribute(item) for item in value])
-    return value if isinstance(value, Attribute) else string_attribute(str(value))
+    return value if isinstance(value, MlirAttribute) else string_attribute(str(value))
 
 
-def _constant(given: Attribute, operation: tree.Operation, kind: Type) -> Attribute:
+def _constant(given: MlirAttribute, operation: tree.Operation, kind: Type) -> MlirAttribute:
     value = operation.attributes["value"]
     return given if isinstance(value, Constant) else number_attribute(str(int(value)), kind)
 

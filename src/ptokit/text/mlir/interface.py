@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from ptokit.text.mlir.cursor import Cursor, Use
-from ptokit.text.mlir.ir import Block, Region, Type, Value
+from ptokit.text.mlir.cursor import Cursor, OperandUse
+from ptokit.text.mlir.ir import Block, MlirRegion, SsaValue, Type
 
-Argument = tuple[Use, Type, str]
+Argument = tuple[OperandUse, Type, str]
 """An argument of a block: its name, its type and its location."""
-Forward = dict[str, dict[int, Value]]
+Forward = dict[str, dict[int, SsaValue]]
 """Values that are used and not defined yet, by name and number."""
 
 
 class Parser(Cursor):
     """A cursor that knows values, blocks and regions."""
 
-    scope: dict[str, tuple[Value, ...]]
+    scope: dict[str, tuple[SsaValue, ...]]
     """Values by name."""
     bound: int
     """How many results the op has that is read."""
 
     @abstractmethod
-    def region(self, arguments: Sequence[Argument] | None = None, owner: str = "", *, implied: str = "") -> Region:
+    def region(self, arguments: Sequence[Argument] | None = None, owner: str = "", *, implied: str = "") -> MlirRegion:
         """Take a region. The body of an `owner` ends with a terminator, or with one that is implied."""
 
     @abstractmethod
@@ -37,11 +37,11 @@ class Parser(Cursor):
         """A body that sees no values from outside."""
 
     @abstractmethod
-    def lookup(self, use: Use) -> Value | None:
+    def lookup(self, use: OperandUse) -> SsaValue | None:
         """The value that a name stands for, if it is defined above."""
 
     @abstractmethod
-    def resolve(self, use: Use, kind: Type) -> Value:
+    def resolve(self, use: OperandUse, kind: Type) -> SsaValue:
         """The value that a name stands for, in a type. A value whose type nothing has said so far gets it here."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Printer(Protocol):
     add: Callable[[str], None]
     """Print some text."""
 
-    def value(self, value: Value) -> str:
+    def value(self, value: SsaValue) -> str:
         """The name of a value."""
         ...
 
@@ -79,6 +79,6 @@ class Printer(Protocol):
         """The name of a block."""
         ...
 
-    def region(self, region: Region, *, labelled: bool = True, implied: bool = False) -> None:
+    def region(self, region: MlirRegion, *, labelled: bool = True, implied: bool = False) -> None:
         """Print a region. Its arguments are written in it if it is `labelled`; a terminator may be `implied`."""
         ...

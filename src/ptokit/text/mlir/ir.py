@@ -29,7 +29,7 @@ ANY = Type("?")
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class MlirAttribute:
     """An attribute: its canonical text, and its plain value where it has one."""
 
     text: str
@@ -54,18 +54,18 @@ class Attribute:
         return type(self.value) is int and self.short != ""
 
 
-UNIT = Attribute("unit", True)
-Attributes = dict[str, Attribute]
+UNIT = MlirAttribute("unit", True)
+Attributes = dict[str, MlirAttribute]
 
 
 @dataclass(eq=False, slots=True)
-class Value:
+class SsaValue:
     """A result of an operation, or an argument of a block."""
 
     type: Type
     name: str = ""
     """Its name without `%`; `r#1` for the second of several results under one name."""
-    op: Op | None = None
+    op: MlirOp | None = None
     """The operation that it is a result of."""
     location: str = ""
     """Of an argument: `loc(...)`."""
@@ -77,15 +77,15 @@ class Value:
 class Block:
     """Operations one after the other."""
 
-    arguments: list[Value] = field(default_factory=list)
-    ops: list[Op] = field(default_factory=list)
+    arguments: list[SsaValue] = field(default_factory=list)
+    ops: list[MlirOp] = field(default_factory=list)
     label: str = ""
     comments: list[str] = field(default_factory=list)
     """Lines before the label."""
 
 
 @dataclass(eq=False, slots=True)
-class Region:
+class MlirRegion:
     """Blocks between braces."""
 
     blocks: list[Block] = field(default_factory=list)
@@ -97,33 +97,33 @@ class Region:
     """Where the opening brace stands."""
 
 
-class Form(Protocol):
+class OpForm(Protocol):
     """What reads and prints the text of an operation behind its name."""
 
-    def read(self, c: Any, name: str) -> Op:
+    def read(self, c: Any, name: str) -> MlirOp:
         """Take the operation off the text."""
         ...
 
-    def write(self, w: Any, op: Op) -> None:
+    def write(self, w: Any, op: MlirOp) -> None:
         """Print the operation."""
         ...
 
 
 @dataclass(eq=False, slots=True)
-class Op:
+class MlirOp:
     """One operation."""
 
     name: str
     """With its dialect: `pto.mgather`, `func.func`."""
-    form: Form | None = None
+    form: OpForm | None = None
     """What prints it; None for the generic form."""
-    parts: dict[str, list[Value]] = field(default_factory=dict)
+    parts: dict[str, list[SsaValue]] = field(default_factory=dict)
     """Operands by the part that they play, in their order."""
-    results: list[Value] = field(default_factory=list)
+    results: list[SsaValue] = field(default_factory=list)
     attributes: Attributes = field(default_factory=dict)
     properties: Attributes = field(default_factory=dict)
     """Attributes between `<{` and `}>`. A name that starts with `$` is what the text says besides attributes."""
-    regions: list[Region] = field(default_factory=list)
+    regions: list[MlirRegion] = field(default_factory=list)
     successors: list[Block] = field(default_factory=list)
     location: str = ""
     """`loc(...)`, or nothing where it is not known."""
@@ -137,11 +137,11 @@ class Op:
     """The comment at the end of its line."""
 
     @property
-    def operands(self) -> list[Value]:
+    def operands(self) -> list[SsaValue]:
         """All operands, in their order."""
         return [value for values in self.parts.values() for value in values]
 
-    def part(self, name: str) -> list[Value]:
+    def part(self, name: str) -> list[SsaValue]:
         """The operands that play a part."""
         return self.parts.get(name, [])
 
@@ -150,9 +150,9 @@ class Op:
         """Whether it belongs to the dialect `pto`."""
         return self.name.startswith("pto.")
 
-    def walk(self) -> Iterator[Op]:
+    def walk(self) -> Iterator[MlirOp]:
         """The operation and all that stand in it, in the order of the text."""
-        pending: list[Op] = [self]
+        pending: list[MlirOp] = [self]
         while pending:
             op = pending.pop()
             yield op

@@ -1,4 +1,4 @@
-"""Ops whose syntax nobody here knows: kept as they are written, with the values and the regions that they name."""
+"""Ops with unknown syntax: kept as they are written, with the values and the regions that they name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ptokit.text.mlir.cursor import Use
+from ptokit.text.mlir.cursor import OperandUse
 from ptokit.text.mlir.interface import Parser, Printer
-from ptokit.text.mlir.ir import UNKNOWN, Attribute, Op, Region, Value
+from ptokit.text.mlir.ir import UNKNOWN, MlirAttribute, MlirOp, MlirRegion, SsaValue
 
 STARTS_OP = re.compile(
     r'%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=|"[^"\n]*"\s*\(|[A-Za-z_][\w$]*(?:\.[\w$]+)+(?!\s*=)|(?:return|call|module)\b',
@@ -37,16 +37,16 @@ class Slot(NamedTuple):
 class Loose:
     """An op that is kept as it is written. Its results get their types from where they are used."""
 
-    def read(self, c: Parser, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> MlirOp:
         """The op, to the end of its last line."""
         wording = _Wording(c, name)
-        results = [Value(UNKNOWN) for _ in range(c.bound)]
+        results = [SsaValue(UNKNOWN) for _ in range(c.bound)]
         wording.read()
         pieces = tuple(wording.pieces)
-        properties = {WORDING: Attribute(repr(pieces), pieces)}
-        return Op(name, self, {"operands": wording.operands}, results, {}, properties, wording.regions)
+        properties = {WORDING: MlirAttribute(repr(pieces), pieces)}
+        return MlirOp(name, self, {"operands": wording.operands}, results, {}, properties, wording.regions)
 
-    def write(self, w: Printer, op: Op) -> None:
+    def write(self, w: Printer, op: MlirOp) -> None:
         """The text, with names and bodies in it."""
         pieces, operands = op.properties[WORDING].value, op.operands
         for piece in pieces:
@@ -87,9 +87,9 @@ class _Wording:
     c: Parser
     name: str
     pieces: list[str | Slot] = field(default_factory=list)
-    operands: list[Value] = field(default_factory=list)
-    regions: list[Region] = field(default_factory=list)
-    new: dict[str, Use] = field(default_factory=dict)
+    operands: list[SsaValue] = field(default_factory=list)
+    regions: list[MlirRegion] = field(default_factory=list)
+    new: dict[str, OperandUse] = field(default_factory=dict)
     """Names that are not defined yet: arguments of the next region, if there is one."""
     opened: list[int] = field(default_factory=list)
     """Where the brackets stand that are open."""
@@ -163,7 +163,7 @@ class _Wording:
         else:
             self._add(c.resolve(use, UNKNOWN))
 
-    def _add(self, value: Value) -> None:
+    def _add(self, value: SsaValue) -> None:
         self.pieces.append(Slot("operand", len(self.operands)))
         self.operands.append(value)
 

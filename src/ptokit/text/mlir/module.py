@@ -19,8 +19,8 @@ from ptokit.target import DEFAULT_ARCH, left_layouts
 from ptokit.text.errors import TextError, error_at, place
 from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
 from ptokit.text.mlir.cursor import Problem
-from ptokit.text.mlir.ir import Op
-from ptokit.text.mlir.reader import Reader, Stop
+from ptokit.text.mlir.ir import MlirOp
+from ptokit.text.mlir.reader import Reader, StopReading
 from ptokit.text.mlir.versions import CannotSay, restated
 from ptokit.text.mlir.writer import Writer
 
@@ -37,14 +37,14 @@ _ARCH = re.compile(r'pto\.target_arch"?\s*=\s*"([^"\n]*)"')
 class Module:
     """A text that was read, or a tree that is to be printed: its operations, and where they stand."""
 
-    op: Op
+    op: MlirOp
     file: str
     text: str = field(default="", repr=False)
     end: list[str] = field(default_factory=list, repr=False)
     """Comments at the end of the text."""
     resources: tuple[str, ...] = ()
 
-    def where(self, op: Op) -> Where:
+    def where(self, op: MlirOp) -> Where:
         """Where an operation starts."""
         return place(self.text, op.offset, self.file)[0]
 
@@ -73,7 +73,7 @@ def _read(text: str, file: str, arch: str) -> Module:
         op, end = reader.read()
         if not reader.problems:
             return Module(op, file, text, end, tuple(reader.resources))
-    except Stop:
+    except StopReading:
         pass
     except Problem as problem:
         reader.problems.append(problem)
@@ -85,7 +85,7 @@ def print_module(module: Module, version: Version | None = None) -> str:
 
     Comments stay where they are; aliases are written in full.
     """
-    change: Callable[[Op], Op] | None = None if version is None else lambda op: restated(op, version)
+    change: Callable[[MlirOp], MlirOp] | None = None if version is None else lambda op: restated(op, version)
     try:
         return _with_room(lambda: Writer(module.op, change).print(module.resources, module.end), module.file)
     except CannotSay as problem:
@@ -98,7 +98,7 @@ def arch_of(text: str) -> str:
     return found[1] if found and found[1] in left_layouts() else DEFAULT_ARCH
 
 
-def _facts(module: Op) -> list[object]:
+def _facts(module: MlirOp) -> list[object]:
     """All that a module says, with values and blocks as numbers in their order."""
     ops = list(module.walk())
     blocks = [block for op in ops for region in op.regions for block in region.blocks]

@@ -13,9 +13,9 @@ from ptokit.text.mlir.attributes import (
     string_attribute,
     symbol_attribute,
 )
-from ptokit.text.mlir.cursor import Use, bare_or_quoted
+from ptokit.text.mlir.cursor import OperandUse, bare_or_quoted
 from ptokit.text.mlir.interface import Parser, Printer
-from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attribute, Attributes, Block, Op, Region, Type, Value
+from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.types import outputs_text, read_pointer, shaped_like, type_list
 
 INSIDE, FORMAT, AXIS, OUTS_TYPE, FLAGS = "$inside", "$format", "$axis", "$outs_type", "$flags"
@@ -23,18 +23,18 @@ INSIDE, FORMAT, AXIS, OUTS_TYPE, FLAGS = "$inside", "$format", "$axis", "$outs_t
 
 
 @dataclass
-class Draft:
+class OpDraft:
     """An op while it is read."""
 
-    operands: dict[str, list[Use]] = field(default_factory=dict)
+    operands: dict[str, list[OperandUse]] = field(default_factory=dict)
     types: dict[str, list[Type]] = field(default_factory=dict)
     attributes: Attributes = field(default_factory=dict)
     properties: Attributes = field(default_factory=dict)
     results: list[Type] = field(default_factory=list)
-    regions: list[Region] = field(default_factory=list)
+    regions: list[MlirRegion] = field(default_factory=list)
     successors: list[Block] = field(default_factory=list)
 
-    def add(self, name: str, operand: Use) -> None:
+    def add(self, name: str, operand: OperandUse) -> None:
         """One more operand of a part."""
         self.operands.setdefault(name, []).append(operand)
 
@@ -48,30 +48,30 @@ class Piece:
         """Whether the text goes on with this piece."""
         return c.word == self.text
 
-    def present(self, op: Op, remaining: Attributes) -> bool:
+    def present(self, op: MlirOp, remaining: Attributes) -> bool:
         """Whether the op has something to print here."""
         return True
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         """Take the piece off the text."""
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         """Print the piece. `remaining` are the attributes that no piece names."""
 
 
-def typed_operand(c: Parser, draft: Draft, name: str) -> None:
+def typed_operand(c: Parser, draft: OpDraft, name: str) -> None:
     """`%x : T`."""
     draft.add(name, c.operand(f"an operand, {name}"))
     c.expect(":")
     draft.types.setdefault(name, []).append(c.type())
 
 
-def typed_text(w: Printer, values: list[Value]) -> str:
+def typed_text(w: Printer, values: list[SsaValue]) -> str:
     """`%a : T, %b : U`."""
     return ", ".join(w.value(v) + (f" : {v.type.text}" if v.type != UNKNOWN else "") for v in values)
 
 
-def results_text(op: Op, *, always: bool = False) -> str:
+def results_text(op: MlirOp, *, always: bool = False) -> str:
     """` -> T`, or ` -> (T, U)`."""
     kinds = [value.type for value in op.results]
     if UNKNOWN in kinds or (not kinds and not always):
@@ -85,10 +85,10 @@ class Word(Piece):
 
     text: str
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         c.expect(self.text)
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.add(self.text)
 
 
@@ -103,17 +103,17 @@ class Operand(Piece):
     def starts(self, c: Parser) -> bool:
         return c.kind == "value"
 
-    def present(self, op: Op, remaining: Attributes) -> bool:
+    def present(self, op: MlirOp, remaining: Attributes) -> bool:
         return bool(op.part(self.name))
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         if self.many and c.kind not in ("value", "number"):
             return
         draft.add(self.name, c.operand(f"an operand, %{self.name}"))
         while self.many and c.accept(","):
             draft.add(self.name, c.operand())
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.add(", ".join(map(w.value, op.part(self.name))))
 
 
@@ -124,11 +124,11 @@ class TypeOf(Piece):
     name: str
     stripped: bool = False
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         kind = read_pointer(c) if self.stripped and c.word == "<" else c.type()
         (draft.results if self.name == "R" else draft.types.setdefault(self.name, [])).append(kind)
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         text = (op.results[0] if self.name == "R" else op.part(self.name)[0]).type.text
         w.add(text.removeprefix("!pto.ptr") if self.stripped and text.startswith("!pto.ptr<") else text)
 
@@ -141,14 +141,14 @@ class OneType(Piece):
     gives: Type | str = ""
     """What the type of the result is: `same`, one that is shaped like the operands', or nothing."""
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         kind = c.type()
         for part in self.parts:
             draft.types[part] = [kind] * len(draft.operands.get(part, ()))
         if self.gives:
             draft.results.append(kind if isinstance(self.gives, str) else shaped_like(kind, self.gives))
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.add(op.part(self.parts[0])[0].type.text)
 
 
@@ -159,10 +159,10 @@ class Typed(Piece):
     name: str
     text = "%"
 
-    def present(self, op: Op, remaining: Attributes) -> bool:
+    def present(self, op: MlirOp, remaining: Attributes) -> bool:
         return bool(op.part(self.name))
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         if c.kind != "value" or c.starts_results():
             return
         Operand(self.name, many=True).read(c, draft)
@@ -171,23 +171,23 @@ class Typed(Piece):
         while c.accept(","):
             draft.types[self.name].append(c.type())
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         values = op.part(self.name)
         w.add(f"{', '.join(map(w.value, values))} : {', '.join(value.type.text for value in values)}")
 
 
 @dataclass
-class Signature(Piece):
+class SignaturePiece(Piece):
     """`(T, U) -> R`: the types of all operands and of the results."""
 
     name: str
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         draft.types[self.name] = c.listed("(", c.type)
         c.expect("->")
         draft.results += type_list(c)
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         inputs = ", ".join(value.type.text for value in op.part(self.name))
         w.add(f"({inputs}) -> {outputs_text([value.type for value in op.results])}")
 
@@ -200,23 +200,23 @@ class Attr(Piece):
     kind: str
     full: bool = False
 
-    def present(self, op: Op, remaining: Attributes) -> bool:
+    def present(self, op: MlirOp, remaining: Attributes) -> bool:
         return self.name in op.attributes
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         c.places[self.name] = c.start
         draft.attributes[self.name] = self._value(c)
 
-    def _value(self, c: Parser) -> Attribute:
+    def _value(self, c: Parser) -> MlirAttribute:
         if self.kind == "ints":
             return array_attribute([integer(number) for number in c.listed("[", lambda: c.integer(negative=True))])
         if self.kind == "symbol":
             return symbol_attribute(c.symbol())
         if self.kind.startswith("words:"):
-            return Attribute(word := c.one_of("comparison", self.kind[6:].split("/")), word)
+            return MlirAttribute(word := c.one_of("comparison", self.kind[6:].split("/")), word)
         return read_attribute(c, self.kind)
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         value = op.attributes[self.name]
         if self.kind == "ints" and isinstance(value.value, tuple):
             w.add(f"[{', '.join(map(str, value.value))}]")
@@ -227,7 +227,7 @@ class Attr(Piece):
 class Address(Attr):
     """An address of a tile: `@tile(0x1000)`, or with a name for it."""
 
-    def _value(self, c: Parser) -> Attribute:
+    def _value(self, c: Parser) -> MlirAttribute:
         if c.word != "@tile":
             c.fail("expected an address: `%x` or `@tile(0x1000)`")
         c.advance()
@@ -237,7 +237,7 @@ class Address(Attr):
         c.close("(", at)
         return found
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         value = op.attributes[self.name].value
         w.add(f"@tile({value:#x})" if isinstance(value, int) else f"@tile({value})")
 
@@ -249,10 +249,10 @@ class Either(Piece):
     attr: Attr
     operand: Operand
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         (self.operand if c.kind == "value" else self.attr).read(c, draft)
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         (self.operand if op.part(self.operand.name) else self.attr).write(w, op, remaining)
 
 
@@ -263,19 +263,19 @@ class Dictionary(Piece):
     literal: bool = False
     text = "{"
 
-    def present(self, op: Op, remaining: Attributes) -> bool:
+    def present(self, op: MlirOp, remaining: Attributes) -> bool:
         return bool(remaining)
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         if not self.literal:
             draft.attributes |= c.dictionary()
         elif c.word == "{":
             draft.attributes |= c.listed("{", lambda: _entry(c))
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.add(f"{{{', '.join(self._entry(*item) for item in remaining.items())}}}")
 
-    def _entry(self, name: str, value: Attribute) -> str:
+    def _entry(self, name: str, value: MlirAttribute) -> str:
         if value.text == "unit":
             return bare_or_quoted(name)
         return f"{bare_or_quoted(name)} = {plain_text(value, stripped=True) if self.literal else value.text}"
@@ -285,7 +285,7 @@ KINDS = {"location": "address_space", "pad_mode": "padmode", "maskPattern": "mas
 """Attributes that may be written stripped, and what they are."""
 
 
-def _entry(c: Parser) -> tuple[str, Attribute]:
+def _entry(c: Parser) -> tuple[str, MlirAttribute]:
     at, name = c.start, c.optional_word()
     if name is None:
         c.expected("the name of an attribute")
@@ -302,10 +302,10 @@ class Maybe(Piece):
     def starts(self, c: Parser) -> bool:
         return self.pieces[0].starts(c)
 
-    def present(self, op: Op, remaining: Attributes) -> bool:
+    def present(self, op: MlirOp, remaining: Attributes) -> bool:
         return any(piece.present(op, remaining) for piece in self.pieces if isinstance(piece, (Operand, Attr)))
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         if self.starts(c):
             for piece in self.pieces:
                 piece.read(c, draft)
@@ -319,30 +319,30 @@ _FLAG = re.compile(
 class Flags(Piece):
     """Flags of arithmetic, kept as they are written: `overflow<nsw>`, `fastmath<nnan>`, `nneg`."""
 
-    def present(self, op: Op, remaining: Attributes) -> bool:
+    def present(self, op: MlirOp, remaining: Attributes) -> bool:
         return FLAGS in op.properties
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         flags: list[str] = []
         while (found := _FLAG.match(c.text, c.start)) is not None:
             flags.append("".join(found[0].split()))
             c.jump(found.end())
         if flags:
-            draft.properties[FLAGS] = Attribute(" ".join(flags))
+            draft.properties[FLAGS] = MlirAttribute(" ".join(flags))
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.add(op.properties[FLAGS].text)
 
 
-class Body(Piece):
+class BodyPiece(Piece):
     """A region of one block."""
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         region = c.region()
         region.blocks = region.blocks or [Block()]
         draft.regions.append(region)
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.region(op.regions[0])
 
 
@@ -352,7 +352,7 @@ class Successor(Piece):
 
     name: str
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         draft.successors.append(c.successor())
         if c.word == "(":
             at = c.start
@@ -360,7 +360,7 @@ class Successor(Piece):
             Typed(self.name).read(c, draft)
             c.close("(", at)
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.add(f"^{w.label(op.successors[int(self.name[-1:])])}")
         if op.part(self.name):
             w.add("(")
@@ -373,17 +373,17 @@ class Keyed(Piece):
 
     text = "(keyed"
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         c.listed("(", lambda: self._item(c, draft))
 
-    def _item(self, c: Parser, draft: Draft) -> None:
+    def _item(self, c: Parser, draft: OpDraft) -> None:
         at, name = c.start, c.name()
         if name in draft.operands:
             c.fail(f"`{name}` is given twice", at)
         c.expect("=")
         typed_operand(c, draft, name)
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.add(f"({', '.join(f'{name} = {typed_text(w, values)}' for name, values in op.parts.items())})")
 
 
@@ -392,11 +392,11 @@ class Assigned(Piece):
 
     text = ":"
 
-    def present(self, op: Op, remaining: Attributes) -> bool:
+    def present(self, op: MlirOp, remaining: Attributes) -> bool:
         known = op.results and op.results[0].type != UNKNOWN
         return bool(known or (op.part("addr") and all(value.type != UNKNOWN for value in op.operands)))
 
-    def read(self, c: Parser, draft: Draft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         if c.accept(":"):
             draft.types["tile"] = [c.type()]
             if c.accept(","):
@@ -406,6 +406,6 @@ class Assigned(Piece):
         if not draft.results:
             draft.results += [UNKNOWN] * c.bound
 
-    def write(self, w: Printer, op: Op, remaining: Attributes) -> None:
+    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.add(f": {op.part('tile')[0].type.text}")
         w.add(results_text(op) if op.results else f", {op.part('addr')[0].type.text}")

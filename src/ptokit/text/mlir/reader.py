@@ -11,10 +11,10 @@ from ptokit.text.errors import MOST_SHOWN, TextError, error_at, joined
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, SHORT, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import Collector, find_remarks
-from ptokit.text.mlir.cursor import HINTS, SPACE, Problem, Use
+from ptokit.text.mlir.cursor import HINTS, SPACE, OperandUse, Problem
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
 from ptokit.text.mlir.interface import Argument, Forward, Parser
-from ptokit.text.mlir.ir import ANY, UNIT, UNKNOWN, Attribute, Block, Op, Region, Type, Value
+from ptokit.text.mlir.ir import ANY, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE, STARTS_OP
 from ptokit.text.mlir.types import function_type, optional_type, read_type, unknown_hint
 
@@ -37,7 +37,7 @@ _USAGE_HELPS = re.compile(r"expected (?:an operand|`(?!=)(?!.*tile))|the op |`\(
 """Errors in the form of an op, where it helps to see it."""
 
 
-class Stop(Exception):
+class StopReading(Exception):
     """Too many errors."""
 
 
@@ -50,7 +50,7 @@ class Reader(Parser):
         self._collector = Collector(plain, remarks)
         self.problems: list[Problem] = []
         self.resources: list[str] = []
-        self.scope: dict[str, tuple[Value, ...]] = {}
+        self.scope: dict[str, tuple[SsaValue, ...]] = {}
         """Values by name. Names are only ever added, and taken back at the end of a region."""
         self._forward: Forward = {}
         """Values that are used and not defined yet."""
@@ -78,13 +78,13 @@ class Reader(Parser):
     def optional_type(self) -> Type | None:
         return optional_type(self)
 
-    def attribute(self) -> Attribute:
+    def attribute(self) -> MlirAttribute:
         return read_attribute(self)
 
-    def optional_attribute(self) -> Attribute | None:
+    def optional_attribute(self) -> MlirAttribute | None:
         return optional_attribute(self)
 
-    def entry_value(self, name: str) -> Attribute:
+    def entry_value(self, name: str) -> MlirAttribute:
         if not self.accept("="):
             if self.word not in (",", "}") and not self.is_on_new_line():
                 self.fail(f"expected `=`, `,` or `}}` behind the attribute `{name}`")
@@ -97,7 +97,7 @@ class Reader(Parser):
 
     # --- The whole text --------------------------------------------------------------------------------------
 
-    def read(self) -> tuple[Op, list[str]]:
+    def read(self) -> tuple[MlirOp, list[str]]:
         """The module of the text, and the comments at its end. A `Stop` says that errors are many."""
         self._read_aliases()
         block = Block()
@@ -115,7 +115,7 @@ class Reader(Parser):
         end = self._collector.finish()
         if len(block.ops) == 1 and block.ops[0].name == "builtin.module" and block.ops[0].form is not None:
             return block.ops[0], end
-        return Op("builtin.module", FORMS["builtin.module"], regions=[Region([block])]), end
+        return MlirOp("builtin.module", FORMS["builtin.module"], regions=[MlirRegion([block])]), end
 
     def _read_aliases(self) -> None:
         """Aliases first: those of locations are defined at the end of a file."""
@@ -158,7 +158,7 @@ class Reader(Parser):
                     self._note(problem)
                 self._recover(start)
 
-    def operation(self) -> Op:
+    def operation(self) -> MlirOp:
         """One operation, with its location and its comments."""
         start = self._statement = self.start
         outer = self._collector.enter(start) if not self.problems else None
@@ -188,7 +188,7 @@ class Reader(Parser):
             self.expect("=", " behind the names of the results")
         return names
 
-    def _bind(self, op: Op, names: list[tuple[str, int, int]]) -> None:
+    def _bind(self, op: MlirOp, names: list[tuple[str, int, int]]) -> None:
         """Give the results of an op their names."""
         for value in op.results:
             value.op = op
@@ -202,8 +202,8 @@ class Reader(Parser):
             op.results[done : done + count] = self.define(name, op.results[done : done + count], at)
             done += count
 
-    def _custom(self) -> Op:
-        """An op in its own form, or one that nobody knows."""
+    def _custom(self) -> MlirOp:
+        """An op in its own form, or an unknown op."""
         if self.kind != "bare":
             is_inside = self.scope or self._in_function
             self.fail("expected an operation or `}`" if is_inside else "expected an operation")
@@ -238,7 +238,7 @@ class Reader(Parser):
         return problem
 
     def _demand_spelling(self, name: str, at: int) -> None:
-        """An op that nobody knows is kept as it is written, unless its name looks like a slip."""
+        """An unknown op is kept as it is written, unless its name looks misspelt."""
         if name in ("return", "call"):
             self.fail(f"`{name}` stands outside of a function", at)
         known, dot, rest = name.partition(".")
@@ -248,7 +248,7 @@ class Reader(Parser):
             meant = near(name, _op_names())
             self.fail(f"`{name}` is no known op", at, f"did you mean `{meant}`?" if meant else "")
 
-    def _generic(self) -> Op:
+    def _generic(self) -> MlirOp:
         """`"name"(%a)[^b] <{...}> ({...}) {...} : (T) -> U`."""
         name = self.string()
         uses = self.listed("(", self.operand)
@@ -259,7 +259,7 @@ class Reader(Parser):
             self.advance()
             properties = self.dictionary()
             self.close("<", at)
-        regions: list[Region] = []
+        regions: list[MlirRegion] = []
         if self.word == "(":
             with self.isolated(name) if name in ("builtin.module", "func.func") else _nothing():
                 regions = self.listed("(", self.region)
@@ -269,9 +269,9 @@ class Reader(Parser):
         if len(signature.inputs) != len(uses):
             self.fail(f"the op has {len(uses)} operands and {len(signature.inputs)} types", at)
         operands = [self.resolve(use, kind) for use, kind in zip(uses, signature.inputs, strict=True)]
-        results = [Value(kind) for kind in signature.outputs]
+        results = [SsaValue(kind) for kind in signature.outputs]
         parts = {"operands": operands} if operands else {}
-        op = Op(name, None, parts, results, attributes, properties, regions, successors)
+        op = MlirOp(name, None, parts, results, attributes, properties, regions, successors)
         op.offset = self._statement
         try:
             (settle_pto if op.is_pto else settle_builtin)(op)
@@ -293,14 +293,14 @@ class Reader(Parser):
         finally:
             self.scope, self._forward, self._defined, self._in_function = outer
 
-    def region(self, arguments: Sequence[Argument] | None = None, owner: str = "", *, implied: str = "") -> Region:
+    def region(self, arguments: Sequence[Argument] | None = None, owner: str = "", *, implied: str = "") -> MlirRegion:
         """A region. The body of an `owner` ends with a terminator, or with one that is implied."""
         opening, found = self.start, len(self.problems)
         if self.word != "{":
             self.expected("`{`")
         note = self._collector.open(opening) if not self.problems else ""
         self.advance()
-        region, known = Region(offset=opening), len(self.scope)
+        region, known = MlirRegion(offset=opening), len(self.scope)
         labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
         if arguments and self.kind == "label":
             self.fail("the first block of a function has no label")
@@ -316,7 +316,7 @@ class Reader(Parser):
         self._check_end(region, owner, implied, found)
         return region
 
-    def _end_region(self, region: Region, note: str, found: int) -> None:
+    def _end_region(self, region: MlirRegion, note: str, found: int) -> None:
         """The closing brace."""
         brace = self.start
         if self.word != "}":
@@ -340,7 +340,7 @@ class Reader(Parser):
         indent = len(self.text[head:opening]) - len(self.text[head:opening].lstrip())
         return opening if brace - line < indent else None
 
-    def _block(self, region: Region, block: Block) -> None:
+    def _block(self, region: MlirRegion, block: Block) -> None:
         region.blocks.append(block)
         if not self.problems:
             self._collector.start_block()
@@ -348,7 +348,7 @@ class Reader(Parser):
         if not self.problems:
             self._collector.end_block(self.start, last=self.word == "}")
 
-    def _labelled(self, region: Region) -> None:
+    def _labelled(self, region: MlirRegion) -> None:
         """A block behind its label."""
         comments = self._collector.label(self.start) if not self.problems else []
         at, label = self.start, self.advance()[1:]
@@ -368,14 +368,14 @@ class Reader(Parser):
             self.jump(self._line_end(max(at, self.behind)))
         self._block(region, block)
 
-    def _block_argument(self) -> Value:
+    def _block_argument(self) -> SsaValue:
         use = self.operand("a name, as in `%x`")
         self.expect(":", " behind the name of an argument")
         kind = self.type()
         return self._argument(use, kind, optional_location(self))
 
-    def _argument(self, use: Use, kind: Type, location: str) -> Value:
-        return self.define(use.name, [Value(kind, location=location)], use.offset)[0]
+    def _argument(self, use: OperandUse, kind: Type, location: str) -> SsaValue:
+        return self.define(use.name, [SsaValue(kind, location=location)], use.offset)[0]
 
     def successor(self) -> Block:
         """A block that an op goes to."""
@@ -391,13 +391,13 @@ class Reader(Parser):
         for label, at in self._label_uses.items():
             self._note(Problem(f"the block `^{label}` is not defined", at))
 
-    def _check_end(self, region: Region, owner: str, implied: str, found: int) -> None:
+    def _check_end(self, region: MlirRegion, owner: str, implied: str, found: int) -> None:
         """Every block that must end with a terminator does; one that is implied is added."""
         if implied:
             region.blocks = region.blocks or [Block()]
             last = region.blocks[-1].ops
             if not last or last[-1].name != implied:
-                last.append(Op(implied, FORMS[implied], offset=self._end))
+                last.append(MlirOp(implied, FORMS[implied], offset=self._end))
         elif len(self.problems) == found and not self._is_cut and (owner or len(region.blocks) > 1):
             blocks = region.blocks if region.blocks else [Block()]
             for block, following in zip(blocks, [*blocks[1:], None], strict=True):
@@ -421,16 +421,16 @@ class Reader(Parser):
             return True
         return self.is_on_new_line() and (self.word == "}" or STARTS_OP.match(self.text, self.start) is not None)
 
-    def lookup(self, use: Use) -> Value | None:
+    def lookup(self, use: OperandUse) -> SsaValue | None:
         """The value that a name stands for, if it is defined above."""
         values = self.scope.get(use.name)
         return values[use.index] if values is not None and use.index < len(values) else None
 
-    def resolve(self, use: Use, kind: Type) -> Value:
+    def resolve(self, use: OperandUse, kind: Type) -> SsaValue:
         """The value that a name stands for, in a type. A value whose type nothing has said so far gets it here."""
         values = self.scope.get(use.name)
         if values is None:
-            value = self._forward.setdefault(use.name, {}).setdefault(use.index, Value(kind, offset=use.offset))
+            value = self._forward.setdefault(use.name, {}).setdefault(use.index, SsaValue(kind, offset=use.offset))
         elif use.index >= len(values):
             self.fail(f"`%{use.name}` has {len(values)} results; found `#{use.index}`", use.offset)
         else:
@@ -438,7 +438,7 @@ class Reader(Parser):
         self._agree(value, kind, use.name, use.offset)
         return value
 
-    def _agree(self, value: Value, kind: Type, name: str, at: int) -> None:
+    def _agree(self, value: SsaValue, kind: Type, name: str, at: int) -> None:
         """Refuse a type that is not that of a value."""
         if value.type == kind or kind in (UNKNOWN, ANY) or value.type == ANY:
             return
@@ -447,7 +447,7 @@ class Reader(Parser):
             return
         self.fail(f"`%{name}` is of type {value.type}, but used with {kind}", at, unknown_hint(kind))
 
-    def define(self, name: str, values: list[Value], at: int) -> list[Value]:
+    def define(self, name: str, values: list[SsaValue], at: int) -> list[SsaValue]:
         """Let a name stand for values. One that was used before its definition is the value itself."""
         if name in self.scope:
             first = self.scope[name][0].offset if self.scope[name] else 0
@@ -487,7 +487,7 @@ class Reader(Parser):
     def _note(self, problem: Problem) -> None:
         self.problems.append(problem)
         if len(self.problems) >= MOST_ERRORS:
-            raise Stop
+            raise StopReading
 
     def _line_end(self, at: int) -> int:
         end = self.text.find("\n", at)
@@ -525,7 +525,7 @@ class Reader(Parser):
                 self.jump(end)
                 return
             at = end + 1
-        raise Stop
+        raise StopReading
 
     def _recover_body(self, start: int, brace: int) -> int:
         """Read the body of a statement whose head could not be read. Gives where it ends."""
@@ -537,7 +537,7 @@ class Reader(Parser):
         labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
         self._ops(Block())
         while self.kind == "label":
-            self._labelled(Region())
+            self._labelled(MlirRegion())
         self._labels, self._label_uses, self._in_function = labels, uses, outside
         while len(self.scope) > known:
             self.scope.popitem()
@@ -554,7 +554,7 @@ class Reader(Parser):
     def _poison_name(self, name: str, at: int) -> None:
         if name not in self.scope:
             self._forward.pop(name, None)
-            self.scope[name] = (Value(ANY, name, offset=at),) * 16
+            self.scope[name] = (SsaValue(ANY, name, offset=at),) * 16
             self._defined.add(name)
 
     def error(self, file: str) -> TextError:
@@ -587,8 +587,8 @@ def _hint_at(text: str, problem: Problem) -> str:
     return next((hint for start, hint in HINTS.items() if text.startswith(start, problem.offset)), "")
 
 
-def _may_end(op: Op) -> bool:
-    """Whether an op may be a terminator: one that is, or one that nobody knows."""
+def _may_end(op: MlirOp) -> bool:
+    """Whether an op may be a terminator: a known terminator, or an unknown op."""
     if op.name in TERMINATORS:
         return True
     known, _, rest = op.name.partition(".")

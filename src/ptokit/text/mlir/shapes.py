@@ -26,25 +26,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptokit.text.mlir.cursor import Use
+from ptokit.text.mlir.cursor import OperandUse
 from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.interface import Parser, Printer
-from ptokit.text.mlir.ir import Attributes, Op, Type, Value
+from ptokit.text.mlir.ir import Attributes, MlirOp, SsaValue, Type
 from ptokit.text.mlir.pieces import (
     Address,
     Assigned,
     Attr,
-    Body,
+    BodyPiece,
     Dictionary,
-    Draft,
     Either,
     Flags,
     Keyed,
     Maybe,
     OneType,
+    OpDraft,
     Operand,
     Piece,
-    Signature,
+    SignaturePiece,
     Successor,
     Typed,
     TypeOf,
@@ -57,9 +57,9 @@ class Row:
     """All that is known of the text of an op."""
 
     pieces: tuple[Piece, ...]
-    types: Callable[[str, Draft], Type | None] = lambda _name, _draft: None
+    types: Callable[[str, OpDraft], Type | None] = lambda _name, _draft: None
     """The type of an operand whose type the text does not say."""
-    result: Type | Callable[[dict[str, list[Value]], Attributes], Type] | None = None
+    result: Type | Callable[[dict[str, list[SsaValue]], Attributes], Type] | None = None
     """The type of the result, where the text does not say it."""
     order: tuple[str, ...] = ()
     """Attributes that are printed last, in this order."""
@@ -75,7 +75,7 @@ class Row:
         clauses = [name for piece in self.pieces if isinstance(piece, Destinations) for name in piece.clauses]
         return frozenset((*(piece.name for piece in attribute_pieces(self.pieces)), *clauses))
 
-    def remaining(self, op: Op) -> Attributes:
+    def remaining(self, op: MlirOp) -> Attributes:
         """Attributes that no piece names, in the order of printing."""
         if not op.attributes:
             return {}
@@ -83,21 +83,21 @@ class Row:
         found = {name: value for name, value in op.attributes.items() if name not in named and name not in self.order}
         return found | {name: op.attributes[name] for name in self.order if name in op.attributes}
 
-    def read(self, c: Parser, name: str) -> Op:
+    def read(self, c: Parser, name: str) -> MlirOp:
         """An op, from behind its name."""
-        draft = Draft()
+        draft = OpDraft()
         for piece in self.pieces if c.word not in ("ins", "outs") else self.grouped:
             piece.read(c, draft)
         parts = {part: self._resolved(c, draft, part) for part in draft.operands}
         if self.result is not None:
             given = self.result if isinstance(self.result, Type) else self.result(parts, draft.attributes)
             draft.results.append(given)
-        results = [Value(kind) for kind in draft.results]
-        return Op(
+        results = [SsaValue(kind) for kind in draft.results]
+        return MlirOp(
             name, self, parts, results, draft.attributes, draft.properties, draft.regions, draft.successors
         )  # fmt: skip
 
-    def _resolved(self, c: Parser, draft: Draft, part: str) -> list[Value]:
+    def _resolved(self, c: Parser, draft: OpDraft, part: str) -> list[SsaValue]:
         operands, kinds = draft.operands[part], draft.types.get(part)
         if kinds is None:
             return [self._untyped(c, draft, part, operand) for operand in operands]
@@ -106,7 +106,7 @@ class Row:
             c.fail(f"{what} has {len(operands)} operands and {len(kinds)} types", operands[0].offset)
         return [c.resolve(operand, kind) for operand, kind in zip(operands, kinds, strict=True)]
 
-    def _untyped(self, c: Parser, draft: Draft, part: str, operand: Use) -> Value:
+    def _untyped(self, c: Parser, draft: OpDraft, part: str, operand: OperandUse) -> SsaValue:
         if (known := c.lookup(operand)) is not None:
             return known
         kind = self.types(part, draft)
@@ -114,7 +114,7 @@ class Row:
             c.fail(f"expected the type of %{operand.name}, which is not defined above", operand.offset)
         return c.resolve(operand, kind)
 
-    def write(self, w: Printer, op: Op) -> None:
+    def write(self, w: Printer, op: MlirOp) -> None:
         """The op, from behind its name."""
         before = None
         grouped = "ins" in op.parts or "outs" in op.parts
@@ -137,7 +137,7 @@ def attribute_pieces(pieces: Iterable[Piece]) -> Iterator[Attr]:
             yield from attribute_pieces(piece.pieces)
 
 
-def _present(pieces: Iterable[Piece], op: Op, remaining: Attributes) -> Iterator[Piece]:
+def _present(pieces: Iterable[Piece], op: MlirOp, remaining: Attributes) -> Iterator[Piece]:
     """Pieces that have something to print; lists may be empty, they print nothing."""
     for piece in pieces:
         if isinstance(piece, Maybe):
@@ -179,8 +179,9 @@ def shape(text: str) -> tuple[Piece, ...]:
 
 
 _FIXED = {
-    "{}": Dictionary(), "{!}": Dictionary(literal=True), "region": Body(), "keyed": Keyed(), "assigned": Assigned(),
-    "flags": Flags(), "call": Signature("args"), "R": TypeOf("R"), "~R": TypeOf("R", stripped=True),
+    "{}": Dictionary(), "{!}": Dictionary(literal=True), "region": BodyPiece(), "keyed": Keyed(),
+    "assigned": Assigned(),
+    "flags": Flags(), "call": SignaturePiece("args"), "R": TypeOf("R"), "~R": TypeOf("R", stripped=True),
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from ptokit.text import tree
 from ptokit.text.errors import error_at
 from ptokit.text.mlir.destinations import inside_of
 from ptokit.text.mlir.dialect import rows
-from ptokit.text.mlir.ir import Block, Op, Region, Type, Value
+from ptokit.text.mlir.ir import Block, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.module import Module
 from ptokit.text.mlir.shapes import operand_names
 from ptokit.text.mlir.types import Ptr, Ranked, TileBuf
@@ -31,7 +31,7 @@ def unit_of(module: Module) -> tree.Unit:
     return tree.Unit(functions, translation.source, arch.value if arch and isinstance(arch.value, str) else "")
 
 
-def _functions(module: Module) -> Iterator[Op]:
+def _functions(module: Module) -> Iterator[MlirOp]:
     """The functions of a module, and of modules in it. A name stands for one of them."""
     lines: dict[str, int] = {}
     for op in module.op.walk():
@@ -54,16 +54,16 @@ class _Translation:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.source = tree.Source(module.text, module.file)
-        self.values: dict[Value, tree.Value] = {}
+        self.values: dict[SsaValue, tree.Value] = {}
 
-    def function(self, op: Op) -> tree.Function:
+    def function(self, op: MlirOp) -> tree.Function:
         """A function; one that is only declared has no body."""
         attributes = {name: value.plain for name, value in op.attributes.items()}
         where, is_declared = self.source.where(op.offset), not op.regions[0].blocks
         name = op.properties["sym_name"].value
         return tree.Function(name, self.body(op.regions[0]), attributes, where, is_declared)
 
-    def body(self, region: Region) -> tree.Body:
+    def body(self, region: MlirRegion) -> tree.Body:
         """The operations of a region; several blocks come one after the other, and no lowering takes them."""
         body = tree.Body()
         for number, block in enumerate(region.blocks):
@@ -77,14 +77,14 @@ class _Translation:
     def _where(self, block: Block) -> Any:
         return self.source.where(block.ops[0].offset) if block.ops else None
 
-    def value(self, value: Value) -> tree.Value:
+    def value(self, value: SsaValue) -> tree.Value:
         """A value, under the name that it has in the text."""
         if value not in self.values:
             name = value.name or str(len(self.values))
             self.values[value] = tree.Value(name.replace("#", "_"), type_of(value.type))
         return self.values[value]
 
-    def operation(self, op: Op) -> tree.Operation:
+    def operation(self, op: MlirOp) -> tree.Operation:
         """An operation with all its parts."""
         parts = self._parts(op)
         name = op.name.removeprefix("pto.").removeprefix("builtin.")
@@ -98,8 +98,8 @@ class _Translation:
             places={name: self.source.where(at) for name, at in op.places.items()},
         )
 
-    def _parts(self, op: Op) -> dict[str, tuple[tree.Value, ...]] | None:
-        """Which operand plays which part; None where the generic form does not tell."""
+    def _parts(self, op: MlirOp) -> dict[str, tuple[tree.Value, ...]] | None:
+        """Which operand plays which part; None if the generic form does not state it."""
         operands = op.operands
         if not op.is_pto or not operands:
             return {"ins": tuple(map(self.value, operands))}
@@ -110,7 +110,7 @@ class _Translation:
         return parts if sum(map(len, parts.values())) == len(operands) else None
 
 
-def _generic_parts(op: Op, operands: list[Value]) -> dict[str, list[Value]]:
+def _generic_parts(op: MlirOp, operands: list[SsaValue]) -> dict[str, list[SsaValue]]:
     """The parts of an op in the generic form, as its operands are stored."""
     name = op.name.removeprefix("pto.")
     row, instruction = rows().get(name), instruction_of(name)
@@ -121,7 +121,7 @@ def _generic_parts(op: Op, operands: list[Value]) -> dict[str, list[Value]]:
         return {"ins": operands[:1], "outs": operands[1:]}
     if not isinstance(sizes, tuple) or not all(type(size) is int and size >= 0 for size in sizes):
         return {}
-    parts: dict[str, list[Value]] = {}
+    parts: dict[str, list[SsaValue]] = {}
     start = 0
     for name, size in zip(stored, sizes, strict=False):
         parts[name] = [*parts.get(name, ()), *operands[start : start + size]]
@@ -133,7 +133,7 @@ WORDS = {"args": "ins"}
 """Parts that the tree calls otherwise."""
 
 
-def _attributes(op: Op) -> dict[str, Any]:
+def _attributes(op: MlirOp) -> dict[str, Any]:
     found = {**op.properties, **op.attributes, **inside_of(op.properties)}
     return {name: value.plain for name, value in found.items() if not name.startswith("$")}
 

@@ -16,10 +16,10 @@ from ptokit.isa import policy
 from ptokit.isa.policy import BLayout, Pad, SLayout
 from ptokit.target import left_layouts
 from ptokit.text.mlir.cursor import Cursor
-from ptokit.text.mlir.ir import Attribute, Type
+from ptokit.text.mlir.ir import MlirAttribute, Type
 
 Extent = int | None
-"""An extent; None where only the run tells it."""
+"""An extent; None if it is known at run time."""
 
 LEFT_LAYOUT = {arch: layout.text for arch, layout in left_layouts().items()}
 """The layout that a tile in `left` has on an architecture, whatever its text says."""
@@ -51,7 +51,7 @@ class Ranked:
     name: str
     dims: tuple[Extent, ...]
     element: Type
-    rest: tuple[Attribute, ...] = ()
+    rest: tuple[MlirAttribute, ...] = ()
     """What follows: a layout, a memory space."""
 
 
@@ -247,7 +247,7 @@ def _shaped(c: Cursor, name: str) -> Type:
             c.expected("`*x`")
         c.jump(unranked.end())
     element = c.type()
-    rest: list[Attribute] = []
+    rest: list[MlirAttribute] = []
     while c.accept(","):
         rest.append(c.attribute())
     c.close("<", at)

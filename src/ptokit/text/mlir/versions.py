@@ -7,7 +7,7 @@ from copy import copy
 from ptokit.isa.instruction import Instruction, Modifier
 from ptokit.text.mlir.attributes import keyword
 from ptokit.text.mlir.dialect import form_of
-from ptokit.text.mlir.ir import Attributes, Op, Value
+from ptokit.text.mlir.ir import Attributes, MlirOp, SsaValue
 from ptokit.text.mlir.pieces import INSIDE
 from ptokit.text.mlir.types import TileBuf
 from ptokit.text.results import default_of
@@ -25,7 +25,7 @@ class CannotSay(Exception):
         self.offset = offset
 
 
-def restated(op: Op, version: str) -> Op:
+def restated(op: MlirOp, version: str) -> MlirOp:
     """An op in the spelling of a version: itself, or a copy."""
     if not op.is_pto or op.form is None:
         return op
@@ -45,7 +45,7 @@ def restated(op: Op, version: str) -> Op:
     return _old(op, instruction)
 
 
-def _new(op: Op, instruction: Instruction) -> Op:
+def _new(op: MlirOp, instruction: Instruction) -> MlirOp:
     """The newer grammar always writes some attributes: their default follows from the operands (A-25, A-69)."""
     added: Attributes = {}
     for modifier, text in instruction.attributes:
@@ -56,7 +56,7 @@ def _new(op: Op, instruction: Instruction) -> Op:
     return _with(op, {**op.attributes, **added}) if added else op
 
 
-def _old(op: Op, instruction: Instruction) -> Op:
+def _old(op: MlirOp, instruction: Instruction) -> MlirOp:
     """0.27 does not have some attributes and operands: a default is left out, all else is refused."""
     newer = [(modifier, text) for modifier, text in instruction.attributes if text.newer]
     optional = [param for param in instruction.operands if param.optional]
@@ -75,13 +75,13 @@ def _old(op: Op, instruction: Instruction) -> Op:
     return _with(op, {name: value for name, value in op.attributes.items() if name not in left_out})
 
 
-def _with(op: Op, attributes: Attributes) -> Op:
+def _with(op: MlirOp, attributes: Attributes) -> MlirOp:
     other = copy(op)
     other.attributes = attributes
     return other
 
 
-def _default(op: Op, instruction: Instruction, modifier: Modifier) -> str | None:
+def _default(op: MlirOp, instruction: Instruction, modifier: Modifier) -> str | None:
     """The default of a modifier for the operands of an op."""
     if modifier.text is None or not modifier.text.always:
         return _shape_mode(op)
@@ -89,18 +89,18 @@ def _default(op: Op, instruction: Instruction, modifier: Modifier) -> str | None
     return member.text if member is not None else None
 
 
-def _word(op: Op, name: str) -> str:
+def _word(op: MlirOp, name: str) -> str:
     """The keyword of an attribute, if it has one."""
     value = op.attributes.get(name)
     return str(value.value) if value is not None and value.short.startswith("<") else ""
 
 
-def _sources(op: Op) -> list[Value]:
+def _sources(op: MlirOp) -> list[SsaValue]:
     """What an op reads, in either form."""
     return op.part("ins") or op.part("args")
 
 
-def _shape_mode(op: Op) -> str | None:
+def _shape_mode(op: MlirOp) -> str | None:
     """The mode that the shapes of a scatter state: one column of indices is for rows, a whole tile for elements."""
     kinds = [value.type.data for value in _sources(op)[:2] if value.type.text.startswith("!pto.tile_buf")]
     tiles = [kind for kind in kinds if isinstance(kind, TileBuf)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from ptokit.text.mlir.builtin import SHORT
 from ptokit.text.mlir.comments import without_blank_ends
 from ptokit.text.mlir.cursor import braced, escaped
-from ptokit.text.mlir.ir import Block, Op, Region, Value
+from ptokit.text.mlir.ir import Block, MlirOp, MlirRegion, SsaValue
 from ptokit.text.mlir.types import signature_text
 
 NAMES = {full: short for short, full in SHORT.items() if short != "call"}
@@ -17,7 +17,7 @@ NAMES = {full: short for short, full in SHORT.items() if short != "call"}
 class Writer:
     """Prints one module. Values keep the names they were read with; others get numbers that are free."""
 
-    def __init__(self, module: Op, restated: Callable[[Op], Op] | None = None) -> None:
+    def __init__(self, module: MlirOp, restated: Callable[[MlirOp], MlirOp] | None = None) -> None:
         """`restated` gives an op in the spelling of a version of the grammar."""
         self._parts: list[str] = []
         self.add = self._parts.append
@@ -28,7 +28,7 @@ class Writer:
         self._line_end = ""
         """A comment that the line gets when it ends."""
         self._restated = restated
-        self._names: dict[Value, str] = {}
+        self._names: dict[SsaValue, str] = {}
         self._taken: set[str] | None = None
         self._number = 0
         self._module = module
@@ -49,11 +49,11 @@ class Writer:
 
     # --- Names -----------------------------------------------------------------------------------------------
 
-    def value(self, value: Value) -> str:
+    def value(self, value: SsaValue) -> str:
         """The name of a value."""
         return f"%{value.name or self._names.get(value) or self._new_name(value)}"
 
-    def _new_name(self, value: Value) -> str:
+    def _new_name(self, value: SsaValue) -> str:
         if self._taken is None:
             values = (value for op in self._module.walk() for value in _values(op))
             self._taken = {value.name.partition("#")[0] for value in values}
@@ -83,7 +83,7 @@ class Writer:
 
     # --- Operations ------------------------------------------------------------------------------------------
 
-    def _op(self, op: Op) -> None:
+    def _op(self, op: MlirOp) -> None:
         """An operation, without the lines before it."""
         if self._restated is not None:
             op = self._restated(op)
@@ -101,7 +101,7 @@ class Writer:
             self.add(f" {op.location}")
         self._line_end = op.after
 
-    def _results(self, op: Op) -> None:
+    def _results(self, op: MlirOp) -> None:
         """`%a, %b:2 = `."""
         printed: dict[str, int] = {}
         for value in op.results:
@@ -109,7 +109,7 @@ class Writer:
             printed[name] = printed.get(name, 0) + 1
         self.add(", ".join(f"{name}" + (f":{n}" if n > 1 else "") for name, n in printed.items()) + " = ")
 
-    def _generic(self, op: Op) -> None:
+    def _generic(self, op: MlirOp) -> None:
         operands = op.operands
         self.add(f"{escaped(op.name)}({', '.join(map(self.value, operands))})")
         if op.successors:
@@ -126,7 +126,7 @@ class Writer:
         types = [value.type for value in operands], [value.type for value in op.results]
         self.add(f" : {signature_text(*types)}")
 
-    def region(self, region: Region, *, labelled: bool = True, implied: bool = False) -> None:
+    def region(self, region: MlirRegion, *, labelled: bool = True, implied: bool = False) -> None:
         """A region. Its arguments are written in it if it is `labelled`; a terminator may be `implied`."""
         self.add("{")
         self._line_end = region.opening
@@ -140,7 +140,7 @@ class Writer:
         self._new_line()
         self.add("}")
 
-    def _block(self, region: Region, block: Block, *, has_label: bool, implied: bool) -> None:
+    def _block(self, region: MlirRegion, block: Block, *, has_label: bool, implied: bool) -> None:
         """A block, with its comments. A terminator that is implied is printed when it has a location."""
         if has_label:
             self._lines(block.comments)
@@ -164,9 +164,9 @@ class Writer:
         self._lines(without_blank_ends(lines, first=len(block.ops) < 2))
         self._depth = outer
 
-    def _argument(self, value: Value) -> str:
+    def _argument(self, value: SsaValue) -> str:
         return f"{self.value(value)}: {value.type.text}{value.location and f' {value.location}'}"
 
 
-def _values(op: Op) -> list[Value]:
+def _values(op: MlirOp) -> list[SsaValue]:
     return [*op.results, *(value for region in op.regions for block in region.blocks for value in block.arguments)]
