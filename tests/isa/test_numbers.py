@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from contextlib import nullcontext
 from itertools import product
 
 import numpy as np
@@ -63,8 +63,8 @@ EXPECTED = {
 @pytest.mark.parametrize(("kind", "oob"), EXPECTED)
 def test_negative_indices_of_tiles_on_the_host(kind: str, oob: str) -> None:
     table = np.arange(CAPACITY * 8, dtype=np.float32).reshape(CAPACITY, 8)
-    with pto.target("host"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", pto.HazardWarning)
+    warned = pytest.warns(pto.HazardWarning, match="H-13") if kind == "int32" else nullcontext()
+    with pto.target("host"), warned:
         dst = pto.Tile("vec", "float32", len(INDICES), 8)
         idx = pto.Tile("vec", kind, len(INDICES), 1).write([[k] for k in INDICES])
         pto.mgather(dst, pto.GlobalTensor(table), idx, coalesce="row", oob=oob)
@@ -82,3 +82,21 @@ def test_negative_indices_of_arrays(engine: str, kind: str, oob: str, width: int
     cells = np.zeros_like(table)
     pto.scatter(cells, np.ones((len(INDICES), width), np.float32), indices, oob=oob, atomic="add", engine=engine)
     assert np.array_equal(cells[:, 0], np.bincount(expected, minlength=CAPACITY))
+
+
+MANY = (1 << 33) + 5
+"""Rows of a table that has one row in memory."""
+
+
+@pytest.mark.parametrize("engine", ["reference", "native"])
+@pytest.mark.parametrize("oob", ["undefined", "clamp", "wrap", "zero"])
+def test_int64_indices_of_tables_beyond_32_bits(engine: str, oob: str) -> None:
+    table = np.broadcast_to(np.arange(7, 10, dtype=np.int16), (MANY, 3))
+    inside, outside = np.array([0, 2**32, MANY - 1]), np.array([MANY, -1, 2**62])
+    assert pto.gather(table, inside, oob=oob, engine=engine).tolist() == [[7, 8, 9]] * 3
+    if oob == "undefined":
+        with pytest.raises(pto.OutOfBoundsError):
+            pto.gather(table, outside, oob=oob, engine=engine)
+    else:
+        row = [0, 0, 0] if oob == "zero" else [7, 8, 9]
+        assert pto.gather(table, outside, oob=oob, engine=engine).tolist() == [row] * 3

@@ -183,7 +183,7 @@ def environment(source: Path, **more: str) -> dict[str, str]:
     path = os.pathsep.join((str(source), str(HERE)))
     return {
         **os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PTOKIT_CACHE": "off", "PTOKIT_THREADS": "2",
-        **more,
+        "PTOKIT_MUTANTS": "run", **more,
     }  # fmt: skip
 
 
@@ -202,8 +202,8 @@ def recorded(work: Path, folder: Path, pool: Sequence[str], jobs: int) -> Cover:
     command = [*pytest_command("-p", "covering", "-n", str(jobs), "--maxfail=1000", *pool), *skipped()]
     print(f"recording what the tests of {len(pool)} files and folders enter ...", flush=True)
     start = time.perf_counter()
-    run = subprocess.run(command, cwd=ROOT, env=environment(source, PTOKIT_COVERING=str(folder)),
-                         capture_output=True, text=True, check=False)  # fmt: skip
+    settings = environment(source, PTOKIT_COVERING=str(folder), PTOKIT_MUTANTS="record")
+    run = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
     lines = [line for line in run.stdout.splitlines() if "passed" in line or line.startswith(("FAILED", "ERROR"))]
     print("\n".join(lines[-20:] or [run.stdout[-2000:] + run.stderr[-2000:]]))
     print(f"in {time.perf_counter() - start:.0f} s", flush=True)

@@ -39,9 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if item.nodeid in kept]
 
 
-def _profile(frame: FrameType, event: str, _: object) -> None:
-    if event == "call":
-        SEEN.add(frame.f_code)
+def _enter(frame: FrameType, _event: str, _argument: object) -> None:
+    """Note a call. Without a trace function for its lines, this costs less than a profiler."""
+    SEEN.add(frame.f_code)
 
 
 def _place(code: CodeType) -> str:
@@ -55,11 +55,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
     """Watch a test from its set-up to its end."""
     SEEN.clear()
     start = time.perf_counter()
-    sys.setprofile(_profile)
+    sys.settrace(_enter)
     try:
         return (yield)
     finally:
-        sys.setprofile(None)
+        sys.settrace(None)
         FOUND[item.nodeid] = time.perf_counter() - start, sorted(filter(None, map(_place, SEEN)))
 
 

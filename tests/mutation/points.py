@@ -51,6 +51,8 @@ TEXTS = frozenset(
     ("fix", "found", "about", "text", "summary", "meaning", "spellings", "facts", "expect", "expected", "message")
 )
 """Keywords whose values are shown to users."""
+SPELLINGS = ("Attribute", "Cpp", "Form", "Workspace")
+"""Records about how an instruction is written as text."""
 SHOWN = ("__str__", "__repr__")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -175,10 +177,10 @@ class Finder:
 
     def _expression(self, node: ast.expr, scope: _Scope) -> ast.expr:
         """The expression, changed where the wanted change is in it."""
-        if isinstance(node, ast.JoinedStr):
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Call) and ast.unparse(node.func) in SPELLINGS):
             return node
         if isinstance(node, ast.Lambda):
-            scope = replace(scope, starts=(*scope.starts, node.lineno))
+            scope = replace(scope, starts=(*scope.starts, node.lineno), is_table=False)
         elif isinstance(node, ast.Call) and not scope.starts:
             lambdas = tuple(inner.lineno for inner in ast.walk(node) if isinstance(inner, ast.Lambda))
             scope = replace(scope, starts=lambdas)

@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 from tests.property.naive import NUMPY, SIZE, box_of, tile_offset
 
 FUZZ = os.environ.get("PTOKIT_FUZZ")
+MUTANTS = os.environ.get("PTOKIT_MUTANTS")
+"""Set by tests/mutation: "record" searches for a short time, "run" does not make a failing example smaller."""
 
 
 def fuzz(share: float = 1.0) -> settings:
     """How long a property is searched: the same examples every time, unless PTOKIT_FUZZ asks for more."""
     return settings(
-        max_examples=max(1, int(60 * share * float(FUZZ or "1"))),
+        max_examples=max(1, int((15 if MUTANTS == "record" else 60) * share * float(FUZZ or "1"))),
         deadline=None,
         derandomize=FUZZ is None,
         database=None,
-        phases=(Phase.explicit, Phase.generate, Phase.shrink),
+        phases=(Phase.explicit, Phase.generate, *(() if MUTANTS else (Phase.shrink,))),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
     )
 
