@@ -82,9 +82,9 @@ def starts_threads(call: Call) -> bool:
 
 def has_simt(program: Program, profile: Profile) -> bool:
     """Whether an instruction of the program starts threads: only then does the data cache take a part of UB (H-20)."""
-    launching = {name for name, known in INSTRUCTIONS.items() if _launching(known, profile.name)}
-    instrs = (stmt for stmt in walk(program.body) if isinstance(stmt, Instr) and stmt.name in launching)
-    return any(starts_threads(call_of(program, instr, profile)) for instr in instrs)
+    instrs = (stmt for stmt in walk(program.body) if isinstance(stmt, Instr))
+    launching = (instr for instr in instrs if _launching(INSTRUCTIONS[instr.name], profile.name))
+    return any(starts_threads(call_of(program, instr, profile)) for instr in launching)
 
 
 def memory_findings(

@@ -157,7 +157,8 @@ def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
             call = call_of(program, stmt, profile)
-            if not any(finding.blocks for finding in check_rules(call.instruction.rules, call, header=False)):
+            blocking = [rule for rule in call.instruction.rules if rule.blocks]
+            if not check_rules(blocking, call, header=False):
                 used.update(effect.pipe for effect in effects(call))
         elif isinstance(stmt, LoadScalar):
             used.add("S")
