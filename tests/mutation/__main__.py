@@ -280,8 +280,8 @@ def preload() -> None:
             import_module(name)
 
 
-def run_all(mutants: list[Mutant], cover: Cover, work: Path, jobs: int) -> list[Outcome]:
-    """Judge mutants, several at a time, each in a copy of its own."""
+def run_all(mutants: list[Mutant], cover: Cover, work: Path, jobs: int, end: float) -> list[Outcome]:
+    """Judge mutants, several at a time, each in a copy of its own. After `end` no other one is begun."""
     preload()
     free = [work / f"copy{k}" for k in range(jobs)]
     for place in free:
@@ -289,6 +289,8 @@ def run_all(mutants: list[Mutant], cover: Cover, work: Path, jobs: int) -> list[
     check_control(mutants, cover, free[0])
     waiting, running, done = list(mutants[::-1]), list[Child](), list[Outcome]()
     while waiting or running:
+        if time.monotonic() > end:
+            waiting.clear()
         while waiting and free:
             mutant = waiting.pop()
             tests = cover.choose(mutant)
@@ -363,8 +365,8 @@ def _matches(row: dict[str, str], mutant: Mutant) -> bool:
 
 
 def drawn(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
-    """Some of the mutants, the same ones for the same seed."""
-    return sorted(random.Random(seed).sample(mutants, min(count, len(mutants))), key=lambda m: (m.module, m.number))
+    """Some of the mutants, the same ones in the same order for the same seed."""
+    return random.Random(seed).sample(mutants, min(count, len(mutants)))
 
 
 def report(outcomes: list[Outcome], *, tests: bool) -> float:
@@ -390,6 +392,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests/mutation", description="Small changes that tests must notice.")
     parser.add_argument("--count", type=int, default=240, help="how many mutants to draw")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--seconds", type=float, default=1200.0, help="begin no mutant after this time")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="how many run at a time")
     parser.add_argument("--only", default="", help="a file or folder of the package, such as isa/layout.py")
     parser.add_argument("--pool", nargs="+", default=POOL, help="the tests to choose from")
@@ -398,6 +401,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="print the drawn mutants, and run nothing")
     parser.add_argument("--tests", action="store_true", help="print the tests that were chosen for each survivor")
     asked = parser.parse_args()
+    end = time.monotonic() + asked.seconds
     every = find(PACKAGE, FOLDERS)
     equivalents = Equivalents.read()
     for entry in equivalents.stale(every):
@@ -410,7 +414,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         cover = recorded(Path(folder), asked.cover or Path(folder, "cover"), asked.pool, asked.jobs)
-        outcomes = run_all(mutants, cover, Path(folder), asked.jobs)
+        outcomes = run_all(mutants, cover, Path(folder), asked.jobs, end)
     return 0 if report(outcomes, tests=asked.tests) >= asked.goal else 1
 
 
