@@ -781,6 +781,73 @@ def test_every_refusal_of_a_text_is_reported() -> None:
     assert str(caught.value).count("k.pto:") == 3
 
 
+NOT_READ_AND_NOT_LOWERED = {
+    "k.pto": """func.func @k(%n: index, %c: i1) {
+  %t = pto.alloc_tile : TILE
+  %u = pto.alloc_tile : →xint
+  →pto.tsort32 ins(%t : TILE) outs(%t : TILE)
+  pto.tadd ins(%u, %t : TILE, TILE) outs(%t : TILE)
+  scf.for %i = →0 to %n step %n {
+    →pto.tsort32 ins(%t : TILE) outs(%t : TILE)
+    %w = arith.addi %i, %n : index
+    pto.set_validshape %t, %w, %w : TILE
+  }
+  %d = pto.alloc_tile : !pto.tile_buf<vec, 16x32xf32, valid=?x32>
+  pto.set_validshape %d, %n →%n : !pto.tile_buf<vec, 16x32xf32, valid=?x32>
+  pto.tabs ins(%d : !pto.tile_buf<vec, 16x32xf32, valid=?x32>) outs(%t : TILE)
+  %r = scf.for %i = %n to %n step %n iter_args(%a = %n) -> (index) {
+    →scf.yeld %a : index
+  }
+  scf.for →%c = %n to %n step %n {
+    →pto.tsort32 ins(%t : TILE) outs(%t : TILE)
+  }
+  func.call @g(%r) : (index) -> ()
+  →pto.treshape %t : TILE -> TILE
+  return
+}
+func.func @g(%n: →inex) {
+  return
+}
+""".replace("TILE", TILE),
+    "k.ptoas": """.kernel k
+.arg %t : !pto.tile<16x32xf32>
+.arg %n : index
+%u = alloc_tile : !pto.tile<16x32x→int33>
+→tsort32 %t, %t
+tadd %t, %u, %t
+tadd %t, %t →%t
+for %i = 0 to 4 step →{
+  →tsort32 %t, %t
+  %w = arith.addi %i, %n : index
+} else {
+  →tsort32 %t, %t
+}
+for →%n = 0 to 4 step 1 {
+  →tsort32 %t, %t
+}
+→%r = treshape %t : !pto.tile<16x32xf32> -> !pto.tile<16x32xf32>
+tabs %r, %t
+""",
+}
+"""Texts with a mark at each error: statements that cannot be read, and others without a lowering."""
+
+
+@pytest.mark.parametrize("file", NOT_READ_AND_NOT_LOWERED)
+def test_what_cannot_be_read_does_not_hide_what_has_no_lowering(file: str) -> None:
+    marked = NOT_READ_AND_NOT_LOWERED[file]
+    with pytest.raises(TextError) as caught:
+        read_program(marked.replace("→", ""), file)
+    lines = [(number, line.index("→") + 1) for number, line in enumerate(marked.splitlines(), 1) if "→" in line]
+    assert [(error.line, error.column) for error in caught.value.errors] == lines
+    assert any("has no lowering" in error.message for error in caught.value.errors)
+
+
+def test_a_text_whose_kernel_cannot_be_read_has_only_the_errors_of_reading() -> None:
+    with pytest.raises(TextError, match="expected a type") as caught:
+        read_program("func.func @k(%n: inex) {\n  return\n}\n", "k.pto")
+    assert len(caught.value.errors) == 1
+
+
 def test_findings_point_into_the_text() -> None:
     text = kernel(f"""
     %t = pto.alloc_tile : {TILE}

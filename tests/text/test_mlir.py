@@ -514,8 +514,8 @@ def test_other_memrefs_are_no_tensors(rest: str) -> None:
 def test_functions_of_all_modules_come_into_one_tree() -> None:
     text = "\n".join(f"module @m{name} {{\nfunc.func @{name}() {{\nreturn\n}}\n}}" for name in "fg")
     assert [function.name for function in unit_of(read_module(text)).functions] == ["f", "g"]
-    with pytest.raises(TextError, match="the function @f is defined twice") as caught:
-        unit_of(read_module(text.replace("@g", "@f"), "k.pto"))
+    with pytest.raises(TextError, match="`@f` is already defined, on line 2") as caught:
+        read_program(text.replace("@g", "@f"), "k.pto")
     assert (caught.value.file, caught.value.line) == ("k.pto", 7)
 
 
@@ -665,9 +665,22 @@ ERRORS = {
         "`(` of outs(...) is not closed",
         WRITTEN,
     ),
+    "no bracket between groups": (
+        f"pto.tabs ins→(%t : {TILE} outs(%t : {TILE})",
+        "`(` of ins(...) is not closed: expected `)`",
+        WRITTEN,
+    ),
+    "no bracket behind a list": (
+        "%v = pto.partition_view %w, offsets = →[%n, %n, sizes = [%n, %n]",
+        "`[` is not closed: expected `]`",
+        WRITTEN,
+    ),
+    "no comma in a list": ("%v = pto.partition_view %w, offsets = [%n →%n]", "expected `]`", WRITTEN),
+    "no bracket behind a type": ("%a = pto.alloc_tile : !pto.tile_buf→<vec, 8x8xf32", "`<` is not closed", WRITTEN),
+    "no bracket behind a call": ("func.call @f→(%n : (index) -> ()", "`(` of f(...) is not closed", ""),
     "nothing behind an op": ("pto.tadd→", "expected `ins(...)` or operands", WRITTEN),
     "result of none": (f"→%a = pto.tabs ins(%t : {TILE}) outs(%t : {TILE})", "gives 0 results, but 1", WRITTEN),
-    "bracket": ("pto.set_flag[<PIPE_V>, <PIPE_S>, <EVENT_ID0> →{}", "expected `]`", WRITTEN),
+    "bracket": ("pto.set_flag→[<PIPE_V>, <PIPE_S>, <EVENT_ID0> {}", "`[` is not closed: expected `]`", WRITTEN),
     "wrong bracket": ("pto.set_flag→(<PIPE_V>, <PIPE_S>, <EVENT_ID0>)", "expected `[`", "<pipe>, <pipe>, <event>"),
     "order of a clause": ("%a = pto.alloc_tile valid_col = %n →valid_row = %n : T", "expected `:`", "[valid_row ="),
     "slip in a clause": ("%v = pto.make_tensor_view %n, shape = [%n], →stride = [%n]", "expected `strides`", WRITTEN),
@@ -692,7 +705,7 @@ ERRORS = {
     "semicolon": ("pto.trap→;", "unexpected character `;`", "without `;`"),
     "comment of another language": ("→-- words", "expected an operation", "comments start with `//`"),
     "block comment": ("→/* words */", "unexpected character `/`", "comments start with `//`"),
-    "bracket of another kind": ("pto.trap {a = [1, 2→}", "expected `]`", "bracket open before it"),
+    "bracket of another kind": ("pto.trap {a = →[1, 2}", "`[` is not closed: expected `]`", ""),
     "long number": (f"%a = arith.constant →{'9' * 500} : i32", "a number of more than 400 digits", ""),
 }
 """Lines with a mark at the error, the message, and the suggestion."""

@@ -24,7 +24,7 @@ from ptokit.program.ir import Constant, Instr, Program
 from ptokit.text.errors import TextError
 from ptokit.text.limits import MAX_BYTES, MAX_DEPTH
 from ptokit.text.lower import lower
-from ptokit.text.ptoas import format_ptoas, print_ptoas, read_ptoas
+from ptokit.text.ptoas import format_ptoas, parse_ptoas, print_ptoas, read_ptoas
 from ptokit.text.ptoas.types import agree, read_type, type_text
 from ptokit.text.tree import Body, Function, Opaque, Operation, Pointer, Source, Tensor, Unit, Value, walk
 
@@ -719,16 +719,16 @@ def test_numbers_keep_their_bits(number: Constant) -> None:
 
 HEAD = f".kernel k\n.arg %x : {MEM}\n.arg %n : index\n.arg %t : {TILE}\n"
 ERRORS = [
-    ("mgather.row.clmp %t, %x, %t", 1, "no suffix `.clmp`", "`clamp`"),
-    ("mgather.row.elem %t, %x, %t", 1, "two suffixes for `coalesce`: row and elem", ""),
-    ("mscatter.row.atomic_mul %x, %t, %t", 1, "no suffix `.atomic_mul`", "`atomic_"),
+    ("mgather.row.clmp %t, %x, %t", 13, "no suffix `.clmp`", "`clamp`"),
+    ("mgather.row.elem %t, %x, %t", 13, "two suffixes for `coalesce`: row and elem", ""),
+    ("mscatter.row.atomic_mul %x, %t, %t", 14, "no suffix `.atomic_mul`", "`atomic_"),
     ("mgather.row %t, %x, %t {coalesce = elem}", 1, "given twice, by a suffix or by an attribute", ""),
     ("tadd %t, %u, %t", 10, "`%u` is not defined", ".arg %u"),
     ("tadd %t, %tt, %t", 10, "`%tt` is not defined", "`%t`"),
     ("tabs %t, %somewhere", 10, "`%somewhere` is not defined", ".arg %somewhere"),
     (".arg %y : index\nbarrier PIPE_V\n.arg %z : index", 1, "before the statements", ""),
-    (".arg %x : index", 6, "`%x` is already defined, in line 2", ""),
-    (".const %n = 4 : index", 8, "already defined, in line 3", ""),
+    (".arg %x : index", 6, "`%x` is already defined, on line 2", ""),
+    (".const %n = 4 : index", 8, "already defined, on line 3", ""),
     ("%x = get_block_idx", 1, "already defined", ""),
     (".args %y : index", 1, "`.args` is no directive", "`.arg`"),
     (".arg %y", 8, "expected `:` and a type, found the end of the text", ""),
@@ -785,6 +785,11 @@ ERRORS = [
     ("tnew {= 1}", 7, "expected the key of an attribute", ""),
     ('tnew {a = "no end}', 11, "the string has no end", ""),
     ("tnew ins(%t : !pto.tile<16x32xf32>", 9, "`(` of ins(...) is not closed: expected `)`", ""),
+    ("tadd ins(%t, %t : i32, i32 outs(%t : i32)", 9, "`(` of ins(...) is not closed: expected `)`", ""),
+    ("tabs %t, %t {a = [1, 2}", 18, "`[` is not closed: expected `]`", ""),
+    ("%v = partition_view %x, offsets = [0, 0 sizes = [1, 1]", 35, "`[` is not closed: expected `]`", ""),
+    ("%v = partition_view %x, offsets = [0 0], sizes = [1, 1]", 38, "expected `,` or `]`, found `0`", ""),
+    ("tassign %t, @tile(0x10", 18, "`(` of tile(...) is not closed: expected `)`", ""),
     ("tassign %t, @tile(here)", 19, "expected an address, such as `@tile(0x1000)`", ""),
     ("tassign %t, @tile(99999999999999999999)", 13, "does not fit i64", ""),
     ("16x32", 1, "cannot read `16x32`", ""),
@@ -843,9 +848,16 @@ tabs %t, %nowhere
     first = HEAD.count("\n") + 1
     lines = [error.line - first for error in caught.value.errors]
     assert lines == [0, 1, 3, 4, 6, 7, 9]
+    assert lines == [error.line - first for error in parse_ptoas(text, "k.ptoas").errors]
     assert str(caught.value).count("k.ptoas:") == 7
     assert "`[` is not closed" in caught.value.errors[5].message
     assert caught.value.errors[4].hint == "did you mean `i32`?"
+
+
+def test_at_most_five_suffixes_are_suggested() -> None:
+    with pytest.raises(TextError, match=r"no suffix `\.rom`, expected: (\w+ ){5}\.\.\.") as caught:
+        read_ptoas(HEAD + "pto.mgather.rom.clamp %t, %x, %t", "k.ptoas")
+    assert caught.value.column == len("pto.mgather.") + 1 and caught.value.hint == "did you mean `row`?"
 
 
 def test_placeholders_of_the_pages_are_refused_with_what_to_write() -> None:

@@ -61,6 +61,11 @@ def choices(word: str, known: Sequence[str]) -> str:
     return f"{' '.join(name for name in known if name in best)} ..."
 
 
+def redefined(name: str, line: int) -> str:
+    """The message for a name that is defined a second time."""
+    return f"`{name}` is already defined, on line {line}"
+
+
 def place(text: str, offset: int, file: str) -> tuple[Where, str]:
     """The line and column of an offset, and the line itself."""
     offset = min(max(offset, 0), len(text))

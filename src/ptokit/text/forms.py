@@ -12,7 +12,7 @@ from ptokit.program.ir import Program
 from ptokit.text.errors import TextError
 from ptokit.text.lift import Form, lift
 from ptokit.text.lower import lower
-from ptokit.text.ptoas import format_ptoas, print_ptoas, read_ptoas
+from ptokit.text.ptoas import format_ptoas, parse_ptoas, print_ptoas
 from ptokit.text.spelling import instructions
 from ptokit.text.tree import Unit
 
@@ -42,11 +42,11 @@ def _is_listing(text: str) -> bool:
 
 
 def read_unit(text: str | bytes, file: str = "<text>", arch: str | None = None) -> Unit:
-    """The tree of a text."""
+    """The tree of what can be read of a text, and the errors of the rest."""
     if form_of(text, file) == "as":
-        return read_ptoas(text, file)
+        return parse_ptoas(text, file)
     mlir = _mlir()
-    return mlir.unit_of(mlir.read_module(text, file, arch=arch))
+    return mlir.unit_of(mlir.parse_module(text, file, arch))
 
 
 def read_program(

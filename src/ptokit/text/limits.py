@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from ptokit.finding import Where
+from ptokit.text.brackets import CLOSING, MARKS, PAIRS
 from ptokit.text.errors import TextError, error_at
 
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 200
 """Brackets, or loops and branches, inside one another."""
 
-_BRACKETS = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|->|[<({\[]|[\])}>]')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -34,11 +34,11 @@ def plain_text(text: str | bytes, file: str) -> str:
 def shallow(text: str, file: str) -> str:
     """The text, if its brackets do not nest too deep."""
     depth = 0
-    for found in _BRACKETS.finditer(text):
-        if (mark := found[0]) in "<({[":
+    for found in MARKS.finditer(text):
+        if (mark := found[0]) in PAIRS:
             depth += 1
             if depth > MAX_DEPTH:
                 raise error_at(f"nested more than {MAX_DEPTH} deep", text, found.start(), file)
-        elif mark in "])}>":
+        elif mark in CLOSING:
             depth = max(0, depth - 1)
     return text

@@ -43,6 +43,9 @@ class Opaque:
     text: str
 
 
+UNREAD = "unread"
+"""The name of an operation whose head could not be read, and whose bodies could."""
+
 Type = str | Pointer | Tensor | TileSpec | Opaque
 """The type of a value. A string is the type of a number in MLIR: `index`, `i1`, `ui32`, `f16`."""
 
@@ -122,6 +125,8 @@ class Unit:
     source: Source
     arch: str = ""
     """The architecture that the text names."""
+    errors: tuple[TextError, ...] = ()
+    """What could not be read. The statements concerned are missing, but for the bodies of `UNREAD` operations."""
 
 
 class Source:
@@ -138,6 +143,10 @@ class Source:
         """The line and the column of an offset."""
         line = bisect_right(self._starts, offset)
         return Where(self.file, line, offset - self._starts[line - 1] + 1)
+
+    def offset(self, where: Where) -> int:
+        """The offset of a line and a column."""
+        return self._starts[where.line - 1] + (where.column or 1) - 1
 
     def error(self, message: str, where: Where | None, hint: str = "") -> TextError:
         """An error at a place."""

@@ -27,7 +27,7 @@ def _call(low: Lowering, op: Operation) -> None:
     name = str(op.attributes.get("callee"))
     function = low.functions.get(name)
     if function is None or not (function.body.operations or function.arguments):
-        low.refuse(f"there is no function @{name} with a body")
+        low.missing(f"there is no function @{name} with a body")
     if len(function.arguments) != len(op.ins):
         low.refuse(f"@{name} takes {len(function.arguments)} arguments, found {len(op.ins)}")
     if len(low.tile_names) > MOST_CALLS:
@@ -40,7 +40,7 @@ def _call(low: Lowering, op: Operation) -> None:
     returned = [low.meaning(value) for value in low.block(function.body)]
     low.tile_names.pop()
     if len(returned) != len(op.results):
-        low.refuse(f"@{name} returns {len(returned)} values, and {len(op.results)} are taken")
+        low.missing(f"@{name} returns {len(returned)} values, and {len(op.results)} are taken")
     low.values.update(zip(op.results, returned, strict=True))
 
 
@@ -57,7 +57,7 @@ def _branch(low: Lowering, op: Operation) -> None:
     if not op.results or any(arm.statements for arm in arms):
         low.emit(Branch(condition, *(tuple(arm.statements) for arm in arms), where=where))
     if any(len(given) != len(op.results) for given in yielded):
-        low.refuse(f"the branch has {len(op.results)} results, and its arms yield another number of values")
+        low.missing(f"the branch has {len(op.results)} results, and its arms yield another number of values")
     for result, *choices in zip(op.results, *yielded, strict=True):
         low.values[result] = _chosen(low, condition, choices, low.loads.keys() - known)
 
@@ -145,13 +145,13 @@ def _carried(low: Lowering, body: Body, carried: list[Value], initial: list[Mean
     last = body.operations[-1] if body.operations else None
     yielded = last.ins if last is not None and last.name in YIELDING else ()
     if len(yielded) != len(carried):
-        low.refuse(f"the loop carries {len(carried)} values and yields {len(yielded)}")
+        low.missing(f"the loop carries {len(carried)} values and yields {len(yielded)}")
     steps: list[Expr] = []
     for value, first, given in zip(carried, initial, yielded, strict=True):
         found = known.get(given) if isinstance(first, int | Var | Op) else marks[value] if given is value else None
         terms = difference(found, marks[value]) if found is not None else None
         if terms is None or any(inside & variables(term) for term in terms):
-            low.refuse(f"%{value.name}, which the loop carries, has no lowering", CARRIED)
+            low.missing(f"%{value.name}, which the loop carries, has no lowering", CARRIED)
         steps.append(total(terms))
     return steps
 

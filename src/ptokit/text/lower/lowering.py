@@ -16,11 +16,11 @@ from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op,
 from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import TextError, choices, guess
 from ptokit.text.extents import ScopedExtents, merge_extents, part_extents, part_type
-from ptokit.text.lower.operands import Meaning, Refusal, TileName
+from ptokit.text.lower.operands import Meaning, NotKnown, Refusal, TileName
 from ptokit.text.memories import ElementPointer, Memories
 from ptokit.text.numbers import Limits, TooLong
 from ptokit.text.spelling import instruction_of, instructions
-from ptokit.text.tree import Body, Operation, Unit, Value
+from ptokit.text.tree import UNREAD, Body, Operation, Unit, Value
 
 MOST_STATEMENTS = 250_000
 """Operations of one program; inlined calls count each time."""
@@ -81,15 +81,22 @@ class Lowering:
         self.tile_names: list[dict[str, str]] = [{}]
         """For each function that is being read: the program's names of its tiles."""
         self.where: Where | None = None
-        self.errors: list[TextError] = []
+        self.errors = list(unit.errors)
         self.not_read: set[Value] = set()
         """Results of operations that were refused. What uses them is not read either."""
+        self._entered: set[Body] = set()
 
     def refuse(self, message: str, hint: str = "", where: Where | None = None) -> NoReturn:
         """Refuse the current operation."""
         head, found, tail = message.partition("; did you mean ")
         hint = f"did you mean {tail}" if found else hint
         raise self.unit.source.error(head, where or self.where, hint)
+
+    def missing(self, message: str, hint: str = "") -> NoReturn:
+        """Refuse the current operation for what it lacks, unless a statement was not read that may define it."""
+        if self.unit.errors:
+            raise NotRead
+        self.refuse(message, hint)
 
     def unique(self, name: str) -> str:
         """The name, with a number if it is taken."""
@@ -104,6 +111,7 @@ class Lowering:
     def block(self, body: Body) -> tuple[Value, ...]:
         """Read the operations of a body. Returns the values that the last one yields."""
         yielded: tuple[Value, ...] = ()
+        self._entered.add(body)
         for operation in body.operations:
             self.count += 1
             self.where = operation.where or self.where
@@ -126,13 +134,24 @@ class Lowering:
             self.values = values
             del self.scopes[depth:], self.tile_names[calls:]
             self.not_read.update(operation.results)
+            self._check_bodies(operation)
             if isinstance(problem, TextError) and str(problem) not in {str(known) for known in self.errors}:
                 self.errors.append(problem)
             if len(self.errors) >= MOST_ERRORS or self.count > MOST_STATEMENTS:
                 raise StopLowering from None
 
+    def _check_bodies(self, operation: Operation) -> None:
+        """Find the errors in the bodies of an operation that was refused before it entered them."""
+        for body in operation.bodies:
+            if body not in self._entered:
+                self.not_read.update(body.arguments)
+                with self.scope():
+                    self.block(body)
+
     def operation(self, operation: Operation) -> None:
         """Read one operation with the handler of its name, of its dialect, or of instructions."""
+        if operation.name == UNREAD:
+            raise NotRead
         handler = self.handlers.get(operation.name) or self.handlers.get(f"{operation.name.partition('.')[0]}.*")
         try:
             if handler is not None:
@@ -141,6 +160,8 @@ class Lowering:
                 self.handlers["*"](self, operation)
             else:
                 self.unknown(operation)
+        except NotKnown as problem:
+            self.missing(str(problem))
         except Refusal as problem:
             self.refuse(str(problem), where=operation.places.get(problem.attribute))
         except (TooLong, ExpressionError) as problem:
@@ -182,7 +203,7 @@ class Lowering:
         if value in self.not_read:
             raise NotRead
         if value not in self.values:
-            self.refuse(f"%{value.name} has no value here")
+            self.missing(f"%{value.name} has no value here")
         return self.values[value]
 
     def define(self, operation: Operation, meaning: Meaning) -> None:

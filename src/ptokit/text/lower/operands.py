@@ -56,6 +56,10 @@ class Refusal(ValueError):
         self.attribute = attribute
 
 
+class NotKnown(Refusal):
+    """An operation whose operand lacks something that an earlier operation would have set."""
+
+
 def order_of(operation: Operation, instruction: Instruction) -> PtoEnum | None:
     """The member of the modifier that the order of the sources states: reversed sources do not begin with the tile."""
     modifier = instruction.order
@@ -167,5 +171,5 @@ def tile_use(meaning: Meaning, valid: Mapping[str, tuple[Expr, Expr] | None], na
     assert isinstance(meaning, TileName)
     extents = valid[meaning.name]
     if extents is None:
-        raise Refusal(f"{name}: the valid extents of %{meaning.name} are not known here; set_validshape sets them")
+        raise NotKnown(f"{name}: the valid extents of %{meaning.name} are not known here; set_validshape sets them")
     return TileUse(meaning.tile or meaning.name, extents, meaning.window)

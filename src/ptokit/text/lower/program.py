@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 
 from ptokit.program.calls import without_defaults
@@ -27,7 +26,7 @@ from ptokit.program.ir import (
 from ptokit.program.ir import (
     walk as statements,
 )
-from ptokit.text.errors import joined
+from ptokit.text.errors import TextError, joined
 from ptokit.text.lower.arguments import take_argument
 from ptokit.text.lower.arithmetic import read_arithmetic
 from ptokit.text.lower.control import CONTROL
@@ -46,7 +45,11 @@ def lower(unit: Unit, function: str | None = None) -> Program:
 
     An operation without a lowering raises a TextError with its place.
     """
-    return _program(Lowering(unit, HANDLERS), _entry(unit, function))
+    try:
+        entry = _entry(unit, function)
+    except TextError as problem:
+        raise joined(unit.errors or (problem,)) from None
+    return _program(Lowering(unit, HANDLERS), entry)
 
 
 def _entry(unit: Unit, name: str | None) -> Function:
@@ -72,9 +75,13 @@ def _entry(unit: Unit, name: str | None) -> Function:
 
 def _program(low: Lowering, function: Function) -> Program:
     low.where = function.where
-    listed = [take_argument(low, value) for value in function.arguments]
-    with suppress(StopLowering, NotRead):
+    try:
+        listed = [take_argument(low, value) for value in function.arguments]
         low.block(function.body)
+    except TextError as problem:
+        low.errors.append(problem)
+    except (StopLowering, NotRead):
+        pass
     if low.errors:
         raise joined(low.errors)
     body = transform(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))

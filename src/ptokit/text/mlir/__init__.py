@@ -17,7 +17,7 @@
 
 from ptokit.text.limits import MAX_BYTES, MAX_DEPTH
 from ptokit.text.mlir.from_tree import module_of
-from ptokit.text.mlir.module import Module, Version, print_module, read_module
+from ptokit.text.mlir.module import Module, Version, parse_module, print_module, read_module
 from ptokit.text.mlir.to_tree import is_level_two, unit_of
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Version",
     "is_level_two",
     "module_of",
+    "parse_module",
     "print_module",
     "read_module",
     "unit_of",

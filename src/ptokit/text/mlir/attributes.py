@@ -77,11 +77,7 @@ def read_attribute(c: Cursor, kind: str = "") -> MlirAttribute:
     """Any attribute; where `kind` names a keyword attribute, also the stripped spellings `<KW>` and `KW`."""
     if kind in WORDS:
         if c.word == "<":
-            at = c.start
-            c.advance()
-            found = keyword(kind, _keyword(c, kind))
-            c.close("<", at)
-            return found
+            return _angled(c, kind)
         return c.optional_attribute() or keyword(kind, _keyword(c, kind))
     found = c.optional_attribute()
     if found is None:
@@ -201,10 +197,9 @@ def _hash(c: Cursor) -> MlirAttribute:
     if kind in WORDS:
         return _angled(c, kind)
     if name == "pto" and (spaced := _KIND.match(c.text, c.end)) is not None and spaced[1] in WORDS:
-        at = c.start
         c.jump(spaced.end())
         found = _angled(c, spaced[1]) if c.word == "<" else keyword(spaced[1], _keyword(c, spaced[1]))
-        c.close("<", at)
+        c.expect(">")
         return found
     return MlirAttribute(f"#{name}<{c.body()}>")
 
@@ -213,10 +208,9 @@ _KIND = re.compile(r"\s*([a-z_]+)\b", re.ASCII)
 
 
 def _angled(c: Cursor, kind: str) -> MlirAttribute:
-    at = c.start
     c.advance()
     found = keyword(kind, _keyword(c, kind))
-    c.close("<", at)
+    c.expect(">")
     return found
 
 
@@ -271,7 +265,6 @@ def _verbatim_typed(c: Cursor) -> MlirAttribute:
 def _array(c: Cursor) -> MlirAttribute:
     """`array<i32: 1, 2>`."""
     c.advance()
-    at = c.start
     c.expect("<")
     kind = c.type()
     items: list[MlirAttribute] = []
@@ -279,7 +272,7 @@ def _array(c: Cursor) -> MlirAttribute:
         items.append(_element(c, kind))
         while c.accept(","):
             items.append(_element(c, kind))
-    c.close("<", at)
+    c.expect(">")
     inner = ", ".join(item.text.partition(" : ")[0] for item in items)
     return MlirAttribute(f"array<{kind.text}{f': {inner}' if items else ''}>", tuple(item.plain for item in items))
 
@@ -302,7 +295,7 @@ def _dense(c: Cursor) -> MlirAttribute:
     literals: list[str] = []
     shape = [] if c.word == ">" else _literals(c, literals)
     start, end = at + 1, c.start
-    c.close("<", at)
+    c.expect(">")
     c.expect(":")
     kind_at, kind = c.start, c.type()
     data = kind.data
@@ -387,10 +380,9 @@ def optional_location(c: Cursor) -> str:
     if c.word != "loc" or not _OPEN.match(c.text, c.end):
         return ""
     c.advance()
-    at = c.start
     c.advance()
     inner = _place(c)
-    c.close("(", at)
+    c.expect(")")
     return "" if inner == "unknown" else f"loc({inner})"
 
 
@@ -407,20 +399,18 @@ def _place(c: Cursor) -> str:
     if c.accept("unknown"):
         return "unknown"
     if c.accept("callsite"):
-        at = c.start
         c.expect("(")
         callee = _place(c)
         c.expect("at", " between the callee's location and the caller's")
         caller = _place(c)
-        c.close("(", at)
+        c.expect(")")
         return f"callsite({callee} at {caller})"
     if c.accept("fused"):
         remark = ""
         if c.word == "<":
-            at = c.start
             c.advance()
             remark = f"<{c.attribute().text}>"
-            c.close("<", at)
+            c.expect(">")
         return f"fused{remark}[{', '.join(c.listed('[', lambda: _place(c)))}]"
     return _file(c)
 
@@ -431,10 +421,9 @@ def _file(c: Cursor) -> str:
         c.fail('expected a location: "file":line:column, "name", callsite(...), fused[...] or unknown')
     text = escaped(c.string())
     if c.word == "(":
-        at = c.start
         c.advance()
         text += f"({_place(c)})"
-        c.close("(", at)
+        c.expect(")")
     while c.accept(":"):
         text += f":{c.integer()}"
     if c.accept("to"):

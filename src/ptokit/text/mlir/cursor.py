@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from ptokit.finding import near
+from ptokit.text.brackets import MARKS, PAIRS
 from ptokit.text.errors import choices
 from ptokit.text.mlir.ir import BARE_NAME, Attributes, MlirAttribute, Type
 
@@ -31,11 +32,9 @@ _TOKEN = re.compile(
     r"|(?P<end>\Z))"
 )
 _SPACE = re.compile(SPACE)
-_BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|->|[<>]=|[<({\[\])}>]')
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 _ESCAPED = {"n": b"\n", "t": b"\t"}
 _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*", re.ASCII)
-PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 NUMBER_HINT = "a number is a value of its own: `%c = arith.constant 0 : index`, and then `%c`"
 
 
@@ -171,25 +170,15 @@ class Cursor:
             self.expected(f"`{word}`{tail}")
         self.advance()
 
-    def close(self, opening: str, at: int, tail: str = "") -> None:
-        """Take the mark that closes a bracket which was opened at a place."""
-        closing = PAIRS[opening]
-        if self.word != closing:
-            if self.is_on_new_line():
-                self.fail(f"`{opening}`{tail} is not closed: expected `{closing}`", at)
-            self.expected(f"`{closing}`{tail and f' at the end{tail}'}", HINTS.get(self.word, ""))
-        self.advance()
-
     def listed(self, opening: str, item: Callable[[], Item]) -> list[Item]:
         """Things between brackets, with commas between them."""
-        at = self.start
         self.expect(opening)
         items: list[Item] = []
         if self.word != PAIRS[opening]:
             items.append(item())
             while self.accept(","):
                 items.append(item())
-        self.close(opening, at)
+        self.expect(PAIRS[opening])
         return items
 
     def name(self, what: str = "a word") -> str:
@@ -249,7 +238,7 @@ class Cursor:
     def body(self) -> str:
         """Take what stands between `<` and its `>`, in one line. Nobody knows its parts."""
         opened: list[str] = []
-        for found in _BRACKET.finditer(self.text, self.start):
+        for found in MARKS.finditer(self.text, self.start):
             mark = found[0]
             if mark in PAIRS:
                 opened.append(mark)

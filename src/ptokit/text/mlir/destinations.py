@@ -88,12 +88,11 @@ class Destinations(Piece):
         return kinds + [UNKNOWN] * missing if self.one_type and len(kinds) == 1 else kinds
 
     def _read_group(self, c: Parser, draft: OpDraft, name: str) -> None:
-        at = c.start
         c.expect("(", f" after `{name}`")
         part = name
         while c.word != ")":
             if c.starts_statement():
-                c.fail(f"`(` of {name}(...) is not closed: expected `)`", at)
+                c.expected("`)`")
             part = self._read_item(c, draft, part)
             if c.accept(":"):
                 self._read_type(c, draft, part)
@@ -101,7 +100,7 @@ class Destinations(Piece):
                     self._read_type(c, draft, part)
             elif not c.accept(",") and c.word not in (")", "{") and not c.word.isidentifier():
                 c.expected(f"`,`, `:` or `)` in {name}(...)")
-        c.close("(", at, f" of {name}(...)")
+        c.expect(")")
 
     def _read_item(self, c: Parser, draft: OpDraft, part: str) -> str:
         """A dictionary, a string, or an operand, perhaps behind a keyword. Gives the part that types then belong to."""

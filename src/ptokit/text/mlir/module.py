@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 from ptokit.finding import Where
 from ptokit.target import DEFAULT_ARCH, left_layouts
-from ptokit.text.errors import TextError, error_at, place
+from ptokit.text.errors import TextError, error_at, joined, place
 from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
 from ptokit.text.mlir.cursor import Problem
 from ptokit.text.mlir.ir import MlirOp
@@ -43,6 +43,8 @@ class Module:
     end: list[str] = field(default_factory=list, repr=False)
     """Comments at the end of the text."""
     resources: tuple[str, ...] = ()
+    errors: tuple[TextError, ...] = ()
+    """What could not be read. The statements concerned are not among the operations."""
 
     def where(self, op: MlirOp) -> Where:
         """Where an operation starts."""
@@ -60,6 +62,14 @@ def read_module(text: str | bytes, file: str = "<text>", *, arch: str | None = N
 
     `arch` (`a3` or `a5`) decides the layout of tiles in `left`; without it the text's own word does, and else `a3`.
     """
+    module = parse_module(text, file, arch)
+    if module.errors:
+        raise joined(module.errors)
+    return module
+
+
+def parse_module(text: str | bytes, file: str, arch: str | None = None) -> Module:
+    """Read what can be read of a text. The module has the errors of the rest."""
     text = shallow(plain_text(text, file), file)
     return _with_room(lambda: _read(text, file, arch_of(text) if arch is None else arch), file)
 
@@ -71,13 +81,12 @@ def _read(text: str, file: str, arch: str) -> Module:
         raise error_at(problem.message, text, problem.offset, file) from None
     try:
         op, end = reader.read()
-        if not reader.problems:
-            return Module(op, file, text, end, tuple(reader.resources))
+        return Module(op, file, text, end, tuple(reader.resources), reader.errors(file))
     except StopReading:
         pass
     except Problem as problem:
         reader.problems.append(problem)
-    raise reader.error(file)
+    raise joined(reader.errors(file))
 
 
 def print_module(module: Module, version: Version | None = None) -> str:

@@ -231,10 +231,9 @@ class Address(Attr):
         if c.word != "@tile":
             c.fail("expected an address: `%x` or `@tile(0x1000)`")
         c.advance()
-        at = c.start
         c.expect("(")
         found = string_attribute(c.advance()) if c.kind == "bare" else integer(c.integer())
-        c.close("(", at)
+        c.expect(")")
         return found
 
     def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
@@ -355,10 +354,9 @@ class Successor(Piece):
     def read(self, c: Parser, draft: OpDraft) -> None:
         draft.successors.append(c.successor())
         if c.word == "(":
-            at = c.start
             c.advance()
             Typed(self.name).read(c, draft)
-            c.close("(", at)
+            c.expect(")")
 
     def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.add(f"^{w.label(op.successors[int(self.name[-1:])])}")

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ptokit.finding import near
-from ptokit.text.errors import MOST_SHOWN, TextError, error_at, joined
+from ptokit.text.brackets import unclosed, unclosed_message
+from ptokit.text.errors import MOST_SHOWN, TextError, error_at, redefined
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, SHORT, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import Collector, find_remarks
@@ -17,6 +18,7 @@ from ptokit.text.mlir.interface import Argument, Forward, Parser
 from ptokit.text.mlir.ir import ANY, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE, STARTS_OP
 from ptokit.text.mlir.types import function_type, optional_type, read_type, unknown_hint
+from ptokit.text.tree import UNREAD
 
 MOST_ERRORS = 100
 """Errors after which a text is not read any further."""
@@ -33,7 +35,7 @@ _BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
 _RESUMES = re.compile(rf"[}}^]|{STARTS_OP.pattern}", re.ASCII)
 _NAME = re.compile(r"%([\w$.-]+)", re.ASCII)
 _DEFINED = re.compile(r"%([\w$.-]+)(?::\d+)?\s*=(?!=)", re.ASCII)
-_USAGE_HELPS = re.compile(r"expected (?:an operand|`(?!=)(?!.*tile))|the op |`\(` of")
+_USAGE_HELPS = re.compile(r"expected (?:an operand|`(?!=)(?!.*tile))|the op ")
 """Errors in the form of an op, where it helps to see it."""
 
 
@@ -128,7 +130,7 @@ class Reader(Parser):
                 self._alias_ends[found.start()] = self.behind
             except Problem as problem:
                 self._alias_ends[found.start()] = self._line_end(max(problem.offset, found.start()))
-                self._note(problem)
+                self._refuse(problem, found.start())
         self.end = 0
         self.advance()
 
@@ -155,8 +157,8 @@ class Reader(Parser):
                 block.ops.append(self.operation())
             except Problem as problem:
                 if not (self._is_cut and self.kind == "end"):
-                    self._note(problem)
-                self._recover(start)
+                    self._refuse(problem, start)
+                self._recover(start, block)
 
     def operation(self) -> MlirOp:
         """One operation, with its location and its comments."""
@@ -255,10 +257,9 @@ class Reader(Parser):
         successors = self.listed("[", self.successor) if self.word == "[" else []
         properties = {}
         if self.word == "<":
-            at = self.start
             self.advance()
             properties = self.dictionary()
-            self.close("<", at)
+            self.expect(">")
         regions: list[MlirRegion] = []
         if self.word == "(":
             with self.isolated(name) if name in ("builtin.module", "func.func") else _nothing():
@@ -364,7 +365,7 @@ class Reader(Parser):
                 block.arguments = self.listed("(", self._block_argument)
             self.expect(":")
         except Problem as problem:
-            self._note(problem)
+            self._refuse(problem, at)
             self.jump(self._line_end(max(at, self.behind)))
         self._block(region, block)
 
@@ -451,7 +452,7 @@ class Reader(Parser):
         """Let a name stand for values. One that was used before its definition is the value itself."""
         if name in self.scope:
             first = self.scope[name][0].offset if self.scope[name] else 0
-            self.fail(f"`%{name}` is already defined, on line {self.text.count(chr(10), 0, first) + 1}", at)
+            self.fail(redefined(f"%{name}", self.text.count("\n", 0, first) + 1), at)
         for index, used in self._forward.pop(name, {}).items():
             if index >= len(values):
                 self.fail(f"`%{name}` has {len(values)} results; found `#{index}`", used.offset)
@@ -489,15 +490,26 @@ class Reader(Parser):
         if len(self.problems) >= MOST_ERRORS:
             raise StopReading
 
+    def _refuse(self, problem: Problem, start: int) -> None:
+        """Note why a statement could not be read: a bracket that it leaves open, if this explains it."""
+        is_slip = problem.message.startswith("expected a type") and problem.hint
+        if problem.message.startswith("expected") and not is_slip:
+            at = unclosed(self.text, start, problem.offset, _RESUMES)
+            if at is not None:
+                hint = problem.hint if "is written" in problem.hint else ""
+                problem = Problem(unclosed_message(self.text, at), at, hint)
+        self._note(problem)
+
     def _line_end(self, at: int) -> int:
         end = self.text.find("\n", at)
         return end if end >= 0 else len(self.text)
 
-    def _recover(self, start: int) -> None:
+    def _recover(self, start: int, block: Block) -> None:
         """Go on behind a statement that could not be read: at the next one, or in the body that it opens."""
-        at, scanned, opened = max(self.start, start), start, []
-        self._poison(start)
-        if self.start > start and self.starts_statement():
+        known, braces = self._poison(start), _BRACE.findall(self.text, start, self.start)
+        is_inside = braces.count("{") > braces.count("}")
+        at, scanned, opened = start if is_inside else max(self.start, start), start, []
+        if self.start > start and not is_inside and self.starts_statement():
             self._is_cut = self._is_cut or self.kind == "end"
             return
         while at - start < MAX_SKIPPED:
@@ -512,7 +524,7 @@ class Reader(Parser):
                     opened.pop()
             scanned = end
             if opened and not self.text[opened[-1] + 1 : end].strip():
-                at = scanned = self._recover_body(start, opened.pop())
+                at = scanned = self._recover_body(start, opened.pop(), block, known)
                 if self.kind == "end":
                     return
                 continue
@@ -527,17 +539,19 @@ class Reader(Parser):
             at = end + 1
         raise StopReading
 
-    def _recover_body(self, start: int, brace: int) -> int:
-        """Read the body of a statement whose head could not be read. Gives where it ends."""
-        known, self._is_guessing, outside = len(self.scope), True, self._in_function
+    def _recover_body(self, start: int, brace: int, outer: Block, known: int) -> int:
+        """Read the body of a statement whose head could not be read. Gives where it ends; `known` names stay."""
+        self._is_guessing, outside = True, self._in_function
         self._in_function = self._in_function or "func" in self.text[start : start + 40]
         for found in _NAME.finditer(self.text, start, brace):
             self._poison_name(found[1], start)
         self.jump(brace + 1)
         labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
-        self._ops(Block())
+        region = MlirRegion([Block()])
+        outer.ops.append(MlirOp(UNREAD, regions=[region], offset=start))
+        self._ops(region.blocks[0])
         while self.kind == "label":
-            self._labelled(MlirRegion())
+            self._labelled(region)
         self._labels, self._label_uses, self._in_function = labels, uses, outside
         while len(self.scope) > known:
             self.scope.popitem()
@@ -545,11 +559,15 @@ class Reader(Parser):
             self.advance()
         return self.behind
 
-    def _poison(self, start: int) -> None:
-        """Define the results of a statement that could not be read, so that their uses are no errors."""
+    def _poison(self, start: int) -> int:
+        """Define what a statement defines that could not be read. Gives the number of names, its results included."""
         results, line = _RESULTS.match(self.text, start), self.text[start : self._line_end(start)]
-        for found in (*_NAME.finditer(results[0] if results else ""), *_DEFINED.finditer(line[:1000])):
+        for found in _NAME.finditer(results[0] if results else ""):
             self._poison_name(found[1], start)
+        known = len(self.scope)
+        for found in _DEFINED.finditer(line[:1000]):
+            self._poison_name(found[1], start)
+        return known
 
     def _poison_name(self, name: str, at: int) -> None:
         if name not in self.scope:
@@ -557,15 +575,13 @@ class Reader(Parser):
             self.scope[name] = (SsaValue(ANY, name, offset=at),) * 16
             self._defined.add(name)
 
-    def error(self, file: str) -> TextError:
-        """All problems of the text as one error."""
+    def errors(self, file: str) -> tuple[TextError, ...]:
+        """All problems of the text."""
         unique = {(problem.offset, problem.message): problem for problem in self.problems}
-        return joined(
-            [
-                error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p))
-                for p in unique.values()
-            ]
-        )
+        return tuple(
+            error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p))
+            for p in unique.values()
+        )  # fmt: skip
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
 from ptokit.isa.unknown import unknown
 from ptokit.text import tree
-from ptokit.text.errors import error_at
+from ptokit.text.errors import TextError, error_at, redefined
 from ptokit.text.mlir.destinations import inside_of
 from ptokit.text.mlir.dialect import rows
 from ptokit.text.mlir.ir import Block, MlirOp, MlirRegion, SsaValue, Type
@@ -25,22 +25,23 @@ PADS = tuple(Pad)
 
 def unit_of(module: Module) -> tree.Unit:
     """The tree of a module: its functions, and what it says of the target."""
-    translation = _Translation(module)
-    functions = tuple(map(translation.function, _functions(module)))
+    translation, errors = _Translation(module), list(module.errors)
+    functions = tuple(map(translation.function, _functions(module, errors)))
     arch = module.op.attributes.get("pto.target_arch")
-    return tree.Unit(functions, translation.source, arch.value if arch and isinstance(arch.value, str) else "")
+    word = arch.value if arch and isinstance(arch.value, str) else ""
+    return tree.Unit(functions, translation.source, word, tuple(errors))
 
 
-def _functions(module: Module) -> Iterator[MlirOp]:
+def _functions(module: Module, errors: list[TextError]) -> Iterator[MlirOp]:
     """The functions of a module, and of modules in it. A name stands for one of them."""
     lines: dict[str, int] = {}
     for op in module.op.walk():
         if op.name == "func.func" and op.form is not None:
             if (name := op.properties["sym_name"].value) in lines:
-                message = f"the function @{name} is defined twice; the first time on line {lines[name]}"
-                raise error_at(message, module.text, op.offset, module.file)
-            lines[name] = module.where(op).line
-            yield op
+                errors.append(error_at(redefined(f"@{name}", lines[name]), module.text, op.offset, module.file))
+            else:
+                lines[name] = module.where(op).line
+                yield op
 
 
 def is_level_two(module: Module) -> bool:

@@ -238,7 +238,6 @@ def _extents(dims: list[str]) -> tuple[Extent, ...]:
 
 def _shaped(c: Cursor, name: str) -> Type:
     """`tensor<4x?xf32, #encoding>`, `vector<[4]xf32>`, `memref<4xf32, strided<[1]>, 1 : i64>`."""
-    at = c.start
     c.expect("<")
     dims = ["*"] if c.word == "*" else read_dims(c)
     if dims == ["*"]:
@@ -250,7 +249,7 @@ def _shaped(c: Cursor, name: str) -> Type:
     rest: list[MlirAttribute] = []
     while c.accept(","):
         rest.append(c.attribute())
-    c.close("<", at)
+    c.expect(">")
     text = "".join(f"{dim}x" for dim in dims) + ", ".join([element.text, *(attribute.text for attribute in rest)])
     data = Ranked(name, _extents(dims), element, tuple(rest)) if dims != ["*"] else None
     return Type(f"{name}<{text}>", data)
@@ -309,12 +308,11 @@ def with_tile(kind: Type, tile: TileBuf) -> Type:
 
 def read_pointer(c: Cursor, _name: str = "ptr") -> Type:
     """`<f32>`, also with an address space."""
-    at = c.start
     c.expect("<")
     element, space = c.type(), ""
     if c.accept(","):
         space = _space(c)
-    c.close("<", at)
+    c.expect(">")
     return ptr_type(element, space)
 
 
@@ -326,19 +324,17 @@ def _space(c: Cursor) -> str:
 
 
 def _view(c: Cursor, name: str) -> Type:
-    at = c.start
     c.expect("<")
     dims = _extents(read_dims(c))
     element = c.type()
-    c.close("<", at)
+    c.expect(">")
     return ranked_type(name, dims, element)
 
 
 def _events(c: Cursor, name: str) -> Type:
-    at = c.start
     c.expect("<")
     count = c.integer()
-    c.close("<", at)
+    c.expect(">")
     return Type(f"!pto.{name}<{count}>")
 
 
@@ -387,23 +383,22 @@ def _tile(c: Cursor, name: str) -> Type:
     c.advance()
     if kind == "full":
         tile = _placed(c, _positional(c, _place(c)))
-        c.close("<", at)
+        c.expect(">")
         return tile_type(tile)
     element = c.type()
     rows, cols = _number(c), _number(c)
-    c.close("<", at)
+    c.expect(">")
     return ranked_type(name, (rows, cols), element)
 
 
 def _tile_buf(c: Cursor, _name: str) -> Type:
     """`!pto.tile_buf<vec, 1x64xi32, valid=1x?>`, or keyed: `!pto.tile_buf<loc=vec, dtype=i32, rows=1, ...>`."""
-    at = c.start
     c.expect("<")
     is_keyed = c.word == "loc" and _EQUALS.match(c.text, c.end) is not None
     if is_keyed:
         c.advance()
     tile = _keyed(c) if is_keyed else _compact(c)
-    c.close("<", at)
+    c.expect(">")
     return buffer_type(_placed(c, tile))
 
 

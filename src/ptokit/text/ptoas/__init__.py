@@ -18,6 +18,7 @@ The grammar is in docs/ptoas.md. A text that cannot be read raises a TextError.
 
 from __future__ import annotations
 
+from ptokit.text.errors import joined
 from ptokit.text.ptoas.reader import PtoasReader
 from ptokit.text.ptoas.writer import print_unit
 from ptokit.text.tree import Unit
@@ -25,7 +26,18 @@ from ptokit.text.tree import Unit
 
 def read_ptoas(text: str | bytes, file: str = "<text>") -> Unit:
     """Read a text. A kernel without a name has that of the file."""
+    return _whole(PtoasReader(text, file).unit())
+
+
+def parse_ptoas(text: str | bytes, file: str = "<text>") -> Unit:
+    """Read what can be read of a text. The tree has the errors of the rest."""
     return PtoasReader(text, file).unit()
+
+
+def _whole(unit: Unit) -> Unit:
+    if unit.errors:
+        raise joined(unit.errors)
+    return unit
 
 
 def print_ptoas(unit: Unit) -> str:
@@ -36,4 +48,4 @@ def print_ptoas(unit: Unit) -> str:
 def format_ptoas(text: str | bytes, file: str = "<text>") -> str:
     """The canonical text of a text, with all its comments."""
     reader = PtoasReader(text, file)
-    return print_unit(reader.unit(), reader.notes)
+    return print_unit(_whole(reader.unit()), reader.notes)

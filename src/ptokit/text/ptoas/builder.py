@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
-from ptokit.text.errors import guess
+from ptokit.text.errors import choices, guess
 from ptokit.text.limits import MAX_DEPTH
 from ptokit.text.numbers import PREDICATES, READ, UNSIGNED
 from ptokit.text.ptoas.scope import PENDING, KernelScope, OpenBody, is_number
@@ -76,9 +76,9 @@ class Builder:
         """The name of an operation, and its attributes: those of suffixes, and explicit ones."""
         if len(draft.opcode) > LONGEST:
             self.scope.fail(f"an opcode of {len(draft.opcode)} characters", draft.start)
-        name, implied, problem = _opcode(draft.opcode)
+        name, implied, problem, rest = _opcode(draft.opcode)
         if problem:
-            self.scope.fail(problem, draft.start)
+            self.scope.fail(problem, draft.start + len(draft.opcode) - rest)
         attributes: dict[str, Any] = dict(implied)
         clauses = {} if name in SYNTAX else _words(draft)
         for short, value in (*draft.attributes.items(), *clauses.items()):
@@ -124,7 +124,7 @@ class Builder:
         known = (*shape.lists, *shape.keyed)
         for key, items in draft.keyed.items():
             if key not in known:
-                message = f"{name} has no `{key}`, " + (f"expected: {', '.join(known)}" if known else "it has none")
+                message = f"{name} has no `{key}`, " + (f"expected: {choices(key, known)}" if known else "it has none")
                 self.scope.fail(message + guess(key, known), items[0].start if items else draft.start)
         for key in shape.lists:
             if key not in draft.keyed:
@@ -471,33 +471,34 @@ def _advice(tile: Value | None) -> str:
 
 
 @derived
-def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str]:
-    """The operation that an opcode names, the attributes of its suffixes, and what is wrong with it."""
+def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str, int]:
+    """The operation that an opcode names, the attributes of its suffixes, and what is wrong with its end."""
     name = text.removeprefix("pto.")
     if not name[:1].replace("_", "a").isalpha():
-        return name, (), "expected an opcode after `pto.`"
+        return name, (), "expected an opcode after `pto.`", len(text)
     for spelling in (name, name.lower()):
         for known in (spelling, spelling.replace("_", "."), spelling.replace(".", "_")):
             if known in LONG or known in SYNTAX or known in STATIC or known in BLOCKS or known in instructions():
-                return LONG.get(known, known), (), ""
+                return LONG.get(known, known), (), "", 0
         for head in suffixes():
             if spelling.startswith((f"{head}.", f"{head}_")):
                 return head, *_suffixes(head, spelling[len(head) :])
-    return name, (), ""
+    return name, (), "", 0
 
 
-def _suffixes(head: str, rest: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """The attributes of an opcode's suffixes, in any order, and what is wrong with them."""
+def _suffixes(head: str, rest: str) -> tuple[tuple[tuple[str, str], ...], str, int]:
+    """The attributes of an opcode's suffixes, in any order, and what is wrong with the end of them."""
     known, found = suffixes()[head], dict[str, str]()
     longest_first = sorted(known, key=len, reverse=True)
     while rest:
         word = next((word for word in longest_first if re.match(rf"[._]{word}(?![a-z])", rest)), None)
         if word is None:
             wrong = rest[1:].partition(".")[0]
-            return (), f"{head} has no suffix `.{wrong}`, expected: {' '.join(known)}{guess(wrong, known)}"
+            expected = f"expected: {choices(wrong, tuple(known))}{guess(wrong, known)}"
+            return (), f"{head} has no suffix `.{wrong}`, {expected}", len(rest) - 1
         key, value = known[word]
         if key in found:
-            return (), f"{head} has two suffixes for `{key}`: {found[key]} and {value}"
+            return (), f"{head} has two suffixes for `{key}`: {found[key]} and {value}", len(rest) - 1
         found[key] = value
         rest = rest[len(word) + 1 :]
-    return tuple(found.items()), ""
+    return tuple(found.items()), "", 0

@@ -6,14 +6,15 @@ import re
 from pathlib import PurePath
 from typing import Any
 
+from ptokit.text.brackets import unclosed, unclosed_message
 from ptokit.text.errors import TextError, guess, joined
 from ptokit.text.ptoas.builder import Builder
 from ptokit.text.ptoas.scope import KernelScope, OpenBody
 from ptokit.text.ptoas.shapes import BLOCKS
 from ptokit.text.ptoas.statement import Grammar
-from ptokit.text.ptoas.tokens import END, MAX_STATEMENTS, Tokens, checked
+from ptokit.text.ptoas.tokens import END, MAX_STATEMENTS, STATEMENT, Tokens, checked
 from ptokit.text.ptoas.types import Placeholder
-from ptokit.text.tree import Body, Function, Operation, Source, Unit, Value
+from ptokit.text.tree import UNREAD, Body, Function, Operation, Source, Unit, Value
 
 DIRECTIVES = (".arch", ".kernel", ".arg", ".const")
 MOST_ERRORS = 100
@@ -57,33 +58,39 @@ class PtoasReader:
         """The owner of a comment at the end of the line."""
 
     def _finish_function(self) -> None:
+        if self._function in self._functions[-1:]:
+            return
         self._scope.finish()
         if self._named or self._function.body.operations or self._function.arguments:
             self._functions.append(self._function)
             self._names.add(self._function.name)
 
-    def unit(self) -> Unit:
-        """The whole text. Every error of it is reported, as one."""
-        tokens = self.tokens
-        while tokens.kind != END:
-            start, depth = tokens.start, len(self._scope.frames)
-            try:
-                self._step()
-            except TextError as problem:
-                self._recover(problem, start, depth)
-        self._keep_remark()
-        self._note(self._function.body, tokens.comments())
+    def _try_to_finish(self) -> None:
         try:
             if len(self._scope.frames) > 1 and self._scope.frames[-1].start != GUESSED:
-                tokens.unclosed("{", self._scope.frames[-1].start)
+                at = self._scope.frames[-1].start
+                self.tokens.fail(unclosed_message(self.source.text, at), at)
             self._finish_function()
         except TextError as problem:
             self._add_error(problem)
-        if self._errors:
-            raise joined(self._errors)
+
+    def unit(self) -> Unit:
+        """What can be read of the text, and every error of the rest."""
+        tokens = self.tokens
+        while tokens.kind != END:
+            start, depth, body = tokens.start, len(self._scope.frames), self._scope.frames[-1].body
+            count = len(body.operations)
+            try:
+                self._step()
+            except TextError as problem:
+                del body.operations[count:]
+                self._recover(problem, start, depth)
+        self._keep_remark()
+        self._note(self._function.body, tokens.comments())
+        self._try_to_finish()
         if not self._functions:
             self.notes["end"] = self.notes.pop(self._function.body, [])
-        return Unit(tuple(self._functions), self.source, self._arch)
+        return Unit(tuple(self._functions), self.source, self._arch, tuple(self._errors))
 
     def _step(self) -> None:
         """A statement, or the end of a line."""
@@ -104,22 +111,31 @@ class PtoasReader:
             raise joined(self._errors)
 
     def _recover(self, problem: TextError, start: int, depth: int) -> None:
-        """Note an error and go on behind the line, in the body that it opens if it opens one."""
-        self._add_error(problem)
+        """Note an error and go on behind the statement, in the body that it opens if it opens one."""
         tokens, frames = self.tokens, self._scope.frames
-        last = tokens.skip_statement()
+        self._add_error(self._explained(problem, start))
+        last = "" if tokens.start > start and tokens.starts_statement() else tokens.skip_statement()
         line = self.source.text[start : tokens.start][:LONGEST_LINE]
         is_open = last == "{" or _OPENS.match(line) is not None
-        self._not_read |= {name for name in _VALUE.findall(line) if self._scope.lookup(name[1:]) is None}
         if line.startswith(".kernel"):
+            self._try_to_finish()
             self._start_function(f"kernel_{len(self._errors)}", start, {}, named=True)
             return
-        del frames[depth + is_open :]
-        if is_open and len(frames) == depth:
-            operation = Operation("scf.if", bodies=(Body(), Body()))
+        del frames[depth:]
+        self._not_read |= {name for name in _VALUE.findall(line) if self._scope.lookup(name[1:]) is None}
+        if is_open:
+            operation = Operation(UNREAD, bodies=(Body(), Body()))
+            frames[-1].body.operations.append(operation)
             frames.append(OpenBody(operation.bodies[0], {}, operation, GUESSED))
         self._opened = False
         self._last = None
+
+    def _explained(self, problem: TextError, start: int) -> TextError:
+        """The error, or a bracket that the statement leaves open, if this explains it."""
+        source, text, at = self.source, self.source.text, None
+        if problem.message.startswith("expected"):
+            at = unclosed(text, start, source.offset(problem.where), STATEMENT)
+        return problem if at is None else source.error(unclosed_message(text, at), source.where(at))
 
     def _note(self, key: object, comments: tuple[str, ...]) -> None:
         if comments:
@@ -269,7 +285,7 @@ class PtoasReader:
         if following is not None:
             tokens.skip_lines()
         if tokens.accept("else"):
-            if operation.name != "scf.if" or frame.body is operation.bodies[1]:
+            if operation.name not in ("scf.if", UNREAD) or frame.body is operation.bodies[1]:
                 self.tokens.fail("`else` follows the body of an `if`", tokens.start)
             tokens.expect("{")
             self._scope.frames.append(OpenBody(operation.bodies[1], {}, operation, tokens.opening))

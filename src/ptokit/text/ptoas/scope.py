@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.program.ir import Constant
-from ptokit.text.errors import guess
+from ptokit.text.errors import guess, redefined
 from ptokit.text.ptoas.literals import constant
 from ptokit.text.ptoas.shapes import KnownExtents
 from ptokit.text.ptoas.statement import RawItem, TypeAt, unknown_word
@@ -90,8 +90,7 @@ class KernelScope:
         """A new value; its name must not be in use."""
         known = self.lookup(item.name)
         if known is not None:
-            line = self.source.where(self._starts[known]).line
-            self.fail(f"`{item.text}` is already defined, in line {line}", item.start)
+            self.fail(redefined(item.text, self.source.where(self._starts[known]).line), item.start)
         value = Value(item.name, kind)
         (frame or self.frames[-1]).names[item.name] = value
         self._starts[value] = item.start

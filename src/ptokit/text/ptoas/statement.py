@@ -110,14 +110,11 @@ class Grammar:
     def _listed(self, close: str, entry: Callable[[], Any]) -> list[Any]:
         """Entries up to a closing bracket; the opening one was read."""
         tokens = self.tokens
-        opening = tokens.opening
         tokens.skip_lines()
         if tokens.accept(close):
             return []
         found = [entry() for _ in self._separated(close)]
         if not tokens.accept(close):
-            if tokens.starts_statement():
-                tokens.unclosed(self.tokens.source.text[opening], opening)
             tokens.expected(f"`,` or `{close}`")
         return found
 
@@ -229,7 +226,6 @@ class Grammar:
         draft.groups.append(name)
         items: list[RawItem] = []
         types: list[TypeAt] = []
-        opening = tokens.opening
         tokens.skip_lines()
         while not tokens.accept(")"):
             if len(items) + len(types) > MAX_ITEMS:
@@ -245,8 +241,8 @@ class Grammar:
                 items.append(self.item())
                 tokens.accept(",")
             tokens.skip_lines()
-            if tokens.kind == END:
-                tokens.unclosed("(", opening, f" of {name}(...)")
+            if tokens.starts_statement():
+                tokens.expected("`)`")
         if name == "ins":
             draft.operands, draft.types = items, types
         else:

@@ -39,11 +39,10 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.MULTILINE | re.ASCII,
 )
-_STATEMENT = re.compile(
+STATEMENT = re.compile(
     r"\.[a-z]|\}|%[\w$.-]+(?:[ \t]*,[ \t]*%[\w$.-]+)*[ \t]*=[^=]|[A-Za-z_][\w.$]*[ \t]+[%@!]", re.ASCII
 )
 _COMMENT = re.compile(r"(?://|--).*")
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
 _REST = re.compile(r"[\w.+-]{2,40}", re.ASCII)
 _MARK = re.compile(r"^[ \t]*+(?://|--|#)")
 END = "end"
@@ -150,7 +149,7 @@ class Tokens:
 
     def starts_statement(self) -> bool:
         """Whether the text ends, or a line starts that is a statement of its own."""
-        return self.kind == END or (self._is_new and _STATEMENT.match(self.source.text, self.start) is not None)
+        return self.kind == END or (self._is_new and STATEMENT.match(self.source.text, self.start) is not None)
 
     def expect(self, text: str, context: str = "") -> None:
         """Consume a mark or a word, which must be the current token."""
@@ -179,7 +178,3 @@ class Tokens:
         self._scan, self.kind = _TOKEN.finditer(text, end), ""
         self.advance()
         return _COMMENT.sub("", line).rstrip()[-1:]
-
-    def unclosed(self, mark: str, start: int, what: str = "") -> NoReturn:
-        """Refuse a bracket that nothing closes, where it was opened."""
-        self.fail(f"`{mark}`{what} is not closed: expected `{_CLOSING[mark]}`", start)
