@@ -74,6 +74,8 @@ class Form:
     """Whether the generic form may list operands in another order than sources, destination."""
     newer_inside: bool = False
     """Whether the grammar 0.27 has no attributes within `ins(...)`."""
+    shape: str = ""
+    """The form of an instruction that has neither `ins(...)` nor results, in the language of `text/mlir/shapes.py`."""
     stored: tuple[str, ...] = ()
     """The roles of the operands of the generic form, in their order."""
 

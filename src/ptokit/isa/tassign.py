@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ptokit.isa.instruction import EVERYWHERE, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.spelling import Form
 
 RULES = (
     Rule("CO-API-05", "tile", "a tile", lambda c: is_tile(c.tile), on=error(*EVERYWHERE), blocks=True,
@@ -22,6 +23,7 @@ TASSIGN = Instruction(
     rules=RULES,
     lower=lambda _: (),
     route=lambda _: "tassign",
+    form=Form(shape="%tile , @addr|%addr {} assigned"),
     spellings={
         "C++": ("TASSIGN(tile, addr)",),
         "PTO-AS": ("tassign %tile, @tile(0x1000)",),

@@ -180,6 +180,12 @@ def few(operand: str) -> Rule:
     )  # fmt: skip
 
 
+STEPS = {
+    "scatter": "tscatter", "add": "tadd", "add number": "tadds", "times number": "tmuls", "and": "tand", "or": "tor",
+    "fill": "texpands", "count": "tci", "subtract column": "trowexpandsub",
+}  # fmt: skip
+"""The instructions that C++ uses to make flat offsets of rows, and to keep what the headers clear."""
+
 CPP = Cpp(
     flat=by_row,
     headers=(

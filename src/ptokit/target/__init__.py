@@ -9,6 +9,7 @@ from ptokit.target.profile import Profile as Profile
 from ptokit.target.registry import DEFAULT_ARCH as DEFAULT_ARCH
 from ptokit.target.registry import PROFILES as PROFILES
 from ptokit.target.registry import left_layouts as left_layouts
+from ptokit.target.registry import memory_names as memory_names
 from ptokit.target.registry import register as register
 from ptokit.target.registry import unregister as unregister
 

@@ -50,7 +50,7 @@ A2A3 = Profile(
     title="Ascend A2/A3",
     memories={
         TileType.Vec: Memory("UB", 192 * KB),  # MG-BUDG-02
-        TileType.Mat: Memory("L1", 512 * KB),
+        TileType.Mat: Memory("L1", 512 * KB, "cbuf"),
         TileType.Left: Memory("L0A", 64 * KB),
         TileType.Right: Memory("L0B", 64 * KB),
         TileType.Acc: Memory("L0C", 128 * KB),

@@ -39,7 +39,7 @@ A5 = Profile(
     title="Ascend A5",
     memories={
         TileType.Vec: Memory("UB", 256 * KB),  # MG-BUDG-06
-        TileType.Mat: Memory("L1", 512 * KB),
+        TileType.Mat: Memory("L1", 512 * KB, "cbuf"),
         TileType.Left: Memory("L0A", 64 * KB),
         TileType.Right: Memory("L0B", 64 * KB),
         TileType.Acc: Memory("L0C", 256 * KB),

@@ -29,6 +29,7 @@ class Memory:
     name: str
     size: int | None
     """Bytes; None if the host's memory is the only limit."""
+    other_name: str = ""
 
 
 @dataclass(frozen=True)

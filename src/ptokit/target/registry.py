@@ -82,6 +82,12 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
+def memory_names() -> dict[str, TileType]:
+    """By name: the places of tiles in the memories of the targets with cores."""
+    memories = [pair for profile in PROFILES.values() if profile.cores for pair in profile.memories.items()]
+    return {name: place for place, memory in memories for name in (memory.name, memory.other_name) if name}
+
+
 def left_layouts() -> dict[str, BLayout]:
     """By architecture: the layout of a tile in Left, which text does not state."""
     layouts = {form: blayout for (blayout, _), form in FORMS.items()}

@@ -17,8 +17,8 @@ EVENTS = tuple(f"EVENT_ID{number}" for number in range(EVENT_IDS))
 
 @derived
 def instructions() -> Mapping[str, Instruction]:
-    """The instructions by their names in text. An address is a statement of its own (`tassign`)."""
-    return {each.op: each for each in INSTRUCTIONS.values() if each.name != TASSIGN.name}
+    """The instructions by their names in text, but for the one that is a statement of its own."""
+    return {each.op: each for each in INSTRUCTIONS.values() if each is not TASSIGN}
 
 
 def instruction_of(op: str) -> Instruction | None:

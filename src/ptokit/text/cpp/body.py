@@ -13,6 +13,7 @@ from ptokit.finding import Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
+from ptokit.isa.tassign import TASSIGN
 from ptokit.program.calls import named_operands, offset_in, tile_spec
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
 from ptokit.program.ir import (
@@ -62,6 +63,7 @@ from ptokit.text.cpp.types import (
 INDENT = "    "
 ARGUMENT = "argument"
 """The kind of an argument's name. Whole numbers are variables."""
+BIND = TASSIGN.spellings["C++"][0].partition("(")[0]
 FLAGS = {"set": "set_flag", "wait": "wait_flag"}
 LARGEST = 2**31
 """Extents from here on do not fit a template argument."""
@@ -273,7 +275,7 @@ class KernelBody:
             for key, name in block.items():
                 if isinstance(key, _TileKey) and key.tile == stmt.tile:
                     address = self.text(self._start(key))
-                    self._write(f"TASSIGN({name}, {address});", cube_only=stmt.tile not in self.gathered)
+                    self._write(f"{BIND}({name}, {address});", cube_only=stmt.tile not in self.gathered)
 
     def _tile(self, key: _TileKey, where: Where | None = None) -> str:
         """The C++ object of a tile, declared if it is not yet visible."""
@@ -317,7 +319,7 @@ class KernelBody:
         given = f"({', '.join(map(self.text, numbers))})" if numbers else ""
         self._define(address)
         self._write(f"{tile_type(spec, valid)} {name}{given};", where, cube_only=cube_only)
-        self._write(f"TASSIGN({name}, {_bytes(address, self.text(address))});", cube_only=cube_only)
+        self._write(f"{BIND}({name}, {_bytes(address, self.text(address))});", cube_only=cube_only)
 
     # --- tensors ---
 

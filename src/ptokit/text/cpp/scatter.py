@@ -14,8 +14,9 @@ from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import kernels_of
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import BLayout, IotaOrder, PtoEnum, ScatterIndex, TileType
-from ptokit.isa.tscatter import ZEROES_FIRST
+from ptokit.isa.policy import BLayout, IotaOrder, PtoEnum, ScatterIndex
+from ptokit.isa.select import row_of
+from ptokit.isa.tscatter import STEPS, ZEROES_FIRST
 from ptokit.program.calls import call_of, named_operands
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Assign, Barrier, Constant, Instr, Operand, Program, Stmt, TileDecl, TileUse, transform
@@ -85,7 +86,7 @@ class _Flattener:
         """The headers keep the cells that no index names."""
         dst, src, _ = instr.operands
         offsets = yield from self._offsets(instr)
-        yield _scatter(dst, src, offsets)
+        yield _step("scatter", dst, src, offsets)
 
     def _kept(self, instr: Instr) -> Iterator[Instr]:
         """The headers clear the destination: `dst = dst & ~marked | values`, where ~x is -x - 1."""
@@ -97,12 +98,12 @@ class _Flattener:
         bits = self._workspace("bits", _bits(dst.spec), marked)
         old = self._view(dst, "bits", _bits(dst.spec))
         offsets = yield from self._offsets(instr)
-        yield _scatter(marked.use(), marks.use(valid), offsets)
-        yield _instr("tmuls", bits, bits, _number(UNIT, -1))
-        yield _instr("tadds", bits, bits, _number(UNIT, -1))
-        yield _instr("tand", old, old, bits)
-        yield _scatter(values.use(), instr.operands[1], offsets)
-        yield _instr("tor", old, old, bits)
+        yield _step("scatter", marked, marks.use(valid), offsets)
+        yield _step("times number", bits, bits, _number(UNIT, -1))
+        yield _step("add number", bits, bits, _number(UNIT, -1))
+        yield _step("and", old, old, bits)
+        yield _step("scatter", values, instr.operands[1], offsets)
+        yield _step("or", old, old, bits)
 
     def _offsets(self, instr: Instr) -> Iterator[Instr]:
         """`idx * Cols + column`; returns the operand."""
@@ -111,8 +112,8 @@ class _Flattener:
         columns, offsets = self._columns(spec), self._workspace("offsets", spec).use(valid)
         rows = self._view(idx, "signed", spec) if idx.spec.dtype != spec.dtype else idx
         width = self._tile(instr, "dst").spec.cols
-        yield _instr("tmuls", offsets, rows.use(valid), _number(spec.dtype, width))
-        yield _instr("tadd", offsets, offsets, columns.use(valid))
+        yield _step("times number", offsets, rows.use(valid), _number(spec.dtype, width))
+        yield _step("add", offsets, offsets, columns.use(valid))
         return offsets
 
     # --- what is computed once ---
@@ -125,17 +126,17 @@ class _Flattener:
             return columns
         kind, start = spec.dtype, _number(spec.dtype, 0)
         count = -(-spec.rows * kind.size // BLOCK) * BLOCK // kind.size
-        every = self._workspace("places", _row(kind, spec.elements), columns)
-        firsts = self._workspace("firsts", _row(kind, count))
+        every = self._workspace("places", row_of(kind, spec.elements), columns)
+        firsts = self._workspace("firsts", row_of(kind, count))
         column = replace(
-            _row(kind, count), rows=count, cols=1, valid_cols=1, valid_rows=count, blayout=BLayout.ColMajor
+            row_of(kind, count), rows=count, cols=1, valid_cols=1, valid_rows=count, blayout=BLayout.ColMajor
         )
         above = self._workspace("above", column, firsts)
         self.begin += (
-            _instr("tci", every, start, modifiers=(IotaOrder.Ascending,)),
-            _instr("tci", firsts, start, modifiers=(IotaOrder.Ascending,)),
-            _instr("tmuls", firsts, firsts, _number(kind, spec.cols)),
-            _instr("trowexpandsub", columns, columns, above.use((spec.rows, 1))),
+            _step("count", every, start),
+            _step("count", firsts, start),
+            _step("times number", firsts, firsts, _number(kind, spec.cols)),
+            _step("subtract column", columns, columns, above.use((spec.rows, 1))),
         )
         return columns
 
@@ -143,7 +144,7 @@ class _Flattener:
         """A tile with every bit set."""
         is_known = ("marks", spec, None) in self.parts
         marks = self._workspace("marks", spec)
-        self.begin += () if is_known else (_instr("texpands", marks, _number(spec.dtype, -1)),)
+        self.begin += () if is_known else (_step("fill", marks, _number(spec.dtype, -1)),)
         return marks
 
     # --- tiles ---
@@ -204,12 +205,12 @@ class _Flattener:
         return {effect.pipe for kernel in kernels for effect in kernel.effects} == {ISSUE}
 
 
-def _instr(name: str, *operands: _Part | Operand, modifiers: tuple[PtoEnum | None, ...] = ()) -> Instr:
-    return Instr(name, tuple(part.use() if isinstance(part, _Part) else part for part in operands), modifiers)
+MODIFIERS: dict[str, tuple[PtoEnum, ...]] = {"scatter": (ScatterIndex.Flat,), "count": (IotaOrder.Ascending,)}
 
 
-def _scatter(dst: Operand, src: Operand, idx: Operand) -> Instr:
-    return Instr("tscatter", (dst, src, idx), (ScatterIndex.Flat,))
+def _step(name: str, *operands: _Part | Operand) -> Instr:
+    given = tuple(part.use() if isinstance(part, _Part) else part for part in operands)
+    return Instr(STEPS[name], given, MODIFIERS.get(name, ()))
 
 
 def _use(instr: Instr, name: str) -> TileUse:
@@ -236,7 +237,3 @@ def _bits(spec: TileSpec) -> TileSpec:
     """The same bytes, in units of bits."""
     cols = spec.cols * spec.dtype.size // UNIT.size
     return TileSpec(UNIT, spec.loc, spec.rows, cols, spec.rows, cols)
-
-
-def _row(kind: DType, count: int) -> TileSpec:
-    return TileSpec(kind, TileType.Vec, 1, count, 1, count)

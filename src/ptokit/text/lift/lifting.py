@@ -19,6 +19,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
+from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use
@@ -167,7 +168,7 @@ class _Lift(Writing):
         """A change of a tile's address."""
         old, address = self.scopes[-1].tiles[stmt.tile], self.number(stmt.address, "i64")
         moved = Value(self.name(f"{stmt.tile}_moved"), old.type)
-        self.add("tassign", {"tile": (old,), "addr": (address,)}, moved)
+        self.add(TASSIGN.op, {"tile": (old,), "addr": (address,)}, moved)
         self.scopes[-1].tiles[stmt.tile] = moved
 
     def load(self, stmt: LoadScalar) -> None:

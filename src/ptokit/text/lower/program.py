@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ptokit.program.calls import without_defaults
@@ -35,6 +35,7 @@ from ptokit.text.lower.lowering import Handler, Lowering, NotRead, StopLowering
 from ptokit.text.lower.statements import STATEMENTS
 from ptokit.text.tree import Function, Unit, walk
 
+Arguments = tuple[Argument | Integer | Float, ...]
 MODES = ("auto", "flags", "manual")
 HANDLERS: dict[str, Handler] = {**STATEMENTS, **CONTROL, "arith.*": read_arithmetic, "*": read_instruction}
 """Handlers by the name of an operation, by its dialect (`arith.*`), and of instructions (`*`)."""
@@ -75,8 +76,9 @@ def _entry(unit: Unit, name: str | None) -> Function:
 
 def _program(low: Lowering, function: Function) -> Program:
     low.where = function.where
+    listed: list[Callable[[], Arguments]] = []
     try:
-        listed = [take_argument(low, value) for value in function.arguments]
+        listed += [take_argument(low, value) for value in function.arguments]
         low.block(function.body)
     except TextError as problem:
         low.errors.append(problem)
@@ -94,7 +96,7 @@ def _program(low: Lowering, function: Function) -> Program:
     return without_defaults(Program(function.name, used, body, (), names, mode, low.unit.arch, where=function.where))
 
 
-def _in_use(arguments: tuple[Argument | Integer | Float, ...], body: Block) -> Iterator[Argument | Integer | Float]:
+def _in_use(arguments: Arguments, body: Block) -> Iterator[Argument | Integer | Float]:
     """The arguments that the launch passes, then the views in use, in the order of their first use."""
     views = {a.name: a for a in arguments if isinstance(a, Argument) and a.view_of}
     yield from (argument for argument in arguments if argument.name not in views)

@@ -9,6 +9,7 @@ import numpy as np
 from ptokit.isa.dtype import DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
+from ptokit.isa.tassign import TASSIGN
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
 from ptokit.program.ir import Assign, Barrier, Flag, LoadScalar, View, Window
 from ptokit.program.slices import layout_problem
@@ -142,7 +143,7 @@ def _assign(low: Lowering, op: Operation) -> None:
     tile = low.tile(value)
     address = low.number(op.part("addr")[0]) if op.part("addr") else op.attributes.get("addr")
     if not isinstance(address, int | Var | Op):
-        low.refuse("tassign takes an address")
+        low.refuse(f"{op.name} takes an address")
     low.emit(Assign(tile, address, where=low.where))
     for result in op.results:
         low.values[result] = TileName(tile)
@@ -221,7 +222,7 @@ STATEMENTS: dict[str, Handler] = {
     "addptr": _add_pointer,
     **dict.fromkeys(("alloc_tile", "declare_tile"), _alloc),
     "set_validshape": _set_valid,
-    "tassign": _assign,
+    TASSIGN.op: _assign,
     "subset": _subset,
     **dict.fromkeys(("load_scalar", "load"), _load_scalar),
     **dict.fromkeys(("set_flag", "wait_flag", "set_flag_dyn", "wait_flag_dyn"), _flag),

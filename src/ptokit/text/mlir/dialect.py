@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
+from ptokit.isa.tassign import TASSIGN
 from ptokit.text.mlir.cursor import Problem
 from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.interface import Parser
@@ -23,7 +24,7 @@ SHAPES = {
     "partition_view": "%view , offsets = [ %offsets* ] , sizes = [ %sizes* ] {} : ^view -> R",
     "get_tensor_view_dim": "%view , %dim {} : ^view -> R",
     "alloc_tile": "(? addr = %addr ?) (? valid_row = %valid_row ?) (? valid_col = %valid_col ?) {} : R",
-    "tassign": "%tile , @addr|%addr {} assigned",
+    TASSIGN.op: TASSIGN.form.shape,
     "declare_tile": "{} -> R",
     "set_validshape": "%tile , %row , %col {} : ^tile",
     "subset": "%tile [ %offsets* ] sizes #sizes:ints {} : ^tile",

@@ -14,7 +14,7 @@ from typing import Any
 from ptokit.finding import near
 from ptokit.isa import policy
 from ptokit.isa.policy import BLayout, Pad, SLayout
-from ptokit.target import left_layouts
+from ptokit.target import left_layouts, memory_names
 from ptokit.text.mlir.cursor import Cursor
 from ptokit.text.mlir.ir import MlirAttribute, Type
 
@@ -23,7 +23,7 @@ Extent = int | None
 
 LEFT_LAYOUT = {arch: layout.text for arch, layout in left_layouts().items()}
 """The layout that a tile in `left` has on an architecture, whatever its text says."""
-OTHER_PLACES = {"ub": "vec", "l1": "mat", "cbuf": "mat", "l0a": "left", "l0b": "right", "l0c": "acc"}
+OTHER_PLACES = {name.lower(): place.text for name, place in memory_names().items()}
 """Places by the names of their memories."""
 SPACES = ("zero", "gm", *(place.text for place in policy.TileType), "ub")
 """Address spaces."""

@@ -97,8 +97,8 @@ class Builder:
         if shape.words:
             return self._worded(draft, name, shape, attributes)
         items, types = list(draft.operands), list(draft.types)
-        if name == "tassign" and len(items) == 2 and items[1].kind in ("address", "number"):
-            attributes["addr"] = self.scope.number(items.pop(), "i64")
+        if shape.address and len(items) == 2 and is_number(items[1]):
+            attributes[shape.address] = self.scope.number(items.pop(), "i64")
             del types[1:]
         elif len(items) != len(shape.operands):
             names = ", ".join(shape.operands) or "none"
@@ -106,7 +106,7 @@ class Builder:
         if (shape.only_result or not items) and draft.given is None:
             draft.given, types = types, []
         known = [written for written in types[: len(items)] if written.type != Placeholder("number", "dtype")]
-        values = self.scope.values(items, known, spread=False, declare=name == "tassign")
+        values = self.scope.values(items, known, spread=False, declare=bool(shape.address))
         parts: dict[str, tuple[Value, ...]] = {}
         parts |= {part: (value,) for part, value in zip(shape.operands, values, strict=False)}
         if shape.index:
@@ -139,6 +139,8 @@ class Builder:
         """The type of a result without an explicit type."""
         if shape.result:
             return shape.result
+        if shape.like:
+            return parts[shape.like][0].type
         source = parts[shape.operands[0]][0].type if shape.operands else None
         if name in ("load_scalar", "load") and isinstance(source, Pointer):
             return source.dtype.mlir
@@ -146,7 +148,7 @@ class Builder:
             return Tensor(tuple(self._static(value) for value in parts["shape"]), source.dtype, is_part=False)
         if name == "partition_view" and isinstance(source, Tensor):
             return Tensor(tuple(self._static(value) for value in parts["sizes"]), source.dtype)
-        return source if name in ("addptr", "tassign") else None
+        return None
 
     def _static(self, value: Value) -> int | None:
         number = self.scope.extents.plain(value)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.text.spelling import EVENTS, PIPES, instructions
 from ptokit.text.tree import Operation, Tensor, Value
@@ -96,6 +97,10 @@ class Syntax:
     """Attributes that are written as words, in brackets."""
     result: str = ""
     """The type of the result, if it is not written."""
+    like: str = ""
+    """The operand that has the type of the result, if this is not written."""
+    address: str = ""
+    """The operand that may be an address, `@tile(0x1000)`; the tile before it need not be declared."""
     only_result: bool = False
     """Whether the type behind the colon is that of the result."""
     results: tuple[int, ...] = (1,)
@@ -106,11 +111,11 @@ SYNTAX = {
     "make_tensor_view": Syntax(("ptr",), lists=("shape", "strides"), only_result=True),
     "partition_view": Syntax(("view",), lists=("offsets", "sizes")),
     "get_tensor_view_dim": Syntax(("view", "dim"), result="index"),
-    "addptr": Syntax(("ptr", "offset")),
+    "addptr": Syntax(("ptr", "offset"), like="ptr"),
     "alloc_tile": Syntax(keyed=("addr", "valid_row", "valid_col"), only_result=True),
     "declare_tile": Syntax(only_result=True),
     "set_validshape": Syntax(("tile", "row", "col"), results=(0,)),
-    "tassign": Syntax(("tile", "addr"), results=(0, 1)),
+    TASSIGN.op: Syntax(("tile", "addr"), results=(0, 1), like="tile", address="addr"),
     "subset": Syntax(("tile",), lists=("offsets",)),
     "treshape": Syntax(("tile",)),
     "bitcast": Syntax(("tile",)),

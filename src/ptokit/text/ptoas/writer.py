@@ -216,8 +216,8 @@ class _FunctionWriter:
         items = [self._use(value) for value in values]
         if shape.index:
             items[-1] += f"[{self._listed(operation.part(shape.index))}]"
-        if name == "tassign" and isinstance(attributes.get("addr"), int):
-            items.append(f"@tile({attributes.pop('addr'):#x})")
+        if isinstance(attributes.get(shape.address), int):
+            items.append(f"@tile({attributes.pop(shape.address):#x})")
             values = values if operation.results else []
         items += [f"{key} = [{self._listed(operation.part(key))}]" for key in shape.lists]
         keyed = [f"{key} = {self._listed(operation.part(key))}" for key in shape.keyed if operation.part(key)]
