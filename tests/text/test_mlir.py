@@ -654,6 +654,19 @@ ERRORS = {
     "type without its dialect": (f"pto.tabs ins(%t : →tile_buf<x>) outs(%t : {TILE})", "a type", "!pto.tile_buf"),
     "type with a slip": (f"pto.tabs ins(→%t : !pto.tilebuf<x>) outs(%t : {TILE})", "is of type", "!pto.tile_buf"),
     "another type": (f"pto.tabs ins(→%n : {TILE}) outs(%t : {TILE})", "`%n` is of type index, but used with", ""),
+    "type of a subview": (
+        "%s = memref.subview →%n[0, 0] [2, 4] [1, 1] : memref<4x8xf32> to memref<2x4xf32>",
+        "`%n` is of type index, but used with memref<4x8xf32>",
+        "",
+    ),
+    "type of a cast": ("%s = memref.cast →%n : memref<4xf32> to memref<?xf32>", "`%n` is of type index", ""),
+    "type of another view": (
+        "%s = memref.reinterpret_cast →%n to offset: [0], sizes: [4], strides: [1] : memref<8xf32> to memref<4xf32>",
+        "`%n` is of type index, but used with memref<8xf32>",
+        "",
+    ),
+    "type of a store": ("affine.store %n, →%n[%n] : memref<8xindex>", "`%n` is of type index, but used with", ""),
+    "type of a group": ("linalg.fill ins(→%n : f32) outs(%t : memref<8xf32>)", "of type index, but used with f32", ""),
     "index for a condition": ("scf.if →%n {", "`%n` is of type index, but used with i1", ""),
     "wide integer": ("%a = arith.constant 1 : →i99999999", "too wide", ""),
     # the form of ops

@@ -24,6 +24,13 @@ _LABELLED = re.compile(r"\{\s*\^", re.ASCII)
 _BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|\s+', re.ASCII)
 _OPENING, _CLOSING = ("(", "[", "{", "<"), (")", "]", "}", ">")
 WORDING = "$wording"
+TYPED = {
+    **dict.fromkeys(("memref.subview", "memref.reinterpret_cast", "memref.cast", "affine.load", "vector.load"), (0,)),
+    "affine.store": (1,), "vector.store": (1, 0),
+}  # fmt: skip
+"""Ops whose last colon is followed by the types of these operands."""
+GROUPS = ("ins(", "outs(")
+"""What opens operands with their types behind a colon."""
 
 
 class Slot(NamedTuple):
@@ -93,6 +100,11 @@ class _Wording:
     """Names that are not defined yet: arguments of the next region, if there is one."""
     opened: list[int] = field(default_factory=list)
     """Where the brackets stand that are open."""
+    uses: list[OperandUse] = field(default_factory=list)
+    group: int = 0
+    """The number of operands before the group that is open."""
+    typed: dict[int, list[OperandUse]] = field(default_factory=dict)
+    """Operands whose types are written, by where these start."""
 
     def read(self) -> None:
         """All of it."""
@@ -114,6 +126,7 @@ class _Wording:
                 c.advance()
         self._flush(c.behind)
         self._settle()
+        self._check_types()
 
     def _at_end(self) -> bool:
         c = self.c
@@ -132,12 +145,39 @@ class _Wording:
         """Note brackets; `<=` and `>=` are none."""
         if following == "=" and mark in ("<", ">"):
             return
-        if mark in _OPENING:
+        if mark == ":":
+            self._note_types()
+        elif mark in _OPENING:
             self.opened.append(self.c.start)
+            self.group = len(self.uses)
         elif mark in _CLOSING:
             self.opened.pop()
         elif mark.startswith("^"):
             self.c.fail(f"`{self.name}` is not known; ops that branch are then read in the generic form only")
+
+    def _note_types(self) -> None:
+        """Note the operands whose types follow a colon."""
+        c, is_known = self.c, max(TYPED.get(self.name, (len(self.uses),))) < len(self.uses)
+        if self.opened and c.text.endswith(GROUPS, 0, self.opened[-1] + 1):
+            self.typed[c.end] = self.uses[self.group :]
+        elif not self.opened and is_known:
+            self.typed = {c.end: [self.uses[number] for number in TYPED[self.name]]}
+
+    def _check_types(self) -> None:
+        """Refuse operands that are not of the types that are written for them."""
+        c = self.c
+        following, behind = c.start, c.behind
+        for at, uses in self.typed.items():
+            c.jump(at)
+            kinds = [c.optional_type()]
+            while c.accept(","):
+                kinds.append(c.optional_type())
+            if len(kinds) == len(uses):
+                for use, kind in zip(uses, kinds, strict=True):
+                    if kind is not None and c.lookup(use) is not None:
+                        c.resolve(use, kind)
+        c.jump(following)
+        c.behind = behind
 
     def _flush(self, end: int) -> None:
         """Keep the text up to here."""
@@ -154,6 +194,7 @@ class _Wording:
         c = self.c
         self._flush(c.start)
         use = c.operand()
+        self.uses.append(use)
         self.done = c.behind
         if (known := c.lookup(use)) is not None:
             self._add(known)
