@@ -295,6 +295,11 @@ def walk(block: Block) -> Iterator[Stmt]:
             yield from walk(inner)
 
 
+def instructions(block: Block) -> Iterator[Instr]:
+    """Every instruction, in the order of the text."""
+    return (stmt for stmt in walk(block) if isinstance(stmt, Instr))
+
+
 def with_blocks(stmt: Stmt, blocks: Iterable[Block]) -> Stmt:
     """The statement with other blocks inside, in the order of `children`."""
     if isinstance(stmt, Loop):

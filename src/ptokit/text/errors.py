@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from ptokit.finding import Where, near, nearest
 
 EXCERPT = 160
 """Longest excerpt of a line in an error: lines may be megabytes long."""
+LONGEST = 600
+"""Characters of a message."""
 MOST_SHOWN = 20
 """Errors of one text that are shown."""
 MOST_CHOICES = 5
@@ -66,17 +71,37 @@ def redefined(name: str, line: int) -> str:
     return f"`{name}` is already defined, on line {line}"
 
 
-def place(text: str, offset: int, file: str) -> tuple[Where, str]:
-    """The line and column of an offset, and the line itself."""
-    offset = min(max(offset, 0), len(text))
-    start = text.rfind("\n", 0, offset) + 1
-    end = text.find("\n", offset)
-    return Where(file, text.count("\n", 0, start) + 1, offset - start + 1), text[start : end if end >= 0 else None]
+class Source:
+    """The characters of a text: lines and columns of offsets, and errors that show the line."""
+
+    def __init__(self, text: str, file: str = "<text>") -> None:
+        self.text, self.file = text, file
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(found.end() for found in re.finditer("\n", self.text))]
+
+    def where(self, offset: int) -> Where:
+        """The line and the column of an offset."""
+        line = bisect_right(self._starts, offset)
+        return Where(self.file, line, offset - self._starts[line - 1] + 1)
+
+    def offset(self, where: Where) -> int:
+        """The offset of a line and a column."""
+        return self._starts[where.line - 1] + (where.column or 1) - 1
+
+    def error(self, message: str, where: Where | None, hint: str = "") -> TextError:
+        """An error at a place. What follows `; did you mean` in the message is the hint, before any other."""
+        head, found, tail = message.partition("; did you mean ")
+        head, hint = head if len(head) < LONGEST else f"{head[:LONGEST]}...", f"did you mean {tail}" if found else hint
+        if where is None:
+            return TextError(head, Where(self.file, 1, 1), "", hint)
+        start = self._starts[where.line - 1] if where.line <= len(self._starts) else len(self.text)
+        end = self.text.find("\n", start)
+        return TextError(head, where, self.text[start : end if end >= 0 else None], hint)
 
 
 def error_at(message: str, text: str, offset: int, file: str, hint: str = "") -> TextError:
-    """An error at an offset of a text. What follows `; did you mean` becomes the hint, before any other."""
-    where, line = place(text, offset, file)
-    head, found, tail = message.partition("; did you mean ")
-    head = head if len(head) < 4 * EXCERPT else head[: 4 * EXCERPT] + "..."
-    return TextError(head, where, line, f"did you mean {tail}" if found else hint)
+    """An error at an offset of a text."""
+    source = Source(text, file)
+    return source.error(message, source.where(min(max(offset, 0), len(text))), hint)

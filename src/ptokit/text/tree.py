@@ -5,17 +5,14 @@ Operations have the names of their dialects, those of `pto` without the prefix: 
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from ptokit.finding import Where
 from ptokit.isa.dtype import DType
 from ptokit.isa.operand import TileSpec
-from ptokit.text.errors import TextError
+from ptokit.text.errors import Source, TextError
 
 
 @dataclass(frozen=True)
@@ -127,34 +124,6 @@ class Unit:
     """The architecture that the text names."""
     errors: tuple[TextError, ...] = ()
     """What could not be read. The statements concerned are missing, but for the bodies of `UNREAD` operations."""
-
-
-class Source:
-    """The characters of a text: lines and columns of offsets, and errors that show the line."""
-
-    def __init__(self, text: str, file: str = "<text>") -> None:
-        self.text, self.file = text, file
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return [0, *(found.end() for found in re.finditer("\n", self.text))]
-
-    def where(self, offset: int) -> Where:
-        """The line and the column of an offset."""
-        line = bisect_right(self._starts, offset)
-        return Where(self.file, line, offset - self._starts[line - 1] + 1)
-
-    def offset(self, where: Where) -> int:
-        """The offset of a line and a column."""
-        return self._starts[where.line - 1] + (where.column or 1) - 1
-
-    def error(self, message: str, where: Where | None, hint: str = "") -> TextError:
-        """An error at a place."""
-        if where is None:
-            return TextError(message, Where(self.file, 1, 1), "", hint)
-        start = self._starts[where.line - 1] if where.line <= len(self._starts) else len(self.text)
-        end = self.text.find("\n", start)
-        return TextError(message, where, self.text[start : end if end >= 0 else None], hint)
 
 
 def walk(body: Body) -> Iterator[Operation]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptokit.program.calls import call_of, effects, named_operands
-from ptokit.program.ir import Assign, Barrier, Block, Branch, Instr, Loop, Program, Stmt, TileUse, walk
+from ptokit.program.ir import Assign, Barrier, Block, Branch, Instr, Loop, Program, Stmt, TileUse, instructions, walk
 from ptokit.target import Profile
-from ptokit.text.cpp.types import header_call, instructions
+from ptokit.text.cpp.types import header_call
 
 Ranges = frozenset[tuple[int, float, bool]]
 """Ranges of UB: the first address, the end, and whether the bytes are written."""

@@ -7,40 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.tassign import TASSIGN
+from ptokit.program import ir
 from ptokit.program.calls import named_operands, offset_in, tile_spec
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
-from ptokit.program.ir import (
-    Argument,
-    Assign,
-    Barrier,
-    Block,
-    Branch,
-    Constant,
-    Flag,
-    Float,
-    Given,
-    Instr,
-    Integer,
-    LoadScalar,
-    Loop,
-    Number,
-    Program,
-    Stmt,
-    TileDecl,
-    TileUse,
-    View,
-    Window,
-    children,
-    iteration,
-    walk,
-)
 from ptokit.target import Profile
 from ptokit.text.cpp.calls import call_text, constant, converted, enumerator
 from ptokit.text.cpp.expr import Expressions
@@ -52,7 +28,6 @@ from ptokit.text.cpp.types import (
     as_row,
     becomes_row,
     header_call,
-    instructions,
     offset_of,
     pointer_of,
     tile_type,
@@ -76,23 +51,23 @@ class _TileKey:
     tile: str
     valid: tuple[Expr, Expr]
     as_row: bool = False
-    window: Window | None = None
+    window: ir.Window | None = None
     """The slice; None for the whole tile."""
 
     @classmethod
-    def of(cls, use: TileUse, as_row: bool = False) -> _TileKey:
+    def of(cls, use: ir.TileUse, as_row: bool = False) -> _TileKey:
         """The object of a tile as an operand."""
         return cls(use.tile, use.valid, as_row, use.window)
 
     @property
-    def use(self) -> TileUse:
+    def use(self) -> ir.TileUse:
         """The operand."""
-        return TileUse(self.tile, self.valid, self.window)
+        return ir.TileUse(self.tile, self.valid, self.window)
 
 
-def kind_of(argument: Argument | Integer | Float) -> str:
+def kind_of(argument: ir.Argument | ir.Integer | ir.Float) -> str:
     """The kind of an argument's name."""
-    return "" if isinstance(argument, Integer) else ARGUMENT
+    return "" if isinstance(argument, ir.Integer) else ARGUMENT
 
 
 class KernelBody:
@@ -109,13 +84,13 @@ class KernelBody:
         self.text = self.expressions.text
         self.written: list[tuple[str, bool]] = []
         """Lines, and whether only the cube core runs them, in a kernel for both cores."""
-        self.gathered = {use.tile for stmt in walk(program.body) if is_simt(stmt) for use in cast("Instr", stmt).tiles}
+        self.gathered = {use.tile for instr in ir.instructions(program.body) if is_simt(instr) for use in instr.tiles}
         """Tiles that the vector core gathers for the cube core."""
         self.seen: list[dict[object, str]] = [{}]
         """The names declared in each open block: of variables, expressions, tiles, tensors."""
         self.inner = set(_inner_variables(program))
         """Variables that statements define; all others are known from the beginning."""
-        self.loops: list[Loop] = []
+        self.loops: list[ir.Loop] = []
         self.addresses: dict[str, Expr] = {}
         self.placed = set(_placed_once(program.body, Counter(_assigned(program.body))))
         """Tiles declared without an address that are assigned one exactly once."""
@@ -138,7 +113,7 @@ class KernelBody:
 
     def open_variables(self) -> list[Var]:
         """Variables in the text that neither an argument nor a statement defines."""
-        integers = (argument.var for argument in self.program.arguments if isinstance(argument, Integer))
+        integers = (argument.var for argument in self.program.arguments if isinstance(argument, ir.Integer))
         known = {BLOCK_IDX, BLOCK_NUM, *integers, *self.inner}
         return [var for var in self.expressions.used if var not in known]
 
@@ -159,7 +134,7 @@ class KernelBody:
     def _find(self, key: object) -> str | None:
         return next((block[key] for block in reversed(self.seen) if key in block), None)
 
-    def _block(self, block: Block, known: Var | None = None, *used: Expr) -> None:
+    def _block(self, block: ir.Block, known: Var | None = None, *used: Expr) -> None:
         """An inner block, which may have one more variable and computes these expressions first."""
         self.seen.append({} if known is None else {known: ""})
         self._define(*used)
@@ -167,14 +142,14 @@ class KernelBody:
             self._statement(stmt)
         self.seen.pop()
 
-    def _statement(self, stmt: Stmt) -> None:
+    def _statement(self, stmt: ir.Stmt) -> None:
         STATEMENTS[type(stmt)](self, stmt)
 
-    def _barrier(self, barrier: Barrier) -> None:
+    def _barrier(self, barrier: ir.Barrier) -> None:
         where = None if barrier.auto else barrier.where
         self._write(f"pipe_barrier({pipe(barrier.pipe)});", where, cube_only=True)
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: ir.Loop) -> None:
         self._define(loop.start, loop.stop)
         self.expressions.loop(loop.var, loop.start, loop.stop, loop.step)
         var, start, stop = map(self.text, (loop.var, loop.start, loop.stop))
@@ -185,7 +160,7 @@ class KernelBody:
         step = {1: f"++{var}", -1: f"--{var}"}.get(loop.step, f"{var} += {loop.step}")
         compare = "<" if loop.step > 0 else ">"
         self._write(f"for (int64_t {var} = {start}{end}; {var} {compare} {stop}; {step}) {{", loop.where)
-        number = iteration(loop)
+        number = ir.iteration(loop)
         self.expressions.natural.add(number)
         if isinstance(number, Op):
             self.expressions.names.setdefault(number, f"{loop.var} iteration")
@@ -194,7 +169,7 @@ class KernelBody:
         self.loops.pop()
         self._write("}")
 
-    def _branch(self, branch: Branch) -> None:
+    def _branch(self, branch: ir.Branch) -> None:
         self._define(branch.condition)
         self._write(f"if ({self.expressions.condition(branch.condition)}) {{", branch.where)
         self._block(branch.then)
@@ -203,14 +178,14 @@ class KernelBody:
             self._block(branch.otherwise)
         self._write("}")
 
-    def _flag(self, flag: Flag) -> None:
+    def _flag(self, flag: ir.Flag) -> None:
         self._define(flag.event)
         event = flag.event
         text = f"EVENT_ID{event}" if isinstance(event, int) else f"static_cast<event_t>({self.text(event)})"
         given = f"({pipe(flag.src)}, {pipe(flag.dst)}, {text})"
         self._write(f"{FLAGS[flag.action]}{given};", None if flag.auto else flag.where, cube_only=True)
 
-    def _load(self, load: LoadScalar) -> None:
+    def _load(self, load: ir.LoadScalar) -> None:
         argument = self.program.tensors[load.source.argument]
         offset = offset_of(argument, load.source)
         self._define(offset)
@@ -229,7 +204,7 @@ class KernelBody:
 
     # --- tiles ---
 
-    def _tile_declaration(self, tile: TileDecl) -> None:
+    def _tile_declaration(self, tile: ir.TileDecl) -> None:
         first = self.first.get(tile.name)
         if first is None or tile.name in self.placed:
             return
@@ -253,15 +228,15 @@ class KernelBody:
         )
         return not divides and all(var not in self.inner or self._find(var) is not None for var in variables(extent))
 
-    def _address(self, tile: TileDecl) -> Expr:
+    def _address(self, tile: ir.TileDecl) -> Expr:
         """The address of a tile. The iterations of the loop around it use its copies in rotation."""
         if len(tile.addresses) < 2:
             return tile.addresses[0] if tile.addresses else 0
         start, second = tile.addresses[:2]
-        copy = apply("mod", iteration(self.loops[-1]), len(tile.addresses))
+        copy = apply("mod", ir.iteration(self.loops[-1]), len(tile.addresses))
         return apply("add", start, apply("mul", copy, apply("sub", second, start)))
 
-    def _assign(self, stmt: Assign) -> None:
+    def _assign(self, stmt: ir.Assign) -> None:
         if stmt.tile in self.placed and stmt.tile in self.first:
             self.addresses[stmt.tile] = stmt.address
             self._first_object(self.first[stmt.tile], stmt.where)
@@ -366,7 +341,7 @@ class KernelBody:
 
     # --- instructions ---
 
-    def _instruction(self, instr: Instr) -> None:
+    def _instruction(self, instr: ir.Instr) -> None:
         call = header_call(self.program, instr, self.profile)
         operands = named_operands(instr)
         given = {name: self._operand(call, instr, name) for name in operands}
@@ -375,40 +350,40 @@ class KernelBody:
             given["tmp"] = self._tile(_TileKey.of(instr.workspace))
         elif scratch:
             like = operands.get(call.instruction.workspace.like) if call.instruction.workspace else None
-            valid: tuple[Expr, Expr] = like.valid if isinstance(like, TileUse) else scratch.valid
+            valid: tuple[Expr, Expr] = like.valid if isinstance(like, ir.TileUse) else scratch.valid
             given["tmp"] = self.identifiers.fresh("tmp")
             self._object(given["tmp"], scratch, valid, self.ready.workspace)
         self._write(f"{call_text(call, given)};", instr.where, cube_only=not is_simt(instr))
 
-    def _operand(self, call: Call, instr: Instr, name: str) -> str:
+    def _operand(self, call: Call, instr: ir.Instr, name: str) -> str:
         operand = named_operands(instr)[name]
-        if isinstance(operand, TileUse):
+        if isinstance(operand, ir.TileUse):
             return self._tile(_TileKey.of(operand, becomes_row(call, name)))
-        if isinstance(operand, View):
+        if isinstance(operand, ir.View):
             if call.instruction.cpp.block:
                 return self._tensor(transfer(self.program, instr, call)[0])
             return self._tensor(whole_view(self.program, operand))
-        if isinstance(operand, Constant):
+        if isinstance(operand, ir.Constant):
             return constant(operand.dtype, operand.bits)
-        if isinstance(operand, Given):
+        if isinstance(operand, ir.Given):
             return self.identifiers.of(operand.name, ARGUMENT)
         self._define(operand.value)
         return self.text(operand.value) if operand.steers else converted(operand.dtype, self._number(operand))
 
-    def _number(self, number: Number) -> str:
+    def _number(self, number: ir.Number) -> str:
         text = self.text(number.value)
         return f"static_cast<float>({text})" if number.dtype.is_float and number.dtype.size < 4 else text
 
 
 STATEMENTS: dict[type, Callable[[KernelBody, Any], None]] = {
-    TileDecl: KernelBody._tile_declaration,
-    Assign: KernelBody._assign,
-    Instr: KernelBody._instruction,
-    LoadScalar: KernelBody._load,
-    Flag: KernelBody._flag,
-    Barrier: KernelBody._barrier,
-    Loop: KernelBody._loop,
-    Branch: KernelBody._branch,
+    ir.TileDecl: KernelBody._tile_declaration,
+    ir.Assign: KernelBody._assign,
+    ir.Instr: KernelBody._instruction,
+    ir.LoadScalar: KernelBody._load,
+    ir.Flag: KernelBody._flag,
+    ir.Barrier: KernelBody._barrier,
+    ir.Loop: KernelBody._loop,
+    ir.Branch: KernelBody._branch,
 }
 
 
@@ -417,7 +392,7 @@ def _bytes(address: Expr, text: str) -> str:
     return f"{address:#x}" if isinstance(address, int) else text
 
 
-def _all_names(program: Program) -> Iterator[tuple[str, str]]:
+def _all_names(program: ir.Program) -> Iterator[tuple[str, str]]:
     """Every name of a program with its kind, so that new names differ from them."""
     yield program.name, "kernel"
     yield from ((argument.name, kind_of(argument)) for argument in program.arguments)
@@ -426,14 +401,14 @@ def _all_names(program: Program) -> Iterator[tuple[str, str]]:
     yield from ((var, "") for var in _inner_variables(program))
 
 
-def _inner_variables(program: Program) -> Iterator[Var]:
+def _inner_variables(program: ir.Program) -> Iterator[Var]:
     """Variables that statements define."""
-    for stmt in walk(program.body):
-        if isinstance(stmt, Loop):
+    for stmt in ir.walk(program.body):
+        if isinstance(stmt, ir.Loop):
             yield stmt.var
-        elif isinstance(stmt, LoadScalar):
+        elif isinstance(stmt, ir.LoadScalar):
             yield stmt.result
-        elif isinstance(stmt, Assign):
+        elif isinstance(stmt, ir.Assign):
             yield _address_of(stmt.tile)
 
 
@@ -442,30 +417,30 @@ def _address_of(tile: str) -> Var:
     return Var(f"{tile} at")
 
 
-def _assigned(block: Block) -> Iterator[str]:
+def _assigned(block: ir.Block) -> Iterator[str]:
     """The tiles that `tassign` moves, once for each time."""
-    return (stmt.tile for stmt in walk(block) if isinstance(stmt, Assign))
+    return (stmt.tile for stmt in ir.walk(block) if isinstance(stmt, ir.Assign))
 
 
-def _placed_once(block: Block, times: Mapping[str, int]) -> Iterator[str]:
+def _placed_once(block: ir.Block, times: Mapping[str, int]) -> Iterator[str]:
     """Tiles without an address that are assigned one in the block of their declaration only."""
     waiting: set[str] = set()
     for stmt in block:
-        if isinstance(stmt, TileDecl) and not stmt.addresses:
+        if isinstance(stmt, ir.TileDecl) and not stmt.addresses:
             waiting.add(stmt.name)
-        elif isinstance(stmt, Assign) and stmt.tile in waiting and times[stmt.tile] == 1:
+        elif isinstance(stmt, ir.Assign) and stmt.tile in waiting and times[stmt.tile] == 1:
             yield stmt.tile
-        for inner in children(stmt):
+        for inner in ir.children(stmt):
             yield from _placed_once(inner, times)
 
 
-def _first_uses(program: Program, profile: Profile) -> dict[str, _TileKey]:
+def _first_uses(program: ir.Program, profile: Profile) -> dict[str, _TileKey]:
     """The first use of each tile."""
     found: dict[str, _TileKey] = {}
-    for instr in instructions(program.body):
+    for instr in ir.instructions(program.body):
         call = header_call(program, instr, profile)
         for name, operand in named_operands(instr).items():
-            if isinstance(operand, TileUse):
+            if isinstance(operand, ir.TileUse):
                 found.setdefault(operand.tile, _TileKey.of(operand, becomes_row(call, name)))
         if instr.workspace is not None:
             found.setdefault(instr.workspace.tile, _TileKey.of(instr.workspace))

@@ -10,9 +10,8 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GatherExec, SLayout, TileType
 from ptokit.program.bounds import reaches
-from ptokit.program.ir import Assign, Flag, Instr, Program, Stmt, TileDecl, TileUse, walk
+from ptokit.program.ir import Assign, Flag, Instr, Program, Stmt, TileDecl, TileUse, instructions, walk
 from ptokit.target import Core, Profile
-from ptokit.text.cpp.types import instructions
 
 
 def tile_findings(name: str, spec: TileSpec, target: str) -> Iterator[Finding]:

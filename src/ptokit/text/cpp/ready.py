@@ -12,7 +12,7 @@ from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use, has_simt, memory_findings
 from ptokit.program.calls import call_of, has_slices, named_operands
 from ptokit.program.expr import difference
-from ptokit.program.ir import Instr, Program, TileUse
+from ptokit.program.ir import Instr, Program, TileUse, instructions
 from ptokit.program.order import order, order_events
 from ptokit.program.place import BLOCK, place
 from ptokit.program.verify import verify
@@ -21,7 +21,7 @@ from ptokit.target import Profile
 from ptokit.text.cpp.barriers import with_barriers
 from ptokit.text.cpp.headers import hand_over_findings, program_findings, tile_findings
 from ptokit.text.cpp.scatter import flatten
-from ptokit.text.cpp.types import as_row, becomes_row, header_call, instructions, logical_extents, transfer
+from ptokit.text.cpp.types import as_row, becomes_row, header_call, logical_extents, transfer
 from ptokit.text.cpp.values import value_findings
 
 

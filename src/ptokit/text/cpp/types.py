@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ptokit.isa.instruction import Call
@@ -10,14 +9,9 @@ from ptokit.isa.operand import FRACTAL_ROWS, TileSpec
 from ptokit.isa.policy import BLayout, Coalesce, GlobalLayout, Pad, SLayout, TileType
 from ptokit.program.calls import call_of, has_slices, named_operands, tile_spec
 from ptokit.program.expr import Expr, apply
-from ptokit.program.ir import Argument, Block, Instr, Program, TileUse, View, walk
+from ptokit.program.ir import Argument, Instr, Program, TileUse, View
 from ptokit.target import Profile
 from ptokit.text.cpp.calls import enumerator
-
-
-def instructions(block: Block) -> Iterator[Instr]:
-    """All instructions of a block, in the order of the text."""
-    return (stmt for stmt in walk(block) if isinstance(stmt, Instr))
 
 
 def header_call(program: Program, instr: Instr, profile: Profile) -> Call:

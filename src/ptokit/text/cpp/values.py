@@ -11,9 +11,8 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad
 from ptokit.program.calls import access_of, call_of, named_operands
 from ptokit.program.expr import apply
-from ptokit.program.ir import Block, Constant, Instr, Program, TileDecl, TileUse, children
+from ptokit.program.ir import Block, Constant, Instr, Program, TileDecl, TileUse, children, instructions
 from ptokit.target import Profile
-from ptokit.text.cpp.types import instructions
 
 _Region = tuple[int, int]
 

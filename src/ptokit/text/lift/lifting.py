@@ -21,35 +21,11 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
+from ptokit.program import ir
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use
 from ptokit.program.calls import call_of, chosen_modifiers
 from ptokit.program.expr import Expr, Var, apply, truth
-from ptokit.program.ir import (
-    Argument,
-    Assign,
-    Barrier,
-    Block,
-    Branch,
-    Constant,
-    Flag,
-    Float,
-    Given,
-    Instr,
-    Integer,
-    LoadScalar,
-    Loop,
-    Number,
-    Operand,
-    Program,
-    TileDecl,
-    TileUse,
-    View,
-    Window,
-    mentioned,
-    settled,
-    walk,
-)
 from ptokit.program.place import BLOCK
 from ptokit.target import left_layouts
 from ptokit.target.cpu import CPU
@@ -63,12 +39,12 @@ Form = Literal["l1", "l2", "as"]
 """Level 1 (values), Level 2 (destinations), and plain PTO-AS."""
 
 
-def lift(program: Program, form: Form, arch: str = "") -> Unit:
+def lift(program: ir.Program, form: Form, arch: str = "") -> Unit:
     """The tree of a program, for one of the forms."""
     return _Lift(program, form).unit(arch or program.arch or _arch(program))
 
 
-def _arch(program: Program) -> str:
+def _arch(program: ir.Program) -> str:
     """The architecture with the layout of the tiles in `left`: readers take it from there."""
     layouts = {decl.spec.blayout for decl in program.tiles.values() if decl.spec.loc is TileType.Left}
     if len(layouts) > 1:
@@ -80,7 +56,7 @@ def _arch(program: Program) -> str:
 class _Lift(Writing):
     """The tree of one program."""
 
-    def __init__(self, program: Program, form: Form) -> None:
+    def __init__(self, program: ir.Program, form: Form) -> None:
         super().__init__(program)
         self.has_results = form != "l2"
         self.has_destinations = form != "l1"
@@ -90,22 +66,22 @@ class _Lift(Writing):
         """The whole tree: one function."""
         program = self.program
         self.taken.update(filter(NAME.fullmatch, _own_names(program)))
-        arguments = tuple(self._argument(a) for a in program.arguments if not (isinstance(a, Argument) and a.view_of))
+        arguments = tuple(self._argument(a) for a in program.arguments if not getattr(a, "view_of", ""))
         for argument in program.tensors.values():
             if not argument.view_of and not is_unshaped(argument):
                 self.tensor(argument)
-        self.block(settled(program.body) if self.has_results else program.body)
+        self.block(ir.settled(program.body) if self.has_results else program.body)
         self.add("func.return")
         body = Body([*self.head, *self.scopes[0].operations], arguments)
         attributes: dict[str, Any] = {} if mode_of(program.body) == program.mode else {"ptokit.mode": program.mode}
         function = Function(program.name, body, attributes, program.where)
         return Unit((function,), Source("", program.name), arch)
 
-    def _argument(self, argument: Argument | Integer | Float) -> Value:
+    def _argument(self, argument: ir.Argument | ir.Integer | ir.Float) -> Value:
         name = self.own(argument.name)
-        if isinstance(argument, Argument):
+        if isinstance(argument, ir.Argument):
             value = self.pointers[argument.name] = Value(name, Pointer(argument.dtype))
-        elif isinstance(argument, Integer):
+        elif isinstance(argument, ir.Integer):
             value = self.scopes[0].numbers[argument.var, "index"] = Value(name, "index")
         else:
             value = self.scalars[argument.name] = Value(name, argument.dtype.mlir)
@@ -113,12 +89,12 @@ class _Lift(Writing):
 
     # --- Statements ------------------------------------------------------------------------------------------
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         """All statements of a block."""
         results = self._result_tiles(block) if self.has_results else set()
         for stmt in block:
             self.where = stmt.where
-            if not (isinstance(stmt, TileDecl) and stmt.name in results):
+            if not (isinstance(stmt, ir.TileDecl) and stmt.name in results):
                 WRITERS[type(stmt)](self, stmt)
 
     @contextmanager
@@ -129,7 +105,7 @@ class _Lift(Writing):
         self.add("scf.yield")
         self.scopes.pop()
 
-    def allocate(self, decl: TileDecl) -> None:
+    def allocate(self, decl: ir.TileDecl) -> None:
         """The allocation of a tile."""
         value = Value(self.own(decl.name), decl.spec)
         parts: OperandParts = {}
@@ -143,7 +119,7 @@ class _Lift(Writing):
         self.scopes[-1].tiles[decl.name] = value
         self.scopes[-1].valid[decl.name] = extents
 
-    def _first_extents(self, decl: TileDecl) -> tuple[Expr, Expr] | None:
+    def _first_extents(self, decl: ir.TileDecl) -> tuple[Expr, Expr] | None:
         """The initial valid extents of a tile. Computed ones are those of its first use, if known already."""
         if not is_unknown(*decl.spec.valid):
             return decl.spec.valid
@@ -158,20 +134,20 @@ class _Lift(Writing):
     @cached_property
     def _first_uses(self) -> dict[str, tuple[Expr, Expr]]:
         found: dict[str, tuple[Expr, Expr]] = {}
-        for instr in _instructions(self.program.body):
+        for instr in ir.instructions(self.program.body):
             for use in instr.tiles:
                 if use.window is None:
                     found.setdefault(use.tile, use.valid)
         return found
 
-    def assign(self, stmt: Assign) -> None:
+    def assign(self, stmt: ir.Assign) -> None:
         """A change of a tile's address."""
         old, address = self.scopes[-1].tiles[stmt.tile], self.number(stmt.address, "i64")
         moved = Value(self.name(f"{stmt.tile}_moved"), old.type)
         self.add(TASSIGN.op, {"tile": (old,), "addr": (address,)}, moved)
         self.scopes[-1].tiles[stmt.tile] = moved
 
-    def load(self, stmt: LoadScalar) -> None:
+    def load(self, stmt: ir.LoadScalar) -> None:
         """A scalar load. The pointer is advanced once for each dim, so that readers can recover the dims."""
         argument = self.program.tensors[stmt.source.argument]
         *leading, last = offset_terms(argument, stmt.source)
@@ -182,7 +158,7 @@ class _Lift(Writing):
         self.add("load_scalar", {"ptr": (pointer,), "index": (self.number(last),)}, result)
         self.scopes[-1].numbers[stmt.result, "index"] = self.converted("arith.index_cast", result, "index")
 
-    def flag(self, stmt: Flag) -> None:
+    def flag(self, stmt: ir.Flag) -> None:
         """A set or a wait of an event."""
         pipes = {"src_pipe": f"PIPE_{stmt.src}", "dst_pipe": f"PIPE_{stmt.dst}"}
         if isinstance(stmt.event, int):
@@ -190,11 +166,11 @@ class _Lift(Writing):
         else:
             self.add(f"{stmt.action}_flag_dyn", {"event_id": (self.number(stmt.event),)}, attributes=pipes)
 
-    def barrier(self, stmt: Barrier) -> None:
+    def barrier(self, stmt: ir.Barrier) -> None:
         """A barrier."""
         self.add("barrier", {}, attributes={"pipe": f"PIPE_{stmt.pipe}"})
 
-    def loop(self, stmt: Loop) -> None:
+    def loop(self, stmt: ir.Loop) -> None:
         """A loop. One that counts down counts its iterations instead: text has only positive steps."""
         down, start, step = stmt.step < 0, stmt.start, stmt.step
         trips = apply("sub", 0, apply("floordiv", apply("sub", start, stmt.stop), step))
@@ -214,15 +190,15 @@ class _Lift(Writing):
         self.where = stmt.where
         self.add("scf.for", {"ins": values}, attributes=attributes, bodies=[Body(inner.operations, (var,))])
 
-    def _invalidate_changed(self, block: Block) -> None:
+    def _invalidate_changed(self, block: ir.Block) -> None:
         """Tiles that a loop's body uses with several extents have no known extents at the start of an iteration."""
         valid = self.scopes[-1].valid
-        for instr in _instructions(block):
+        for instr in ir.instructions(block):
             for use in instr.tiles:
                 if use.window is None and valid.get(use.tile, use.valid) != use.valid:
                     valid[use.tile] = None
 
-    def branch(self, stmt: Branch) -> None:
+    def branch(self, stmt: ir.Branch) -> None:
         """A branch."""
         condition = self.number(truth(stmt.condition), "i1")
         arms: list[WrittenScope] = []
@@ -234,25 +210,25 @@ class _Lift(Writing):
         self.where = stmt.where
         self.add("scf.if", {"ins": (condition,)}, bodies=[Body(arm.operations) for arm in arms])
 
-    def _result_tiles(self, block: Block) -> set[str]:
+    def _result_tiles(self, block: ir.Block) -> set[str]:
         """Tiles that are results: the first statement that uses one writes it."""
-        unused: dict[str, TileDecl] = {}
+        unused: dict[str, ir.TileDecl] = {}
         results: set[str] = set()
         for stmt in block:
-            if isinstance(stmt, TileDecl):
+            if isinstance(stmt, ir.TileDecl):
                 unused[stmt.name] = stmt
                 continue
-            for name in mentioned(stmt):
+            for name in ir.mentioned(stmt):
                 decl = unused.pop(name, None)
-                if decl is not None and isinstance(stmt, Instr) and _defines(stmt, decl):
+                if decl is not None and isinstance(stmt, ir.Instr) and _defines(stmt, decl):
                     results.add(name)
-            if self.has_destinations and isinstance(stmt, Instr) and _has_mode(INSTRUCTIONS[stmt.name]):
+            if self.has_destinations and isinstance(stmt, ir.Instr) and _has_mode(INSTRUCTIONS[stmt.name]):
                 results.discard(getattr(stmt.operands[0], "tile", ""))
         return results
 
     # --- Instructions ----------------------------------------------------------------------------------------
 
-    def instruction(self, instr: Instr) -> None:
+    def instruction(self, instr: ir.Instr) -> None:
         """An instruction, with a destination or with a result."""
         definition = INSTRUCTIONS[instr.name]
         call = call_of(self.program, instr, CPU)
@@ -269,12 +245,12 @@ class _Lift(Writing):
         self._add_workspace(instr, ins)
         self._add_instruction(instr, tuple(ins), attributes)
 
-    def _add_instruction(self, instr: Instr, ins: tuple[Value, ...], attributes: dict[str, Any]) -> None:
+    def _add_instruction(self, instr: ir.Instr, ins: tuple[Value, ...], attributes: dict[str, Any]) -> None:
         destination, op = instr.operands[0], INSTRUCTIONS[instr.name].op
-        known = not isinstance(destination, TileUse) or destination.tile in self.scopes[-1].tiles
+        known = not isinstance(destination, ir.TileUse) or destination.tile in self.scopes[-1].tiles
         if self.has_destinations and (known or not self.has_results):
             self.add(op, {"ins": ins, "outs": (self.operand(destination),)}, attributes=attributes)
-        elif isinstance(destination, TileUse):
+        elif isinstance(destination, ir.TileUse):
             result, more = self._result(destination)
             self.add(op, {"ins": ins}, result, attributes={**attributes, **more})
             if destination.window is None:
@@ -282,7 +258,7 @@ class _Lift(Writing):
         else:
             self.add(op, {"ins": (*ins, self.operand(destination))}, attributes=attributes)
 
-    def _result(self, use: TileUse) -> tuple[Value, dict[str, Any]]:
+    def _result(self, use: ir.TileUse) -> tuple[Value, dict[str, Any]]:
         """The result of an instruction: a new tile, or a known one, which an attribute names."""
         spec, tiles = self.program.tiles[use.tile].spec, self.scopes[-1].tiles
         if use.window is not None:
@@ -294,19 +270,19 @@ class _Lift(Writing):
         self.scopes[-1].valid[use.tile] = use.valid
         return Value(self.own(use.tile), spec), {}
 
-    def operand(self, operand: Operand) -> Value:
+    def operand(self, operand: ir.Operand) -> Value:
         """The value of an operand."""
-        if isinstance(operand, TileUse):
+        if isinstance(operand, ir.TileUse):
             return self._tile(operand)
-        if isinstance(operand, View):
+        if isinstance(operand, ir.View):
             return self.view(operand)
-        if isinstance(operand, Given):
+        if isinstance(operand, ir.Given):
             return self.scalars[operand.name]
-        if isinstance(operand, Constant):
+        if isinstance(operand, ir.Constant):
             return self._constant_operand(operand)
         return self.number(operand.value) if operand.steers else self._data(operand)
 
-    def _tile(self, use: TileUse) -> Value:
+    def _tile(self, use: ir.TileUse) -> Value:
         if use.window is not None:
             return self._part(use, use.window)
         scope = self.scopes[-1]
@@ -317,7 +293,7 @@ class _Lift(Writing):
             scope.valid[use.tile] = use.valid
         return value
 
-    def _part(self, use: TileUse, window: Window) -> Value:
+    def _part(self, use: ir.TileUse, window: ir.Window) -> Value:
         """A slice of a tile."""
         scope, starts = self.scopes[-1], tuple(map(self.number, window.start))
         tile = scope.tiles[use.tile]
@@ -329,21 +305,21 @@ class _Lift(Writing):
             self.add("set_validshape", {"tile": (part,), "row": (row,), "col": (col,)})
         return part
 
-    def _constant_operand(self, operand: Constant) -> Value:
+    def _constant_operand(self, operand: ir.Constant) -> Value:
         if operand.dtype.is_float:
             return self.constant(operand, operand.dtype.mlir)
         width = 8 * operand.dtype.size
         signed = operand.bits - (1 << width) if operand.bits >> (width - 1) else operand.bits
         return self.constant(signed, f"i{width}")
 
-    def _data(self, number: Number) -> Value:
+    def _data(self, number: ir.Number) -> Value:
         """A computed number in an element type."""
         element = number.dtype
         if element.is_integer:
             return self.number(number.value, f"i{8 * element.size}")
         return self.converted("arith.sitofp", self.number(number.value, "i64"), element.mlir)
 
-    def _add_workspace(self, instr: Instr, ins: list[Value]) -> None:
+    def _add_workspace(self, instr: ir.Instr, ins: list[Value]) -> None:
         """The workspace of an instruction: the author's, or one that is added for the text."""
         workspace = INSTRUCTIONS[instr.name].workspace
         if workspace is None:
@@ -369,19 +345,19 @@ class _Lift(Writing):
 
 
 WRITERS: dict[type, Callable[[_Lift, Any], None]] = {
-    TileDecl: _Lift.allocate,
-    Assign: _Lift.assign,
-    Instr: _Lift.instruction,
-    LoadScalar: _Lift.load,
-    Flag: _Lift.flag,
-    Barrier: _Lift.barrier,
-    Loop: _Lift.loop,
-    Branch: _Lift.branch,
+    ir.TileDecl: _Lift.allocate,
+    ir.Assign: _Lift.assign,
+    ir.Instr: _Lift.instruction,
+    ir.LoadScalar: _Lift.load,
+    ir.Flag: _Lift.flag,
+    ir.Barrier: _Lift.barrier,
+    ir.Loop: _Lift.loop,
+    ir.Branch: _Lift.branch,
 }
 """The method for each kind of statement."""
 
 
-def _defines(instr: Instr, decl: TileDecl) -> bool:
+def _defines(instr: ir.Instr, decl: ir.TileDecl) -> bool:
     """Whether an instruction's result can define the tile: its type describes the tile completely."""
     uses = [use for use in instr.tiles if use.tile == decl.name]
     first = instr.operands[0]
@@ -389,18 +365,14 @@ def _defines(instr: Instr, decl: TileDecl) -> bool:
     return plain and len(uses) == 1 and first is uses[0] and uses[0].window is None and uses[0].valid == decl.spec.valid
 
 
-def _own_names(program: Program) -> Iterator[str]:
+def _own_names(program: ir.Program) -> Iterator[str]:
     """The names of the program's arguments, tiles and variables."""
     yield from (argument.name for argument in program.arguments)
-    for stmt in walk(program.body):
-        if isinstance(stmt, TileDecl):
+    for stmt in ir.walk(program.body):
+        if isinstance(stmt, ir.TileDecl):
             yield stmt.name
-        elif isinstance(stmt, Loop | LoadScalar):
-            yield stmt.var if isinstance(stmt, Loop) else stmt.result
-
-
-def _instructions(block: Block) -> Iterator[Instr]:
-    return (stmt for stmt in walk(block) if isinstance(stmt, Instr))
+        elif isinstance(stmt, ir.Loop | ir.LoadScalar):
+            yield stmt.var if isinstance(stmt, ir.Loop) else stmt.result
 
 
 def _attributes(

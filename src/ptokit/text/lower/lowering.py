@@ -88,9 +88,7 @@ class Lowering:
 
     def refuse(self, message: str, hint: str = "", where: Where | None = None) -> NoReturn:
         """Refuse the current operation."""
-        head, found, tail = message.partition("; did you mean ")
-        hint = f"did you mean {tail}" if found else hint
-        raise self.unit.source.error(head, where or self.where, hint)
+        raise self.unit.source.error(message, where or self.where, hint)
 
     def missing(self, message: str, hint: str = "") -> NoReturn:
         """Refuse the current operation for what it lacks, unless a statement was not read that may define it."""

@@ -5,27 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from ptokit.program import ir
 from ptokit.program.calls import without_defaults
 from ptokit.program.expr import Op
-from ptokit.program.ir import (
-    Argument,
-    Assign,
-    Barrier,
-    Block,
-    Flag,
-    Float,
-    Instr,
-    Integer,
-    LoadScalar,
-    Program,
-    Stmt,
-    TileDecl,
-    View,
-    transform,
-)
-from ptokit.program.ir import (
-    walk as statements,
-)
 from ptokit.text.errors import TextError, joined
 from ptokit.text.lower.arguments import take_argument
 from ptokit.text.lower.arithmetic import read_arithmetic
@@ -35,13 +17,13 @@ from ptokit.text.lower.lowering import Handler, Lowering, NotRead, StopLowering
 from ptokit.text.lower.statements import STATEMENTS
 from ptokit.text.tree import Function, Unit, walk
 
-Arguments = tuple[Argument | Integer | Float, ...]
+Arguments = tuple[ir.Argument | ir.Integer | ir.Float, ...]
 MODES = ("auto", "flags", "manual")
 HANDLERS: dict[str, Handler] = {**STATEMENTS, **CONTROL, "arith.*": read_arithmetic, "*": read_instruction}
 """Handlers by the name of an operation, by its dialect (`arith.*`), and of instructions (`*`)."""
 
 
-def lower(unit: Unit, function: str | None = None) -> Program:
+def lower(unit: Unit, function: str | None = None) -> ir.Program:
     """The program of a text: of the named function, by default of its kernel.
 
     An operation without a lowering raises a TextError with its place.
@@ -74,7 +56,7 @@ def _entry(unit: Unit, name: str | None) -> Function:
     return free[0]
 
 
-def _program(low: Lowering, function: Function) -> Program:
+def _program(low: Lowering, function: Function) -> ir.Program:
     low.where = function.where
     listed: list[Callable[[], Arguments]] = []
     try:
@@ -86,46 +68,48 @@ def _program(low: Lowering, function: Function) -> Program:
         pass
     if low.errors:
         raise joined(low.errors)
-    body = transform(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))
+    body = ir.transform(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))
     body = _without(body, low.added_workspaces)
     mode = str(function.attributes.get("ptokit.mode", mode_of(body)))
     if mode not in MODES:
         low.refuse(f"ptokit.mode is one of {', '.join(MODES)}; found {mode}")
     used = tuple(argument for make in listed for argument in _in_use(make(), body))
     names = tuple((expr, name) for expr, name in low.names.items() if isinstance(expr, Op))
-    return without_defaults(Program(function.name, used, body, (), names, mode, low.unit.arch, where=function.where))
+    return without_defaults(ir.Program(function.name, used, body, (), names, mode, low.unit.arch, where=function.where))
 
 
-def _in_use(arguments: Arguments, body: Block) -> Iterator[Argument | Integer | Float]:
+def _in_use(arguments: Arguments, body: ir.Block) -> Iterator[ir.Argument | ir.Integer | ir.Float]:
     """The arguments that the launch passes, then the views in use, in the order of their first use."""
-    views = {a.name: a for a in arguments if isinstance(a, Argument) and a.view_of}
+    views = {a.name: a for a in arguments if isinstance(a, ir.Argument) and a.view_of}
     yield from (argument for argument in arguments if argument.name not in views)
     yield from (views[name] for name in dict.fromkeys(_viewed(body)) if name in views)
 
 
-def _with_view(low: Lowering, stmt: Stmt) -> Stmt:
+def _with_view(low: Lowering, stmt: ir.Stmt) -> ir.Stmt:
     """A scalar load with a view of the argument that owns the memory."""
-    if isinstance(stmt, LoadScalar) and stmt.result in low.loads:
+    if isinstance(stmt, ir.LoadScalar) and stmt.result in low.loads:
         return replace(stmt, source=low.memories.element(low.loads[stmt.result]))
     return stmt
 
 
-def mode_of(body: Block) -> str:
+def mode_of(body: ir.Block) -> str:
     """The mode of a text without an explicit one: addresses or flags in it are the author's."""
-    found = list(statements(body))
-    if any(isinstance(stmt, Assign) or (isinstance(stmt, TileDecl) and stmt.addresses) for stmt in found):
+    found = list(ir.walk(body))
+    if any(isinstance(stmt, ir.Assign) or (isinstance(stmt, ir.TileDecl) and stmt.addresses) for stmt in found):
         return "manual"
-    events = any(isinstance(stmt, Instr) and (stmt.event is not None or stmt.waits) for stmt in found)
-    return "flags" if events or any(isinstance(stmt, Flag | Barrier) for stmt in found) else "auto"
+    events = any(isinstance(stmt, ir.Instr) and (stmt.event is not None or stmt.waits) for stmt in found)
+    return "flags" if events or any(isinstance(stmt, ir.Flag | ir.Barrier) for stmt in found) else "auto"
 
 
-def _viewed(body: Block) -> Iterator[str]:
+def _viewed(body: ir.Block) -> Iterator[str]:
     """The arguments that statements use views of."""
-    for stmt in statements(body):
-        views = stmt.operands if isinstance(stmt, Instr) else (stmt.source,) if isinstance(stmt, LoadScalar) else ()
-        yield from (view.argument for view in views if isinstance(view, View))
+    for stmt in ir.walk(body):
+        views = (
+            stmt.operands if isinstance(stmt, ir.Instr) else (stmt.source,) if isinstance(stmt, ir.LoadScalar) else ()
+        )
+        yield from (view.argument for view in views if isinstance(view, ir.View))
 
 
-def _without(block: Block, tiles: set[str]) -> Block:
+def _without(block: ir.Block, tiles: set[str]) -> ir.Block:
     """The block without the declarations of some tiles."""
-    return transform(block, lambda stmt: () if isinstance(stmt, TileDecl) and stmt.name in tiles else stmt)
+    return ir.transform(block, lambda stmt: () if isinstance(stmt, ir.TileDecl) and stmt.name in tiles else stmt)

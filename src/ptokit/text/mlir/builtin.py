@@ -6,8 +6,8 @@ from ptokit.text.mlir.attributes import optional_location, string_attribute, sym
 from ptokit.text.mlir.cursor import OperandUse, braced
 from ptokit.text.mlir.interface import Parser, Printer
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, Block, MlirAttribute, MlirOp, MlirRegion, OpForm, SsaValue, Type
-from ptokit.text.mlir.pieces import OpDraft
-from ptokit.text.mlir.shapes import Row, shape
+from ptokit.text.mlir.pieces import OpDraft, shape
+from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I1, INDEX, Ranked, Signature, function_type, outputs_text, signature_text, type_list
 
 ARITHMETIC = {
@@ -87,7 +87,6 @@ class ConstantForm:
     """`arith.constant`."""
 
     def read(self, c: Parser, name: str) -> MlirOp:
-        """Attributes, and the value."""
         attributes = c.dictionary()
         at, value = c.start, c.optional_attribute()
         if value is None:
@@ -97,7 +96,6 @@ class ConstantForm:
         return MlirOp(name, self, {}, [SsaValue(value.type)], attributes, {"value": value})
 
     def write(self, w: Printer, op: MlirOp) -> None:
-        """Attributes, and the value."""
         w.add(f" {braced(op.attributes)}" if op.attributes else "")
         w.add(f" {op.properties['value'].text}")
 
@@ -106,7 +104,6 @@ class ModuleForm:
     """`module @name attributes {...} {...}`."""
 
     def read(self, c: Parser, name: str) -> MlirOp:
-        """All of it."""
         properties = {"sym_name": string_attribute(c.symbol())} if c.kind == "symbol" else {}
         attributes = keyword_attributes(c)
         with c.isolated(name):
@@ -115,7 +112,6 @@ class ModuleForm:
         return MlirOp(name, self, {}, [], attributes, properties, [region])
 
     def write(self, w: Printer, op: MlirOp) -> None:
-        """All of it."""
         if "sym_name" in op.properties:
             w.add(f" {symbol_text(op.properties['sym_name'].value)}")
         write_keyword_attributes(w, op.attributes)
@@ -127,7 +123,6 @@ class Func:
     """`func.func`. Attributes and locations of arguments are kept, in declarations as well."""
 
     def read(self, c: Parser, name: str) -> MlirOp:
-        """All of it."""
         properties: Attributes = {}
         if c.word in ("public", "private", "nested"):
             properties["sym_visibility"] = string_attribute(c.advance())
@@ -169,7 +164,6 @@ class Func:
         return c.listed("(", lambda: (c.type(), c.dictionary())) if c.word == "(" else [(c.type(), {})]
 
     def write(self, w: Printer, op: MlirOp) -> None:
-        """All of it."""
         properties = op.properties
         if "sym_visibility" in properties:
             w.add(f" {properties['sym_visibility'].value}")
@@ -239,7 +233,6 @@ class For:
     """`scf.for %i = %a to %b step %c iter_args(%x = %y) -> (T) : i32 {...}`."""
 
     def read(self, c: Parser, name: str) -> MlirOp:
-        """All of it."""
         variable = c.operand("a name, as in `%x`")
         c.expect("=")
         uses = [c.operand()]
@@ -256,7 +249,6 @@ class For:
         return MlirOp(name, self, parts, [SsaValue(of) for of in kinds], c.dictionary(), {}, [region])
 
     def write(self, w: Printer, op: MlirOp) -> None:
-        """All of it."""
         variable, *carried = op.regions[0].blocks[0].arguments
         start, stop, step = map(w.value, op.part("bounds"))
         w.add(f" {w.value(variable)} = {start} to {stop} step {step}")
@@ -293,7 +285,6 @@ class If:
     """`scf.if %c -> (T) {...} else {...}`; the brackets around a single result type may be missing."""
 
     def read(self, c: Parser, name: str) -> MlirOp:
-        """All of it."""
         condition = c.resolve(c.operand(), I1)
         kinds = type_list(c) if c.accept("->") else []
         implied = "" if kinds else "scf.yield"
@@ -308,7 +299,6 @@ class If:
         return MlirOp(name, self, {"condition": [condition]}, [SsaValue(k) for k in kinds], c.dictionary(), {}, regions)
 
     def write(self, w: Printer, op: MlirOp) -> None:
-        """All of it."""
         w.add(f" {w.value(op.part('condition')[0])} ")
         if op.results:
             w.add(f"-> ({', '.join(value.type.text for value in op.results)}) ")
@@ -323,7 +313,6 @@ class While:
     """`scf.while (%a = %b) : (T) -> U {...} do {...} attributes {...}`, also without arguments."""
 
     def read(self, c: Parser, name: str) -> MlirOp:
-        """All of it."""
         carried = c.listed("(", lambda: _pair(c)) if c.word == "(" else []
         c.expect(":")
         at, signature = c.start, function_type(c).data
@@ -339,7 +328,6 @@ class While:
         return MlirOp(name, self, {"initial": initial}, results, keyword_attributes(c), {}, [before, after])
 
     def write(self, w: Printer, op: MlirOp) -> None:
-        """All of it."""
         initial, outputs = op.part("initial"), [value.type for value in op.results]
         own = op.regions[0].blocks[0].arguments
         w.add(f" ({_pairs(w, own, initial)})" if initial else "")

@@ -61,6 +61,14 @@ class Cursor:
     `kind` is one of bare, value, mark, bang, hash, label, string, symbol, number and end; `word` is the token itself.
     """
 
+    type: Callable[[], Type]
+    """Takes a type. This and the following are added by `reader.py`: types and attributes parse each other."""
+    optional_type: Callable[[], Type | None]
+    attribute: Callable[[], MlirAttribute]
+    optional_attribute: Callable[[], MlirAttribute | None]
+    entry_value: Callable[[str], MlirAttribute]
+    """Takes the value of an attribute behind its name."""
+
     def __init__(self, text: str, arch: str = "") -> None:
         self.text, self.arch = text, arch
         self.aliases: dict[str, Type | MlirAttribute] = {}
@@ -72,23 +80,6 @@ class Cursor:
         self.places: dict[str, int] = {}
         """Where the names of attributes stand that were read last."""
         self.advance()
-
-    # What `reader.py` adds: types and attributes parse each other.
-    def type(self) -> Type:
-        """Take a type."""
-        raise NotImplementedError
-
-    def optional_type(self) -> Type | None:
-        """Take a type, if there is one."""
-        raise NotImplementedError
-
-    def attribute(self) -> MlirAttribute:
-        """Take an attribute."""
-        raise NotImplementedError
-
-    def optional_attribute(self) -> MlirAttribute | None:
-        """Take an attribute, if there is one."""
-        raise NotImplementedError
 
     def advance(self) -> str:
         """Go to the next token. Gives the one that was there."""
@@ -267,10 +258,6 @@ class Cursor:
             self.fail(f"`{name}` is given twice", at)
         self.places[name] = at
         found[name] = self.entry_value(name)
-
-    def entry_value(self, name: str) -> MlirAttribute:
-        """The value of an attribute behind its name."""
-        raise NotImplementedError
 
 
 HINTS = {

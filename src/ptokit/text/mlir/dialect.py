@@ -13,8 +13,8 @@ from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, MlirOp, OpForm, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE, ends_op
-from ptokit.text.mlir.pieces import OpDraft
-from ptokit.text.mlir.shapes import Row, attribute_pieces, shape
+from ptokit.text.mlir.pieces import OpDraft, attribute_pieces, shape
+from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I64, INDEX, Extent, TileBuf, element_of, ptr_type, with_tile
 from ptokit.text.spelling import instruction_of, instructions
 
@@ -157,7 +157,6 @@ class UnknownOp(Row):
     """An op that is not in the table: of the general shape, or else kept as it is written."""
 
     def read(self, c: Parser, name: str) -> MlirOp:
-        """The op, from behind its name."""
         start, behind, is_general = c.start, c.behind, c.word in ("ins", "outs")
         state = c.save()
         try:

@@ -17,8 +17,8 @@ from ptokit.text.mlir.dialect import attribute_kinds, form_of
 from ptokit.text.mlir.floats import float_attribute, number_attribute, truth
 from ptokit.text.mlir.ir import Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.module import Module
-from ptokit.text.mlir.pieces import INSIDE
-from ptokit.text.mlir.shapes import Row, operand_names
+from ptokit.text.mlir.pieces import INSIDE, operand_names
+from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import (
     HIF8,
     Signature,

@@ -45,7 +45,6 @@ class Loose:
     """An op that is kept as it is written. Its results get their types from where they are used."""
 
     def read(self, c: Parser, name: str) -> MlirOp:
-        """The op, to the end of its last line."""
         wording = _Wording(c, name)
         results = [SsaValue(UNKNOWN) for _ in range(c.bound)]
         wording.read()
@@ -54,7 +53,6 @@ class Loose:
         return MlirOp(name, self, {"operands": wording.operands}, results, {}, properties, wording.regions)
 
     def write(self, w: Printer, op: MlirOp) -> None:
-        """The text, with names and bodies in it."""
         pieces, operands = op.properties[WORDING].value, op.operands
         for piece in pieces:
             if isinstance(piece, str):
@@ -107,7 +105,6 @@ class _Wording:
     """Operands whose types are written, by where these start."""
 
     def read(self) -> None:
-        """All of it."""
         c = self.c
         self.done = c.behind
         while not self._at_end():

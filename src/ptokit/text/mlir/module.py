@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 from ptokit.finding import Where
 from ptokit.target import DEFAULT_ARCH, left_layouts
-from ptokit.text.errors import TextError, error_at, joined, place
+from ptokit.text.errors import Source, TextError, error_at, joined
 from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
 from ptokit.text.mlir.cursor import Problem
 from ptokit.text.mlir.ir import MlirOp
@@ -48,7 +48,7 @@ class Module:
 
     def where(self, op: MlirOp) -> Where:
         """Where an operation starts."""
-        return place(self.text, op.offset, self.file)[0]
+        return Source(self.text, self.file).where(op.offset)
 
     def __eq__(self, other: object) -> bool:
         """Whether both have the same operations, with the same locations. Names of values and comments do not count."""

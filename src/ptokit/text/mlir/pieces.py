@@ -1,8 +1,29 @@
-"""Pieces of shapes: words, operands, types, attributes, bodies. Each reads and prints itself."""
+"""Pieces of shapes: words, operands, types, attributes, bodies. Each reads and prints itself.
+
+A shape is written in a small language, one token for each piece:
+
+    %x  %x*         an operand; a list of operands
+    %x:             operands with their types behind a colon, or nothing
+    ^x  ~x          the type of an operand; the same where `!pto.ptr` is left away
+    R   ~R          the type of the result; stripped
+    T:x,y  T:x,y=R  one type for operands; also for the result
+    #x:kind         an attribute without its name, `<KW>`; `#x:kind!` in full; kinds `int` and `ints` are plain numbers
+    #x|%x           a number or an operand
+    @x|%x           an address, `@tile(0x1000)`, or an operand
+    {}  {!}         the remaining attributes; the same with plain numbers and stripped keywords
+    (? ... ?)       a part that may be missing, known by its first piece
+    >x0             a block to go to, with its operands
+    region  keyed   a body; `key = %x : T` in parentheses
+    flags           flags of arithmetic
+    call            the types of all operands and results
+    assigned        the types of an assignment
+    anything else   itself
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ptokit.text.mlir.attributes import (
@@ -43,6 +64,8 @@ class Piece:
     """A part of a shape. `text` is what decides about blanks around it."""
 
     text = ""
+    may_be_empty = False
+    """Whether nothing is printed, and no blank before it, if the op has none of it."""
 
     def starts(self, c: Parser) -> bool:
         """Whether the text goes on with this piece."""
@@ -158,6 +181,7 @@ class Typed(Piece):
 
     name: str
     text = "%"
+    may_be_empty = True
 
     def present(self, op: MlirOp, remaining: Attributes) -> bool:
         return bool(op.part(self.name))
@@ -261,6 +285,7 @@ class Dictionary(Piece):
 
     literal: bool = False
     text = "{"
+    may_be_empty = True
 
     def present(self, op: MlirOp, remaining: Attributes) -> bool:
         return bool(remaining)
@@ -317,6 +342,8 @@ _FLAG = re.compile(
 
 class Flags(Piece):
     """Flags of arithmetic, kept as they are written: `overflow<nsw>`, `fastmath<nnan>`, `nneg`."""
+
+    may_be_empty = True
 
     def present(self, op: MlirOp, remaining: Attributes) -> bool:
         return FLAGS in op.properties
@@ -389,6 +416,7 @@ class Assigned(Piece):
     """The types of an assignment: `: T -> T`, `: T, i64` where it has no result, or none."""
 
     text = ":"
+    may_be_empty = True
 
     def present(self, op: MlirOp, remaining: Attributes) -> bool:
         known = op.results and op.results[0].type != UNKNOWN
@@ -407,3 +435,68 @@ class Assigned(Piece):
     def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
         w.add(f": {op.part('tile')[0].type.text}")
         w.add(results_text(op) if op.results else f", {op.part('addr')[0].type.text}")
+
+
+# --- Shapes --------------------------------------------------------------------------------------------------------
+
+
+def attribute_pieces(pieces: Iterable[Piece]) -> Iterator[Attr]:
+    """The attributes that a shape names."""
+    for piece in pieces:
+        if isinstance(piece, Attr):
+            yield piece
+        elif isinstance(piece, Either):
+            yield piece.attr
+        elif isinstance(piece, Maybe):
+            yield from attribute_pieces(piece.pieces)
+
+
+def operand_names(pieces: Iterable[Piece]) -> Iterator[str]:
+    """The parts that operands play, in the order in which they are stored: that of the shape."""
+    for piece in pieces:
+        if isinstance(piece, Maybe):
+            yield from operand_names(piece.pieces)
+        elif isinstance(piece, Operand | Either | Typed):
+            yield piece.operand.name if isinstance(piece, Either) else piece.name
+
+
+def shape(text: str) -> tuple[Piece, ...]:
+    """The pieces that a shape is written as."""
+    pieces: list[Piece] = []
+    tokens = iter(text.split())
+    for token in tokens:
+        if token == "(?":  # noqa: S105
+            pieces.append(Maybe(shape(" ".join(iter(lambda: next(tokens), "?)")))))
+        else:
+            pieces.append(_piece(token))
+    return tuple(pieces)
+
+
+_FIXED = {
+    "{}": Dictionary(), "{!}": Dictionary(literal=True), "region": BodyPiece(), "keyed": Keyed(),
+    "assigned": Assigned(),
+    "flags": Flags(), "call": SignaturePiece("args"), "R": TypeOf("R"), "~R": TypeOf("R", stripped=True),
+}  # fmt: skip
+
+
+def _piece(token: str) -> Piece:
+    head, rest = token[0], token[1:]
+    if token in _FIXED:
+        return _FIXED[token]
+    if token.startswith("T:"):
+        parts, _, gives = token[2:].partition("=")
+        return OneType(tuple(parts.split(",")), "same" if gives == "R" else Type(gives) if gives else "")
+    if head == "@":
+        return Either(Address(rest.partition("|")[0], ""), Operand(token.partition("%")[2]))
+    if "|%" in token:
+        return Either(Attr(rest.partition("|")[0], ""), Operand(token.partition("%")[2]))
+    if head == "%":
+        return Typed(rest[:-1]) if rest.endswith(":") else Operand(rest.removesuffix("*"), rest.endswith("*"))
+    if head == ">" and rest:
+        return Successor(rest)
+    if head in "^~":
+        return TypeOf(rest, stripped=head == "~")
+    if head == "#":
+        name, _, kind = rest.partition(":")
+        return Attr(name, kind.removesuffix("!"), kind.endswith("!"))
+    return Word(token)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from ptokit.finding import near
 from ptokit.text.brackets import unclosed, unclosed_message
@@ -69,22 +70,12 @@ class Reader(Parser):
         """Where the statement starts that is read, and where the last region ended."""
         self.bound = 0
         """How many results the op has that is read."""
+        self.type, self.optional_type = partial(read_type, self), partial(optional_type, self)
+        self.attribute, self.optional_attribute = partial(read_attribute, self), partial(optional_attribute, self)
         super().__init__(plain, arch)
         self._alias_ends: dict[int, int] = {}
 
     # --- Types and attributes --------------------------------------------------------------------------------
-
-    def type(self) -> Type:
-        return read_type(self)
-
-    def optional_type(self) -> Type | None:
-        return optional_type(self)
-
-    def attribute(self) -> MlirAttribute:
-        return read_attribute(self)
-
-    def optional_attribute(self) -> MlirAttribute | None:
-        return optional_attribute(self)
 
     def entry_value(self, name: str) -> MlirAttribute:
         if not self.accept("="):
@@ -284,7 +275,6 @@ class Reader(Parser):
 
     @contextmanager
     def isolated(self, name: str = "func.func") -> Iterator[None]:
-        """A body that sees no values from outside."""
         outer = self.scope, self._forward, self._defined, self._in_function
         self.scope, self._forward, self._defined = {}, {}, set()
         self._in_function = name == "func.func"
@@ -295,7 +285,6 @@ class Reader(Parser):
             self.scope, self._forward, self._defined, self._in_function = outer
 
     def region(self, arguments: Sequence[Argument] | None = None, owner: str = "", *, implied: str = "") -> MlirRegion:
-        """A region. The body of an `owner` ends with a terminator, or with one that is implied."""
         opening, found = self.start, len(self.problems)
         if self.word != "{":
             self.expected("`{`")
@@ -379,7 +368,6 @@ class Reader(Parser):
         return self.define(use.name, [SsaValue(kind, location=location)], use.offset)[0]
 
     def successor(self) -> Block:
-        """A block that an op goes to."""
         if self.kind != "label":
             self.expected("a block, as in `^next`")
         at, label = self.start, self.advance()[1:]
@@ -409,26 +397,21 @@ class Reader(Parser):
     # --- Values ----------------------------------------------------------------------------------------------
 
     def starts_results(self) -> bool:
-        """Whether the names of results come next, and not operands."""
         return self.kind == "value" and _RESULTS.match(self.text, self.start) is not None
 
     def is_part(self) -> bool:
-        """Whether a keyword comes next that stands before an operand."""
         return _PART.match(self.text, self.start) is not None
 
     def starts_statement(self) -> bool:
-        """Whether another statement starts here, or the body ends."""
         if self.kind == "end":
             return True
         return self.is_on_new_line() and (self.word == "}" or STARTS_OP.match(self.text, self.start) is not None)
 
     def lookup(self, use: OperandUse) -> SsaValue | None:
-        """The value that a name stands for, if it is defined above."""
         values = self.scope.get(use.name)
         return values[use.index] if values is not None and use.index < len(values) else None
 
     def resolve(self, use: OperandUse, kind: Type) -> SsaValue:
-        """The value that a name stands for, in a type. A value whose type nothing has said so far gets it here."""
         values = self.scope.get(use.name)
         if values is None:
             value = self._forward.setdefault(use.name, {}).setdefault(use.index, SsaValue(kind, offset=use.offset))
@@ -476,11 +459,9 @@ class Reader(Parser):
         self._forward = {}
 
     def save(self) -> Forward:
-        """What an attempt to read may change."""
         return {name: dict(uses) for name, uses in self._forward.items()}
 
     def restore(self, forward: Forward) -> None:
-        """Take an attempt back."""
         self._forward = forward
 
     # --- Errors ----------------------------------------------------------------------------------------------

@@ -1,24 +1,4 @@
-"""How ops are written: shapes made of pieces that read and print themselves.
-
-A shape is written in a small language, one token for each piece:
-
-    %x  %x*         an operand; a list of operands
-    %x:             operands with their types behind a colon, or nothing
-    ^x  ~x          the type of an operand; the same where `!pto.ptr` is left away
-    R   ~R          the type of the result; stripped
-    T:x,y  T:x,y=R  one type for operands; also for the result
-    #x:kind         an attribute without its name, `<KW>`; `#x:kind!` in full; kinds `int` and `ints` are plain numbers
-    #x|%x           a number or an operand
-    @x|%x           an address, `@tile(0x1000)`, or an operand
-    {}  {!}         the remaining attributes; the same with plain numbers and stripped keywords
-    (? ... ?)       a part that may be missing, known by its first piece
-    >x0             a block to go to, with its operands
-    region  keyed   a body; `key = %x : T` in parentheses
-    flags           flags of arithmetic
-    call            the types of all operands and results
-    assigned        the types of an assignment
-    anything else   itself
-"""
+"""How ops are written: a row of pieces for each op, which reads and prints it."""
 
 from __future__ import annotations
 
@@ -30,26 +10,7 @@ from ptokit.text.mlir.cursor import OperandUse
 from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.interface import Parser, Printer
 from ptokit.text.mlir.ir import Attributes, MlirOp, SsaValue, Type
-from ptokit.text.mlir.pieces import (
-    Address,
-    Assigned,
-    Attr,
-    BodyPiece,
-    Dictionary,
-    Either,
-    Flags,
-    Keyed,
-    Maybe,
-    OneType,
-    OpDraft,
-    Operand,
-    Piece,
-    SignaturePiece,
-    Successor,
-    Typed,
-    TypeOf,
-    Word,
-)
+from ptokit.text.mlir.pieces import Attr, Maybe, OpDraft, Piece, attribute_pieces
 
 
 @dataclass(frozen=True)
@@ -84,7 +45,6 @@ class Row:
         return found | {name: op.attributes[name] for name in self.order if name in op.attributes}
 
     def read(self, c: Parser, name: str) -> MlirOp:
-        """An op, from behind its name."""
         draft = OpDraft()
         for piece in self.pieces if c.word not in ("ins", "outs") else self.grouped:
             piece.read(c, draft)
@@ -115,7 +75,6 @@ class Row:
         return c.resolve(operand, kind)
 
     def write(self, w: Printer, op: MlirOp) -> None:
-        """The op, from behind its name."""
         before = None
         grouped = "ins" in op.parts or "outs" in op.parts
         remaining = self.remaining(op)
@@ -126,23 +85,12 @@ class Row:
             before = piece
 
 
-def attribute_pieces(pieces: Iterable[Piece]) -> Iterator[Attr]:
-    """The attributes that a shape names."""
-    for piece in pieces:
-        if isinstance(piece, Attr):
-            yield piece
-        elif isinstance(piece, Either):
-            yield piece.attr
-        elif isinstance(piece, Maybe):
-            yield from attribute_pieces(piece.pieces)
-
-
 def _present(pieces: Iterable[Piece], op: MlirOp, remaining: Attributes) -> Iterator[Piece]:
     """Pieces that have something to print; lists may be empty, they print nothing."""
     for piece in pieces:
         if isinstance(piece, Maybe):
             yield from piece.pieces if piece.present(op, remaining) else ()
-        elif not isinstance(piece, (Dictionary, Assigned, Flags, Typed)) or piece.present(op, remaining):
+        elif not piece.may_be_empty or piece.present(op, remaining):
             yield piece
 
 
@@ -155,54 +103,3 @@ def _blank(before: Piece | None, piece: Piece) -> bool:
     if piece.text == "(" and isinstance(before, Attr):
         return False  # `@callee(`
     return before.text not in ("[", "(") and (piece.text != "[" or before.text != "%")
-
-
-def operand_names(pieces: Iterable[Piece]) -> Iterator[str]:
-    """The parts that operands play, in the order in which they are stored: that of the shape."""
-    for piece in pieces:
-        if isinstance(piece, Maybe):
-            yield from operand_names(piece.pieces)
-        elif isinstance(piece, Operand | Either | Typed):
-            yield piece.operand.name if isinstance(piece, Either) else piece.name
-
-
-def shape(text: str) -> tuple[Piece, ...]:
-    """The pieces that a shape is written as."""
-    pieces: list[Piece] = []
-    tokens = iter(text.split())
-    for token in tokens:
-        if token == "(?":  # noqa: S105
-            pieces.append(Maybe(shape(" ".join(iter(lambda: next(tokens), "?)")))))
-        else:
-            pieces.append(_piece(token))
-    return tuple(pieces)
-
-
-_FIXED = {
-    "{}": Dictionary(), "{!}": Dictionary(literal=True), "region": BodyPiece(), "keyed": Keyed(),
-    "assigned": Assigned(),
-    "flags": Flags(), "call": SignaturePiece("args"), "R": TypeOf("R"), "~R": TypeOf("R", stripped=True),
-}  # fmt: skip
-
-
-def _piece(token: str) -> Piece:
-    head, rest = token[0], token[1:]
-    if token in _FIXED:
-        return _FIXED[token]
-    if token.startswith("T:"):
-        parts, _, gives = token[2:].partition("=")
-        return OneType(tuple(parts.split(",")), "same" if gives == "R" else Type(gives) if gives else "")
-    if head == "@":
-        return Either(Address(rest.partition("|")[0], ""), Operand(token.partition("%")[2]))
-    if "|%" in token:
-        return Either(Attr(rest.partition("|")[0], ""), Operand(token.partition("%")[2]))
-    if head == "%":
-        return Typed(rest[:-1]) if rest.endswith(":") else Operand(rest.removesuffix("*"), rest.endswith("*"))
-    if head == ">" and rest:
-        return Successor(rest)
-    if head in "^~":
-        return TypeOf(rest, stripped=head == "~")
-    if head == "#":
-        name, _, kind = rest.partition(":")
-        return Attr(name, kind.removesuffix("!"), kind.endswith("!"))
-    return Word(token)

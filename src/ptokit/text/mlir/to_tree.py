@@ -15,7 +15,7 @@ from ptokit.text.mlir.destinations import inside_of
 from ptokit.text.mlir.dialect import rows
 from ptokit.text.mlir.ir import Block, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.module import Module
-from ptokit.text.mlir.shapes import operand_names
+from ptokit.text.mlir.pieces import operand_names
 from ptokit.text.mlir.types import Ptr, Ranked, TileBuf
 from ptokit.text.spelling import instruction_of
 

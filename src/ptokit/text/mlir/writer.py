@@ -50,7 +50,6 @@ class Writer:
     # --- Names -----------------------------------------------------------------------------------------------
 
     def value(self, value: SsaValue) -> str:
-        """The name of a value."""
         return f"%{value.name or self._names.get(value) or self._new_name(value)}"
 
     def _new_name(self, value: SsaValue) -> str:
@@ -64,7 +63,6 @@ class Writer:
         return name
 
     def label(self, block: Block) -> str:
-        """The name of a block."""
         return block.label or f"bb{id(block)}"
 
     # --- Lines -----------------------------------------------------------------------------------------------
@@ -127,7 +125,6 @@ class Writer:
         self.add(f" : {signature_text(*types)}")
 
     def region(self, region: MlirRegion, *, labelled: bool = True, implied: bool = False) -> None:
-        """A region. Its arguments are written in it if it is `labelled`; a terminator may be `implied`."""
         self.add("{")
         self._line_end = region.opening
         for number, block in enumerate(region.blocks):

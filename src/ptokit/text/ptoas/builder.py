@@ -19,6 +19,7 @@ from ptokit.text.ptoas.shapes import (
     EVENTS,
     KEYWORDS,
     LONG,
+    NAMES,
     PIPES,
     STATIC,
     SYNTAX,
@@ -304,7 +305,8 @@ class Builder:
             start = items[0].start if items else self.scope.tokens.start
             expected = f"{', '.join(names)} and {last}"
             self.scope.fail(f"{instruction.op} takes {expected}, found {len(items)} operands", start)
-        memory = self._memory_of(items, types, is_bare=is_bare, is_first=bool(modes(instruction)) and not is_bare)
+        is_first = bool(modes(instruction)) and not is_bare
+        memory = self._memory_of(items, types, is_bare=is_bare, is_first=is_first)
         memory_type = next((written for written in types if _is_memory(written.type)), None)
         others = [item for at, item in enumerate(items) if at != memory]
         kinds = [written for written in types if written is not memory_type]
@@ -480,7 +482,7 @@ def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str, int]:
         return name, (), "expected an opcode after `pto.`", len(text)
     for spelling in (name, name.lower()):
         for known in (spelling, spelling.replace("_", "."), spelling.replace(".", "_")):
-            if known in LONG or known in SYNTAX or known in STATIC or known in BLOCKS or known in instructions():
+            if known in NAMES or known in instructions():
                 return LONG.get(known, known), (), "", 0
         for head in suffixes():
             if spelling.startswith((f"{head}.", f"{head}_")):

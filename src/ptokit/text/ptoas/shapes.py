@@ -142,6 +142,9 @@ SHORT = {name: short for short, name in LONG.items()}
 BLOCKS = ("scf.for", "scf.if", "section.cube", "section.vector")
 """Operations with a body."""
 
+NAMES = {*LONG, *SYNTAX, *STATIC, *BLOCKS}
+"""Operations that are not instructions, in any spelling."""
+
 DEFAULT_TYPES = {"addr": "i64"}
 """Types of literals as operands, by group; `index` elsewhere."""
 

@@ -16,7 +16,7 @@ MAX_STATEMENTS = 150_000
 MAX_ITEMS = 1_000
 """Operands of one statement, entries of one list."""
 LONGEST = 600
-"""Characters of a message."""
+"""Characters at the end of a line that are looked at."""
 
 _PLAIN = r"[^<>\n-]++|->|-"
 _ANGLES = rf"<(?:{_PLAIN}|<(?:{_PLAIN}|<(?:{_PLAIN})*+>)*+>)*+>"
@@ -125,11 +125,8 @@ class Tokens:
     # --- Reading ---------------------------------------------------------------------------------------------
 
     def fail(self, message: str, start: int | None = None) -> NoReturn:
-        """Refuse the text, at the current token or elsewhere. What follows `; did you mean` is the hint."""
-        at = self.start if start is None else start
-        head, found, tail = message.partition("; did you mean ")
-        head = head if len(head) < LONGEST else f"{head[:LONGEST]}..."
-        raise self.source.error(head, self.source.where(at), f"did you mean {tail}" if found else "")
+        """Refuse the text, at the current token or elsewhere."""
+        raise self.source.error(message, self.source.where(self.start if start is None else start))
 
     def expected(self, what: str) -> NoReturn:
         """Refuse the current token."""
