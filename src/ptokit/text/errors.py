@@ -13,6 +13,8 @@ EXCERPT = 160
 """Longest excerpt of a line in an error: lines may be megabytes long."""
 LONGEST = 600
 """Characters of a message."""
+MOST_ERRORS = 100
+"""Errors after which a text is not read any further."""
 MOST_SHOWN = 20
 """Errors of one text that are shown."""
 MOST_CHOICES = 5
@@ -69,6 +71,14 @@ def choices(word: str, known: Sequence[str]) -> str:
 def redefined(name: str, line: int) -> str:
     """The message for a name that is defined a second time."""
     return f"`{name}` is already defined, on line {line}"
+
+
+class Problem(Exception):
+    """What cannot be read or printed, where in a text, and what to do about it."""
+
+    def __init__(self, message: str, offset: int = 0, hint: str = "") -> None:
+        super().__init__(message)
+        self.message, self.offset, self.hint = message, offset, hint
 
 
 class Source:

@@ -18,6 +18,11 @@ PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"
 """The predicates of `arith.cmpi`, by number."""
 
 
+def predicate_word(predicate: object) -> str:
+    """The word of a predicate, which may be written as a number."""
+    return PREDICATES[predicate] if isinstance(predicate, int) else str(predicate)
+
+
 class TooLong(ValueError):
     """An expression or a number beyond the limits."""
 
@@ -41,9 +46,6 @@ class Limits:
         """Whether an expression certainly lies between two numbers."""
         least, most = interval(expr, self.bounds)
         return low <= least and most <= high
-
-
-# --- From operations -----------------------------------------------------------------------------------------
 
 
 def _quotient(limits: Limits, a: Expr, b: Expr) -> Expr:
@@ -130,8 +132,6 @@ def bounded(expr: Expr) -> Expr:
         raise TooLong(f"an expression of more than {MOST_OPERATIONS} operations")
     return expr
 
-
-# --- To operations -------------------------------------------------------------------------------------------
 
 WRITTEN = {
     "add": "addi", "sub": "subi", "mul": "muli", "floordiv": "floordivsi", "shl": "shli", "shr": "shrsi",

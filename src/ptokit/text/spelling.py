@@ -36,3 +36,8 @@ def keywords() -> Mapping[str, tuple[str, ...]]:
         for modifier, text in instruction.attributes
         if text.kind
     }
+
+
+def modes(instruction: Instruction) -> list[str]:
+    """The keys of attributes that always have a suffix in PTO-AS, because their default depends on the operands."""
+    return [text.key for modifier, text in instruction.attributes if text.suffix and modifier.fixed_default is None]

@@ -10,8 +10,6 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Call
 from ptokit.isa.policy import GlobalLayout, Pad, PtoEnum, RoundMode, Saturation
 
-# --- Enumerators and numbers ---------------------------------------------------------------------------------
-
 ENUMS: dict[type[PtoEnum], tuple[str, str]] = {
     RoundMode: ("RoundMode", "CAST_{upper}"),
     Saturation: ("SaturationMode", "{upper}"),
@@ -55,9 +53,6 @@ def _float(value: float, single: np.float32) -> str:
     if value in (float("inf"), float("-inf")):
         return f"{'-' if value < 0 else ''}__builtin_inff()"
     return f"{single!s}f"
-
-
-# --- Calls ---------------------------------------------------------------------------------------------------
 
 
 def template_arguments(call: Call, given: Mapping[str, str]) -> list[str]:

@@ -80,8 +80,6 @@ class _Flattener:
         steps[0], steps[-1] = replace(steps[0], waits=instr.waits), replace(steps[-1], event=instr.event)
         return self._ordered(steps)
 
-    # --- the steps of a scatter ---
-
     def _plain(self, instr: Instr) -> Iterator[Instr]:
         """The headers keep the cells that no index names."""
         dst, src, _ = instr.operands
@@ -116,8 +114,6 @@ class _Flattener:
         yield _step("add", offsets, offsets, columns.use(valid))
         return offsets
 
-    # --- what is computed once ---
-
     def _columns(self, spec: TileSpec) -> _Part:
         """A tile of column numbers: the element numbers, less the number of the first element in the row."""
         is_known = ("columns", spec, None) in self.parts
@@ -146,8 +142,6 @@ class _Flattener:
         marks = self._workspace("marks", spec)
         self.begin += () if is_known else (_step("fill", marks, _number(spec.dtype, -1)),)
         return marks
-
-    # --- tiles ---
 
     def _tile(self, instr: Instr, name: str) -> _Part:
         tile = _use(instr, name).tile

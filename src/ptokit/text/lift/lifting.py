@@ -33,6 +33,7 @@ from ptokit.text.extents import merge_extents, part_extents, part_type
 from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, offset_terms
+from ptokit.text.spelling import modes
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
 
 Form = Literal["l1", "l2", "as"]
@@ -222,7 +223,7 @@ class _Lift(Writing):
                 decl = unused.pop(name, None)
                 if decl is not None and isinstance(stmt, ir.Instr) and _defines(stmt, decl):
                     results.add(name)
-            if self.has_destinations and isinstance(stmt, ir.Instr) and _has_mode(INSTRUCTIONS[stmt.name]):
+            if self.has_destinations and isinstance(stmt, ir.Instr) and modes(INSTRUCTIONS[stmt.name]):
                 results.discard(getattr(stmt.operands[0], "tile", ""))
         return results
 
@@ -385,8 +386,3 @@ def _attributes(
         if member is not None:
             attributes[text.key] = text.written(member)
     return attributes
-
-
-def _has_mode(instruction: Instruction) -> bool:
-    """Whether the plain opcode always has a suffix; such instructions are written with a destination (A-24)."""
-    return any(text.suffix and modifier.fixed_default is None for modifier, text in instruction.attributes)

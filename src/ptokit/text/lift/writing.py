@@ -77,8 +77,6 @@ class Writing:
         operation = Operation(op, parts or {}, results, attributes or {}, tuple(bodies), self.where)
         self.scopes[-1].operations.append(operation)
 
-    # --- Numbers ---------------------------------------------------------------------------------------------
-
     def number(self, expr: Expr, kind: str = "index") -> Value:
         """The value of an expression, in a type."""
         if isinstance(expr, int):
@@ -157,8 +155,6 @@ class Writing:
         result = Value(self._name_of(expr, "holds"), "i1")
         self.add("arith.cmpi", {"ins": operands}, result, attributes={"predicate": word})
         return result
-
-    # --- Memory ----------------------------------------------------------------------------------------------
 
     def tensor(self, argument: Argument) -> Value:
         """The view of a whole argument."""

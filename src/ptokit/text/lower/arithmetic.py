@@ -7,7 +7,7 @@ from ptokit.program.expr import Expr, Op, Var, apply
 from ptokit.program.ir import Constant
 from ptokit.text.lower.lowering import Lowering
 from ptokit.text.lower.operands import Meaning, Rounded
-from ptokit.text.numbers import INDEX_BITS, PREDICATES, UNSIGNED, bounded, combined, compared, selected, wrapped
+from ptokit.text.numbers import INDEX_BITS, UNSIGNED, bounded, combined, compared, predicate_word, selected, wrapped
 from ptokit.text.tree import Operation, Type
 
 CASTS = ("index_cast", "index_castui", "extsi", "extui", "trunci", "sitofp", "uitofp")
@@ -39,8 +39,7 @@ def computed(low: Lowering, operation: Operation) -> Meaning | None:
 
 
 def _combined(low: Lowering, name: str, operation: Operation, a: Expr, b: Expr) -> Expr | None:
-    predicate = operation.attributes.get("predicate", "")
-    word = PREDICATES[predicate] if isinstance(predicate, int) else str(predicate)
+    word = predicate_word(operation.attributes.get("predicate", ""))
     if name in UNSIGNED or word.startswith("u"):
         width = _width(operation.ins[0].type)
         a, b = (wrapped(number, width, signed=False, limits=low.limits) for number in (a, b))

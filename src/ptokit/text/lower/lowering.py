@@ -14,7 +14,7 @@ from ptokit.isa.unknown import is_unknown
 from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.ir import Stmt, TileDecl, Window
-from ptokit.text.errors import TextError, choices, guess
+from ptokit.text.errors import MOST_ERRORS, TextError, choices, guess
 from ptokit.text.extents import ScopedExtents, merge_extents, part_extents, part_type
 from ptokit.text.lower.operands import Meaning, NotKnown, Refusal, TileName
 from ptokit.text.memories import ElementPointer, Memories
@@ -26,9 +26,6 @@ MOST_STATEMENTS = 250_000
 """Operations of one program; inlined calls count each time."""
 MOST_BODIES = 64
 """Nested loops and branches."""
-
-MOST_ERRORS = 100
-"""Errors after which a text is not read any further."""
 
 YIELDING = ("scf.yield", "func.return", "return", "yield")
 OWN = ("sync", "section", "tgemv")

@@ -15,20 +15,12 @@
 | `to_tree.py`, `from_tree.py` | operations as a tree, a tree as operations |
 """
 
-from ptokit.text.limits import MAX_BYTES, MAX_DEPTH
-from ptokit.text.mlir.from_tree import module_of
-from ptokit.text.mlir.module import Module, Version, parse_module, print_module, read_module
-from ptokit.text.mlir.to_tree import is_level_two, unit_of
-
-__all__ = [
-    "MAX_BYTES",
-    "MAX_DEPTH",
-    "Module",
-    "Version",
-    "is_level_two",
-    "module_of",
-    "parse_module",
-    "print_module",
-    "read_module",
-    "unit_of",
-]
+from ptokit.text.limits import MAX_BYTES as MAX_BYTES
+from ptokit.text.limits import MAX_DEPTH as MAX_DEPTH
+from ptokit.text.mlir.from_tree import module_of as module_of
+from ptokit.text.mlir.module import Module as Module
+from ptokit.text.mlir.module import parse_module as parse_module
+from ptokit.text.mlir.module import print_module as print_module
+from ptokit.text.mlir.module import read_module as read_module
+from ptokit.text.mlir.to_tree import is_level_two as is_level_two
+from ptokit.text.mlir.to_tree import unit_of as unit_of

@@ -14,7 +14,7 @@ from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, SLayout
 from ptokit.text.errors import choices
 from ptokit.text.mlir.cursor import Cursor, bare_or_quoted, braced, escaped
 from ptokit.text.mlir.floats import dense_text, number_attribute, truth
-from ptokit.text.mlir.ir import UNIT, Attributes, MlirAttribute, Type
+from ptokit.text.mlir.ir import Attributes, MlirAttribute, Type
 from ptokit.text.mlir.types import SPACES, Ranked, Signature
 from ptokit.text.spelling import EVENTS, PIPES, keywords
 
@@ -126,15 +126,20 @@ def _is_opened(c: Cursor) -> bool:
 
 
 def _number(c: Cursor) -> MlirAttribute:
-    at, sign = c.start, "-" if c.accept("-") else ""
-    if c.kind != "number":
-        c.expected("a number")
-    text = sign + c.advance()
+    at, text = c.start, _literal(c)
     kind_at, kind = c.start, None
     if c.accept(":"):
         kind_at = c.start
         kind = c.type()
     return or_error(c, lambda: number_attribute(text, kind), kind_at if "." in text else at)
+
+
+def _literal(c: Cursor, others: tuple[str, ...] = ()) -> str:
+    """A number as it is written, or one of other words."""
+    sign = "-" if c.accept("-") else ""
+    if c.kind != "number" and c.word not in others:
+        c.expected("a number")
+    return sign + c.advance()
 
 
 def or_error(c: Cursor, make: Callable[[], MlirAttribute], at: int) -> MlirAttribute:
@@ -280,10 +285,7 @@ def _array(c: Cursor) -> MlirAttribute:
 def _element(c: Cursor, kind: Type) -> MlirAttribute:
     if c.word in ("true", "false"):
         return truth(c.advance() == "true")
-    at, sign = c.start, "-" if c.accept("-") else ""
-    if c.kind != "number":
-        c.expected("a number")
-    text = sign + c.advance()
+    at, text = c.start, _literal(c)
     return or_error(c, lambda: number_attribute(text, kind), at)
 
 
@@ -329,24 +331,8 @@ def _literals(c: Cursor, found: list[str]) -> list[int]:
         c.listed("(", lambda: _literals(c, []))
         found.append(c.text[at : c.behind])
         return []
-    sign = "-" if c.accept("-") else ""
-    if c.kind not in ("number", "string") and c.word not in ("true", "false"):
-        c.expected("a number")
-    found.append(sign + c.advance())
+    found.append(c.advance() if c.kind == "string" else _literal(c, ("true", "false")))
     return []
-
-
-def _truth(c: Cursor) -> MlirAttribute:
-    return truth(c.advance() == "true")
-
-
-def _unit(c: Cursor) -> MlirAttribute:
-    c.advance()
-    return UNIT
-
-
-def _location(c: Cursor) -> MlirAttribute:
-    return MlirAttribute(optional_location(c) or "loc(unknown)")
 
 
 READERS: dict[str, Callable[[Cursor], MlirAttribute]] = {
@@ -361,11 +347,11 @@ MARKED: dict[str, Callable[[Cursor], MlirAttribute]] = {
     "{": _dictionary,
 }
 NAMED: dict[str, Callable[[Cursor], MlirAttribute]] = {
-    **dict.fromkeys(("true", "false"), _truth),
-    "unit": _unit,
+    **dict.fromkeys(("true", "false"), lambda c: truth(c.advance() == "true")),
+    "unit": lambda c: MlirAttribute(c.advance(), True),
     "dense": _dense,
     "array": _array,
-    "loc": _location,
+    "loc": lambda c: MlirAttribute(optional_location(c) or "loc(unknown)"),
     **dict.fromkeys(("affine_map", "affine_set", "strided", "opaque"), _verbatim),
     **dict.fromkeys(("sparse", "dense_resource"), _verbatim_typed),
 }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ptokit.text.mlir.attributes import optional_location, string_attribute, symbol_text
 from ptokit.text.mlir.cursor import OperandUse, braced
-from ptokit.text.mlir.interface import Parser, Printer
+from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, Block, MlirAttribute, MlirOp, MlirRegion, OpForm, SsaValue, Type
 from ptokit.text.mlir.pieces import OpDraft, shape
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I1, INDEX, Ranked, Signature, function_type, outputs_text, signature_text, type_list
+from ptokit.text.mlir.writer import Writer
 
 ARITHMETIC = {
     "addi subi muli shli divsi divui ceildivsi ceildivui floordivsi remsi remui shrsi shrui andi ori xori maxsi maxui"
@@ -54,8 +55,6 @@ KNOWN = {
 }
 """The ops of dialects whose ops are known by name, so that a slip is noticed."""
 OP_NAMES = tuple(f"{dialect}.{name}" for dialect, names in KNOWN.items() for name in names.split())
-SHORT = {"module": "builtin.module", "return": "func.return", "call": "func.call"}
-"""Ops that are written without their dialect."""
 TERMINATORS = frozenset(
     ("func.return", "cf.br", "cf.cond_br", "scf.yield", "scf.condition", "scf.reduce.return", "affine.yield")
 )
@@ -95,7 +94,7 @@ class ConstantForm:
             c.fail("expected a number, or a dense value", at)
         return MlirOp(name, self, {}, [SsaValue(value.type)], attributes, {"value": value})
 
-    def write(self, w: Printer, op: MlirOp) -> None:
+    def write(self, w: Writer, op: MlirOp) -> None:
         w.add(f" {braced(op.attributes)}" if op.attributes else "")
         w.add(f" {op.properties['value'].text}")
 
@@ -111,7 +110,7 @@ class ModuleForm:
         region.blocks = region.blocks or [Block()]
         return MlirOp(name, self, {}, [], attributes, properties, [region])
 
-    def write(self, w: Printer, op: MlirOp) -> None:
+    def write(self, w: Writer, op: MlirOp) -> None:
         if "sym_name" in op.properties:
             w.add(f" {symbol_text(op.properties['sym_name'].value)}")
         write_keyword_attributes(w, op.attributes)
@@ -163,7 +162,7 @@ class Func:
             return []
         return c.listed("(", lambda: (c.type(), c.dictionary())) if c.word == "(" else [(c.type(), {})]
 
-    def write(self, w: Printer, op: MlirOp) -> None:
+    def write(self, w: Writer, op: MlirOp) -> None:
         properties = op.properties
         if "sym_visibility" in properties:
             w.add(f" {properties['sym_visibility'].value}")
@@ -176,7 +175,7 @@ class Func:
             w.add(" ")
             w.region(op.regions[0], labelled=False)
 
-    def _write_arguments(self, w: Printer, op: MlirOp, signature: Signature) -> None:
+    def _write_arguments(self, w: Writer, op: MlirOp, signature: Signature) -> None:
         given = _noted(op, "arg_attrs", len(signature.inputs))
         blocks = op.regions[0].blocks
         named = blocks[0].arguments if blocks else []
@@ -188,7 +187,7 @@ class Func:
             texts.append(f"{name}{kind.text}{extra}{places[position] and f' {places[position]}'}")
         w.add(f"({', '.join(texts)})")
 
-    def _write_outputs(self, w: Printer, op: MlirOp, signature: Signature) -> None:
+    def _write_outputs(self, w: Writer, op: MlirOp, signature: Signature) -> None:
         kinds = signature.outputs
         if not kinds:
             return
@@ -224,7 +223,7 @@ def keyword_attributes(c: Parser) -> Attributes:
     return c.dictionary()
 
 
-def write_keyword_attributes(w: Printer, attributes: Attributes) -> None:
+def write_keyword_attributes(w: Writer, attributes: Attributes) -> None:
     """`attributes {...}`, if there are any."""
     w.add(f" attributes {braced(attributes)}" if attributes else "")
 
@@ -248,7 +247,7 @@ class For:
         parts = {"bounds": bounds, "initial": initial}
         return MlirOp(name, self, parts, [SsaValue(of) for of in kinds], c.dictionary(), {}, [region])
 
-    def write(self, w: Printer, op: MlirOp) -> None:
+    def write(self, w: Writer, op: MlirOp) -> None:
         variable, *carried = op.regions[0].blocks[0].arguments
         start, stop, step = map(w.value, op.part("bounds"))
         w.add(f" {w.value(variable)} = {start} to {stop} step {step}")
@@ -277,7 +276,7 @@ def _pair(c: Parser) -> tuple[OperandUse, OperandUse]:
     return own, c.operand()
 
 
-def _pairs(w: Printer, own: list[SsaValue], given: list[SsaValue]) -> str:
+def _pairs(w: Writer, own: list[SsaValue], given: list[SsaValue]) -> str:
     return ", ".join(f"{w.value(a)} = {w.value(b)}" for a, b in zip(own, given, strict=True))
 
 
@@ -298,7 +297,7 @@ class If:
             regions.append(MlirRegion())
         return MlirOp(name, self, {"condition": [condition]}, [SsaValue(k) for k in kinds], c.dictionary(), {}, regions)
 
-    def write(self, w: Printer, op: MlirOp) -> None:
+    def write(self, w: Writer, op: MlirOp) -> None:
         w.add(f" {w.value(op.part('condition')[0])} ")
         if op.results:
             w.add(f"-> ({', '.join(value.type.text for value in op.results)}) ")
@@ -327,7 +326,7 @@ class While:
         results = [SsaValue(kind) for kind in signature.outputs]
         return MlirOp(name, self, {"initial": initial}, results, keyword_attributes(c), {}, [before, after])
 
-    def write(self, w: Printer, op: MlirOp) -> None:
+    def write(self, w: Writer, op: MlirOp) -> None:
         initial, outputs = op.part("initial"), [value.type for value in op.results]
         own = op.regions[0].blocks[0].arguments
         w.add(f" ({_pairs(w, own, initial)})" if initial else "")

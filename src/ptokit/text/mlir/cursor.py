@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from ptokit.finding import near
 from ptokit.text.brackets import MARKS, PAIRS
-from ptokit.text.errors import choices
+from ptokit.text.errors import Problem, choices
 from ptokit.text.mlir.ir import BARE_NAME, Attributes, MlirAttribute, Type
 
 Item = TypeVar("Item")
@@ -36,14 +36,6 @@ _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 _ESCAPED = {"n": b"\n", "t": b"\t"}
 _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*", re.ASCII)
 NUMBER_HINT = "a number is a value of its own: `%c = arith.constant 0 : index`, and then `%c`"
-
-
-class Problem(Exception):
-    """Something in a text that cannot be read: what, where, and what to do about it."""
-
-    def __init__(self, message: str, offset: int, hint: str = "") -> None:
-        super().__init__(message)
-        self.message, self.offset, self.hint = message, offset, hint
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ptokit.finding import near
 from ptokit.text.mlir.attributes import plain_text, read_attribute, string_attribute
 from ptokit.text.mlir.cursor import braced
-from ptokit.text.mlir.interface import Parser, Printer
+from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, MlirAttribute, MlirOp, SsaValue, Type
 from ptokit.text.mlir.loose import starts_region
 from ptokit.text.mlir.pieces import (
@@ -24,6 +24,7 @@ from ptokit.text.mlir.pieces import (
     typed_text,
 )
 from ptokit.text.mlir.types import type_list
+from ptokit.text.mlir.writer import Writer
 
 
 @dataclass
@@ -144,7 +145,7 @@ class Destinations(Piece):
         if moved:
             draft.properties[INSIDE] = inside_attribute({**inside_of(draft.properties), **moved})
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         if _has_values_only(op):
             return self._write_values(w, op, remaining)
         self._write_ins(w, op)
@@ -159,7 +160,7 @@ class Destinations(Piece):
             w.add(results_text(op))
         return None
 
-    def _write_values(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def _write_values(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         operands = op.operands
         if operands:
             w.add(f" {', '.join(map(w.value, operands))}")
@@ -172,7 +173,7 @@ class Destinations(Piece):
             w.add(f" : ({kinds})" if bracketed else f" : {kinds}")
         w.add(results_text(op, always=typed))
 
-    def _write_ins(self, w: Printer, op: MlirOp) -> None:
+    def _write_ins(self, w: Writer, op: MlirOp) -> None:
         values, inside, text = op.part("ins"), inside_of(op.properties), op.properties.get(FORMAT)
         others = [name for name in op.parts if name not in ("ins", "outs", *self.clauses)]
         if not (values or inside or text or others):
@@ -187,7 +188,7 @@ class Destinations(Piece):
             w.add(f" {name} {typed_text(w, op.part(name))}")
         w.add(")")
 
-    def _write_clauses(self, w: Printer, op: MlirOp) -> None:
+    def _write_clauses(self, w: Writer, op: MlirOp) -> None:
         for name in self.clauses:
             if op.part(name):
                 w.add(f" {name} = {typed_text(w, op.part(name))}")
@@ -222,7 +223,7 @@ def _types(c: Parser) -> list[Type]:
     return kinds
 
 
-def _grouped(w: Printer, values: list[SsaValue], inside: Attributes | None = None, *, listed: bool = False) -> str:
+def _grouped(w: Writer, values: list[SsaValue], inside: Attributes | None = None, *, listed: bool = False) -> str:
     """`%a, %b {...} : T, U`."""
     text = ", ".join(map(w.value, values))
     if inside:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.tassign import TASSIGN
-from ptokit.text.mlir.cursor import Problem
+from ptokit.text.errors import Problem
 from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, MlirOp, OpForm, SsaValue, Type

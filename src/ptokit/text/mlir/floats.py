@@ -138,9 +138,6 @@ def float_text(bits: int, kind: Type) -> str:
     return text if "." in text else f"0x{bits:X}"
 
 
-# --- Dense values ----------------------------------------------------------------------------------------------
-
-
 def dense_text(literals: Sequence[str], shape: tuple[int, ...], kind: Type) -> str | None:
     """The elements of a dense value of numbers, in one spelling; None if its element type is unknown.
 

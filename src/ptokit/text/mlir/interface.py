@@ -1,11 +1,10 @@
-"""What the forms of ops are given: a parser that takes things off a text, and a printer that adds to one."""
+"""What the forms of ops read from: a parser that takes things off a text."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
 
 from ptokit.text.mlir.cursor import Cursor, OperandUse
 from ptokit.text.mlir.ir import Block, MlirRegion, SsaValue, Type
@@ -63,22 +62,3 @@ class Parser(Cursor):
     @abstractmethod
     def restore(self, forward: Forward) -> None:
         """Take an attempt back."""
-
-
-class Printer(Protocol):
-    """Adds to a text."""
-
-    add: Callable[[str], None]
-    """Print some text."""
-
-    def value(self, value: SsaValue) -> str:
-        """The name of a value."""
-        ...
-
-    def label(self, block: Block) -> str:
-        """The name of a block."""
-        ...
-
-    def region(self, region: MlirRegion, *, labelled: bool = True, implied: bool = False) -> None:
-        """Print a region. Its arguments are written in it if it is `labelled`; a terminator may be `implied`."""
-        ...

@@ -160,3 +160,5 @@ class MlirOp:
 
 
 BARE_NAME = r"[A-Za-z_][A-Za-z0-9_$.]*"
+SHORT = {"module": "builtin.module", "return": "func.return", "call": "func.call"}
+"""Ops that are written without their dialect."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ptokit.text.mlir.cursor import OperandUse
-from ptokit.text.mlir.interface import Parser, Printer
+from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, MlirAttribute, MlirOp, MlirRegion, SsaValue
+from ptokit.text.mlir.writer import Writer
 
 STARTS_OP = re.compile(
     r'%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=|"[^"\n]*"\s*\(|[A-Za-z_][\w$]*(?:\.[\w$]+)+(?!\s*=)|(?:return|call|module)\b',
@@ -52,7 +53,7 @@ class Loose:
         properties = {WORDING: MlirAttribute(repr(pieces), pieces)}
         return MlirOp(name, self, {"operands": wording.operands}, results, {}, properties, wording.regions)
 
-    def write(self, w: Printer, op: MlirOp) -> None:
+    def write(self, w: Writer, op: MlirOp) -> None:
         pieces, operands = op.properties[WORDING].value, op.operands
         for piece in pieces:
             if isinstance(piece, str):

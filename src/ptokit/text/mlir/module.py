@@ -16,12 +16,11 @@ from typing import Literal, TypeVar
 
 from ptokit.finding import Where
 from ptokit.target import DEFAULT_ARCH, left_layouts
-from ptokit.text.errors import Source, TextError, error_at, joined
+from ptokit.text.errors import Problem, Source, TextError, error_at, joined
 from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
-from ptokit.text.mlir.cursor import Problem
 from ptokit.text.mlir.ir import MlirOp
 from ptokit.text.mlir.reader import Reader, StopReading
-from ptokit.text.mlir.versions import CannotSay, restated
+from ptokit.text.mlir.versions import restated
 from ptokit.text.mlir.writer import Writer
 
 Result = TypeVar("Result")
@@ -97,8 +96,8 @@ def print_module(module: Module, version: Version | None = None) -> str:
     change: Callable[[MlirOp], MlirOp] | None = None if version is None else lambda op: restated(op, version)
     try:
         return _with_room(lambda: Writer(module.op, change).print(module.resources, module.end), module.file)
-    except CannotSay as problem:
-        raise error_at(str(problem), module.text, problem.offset, module.file) from None
+    except Problem as problem:
+        raise error_at(problem.message, module.text, problem.offset, module.file) from None
 
 
 def arch_of(text: str) -> str:

@@ -35,9 +35,10 @@ from ptokit.text.mlir.attributes import (
     symbol_attribute,
 )
 from ptokit.text.mlir.cursor import OperandUse, bare_or_quoted
-from ptokit.text.mlir.interface import Parser, Printer
+from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.types import outputs_text, read_pointer, shaped_like, type_list
+from ptokit.text.mlir.writer import Writer
 
 INSIDE, FORMAT, AXIS, OUTS_TYPE, FLAGS = "$inside", "$format", "$axis", "$outs_type", "$flags"
 """Properties that hold what the text of an op says besides operands and attributes."""
@@ -78,7 +79,7 @@ class Piece:
     def read(self, c: Parser, draft: OpDraft) -> None:
         """Take the piece off the text."""
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         """Print the piece. `remaining` are the attributes that no piece names."""
 
 
@@ -89,7 +90,7 @@ def typed_operand(c: Parser, draft: OpDraft, name: str) -> None:
     draft.types.setdefault(name, []).append(c.type())
 
 
-def typed_text(w: Printer, values: list[SsaValue]) -> str:
+def typed_text(w: Writer, values: list[SsaValue]) -> str:
     """`%a : T, %b : U`."""
     return ", ".join(w.value(v) + (f" : {v.type.text}" if v.type != UNKNOWN else "") for v in values)
 
@@ -111,7 +112,7 @@ class Word(Piece):
     def read(self, c: Parser, draft: OpDraft) -> None:
         c.expect(self.text)
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.add(self.text)
 
 
@@ -136,7 +137,7 @@ class Operand(Piece):
         while self.many and c.accept(","):
             draft.add(self.name, c.operand())
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.add(", ".join(map(w.value, op.part(self.name))))
 
 
@@ -151,7 +152,7 @@ class TypeOf(Piece):
         kind = read_pointer(c) if self.stripped and c.word == "<" else c.type()
         (draft.results if self.name == "R" else draft.types.setdefault(self.name, [])).append(kind)
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         text = (op.results[0] if self.name == "R" else op.part(self.name)[0]).type.text
         w.add(text.removeprefix("!pto.ptr") if self.stripped and text.startswith("!pto.ptr<") else text)
 
@@ -171,7 +172,7 @@ class OneType(Piece):
         if self.gives:
             draft.results.append(kind if isinstance(self.gives, str) else shaped_like(kind, self.gives))
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.add(op.part(self.parts[0])[0].type.text)
 
 
@@ -195,7 +196,7 @@ class Typed(Piece):
         while c.accept(","):
             draft.types[self.name].append(c.type())
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         values = op.part(self.name)
         w.add(f"{', '.join(map(w.value, values))} : {', '.join(value.type.text for value in values)}")
 
@@ -211,7 +212,7 @@ class SignaturePiece(Piece):
         c.expect("->")
         draft.results += type_list(c)
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         inputs = ", ".join(value.type.text for value in op.part(self.name))
         w.add(f"({inputs}) -> {outputs_text([value.type for value in op.results])}")
 
@@ -240,7 +241,7 @@ class Attr(Piece):
             return MlirAttribute(word := c.one_of("comparison", self.kind[6:].split("/")), word)
         return read_attribute(c, self.kind)
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         value = op.attributes[self.name]
         if self.kind == "ints" and isinstance(value.value, tuple):
             w.add(f"[{', '.join(map(str, value.value))}]")
@@ -260,7 +261,7 @@ class Address(Attr):
         c.expect(")")
         return found
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         value = op.attributes[self.name].value
         w.add(f"@tile({value:#x})" if isinstance(value, int) else f"@tile({value})")
 
@@ -275,7 +276,7 @@ class Either(Piece):
     def read(self, c: Parser, draft: OpDraft) -> None:
         (self.operand if c.kind == "value" else self.attr).read(c, draft)
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         (self.operand if op.part(self.operand.name) else self.attr).write(w, op, remaining)
 
 
@@ -296,7 +297,7 @@ class Dictionary(Piece):
         elif c.word == "{":
             draft.attributes |= c.listed("{", lambda: _entry(c))
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.add(f"{{{', '.join(self._entry(*item) for item in remaining.items())}}}")
 
     def _entry(self, name: str, value: MlirAttribute) -> str:
@@ -356,7 +357,7 @@ class Flags(Piece):
         if flags:
             draft.properties[FLAGS] = MlirAttribute(" ".join(flags))
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.add(op.properties[FLAGS].text)
 
 
@@ -368,7 +369,7 @@ class BodyPiece(Piece):
         region.blocks = region.blocks or [Block()]
         draft.regions.append(region)
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.region(op.regions[0])
 
 
@@ -385,7 +386,7 @@ class Successor(Piece):
             Typed(self.name).read(c, draft)
             c.expect(")")
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.add(f"^{w.label(op.successors[int(self.name[-1:])])}")
         if op.part(self.name):
             w.add("(")
@@ -408,7 +409,7 @@ class Keyed(Piece):
         c.expect("=")
         typed_operand(c, draft, name)
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.add(f"({', '.join(f'{name} = {typed_text(w, values)}' for name, values in op.parts.items())})")
 
 
@@ -432,7 +433,7 @@ class Assigned(Piece):
         if not draft.results:
             draft.results += [UNKNOWN] * c.bound
 
-    def write(self, w: Printer, op: MlirOp, remaining: Attributes) -> None:
+    def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.add(f": {op.part('tile')[0].type.text}")
         w.add(results_text(op) if op.results else f", {op.part('addr')[0].type.text}")
 

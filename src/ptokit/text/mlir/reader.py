@@ -9,20 +9,18 @@ from functools import partial
 
 from ptokit.finding import near
 from ptokit.text.brackets import unclosed, unclosed_message
-from ptokit.text.errors import MOST_SHOWN, TextError, error_at, redefined
+from ptokit.text.errors import MOST_ERRORS, MOST_SHOWN, Problem, TextError, error_at, redefined
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
-from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, SHORT, TERMINATORS, settle_builtin
+from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import Collector, find_remarks
-from ptokit.text.mlir.cursor import HINTS, SPACE, OperandUse, Problem
+from ptokit.text.mlir.cursor import HINTS, SPACE, OperandUse
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
 from ptokit.text.mlir.interface import Argument, Forward, Parser
-from ptokit.text.mlir.ir import ANY, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
+from ptokit.text.mlir.ir import ANY, SHORT, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE, STARTS_OP
 from ptokit.text.mlir.types import function_type, optional_type, read_type, unknown_hint
 from ptokit.text.tree import UNREAD
 
-MOST_ERRORS = 100
-"""Errors after which a text is not read any further."""
 MAX_SKIPPED = 1 << 20
 """Most characters of a statement that is skipped because it could not be read."""
 

@@ -8,9 +8,10 @@ from functools import cached_property
 
 from ptokit.text.mlir.cursor import OperandUse
 from ptokit.text.mlir.destinations import Destinations
-from ptokit.text.mlir.interface import Parser, Printer
+from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import Attributes, MlirOp, SsaValue, Type
 from ptokit.text.mlir.pieces import Attr, Maybe, OpDraft, Piece, attribute_pieces
+from ptokit.text.mlir.writer import Writer
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Row:
             c.fail(f"expected the type of %{operand.name}, which is not defined above", operand.offset)
         return c.resolve(operand, kind)
 
-    def write(self, w: Printer, op: MlirOp) -> None:
+    def write(self, w: Writer, op: MlirOp) -> None:
         before = None
         grouped = "ins" in op.parts or "outs" in op.parts
         remaining = self.remaining(op)

@@ -139,9 +139,6 @@ def _attributes(op: MlirOp) -> dict[str, Any]:
     return {name: value.plain for name, value in found.items() if not name.startswith("$")}
 
 
-# --- Types -----------------------------------------------------------------------------------------------------
-
-
 def type_of(kind: Type) -> tree.Type:
     """A type as plain data; one that no program has is kept as text."""
     try:

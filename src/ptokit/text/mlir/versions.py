@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 
 from ptokit.isa.instruction import Instruction, Modifier
+from ptokit.text.errors import Problem
 from ptokit.text.mlir.attributes import keyword
 from ptokit.text.mlir.dialect import form_of
 from ptokit.text.mlir.ir import Attributes, MlirOp, SsaValue
@@ -15,14 +16,6 @@ from ptokit.text.spelling import instruction_of
 
 RENAMED = {"pto.load_scalar": "pto.load", "pto.store_scalar": "pto.store"}
 """Ops by their name in 0.27, with their name in the newer grammar."""
-
-
-class CannotSay(Exception):
-    """What a version has no words for."""
-
-    def __init__(self, message: str, offset: int) -> None:
-        super().__init__(message)
-        self.offset = offset
 
 
 def restated(op: MlirOp, version: str) -> MlirOp:
@@ -41,7 +34,7 @@ def restated(op: MlirOp, version: str) -> MlirOp:
     if version == "new":
         return _new(op, instruction)
     if instruction.form.newer_inside and INSIDE in op.properties:
-        raise CannotSay(f"version 0.27 has no mask form of {instruction.op}", op.offset)
+        raise Problem(f"version 0.27 has no mask form of {instruction.op}", op.offset)
     return _old(op, instruction)
 
 
@@ -61,16 +54,16 @@ def _old(op: MlirOp, instruction: Instruction) -> MlirOp:
     newer = [(modifier, text) for modifier, text in instruction.attributes if text.newer]
     optional = [param for param in instruction.operands if param.optional]
     if newer and optional and len(_sources(op)) >= len(instruction.operands) - 1:
-        raise CannotSay(f"version 0.27 has no {optional[0].name} operand of {instruction.op}", op.offset)
+        raise Problem(f"version 0.27 has no {optional[0].name} operand of {instruction.op}", op.offset)
     for modifier, text in reversed(newer):
         written, usual = _word(op, text.key), modifier.fixed_default
         if not written:
             continue
         if usual is not None and written != usual.text:
-            raise CannotSay(f"version 0.27 has no {text.key}, here `{written}`", op.offset)
+            raise Problem(f"version 0.27 has no {text.key}, here `{written}`", op.offset)
         if usual is None and written != _default(op, instruction, modifier):
             said = f"version 0.27 has no {text.key}, and {instruction.op} without it does not mean `{written}` here"
-            raise CannotSay(said, op.offset)
+            raise Problem(said, op.offset)
     left_out = {text.key for _, text in newer}
     return _with(op, {name: value for name, value in op.attributes.items() if name not in left_out})
 

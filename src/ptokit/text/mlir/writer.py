@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ptokit.text.mlir.builtin import SHORT
 from ptokit.text.mlir.comments import without_blank_ends
 from ptokit.text.mlir.cursor import braced, escaped
-from ptokit.text.mlir.ir import Block, MlirOp, MlirRegion, SsaValue
+from ptokit.text.mlir.ir import SHORT, Block, MlirOp, MlirRegion, SsaValue
 from ptokit.text.mlir.types import signature_text
 
 NAMES = {full: short for short, full in SHORT.items() if short != "call"}
@@ -47,8 +46,6 @@ class Writer:
         self._new_line()
         return "".join(self._parts)
 
-    # --- Names -----------------------------------------------------------------------------------------------
-
     def value(self, value: SsaValue) -> str:
         return f"%{value.name or self._names.get(value) or self._new_name(value)}"
 
@@ -65,8 +62,6 @@ class Writer:
     def label(self, block: Block) -> str:
         return block.label or f"bb{id(block)}"
 
-    # --- Lines -----------------------------------------------------------------------------------------------
-
     def _new_line(self, depth: int | None = None) -> None:
         if self._line_end:
             self.add(f"  {self._line_end}")
@@ -78,8 +73,6 @@ class Writer:
         for line in lines:
             self._new_line(None if line else 0)
             self.add(line)
-
-    # --- Operations ------------------------------------------------------------------------------------------
 
     def _op(self, op: MlirOp) -> None:
         """An operation, without the lines before it."""

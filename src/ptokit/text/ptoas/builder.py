@@ -25,7 +25,6 @@ from ptokit.text.ptoas.shapes import (
     SYNTAX,
     Syntax,
     keys,
-    modes,
     moves_memory,
     suffixes,
     words,
@@ -33,7 +32,7 @@ from ptokit.text.ptoas.shapes import (
 from ptokit.text.ptoas.statement import Draft, RawItem, TypeAt, unknown_word
 from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.results import result_type
-from ptokit.text.spelling import instruction_of, instructions
+from ptokit.text.spelling import instruction_of, instructions, modes
 from ptokit.text.tree import Body, Opaque, Operation, Pointer, Tensor, Type, Value
 
 ARITY = {

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ptokit.text.brackets import unclosed, unclosed_message
-from ptokit.text.errors import TextError, guess, joined
+from ptokit.text.errors import MOST_ERRORS, TextError, guess, joined
 from ptokit.text.ptoas.builder import Builder
 from ptokit.text.ptoas.scope import KernelScope, OpenBody
 from ptokit.text.ptoas.shapes import BLOCKS
@@ -17,8 +17,6 @@ from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.tree import UNREAD, Body, Function, Operation, Source, Unit, Value
 
 DIRECTIVES = (".arch", ".kernel", ".arg", ".const")
-MOST_ERRORS = 100
-"""Errors after which a text is not read any further."""
 LONGEST_LINE = 4000
 """Characters of a line that could not be read, in which names are looked for."""
 GUESSED = -1

@@ -209,8 +209,6 @@ class KernelScope:
         message = f"`<{kind.text}>` is a placeholder, and the type of {name} is not known"
         self.fail(f"{message}; {kind.advice}", written.start)
 
-    # --- The end -----------------------------------------------------------------------------------------------
-
     def finish(self) -> None:
         """Declare the values that are used and not declared, and set the arguments of the body."""
         tiles: dict[int, list[_Implicit]] = {}

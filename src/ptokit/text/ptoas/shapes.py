@@ -35,11 +35,6 @@ def defaults(instruction: Instruction) -> dict[str, object]:
     return {text.key: text.written(member) for text, member in chosen if member is not None}
 
 
-def modes(instruction: Instruction) -> list[str]:
-    """The keys of attributes that always have a suffix, because their default depends on the operands."""
-    return [text.key for modifier, text in instruction.attributes if text.suffix and modifier.fixed_default is None]
-
-
 def opcode_pattern(instruction: Instruction) -> str:
     """The opcode with its suffixes: `op.{row,elem}[.{clamp,wrap,zero}]`. Defaults are left out."""
     words: dict[str, list[str]] = {}

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptokit.program.ir import Constant
-from ptokit.text.errors import choices, guess
+from ptokit.text.errors import Problem, choices, guess
 from ptokit.text.ptoas.literals import constant, keyword, plain_number, string
 from ptokit.text.ptoas.shapes import BLOCKS
 from ptokit.text.ptoas.tokens import END, MAX_ITEMS, Tokens
-from ptokit.text.ptoas.types import Placeholder, TypeProblem, read_type
+from ptokit.text.ptoas.types import Placeholder, read_type
 from ptokit.text.tree import Type
 
 _GOES_ON = re.compile(r"\s*+(?:->|:)")
@@ -353,7 +353,7 @@ class Grammar:
             tokens.fail("`<` has no `>` on its line", tokens.end)
         try:
             kind = read_type(text)
-        except TypeProblem as problem:
+        except Problem as problem:
             tokens.fail(str(problem), start + problem.offset)
         tokens.advance()
         return TypeAt(kind, start)

@@ -110,8 +110,6 @@ class Tokens:
         whole = _REST.match(self.source.text, self.start)
         self.fail(messages.get(self.text) or f"cannot read {f'`{whole[0]}`' if whole else repr(self.text)}")
 
-    # --- Comments --------------------------------------------------------------------------------------------
-
     def comments(self) -> tuple[str, ...]:
         """Comments and blank lines before the current token. Each is returned once."""
         taken, self._before = tuple(self._before), []
@@ -121,8 +119,6 @@ class Tokens:
         """The comment at the end of the line that ends here. It is returned once."""
         taken, self._remarks = " ".join(self._remarks), []
         return taken
-
-    # --- Reading ---------------------------------------------------------------------------------------------
 
     def fail(self, message: str, start: int | None = None) -> NoReturn:
         """Refuse the text, at the current token or elsewhere."""

@@ -18,7 +18,7 @@ from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Pad, PtoEnum, SLayout, TileType
 from ptokit.isa.unknown import is_unknown, unknown
-from ptokit.text.errors import choices, guess
+from ptokit.text.errors import Problem, choices, guess
 from ptokit.text.tree import Opaque, Pointer, Tensor, Type
 
 MOST = 1 << 31
@@ -48,14 +48,6 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-class TypeProblem(ValueError):
-    """An error in a type, and its offset."""
-
-    def __init__(self, message: str, offset: int = 0) -> None:
-        super().__init__(message)
-        self.offset = offset
-
-
 @dataclass(frozen=True)
 class _Item:
     """An item between commas: `16x32xf32`, or `key = word`."""
@@ -64,8 +56,8 @@ class _Item:
     offset: int
     key: str = ""
 
-    def problem(self, message: str) -> TypeProblem:
-        return TypeProblem(message, self.offset)
+    def problem(self, message: str) -> Problem:
+        return Problem(message, self.offset)
 
     def number(self, what: str) -> int:
         """A whole number that is not negative."""
@@ -85,7 +77,7 @@ _KEYED = re.compile(r"\s*([A-Za-z_]\w*+)\s*=\s*")
 def read_type(text: str) -> Type | Placeholder:
     """The type of a text."""
     if len(text) > LONGEST:
-        raise TypeProblem(f"a type of {len(text)} characters")
+        raise Problem(f"a type of {len(text)} characters")
     return _read_type(text)
 
 
@@ -93,7 +85,7 @@ def read_type(text: str) -> Type | Placeholder:
 def _read_type(text: str) -> Type | Placeholder:
     found = _HEAD.fullmatch(text)
     if found is None:
-        raise TypeProblem("expected a type")
+        raise Problem("expected a type")
     name, body = found[1], found[2]
     if body is None:
         return _number_type(name, text)
@@ -110,12 +102,12 @@ def _number_type(name: str, text: str) -> Type | Placeholder:
     if name in ("dtype", "T"):
         return Placeholder("number", name)
     if name in _READERS:
-        raise TypeProblem(f"expected `<` after `{name}`", len(text))
+        raise Problem(f"expected `<` after `{name}`", len(text))
     element = _element(name)
     if element is None:
         if text.startswith(("!", "pto.")):
             return Opaque(_marked(text))
-        raise TypeProblem(f"`{shortened(name)}` is no type{guess(name, _NUMBERS)}")
+        raise Problem(f"`{shortened(name)}` is no type{guess(name, _NUMBERS)}")
     return element.mlir
 
 
@@ -198,7 +190,7 @@ def _tile(_name: str, body: str, offset: int) -> TileSpec | Placeholder:
             _take_positional(tile, item)
     missing = [key for key in ("dtype", "rows", "cols") if key not in tile.fields]
     if missing:
-        raise TypeProblem(f"a tile needs {' and '.join(missing)}, as in `{EXAMPLES['tile']}`", offset)
+        raise Problem(f"a tile needs {' and '.join(missing)}, as in `{EXAMPLES['tile']}`", offset)
     return _spec(tile, items[-1])
 
 
@@ -271,7 +263,7 @@ def _items(body: str, offset: int) -> list[_Item]:
         start = found.end() - len(text.lstrip())
         items.append(_Item(text.strip().strip('"'), offset + start, keyed[1] if keyed else ""))
     if not items or any(not item.text for item in items):
-        raise TypeProblem("an item of the type is empty", offset)
+        raise Problem("an item of the type is empty", offset)
     return items
 
 

@@ -10,7 +10,7 @@ from ptokit.finding import Where
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import TextError
-from ptokit.text.numbers import PREDICATES
+from ptokit.text.numbers import predicate_word
 from ptokit.text.ptoas.literals import attributes_text, constant_text, value_text
 from ptokit.text.ptoas.shapes import (
     BLOCKS,
@@ -21,13 +21,12 @@ from ptokit.text.ptoas.shapes import (
     KnownExtents,
     Syntax,
     defaults,
-    modes,
     moves_memory,
     suffixes,
 )
 from ptokit.text.ptoas.types import type_text
 from ptokit.text.results import default_of
-from ptokit.text.spelling import instruction_of
+from ptokit.text.spelling import instruction_of, modes
 from ptokit.text.tree import Body, Function, Operation, Tensor, Unit, Value, walk
 
 Notes = Mapping[object, Sequence[str]]
@@ -238,7 +237,7 @@ class _FunctionWriter:
         attributes = dict(operation.attributes)
         items = [self._use(value) for value in operation.ins]
         if operation.name == "arith.cmpi":
-            items.insert(0, _predicate(attributes.pop("predicate")))
+            items.insert(0, predicate_word(attributes.pop("predicate")))
         operand = operation.ins[-1].type if operation.ins else "index"
         result = operation.results[0].type if operation.results else operand
         kinds = f" : {type_text(operand)}"
@@ -378,10 +377,6 @@ def _symbol(operation: Operation, name: object) -> str:
 
 def _dictionary(attributes: Mapping[str, Any]) -> str:
     return f" {attributes_text(attributes)}" if attributes else ""
-
-
-def _predicate(predicate: object) -> str:
-    return PREDICATES[predicate] if isinstance(predicate, int) else str(predicate)
 
 
 def _has_one_destination(operation: Operation, instruction: Instruction) -> bool:
