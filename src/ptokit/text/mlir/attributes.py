@@ -272,11 +272,7 @@ def _array(c: Cursor) -> MlirAttribute:
     c.advance()
     c.expect("<")
     kind = c.type()
-    items: list[MlirAttribute] = []
-    if c.accept(":"):
-        items.append(_element(c, kind))
-        while c.accept(","):
-            items.append(_element(c, kind))
+    items = c.separated(lambda: _element(c, kind)) if c.accept(":") else []
     c.expect(">")
     inner = ", ".join(item.text.partition(" : ")[0] for item in items)
     return MlirAttribute(f"array<{kind.text}{f': {inner}' if items else ''}>", tuple(item.plain for item in items))

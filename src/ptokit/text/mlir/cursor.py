@@ -156,12 +156,15 @@ class Cursor:
     def listed(self, opening: str, item: Callable[[], Item]) -> list[Item]:
         """Things between brackets, with commas between them."""
         self.expect(opening)
-        items: list[Item] = []
-        if self.word != PAIRS[opening]:
-            items.append(item())
-            while self.accept(","):
-                items.append(item())
+        items = self.separated(item) if self.word != PAIRS[opening] else []
         self.expect(PAIRS[opening])
+        return items
+
+    def separated(self, item: Callable[[], Item]) -> list[Item]:
+        """Things with commas between them."""
+        items = [item()]
+        while self.accept(","):
+            items.append(item())
         return items
 
     def name(self, what: str = "a word") -> str:

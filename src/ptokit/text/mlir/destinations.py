@@ -215,12 +215,7 @@ def inside_attribute(inner: Attributes) -> MlirAttribute:
 
 def _types(c: Parser) -> list[Type]:
     """`T, U` or `(T, U)` or `()`."""
-    if c.word == "(":
-        return type_list(c)
-    kinds = [c.type()]
-    while c.accept(","):
-        kinds.append(c.type())
-    return kinds
+    return type_list(c) if c.word == "(" else c.separated(c.type)
 
 
 def _grouped(w: Writer, values: list[SsaValue], inside: Attributes | None = None, *, listed: bool = False) -> str:

@@ -158,7 +158,7 @@ class UnknownOp(Row):
 
     def read(self, c: Parser, name: str) -> MlirOp:
         start, behind, is_general = c.start, c.behind, c.word in ("ins", "outs")
-        state = c.save()
+        forward = {used: dict(uses) for used, uses in c.forward.items()}
         try:
             op = super().read(c, name)
         except Problem:
@@ -167,7 +167,7 @@ class UnknownOp(Row):
         else:
             if ends_op(c) and all(value.type != UNKNOWN for value in op.results):
                 return op
-        c.restore(state)
+        c.forward = forward
         c.jump(start)
         c.behind = behind
         return LOOSE.read(c, name)

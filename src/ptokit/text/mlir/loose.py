@@ -7,14 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ptokit.text.mlir.cursor import OperandUse
-from ptokit.text.mlir.interface import Parser
+from ptokit.text.mlir.interface import STARTS_OP, Parser
 from ptokit.text.mlir.ir import UNKNOWN, MlirAttribute, MlirOp, MlirRegion, SsaValue
 from ptokit.text.mlir.writer import Writer
 
-STARTS_OP = re.compile(
-    r'%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=|"[^"\n]*"\s*\(|[A-Za-z_][\w$]*(?:\.[\w$]+)+(?!\s*=)|(?:return|call|module)\b',
-    re.ASCII,
-)
 STARTS_REGION = re.compile(
     r'\{\s*(?:[%^]|"[^"\n]*"\s*\(|[A-Za-z_][\w$.]*(?!\s*[=,}\w$.]))'
     r"|\{[ \t\r]*\n\s*[A-Za-z_][\w$]*\.[\w$.]*(?!\s*[=,\w$.])",
@@ -167,9 +163,7 @@ class _Wording:
         following, behind = c.start, c.behind
         for at, uses in self.typed.items():
             c.jump(at)
-            kinds = [c.optional_type()]
-            while c.accept(","):
-                kinds.append(c.optional_type())
+            kinds = c.separated(c.optional_type)
             if len(kinds) == len(uses):
                 for use, kind in zip(uses, kinds, strict=True):
                     if kind is not None and c.lookup(use) is not None:

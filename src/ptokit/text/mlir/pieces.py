@@ -192,9 +192,7 @@ class Typed(Piece):
             return
         Operand(self.name, many=True).read(c, draft)
         c.expect(":")
-        draft.types[self.name] = [c.type()]
-        while c.accept(","):
-            draft.types[self.name].append(c.type())
+        draft.types[self.name] = c.separated(c.type)
 
     def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         values = op.part(self.name)

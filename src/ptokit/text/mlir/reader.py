@@ -15,19 +15,15 @@ from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle
 from ptokit.text.mlir.comments import Collector, find_remarks
 from ptokit.text.mlir.cursor import HINTS, SPACE, OperandUse
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
-from ptokit.text.mlir.interface import Argument, Forward, Parser
+from ptokit.text.mlir.interface import RESULTS, STARTS_OP, Argument, Forward, Parser
 from ptokit.text.mlir.ir import ANY, SHORT, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
-from ptokit.text.mlir.loose import LOOSE, STARTS_OP
+from ptokit.text.mlir.loose import LOOSE
 from ptokit.text.mlir.types import function_type, optional_type, read_type, unknown_hint
 from ptokit.text.tree import UNREAD
 
 MAX_SKIPPED = 1 << 20
 """Most characters of a statement that is skipped because it could not be read."""
 
-_RESULTS = re.compile(r"%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=", re.ASCII)
-"""The results of the next op, which are not operands of an op without any."""
-_PART = re.compile(r"\w+\s*%", re.ASCII)
-"""A keyword before an operand."""
 _ALIAS = re.compile(r"^[#!][A-Za-z_$][A-Za-z0-9_$]*[ \t]*=", re.MULTILINE)
 _RESOURCES = re.compile(r'\{-#(?:[^"#]|"(?:[^"\\\n]|\\.)*"|#(?!-\}))*+#-\}')
 _BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
@@ -53,8 +49,7 @@ class Reader(Parser):
         self.resources: list[str] = []
         self.scope: dict[str, tuple[SsaValue, ...]] = {}
         """Values by name. Names are only ever added, and taken back at the end of a region."""
-        self._forward: Forward = {}
-        """Values that are used and not defined yet."""
+        self.forward: Forward = {}
         self._defined: set[str] = set()
         """Every name of the function."""
         self._labels: dict[str, Block] = {}
@@ -67,7 +62,6 @@ class Reader(Parser):
         self._statement = self._end = 0
         """Where the statement starts that is read, and where the last region ended."""
         self.bound = 0
-        """How many results the op has that is read."""
         self.type, self.optional_type = partial(read_type, self), partial(optional_type, self)
         self.attribute, self.optional_attribute = partial(read_attribute, self), partial(optional_attribute, self)
         super().__init__(plain, arch)
@@ -273,14 +267,14 @@ class Reader(Parser):
 
     @contextmanager
     def isolated(self, name: str = "func.func") -> Iterator[None]:
-        outer = self.scope, self._forward, self._defined, self._in_function
-        self.scope, self._forward, self._defined = {}, {}, set()
+        outer = self.scope, self.forward, self._defined, self._in_function
+        self.scope, self.forward, self._defined = {}, {}, set()
         self._in_function = name == "func.func"
         try:
             yield
             self._check_names()
         finally:
-            self.scope, self._forward, self._defined, self._in_function = outer
+            self.scope, self.forward, self._defined, self._in_function = outer
 
     def region(self, arguments: Sequence[Argument] | None = None, owner: str = "", *, implied: str = "") -> MlirRegion:
         opening, found = self.start, len(self.problems)
@@ -394,25 +388,10 @@ class Reader(Parser):
 
     # --- Values ----------------------------------------------------------------------------------------------
 
-    def starts_results(self) -> bool:
-        return self.kind == "value" and _RESULTS.match(self.text, self.start) is not None
-
-    def is_part(self) -> bool:
-        return _PART.match(self.text, self.start) is not None
-
-    def starts_statement(self) -> bool:
-        if self.kind == "end":
-            return True
-        return self.is_on_new_line() and (self.word == "}" or STARTS_OP.match(self.text, self.start) is not None)
-
-    def lookup(self, use: OperandUse) -> SsaValue | None:
-        values = self.scope.get(use.name)
-        return values[use.index] if values is not None and use.index < len(values) else None
-
     def resolve(self, use: OperandUse, kind: Type) -> SsaValue:
         values = self.scope.get(use.name)
         if values is None:
-            value = self._forward.setdefault(use.name, {}).setdefault(use.index, SsaValue(kind, offset=use.offset))
+            value = self.forward.setdefault(use.name, {}).setdefault(use.index, SsaValue(kind, offset=use.offset))
         elif use.index >= len(values):
             self.fail(f"`%{use.name}` has {len(values)} results; found `#{use.index}`", use.offset)
         else:
@@ -434,7 +413,7 @@ class Reader(Parser):
         if name in self.scope:
             first = self.scope[name][0].offset if self.scope[name] else 0
             self.fail(redefined(f"%{name}", self.text.count("\n", 0, first) + 1), at)
-        for index, used in self._forward.pop(name, {}).items():
+        for index, used in self.forward.pop(name, {}).items():
             if index >= len(values):
                 self.fail(f"`%{name}` has {len(values)} results; found `#{index}`", used.offset)
             first = used.offset
@@ -449,18 +428,12 @@ class Reader(Parser):
 
     def _check_names(self) -> None:
         """Note every name that is used and never defined."""
-        for name, uses in self._forward.items():
+        for name, uses in self.forward.items():
             at = min(value.offset for value in uses.values())
             is_shown = len(self.problems) < MOST_SHOWN
             meant = near(f"%{name}", [f"%{other}" for other in self._defined]) if is_shown else ""
             self._note(Problem(f"`%{name}` is not defined", at, f"did you mean `{meant}`?" if meant else ""))
-        self._forward = {}
-
-    def save(self) -> Forward:
-        return {name: dict(uses) for name, uses in self._forward.items()}
-
-    def restore(self, forward: Forward) -> None:
-        self._forward = forward
+        self.forward = {}
 
     # --- Errors ----------------------------------------------------------------------------------------------
 
@@ -540,7 +513,7 @@ class Reader(Parser):
 
     def _poison(self, start: int) -> int:
         """Define what a statement defines that could not be read. Gives the number of names, its results included."""
-        results, line = _RESULTS.match(self.text, start), self.text[start : self._line_end(start)]
+        results, line = RESULTS.match(self.text, start), self.text[start : self._line_end(start)]
         for found in _NAME.finditer(results[0] if results else ""):
             self._poison_name(found[1], start)
         known = len(self.scope)
@@ -550,7 +523,7 @@ class Reader(Parser):
 
     def _poison_name(self, name: str, at: int) -> None:
         if name not in self.scope:
-            self._forward.pop(name, None)
+            self.forward.pop(name, None)
             self.scope[name] = (SsaValue(ANY, name, offset=at),) * 16
             self._defined.add(name)
 

@@ -246,9 +246,7 @@ def _shaped(c: Cursor, name: str) -> Type:
             c.expected("`*x`")
         c.jump(unranked.end())
     element = c.type()
-    rest: list[MlirAttribute] = []
-    while c.accept(","):
-        rest.append(c.attribute())
+    rest = c.separated(c.attribute) if c.accept(",") else []
     c.expect(">")
     text = "".join(f"{dim}x" for dim in dims) + ", ".join([element.text, *(attribute.text for attribute in rest)])
     data = Ranked(name, _extents(dims), element, tuple(rest)) if dims != ["*"] else None
