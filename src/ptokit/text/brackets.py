@@ -7,7 +7,7 @@ import re
 LONGEST = 4000
 """Characters of a statement in which a closing bracket is looked for."""
 PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
-MARKS = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|->|[<>]=|[<({\[\])}>]')
+MARKS = re.compile(r'[(){}\[\]]|[<>](?!=)|"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|->')
 """Brackets, and what is none: strings, comments, arrows, comparisons."""
 CLOSING = frozenset(PAIRS.values())
 _BLANKS = re.compile(r"\s*")

@@ -40,7 +40,7 @@ SHAPES = {
     "memref.dim": "%ref , %index {} : ^ref",
     "memref.get_global": "#name:symbol {} : R",
 }
-"""Ops of MLIR with a shape; see `shapes.py` for the language."""
+"""Ops of MLIR with a shape; see `pieces.py` for the language."""
 
 KNOWN = {
     "arith": f"{' '.join(ARITHMETIC)} constant addui_extended mulsi_extended mului_extended scaling_extf"

@@ -51,7 +51,7 @@ SHAPES = {
     "reserve_buffer import_reserved_buffer": "{!} -> R",
     "aic_initialize_pipe aiv_initialize_pipe": "{!} keyed",
 }
-"""Ops with a shape of their own; see `shapes.py` for the language."""
+"""Ops with a shape of their own; see `pieces.py` for the language."""
 
 VARIANTS = {"tgatherb": Destinations(one_type=True), "tmrgsort": Destinations(inside=("exhausted",))}
 """Ops of the general shape that differ from it in something, and are no instructions."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from ptokit.finding import near
 from ptokit.text.brackets import unclosed, unclosed_message
@@ -41,6 +40,11 @@ class StopReading(Exception):
 class Reader(Parser):
     """Reads one text."""
 
+    type = read_type  # type: ignore[assignment]
+    optional_type = optional_type  # type: ignore[assignment]
+    attribute = read_attribute  # type: ignore[assignment]
+    optional_attribute = optional_attribute  # type: ignore[assignment]
+
     def __init__(self, text: str, arch: str) -> None:
         self.original = text
         plain, remarks = find_remarks(text)
@@ -62,8 +66,6 @@ class Reader(Parser):
         self._statement = self._end = 0
         """Where the statement starts that is read, and where the last region ended."""
         self.bound = 0
-        self.type, self.optional_type = partial(read_type, self), partial(optional_type, self)
-        self.attribute, self.optional_attribute = partial(read_attribute, self), partial(optional_attribute, self)
         super().__init__(plain, arch)
         self._alias_ends: dict[int, int] = {}
 
