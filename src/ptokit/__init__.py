@@ -34,20 +34,21 @@ from ptokit.isa.policy import (
 from ptokit.isa.policy import GlobalLayout as Layout
 from ptokit.lang.context import target
 from ptokit.lang.dispatch import Event
-from ptokit.lang.eager import mgather, mscatter, tassign, tload, tmov, tscatter, tstore
 from ptokit.lang.faults import public
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
 if TYPE_CHECKING:
     from ptokit.engine.runnable import Run
+    from ptokit.lang.assign import tassign
     from ptokit.lang.check import Report, TargetReport, check, show
-    from ptokit.lang.compute import (  # isort: skip
-        tabs, tadd, tadds, tand, tands, tci, tcmp, tcmps, tcolexpand, tcolexpandadd, tcolexpanddiv, tcolexpandmax,
-        tcolexpandmin, tcolexpandmul, tcolexpandsub, tcolmax, tcolmin, tcolsum, tcvt, tdiv, tdivs, texp, texpands,
-        textract, tgather, tlog, tmatmul, tmatmul_acc, tmatmul_bias, tmax, tmaxs, tmin, tmins, tmul, tmuls, tneg, tor,
-        tors, trecip, trowexpand, trowexpandadd, trowexpanddiv, trowexpandmax, trowexpandmin, trowexpandmul,
-        trowexpandsub, trowmax, trowmin, trowsum, tsel, tsels, tshl, tshls, tshr, tshrs, tsqrt, tsub, tsubs, ttrans,
+    from ptokit.lang.instructions import (  # isort: skip
+        mgather, mscatter, tabs, tadd, tadds, tand, tands, tci, tcmp, tcmps, tcolexpand, tcolexpandadd, tcolexpanddiv,
+        tcolexpandmax, tcolexpandmin, tcolexpandmul, tcolexpandsub, tcolmax, tcolmin, tcolsum, tcvt, tdiv, tdivs, texp,
+        texpands, textract, tgather, tload, tlog, tmatmul, tmatmul_acc, tmatmul_bias, tmax, tmaxs, tmin, tmins, tmov,
+        tmul, tmuls, tneg, tor, tors, trecip, trowexpand, trowexpandadd, trowexpanddiv, trowexpandmax, trowexpandmin,
+        trowexpandmul, trowexpandsub, trowmax, trowmin, trowsum, tscatter, tsel, tsels, tshl, tshls, tshr, tshrs, tsqrt,
+        tstore, tsub, tsubs, ttrans,
     )  # fmt: skip
     from ptokit.lang.control import (  # isort: skip
         barrier, block_idx, block_num, const, load_scalar, otherwise, range, set_flag, wait_flag, when,
@@ -78,6 +79,7 @@ __all__ = [
 
 
 LATER = {
+    "lang.assign": ("tassign",),
     "lang.control": ("barrier", "block_idx", "block_num", "const", "load_scalar", "otherwise", "range", "set_flag",
                      "wait_flag", "when"),
     "lang.expr": ("cdiv", "max", "min"),
@@ -88,27 +90,25 @@ LATER = {
     "lang.check": ("Report", "TargetReport", "check", "show"),
     "ops": ("gather", "scatter"),
 }  # fmt: skip
-"""Names that are loaded when they are first used, by module; the other names of `__all__` are compute calls."""
+"""Names that are loaded when they are first used, by module; the other names of `__all__` are instructions."""
 
 
 @public
 def __getattr__(name: str) -> object:
-    """Load kernels, compute calls and calls on whole arrays when the first of them is used: importing stays quick."""
-    if name not in __all__:
-        from ptokit.finding import near
-        from ptokit.isa.catalog import INSTRUCTIONS
+    """Load kernels, instructions and calls on whole arrays when they are first used: importing stays quick."""
+    from importlib import import_module
 
-        if name in INSTRUCTIONS:  # one without a function of its own
-            from ptokit.lang.derived import call_named
+    from ptokit.finding import near
+    from ptokit.isa.catalog import INSTRUCTIONS
 
-            return call_named(name)
+    if name not in __all__ and name not in INSTRUCTIONS:
         close = "" if name.startswith("_") else near(name, __all__)
         hint = f"; did you mean {close}?" if close else ""
         raise AttributeError(f"module 'ptokit' has no attribute {name!r}{hint}", name=name, obj=None)
-    from importlib import import_module
-
-    home = next((file for file, names in LATER.items() if name in names), "lang.compute")
-    value = globals()[name] = getattr(import_module(f"ptokit.{home}"), name)
+    home = next((file for file, names in LATER.items() if name in names), "lang.instructions")
+    value = getattr(import_module(f"ptokit.{home}"), name)
+    if name in __all__:  # others may leave the catalogue
+        globals()[name] = value
     return value
 
 

@@ -51,7 +51,8 @@ ONE_ROUNDING = Rule(
 )  # fmt: skip
 
 REDUCTIONS = (
-    OpRow("tcolsum", "Sum every column.", "dst[0, j] = src[0, j] + src[1, j] + ...    in this order, in float32",
+    OpRow("tcolsum", "Sum every column.",
+        "dst[0, j] = src[0, j] + src[1, j] + ...    in this order, in float32, rounded once",
         REDUCE_TYPES, "colsum", in_place=(), cpp=Cpp(headers=(ONE_ROUNDING, SAME_COLS))),
     OpRow("tcolmax", "The largest element of every column.",
         "dst[0, j] = the largest of src[:, j]    a leading NaN stays, a later one loses", REDUCE_TYPES, "colmax",

@@ -160,7 +160,7 @@ TDIVS = build(
     tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"])),
     lower_divide,
     modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "which operand is divided: the first one given",
-                        text=Attribute(reverses=Dividend.Scalar)),),
+                        text=Attribute(reverses=Dividend.Scalar), sources=("dividend", "divisor")),),
     cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
     text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
 )  # fmt: skip
@@ -232,7 +232,7 @@ TCI = build(
         typed("CP-CI-02", "dst", CI_TYPES),
     ),
     apply("iota", "start", order="order"),
-    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "up or down", text=DESCENDING),),
+    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "the order of the numbers", text=DESCENDING),),
     pipe={"a2a3": "S", "a5": "V"},
     cost={"S": Cost("scalar loop", accesses=1)},
     cpp="TCI<Tile, T, descending>(dst, start)",

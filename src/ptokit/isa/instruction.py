@@ -333,6 +333,8 @@ class Param:
     kind: Kind = "tile"
     is_block: bool = False
     """Of memory: whether its extents follow from the tile, so that text may write it as `%view[%row, %col]`."""
+    typed_as: str = "dst"
+    """Of a number: the operand whose element type it has."""
 
 
 @dataclass(frozen=True)
@@ -346,13 +348,33 @@ class Modifier:
     default_text: str = ""
     text: Attribute | None = None
     """How text writes it."""
+    positional: bool = False
+    """Whether Python takes it by position, too."""
+    sources: tuple[str, ...] = ()
+    """If the order of the sources states it: their names in Python."""
+
+    @property
+    def choices(self) -> str:
+        """The words of its members."""
+        return " | ".join(member.text for member in self.enum)
+
+    @property
+    def default_name(self) -> str:
+        """The default in words."""
+        default = self.constant_default
+        return self.default_text or (default.text if default else "none")
+
+    @property
+    def constant_default(self) -> PtoEnum | None:
+        """The default of the argument in Python; None if a call without the argument determines it."""
+        return None if self.default_text or self.default is None else self.default(None)  # type: ignore[arg-type]
 
     @property
     def fixed_default(self) -> PtoEnum | None:
         """The default, if it does not depend on the rest of a call."""
         if self.default_text:
             return next((member for member in self.enum if member.text == self.default_text), None)
-        return self.default(None) if self.default else None  # type: ignore[arg-type]
+        return self.constant_default
 
     @property
     def example(self) -> str:

@@ -50,7 +50,8 @@ SUM_CPP = Cpp(
 )  # fmt: skip
 
 REDUCTIONS = (
-    OpRow("trowsum", "Sum every row.", "dst[i, 0] = src[i, 0] + src[i, 1] + ...    in this order, in float32",
+    OpRow("trowsum", "Sum every row.",
+        "dst[i, 0] = src[i, 0] + src[i, 1] + ...    in this order, in float32, rounded once",
         SUM_TYPES, "rowsum", in_place=(), cpp=SUM_CPP),
     OpRow("trowmax", "The largest element of every row.",
         "dst[i, 0] = the largest of src[i, :]    a leading NaN stays, a later one loses", BEST_TYPES, "rowmax",

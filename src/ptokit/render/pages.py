@@ -270,17 +270,11 @@ def _statement(clause: spec.Clause) -> str:
 def _parameters(instruction: Instruction) -> Table:
     rows = [(p.name, f"{p.access}{', optional' if p.optional else ''}", p.about) for p in instruction.operands]
     for modifier in instruction.modifiers:
-        default = modifier.default_text or _default(modifier)
-        choices = " | ".join(member.text for member in modifier.enum)
-        rows.append((f"{modifier.name}=", f"default {default}", f"{modifier.about}: {choices}"))
+        about = f"{modifier.about}: {modifier.choices}"
+        rows.append((f"{modifier.name}=", f"default {modifier.default_name}", about))
     if _has_events(instruction):
         rows.append(("wait=", "default none", "events of earlier calls that it waits for; every call returns one"))
     return _grid(rows)
-
-
-def _default(modifier: Any) -> str:
-    member = modifier.default(None) if modifier.default else None
-    return member.text if member else "none"
 
 
 def _contract(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
