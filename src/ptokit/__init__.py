@@ -98,12 +98,11 @@ def __getattr__(name: str) -> object:
     """Load kernels, instructions and calls on whole arrays when they are first used: importing stays quick."""
     from importlib import import_module
 
-    from ptokit.finding import near
+    from ptokit.finding import suggestion
     from ptokit.isa.catalog import INSTRUCTIONS
 
     if name not in __all__ and name not in INSTRUCTIONS:
-        close = "" if name.startswith("_") else near(name, __all__)
-        hint = f"; did you mean {close}?" if close else ""
+        hint = "" if name.startswith("_") else suggestion(name, __all__)
         raise AttributeError(f"module 'ptokit' has no attribute {name!r}{hint}", name=name, obj=None)
     home = next((file for file, names in LATER.items() if name in names), "lang.instructions")
     value = getattr(import_module(f"ptokit.{home}"), name)

@@ -78,6 +78,12 @@ def near(word: str, names: Iterable[str]) -> str:
     return best[0] if best else ""
 
 
+def suggestion(word: object, names: Iterable[str]) -> str:
+    """The end of a message about an unknown word: `; did you mean X?`, or nothing if no name is close."""
+    close = near(word, names) if isinstance(word, str) else ""
+    return f"; did you mean {close}?" if close else ""
+
+
 def nearest(word: str, names: Iterable[str], count: int, least: float = -1.0) -> list[str]:
     """The names that a word is most like, the closest first; only those that are more like it than `least`."""
     from difflib import SequenceMatcher
@@ -95,10 +101,15 @@ def nearest(word: str, names: Iterable[str], count: int, least: float = -1.0) ->
     return [name for *_, name in sorted(found, key=lambda each: each[:2], reverse=True)[:count]]
 
 
+def counted(number: int, what: str) -> str:
+    """`1 block`, `2 blocks`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def summary(findings: tuple[Finding, ...]) -> str:
     """Findings in one short line: how many of each level, and the rules and lines of the first errors and hazards."""
     counts = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
-    levels = ", ".join(f"{n} {level}{'' if n == 1 else 's'}" for level, n in counts.items() if n)
+    levels = ", ".join(counted(n, level) for level, n in counts.items() if n)
     wrong = [finding for finding in findings if finding.level != "note"]
     names = [*dict.fromkeys((finding.kind or finding.rule) + _line(finding) for finding in wrong)]
     shown = ", ".join([*names[:MOST_SHOWN], *["..."] * (len(names) > MOST_SHOWN)])

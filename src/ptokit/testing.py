@@ -220,8 +220,8 @@ class Strict:
         names = list(keywords)
         copies = copied([*args, *keywords.values()])
         named = dict(zip(names, copies[len(args) :], strict=True))
-        asked = {**common, "target": target, "options": options.get("options"), **named}
-        return _without_raised(_report(kernel, grid, copies[: len(args)], asked))
+        requested = {**common, "target": target, "options": options.get("options"), **named}
+        return _without_raised(_report(kernel, grid, copies[: len(args)], requested))
 
     @contextmanager
     def watching(self) -> Iterator[None]:

@@ -83,13 +83,13 @@ def printed(*words: object, status: int = 0) -> dict[str, Any]:
 
 
 def test_a_clean_run_gives_values_and_a_report() -> None:
-    said = fine("run", *PICK, *MACHINE, "--out", "out=y.npy")
+    message = fine("run", *PICK, *MACHINE, "--out", "out=y.npy")
     assert np.array_equal(np.load("y.npy"), X[[0, 1, 2, 3, 4, 5, 6, 7]])
-    assert said.startswith("pick on a5: 1 block, machine, ")
-    assert "\na5, 1 block: clean" in said
-    sections = [line for line in said.splitlines() if line in ("memory", "time", "traffic", "lanes")]
+    assert message.startswith("pick on a5: 1 block, machine, ")
+    assert "\na5, 1 block: clean" in message
+    sections = [line for line in message.splitlines() if line in ("memory", "time", "traffic", "lanes")]
     assert sections == ["memory", "time", "traffic"]
-    assert " cycles" in said and "index 0x" in said
+    assert " cycles" in message and "index 0x" in message
 
 
 def test_a_finding_of_the_machine_is_status_1_with_its_place_on_standard_output() -> None:
@@ -124,8 +124,8 @@ def test_the_page_names_these_parts() -> None:
 
 
 def test_lanes_are_reported_on_request() -> None:
-    said = fine("run", *PICK, *MACHINE, "--lanes")
-    assert "\nlanes\n" in said and "7 in bounds, 1 clamped" in said
+    message = fine("run", *PICK, *MACHINE, "--lanes")
+    assert "\nlanes\n" in message and "7 in bounds, 1 clamped" in message
     (lanes,) = printed("run", *PICK, *MACHINE, "--lanes")["lanes"]
     assert lanes["code"] == [*["in bounds"] * 7, "clamped"] and lanes["cell"] == [0, 1, 2, 3, 4, 5, 6, 7]
 
@@ -188,7 +188,7 @@ def test_options_of_the_machine_are_for_the_machine(option: str, folder: Path) -
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--timeline", "no/such/place.json"), "there is no directory"),
         (("--timeline", "y.npy", "--out", "out=y.npy"), "same file"),
@@ -196,8 +196,8 @@ def test_options_of_the_machine_are_for_the_machine(option: str, folder: Path) -
         (("--launch", "sideways"), "--launch"),
     ],
 )
-def test_misuse(words: tuple[str, ...], said: str, folder: Path) -> None:
-    assert said in misuse("run", *PICK, *MACHINE, *words)
+def test_misuse(words: tuple[str, ...], message: str, folder: Path) -> None:
+    assert message in misuse("run", *PICK, *MACHINE, *words)
     assert not (folder / "y.npy").exists()
 
 

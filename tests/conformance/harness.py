@@ -112,8 +112,8 @@ def _expected(name: str, target: str) -> set[str]:
 def check_breaks(name: str, code: str, target: str, op: str = "") -> None:
     """Breaking code must be stopped by a finding of the clause that it breaks, or by the words that the example has."""
     example, clause = spec.examples()[name], spec.clauses().get(name)
-    if example.says:
-        with pytest.raises(ValueError, match=example.says):
+    if example.message:
+        with pytest.raises(ValueError, match=example.message):
             run(code, target, op)
         return
     with pytest.raises(STOPS) as stop:

@@ -62,7 +62,7 @@ def test_a_number_has_the_element_type_of_the_operand_that_the_definition_names(
     mask, values = tile("uint8", cols=32), tile().write(np.arange(8)[None])
     pto.tcmps(mask, values, 3.5, "gt")
     assert mask.read()[0, 0] == 0b11110000
-    with pytest.raises(ValueError, match="256.* is not representable in uint8"):
+    with pytest.raises(ValueError, match=r"256.* is not representable in uint8"):
         pto.tadds(tile("uint8", cols=32), tile("uint8", cols=32), 256)
 
 

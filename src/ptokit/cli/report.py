@@ -17,7 +17,7 @@ from ptokit.cli.arguments import Array
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import printable
 from ptokit.engine.runnable import Run
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where, counted
 from ptokit.isa.dtype import dtype
 from ptokit.lang.check import Report, TargetReport
 from ptokit.lang.launcher import Launchable
@@ -84,11 +84,6 @@ def _summary(report: TargetReport) -> Text:
     verdict = ("accepted", "bold green") if report.accepted else ("refused", "bold red")
     rest = "; ".join(part for part in (", ".join(counts), ", ".join(memory)) if part)
     return Text.assemble(f"{report.target}: ", verdict, f"; {rest}" if rest else "")
-
-
-def counted(number: int, what: str) -> str:
-    """`1 block`, `2 blocks`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _bytes(used: int, size: int | None) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, cast
 
+from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
@@ -54,11 +55,9 @@ _MOST_PREPARED = 1024
 def _prepare(
     key: Any, instruction: Instruction, mode: Mode, operands: Sequence[Operand], modifiers: Sequence[object], *call: Any
 ) -> Prepared:
-    if len(PREPARED) >= _MOST_PREPARED:
-        PREPARED.clear()
     specs, parsed = [operand.spec for operand in operands], _parsed(instruction, modifiers)
-    PREPARED[key] = prepared = Prepared(instruction, mode.profile, mode.options, specs, parsed, *call)
-    return prepared
+    prepared = Prepared(instruction, mode.profile, mode.options, specs, parsed, *call)
+    return remember(PREPARED, key, prepared, _MOST_PREPARED)
 
 
 def _parsed(instruction: Instruction, modifiers: Sequence[object]) -> Modifiers:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from ptokit.engine.registry import AUTO, ENGINES, names
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, near
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.context import Mode, current, target
 from ptokit.lang.where import refuse, warn_at
@@ -96,9 +96,9 @@ def check_engine(engine: object, known: Sequence[str], but: str = "") -> None:
     """Refuse an engine that a call does not have; `but` is the hint for an engine that models a target."""
     if engine in known:
         return
-    close = near(engine, known) if isinstance(engine, str) else ""
-    hint = but if isinstance(engine, str) and is_model(engine) else f"did you mean {close}?" if close else ""
-    raise ValueError(f"engine is one of {', '.join(known)}; got {engine!r}" + (f"; {hint}" if hint else ""))
+    is_unfit = but and isinstance(engine, str) and is_model(engine)
+    hint = f"; {but}" if is_unfit else suggestion(engine, known)
+    raise ValueError(f"engine is one of {', '.join(known)}; got {engine!r}{hint}")
 
 
 def is_model(engine: str) -> bool:
@@ -123,12 +123,12 @@ def machine_options(options: object, launch: str, dyn_ub: int | None) -> Machine
     chosen = MachineOptions() if options is None else options
     if not isinstance(chosen, MachineOptions):
         raise TypeError(f"options= takes a pto.MachineOptions, got {type(chosen).__name__}")
-    asked = chosen.dyn_ub if dyn_ub is None else dyn_ub
-    return replace(chosen, launch=chosen.launch if launch == "standard" else launch, dyn_ub=asked)
+    size = chosen.dyn_ub if dyn_ub is None else dyn_ub
+    return replace(chosen, launch=chosen.launch if launch == "standard" else launch, dyn_ub=size)
 
 
 def refuse_inside(what: str) -> None:
     """Refuse a call inside a kernel."""
     here = current()
     if here.tracer is not None or here.block is not None:
-        raise refuse("KN-17", f"{what} cannot stand inside a kernel", "launch one kernel after the other")
+        raise refuse("KN-17", f"{what} is not allowed inside a kernel", "launch one kernel after the other")

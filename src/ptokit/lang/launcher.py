@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ptokit.engine.kept import remember
 from ptokit.engine.registry import AUTO, REFERENCE, chosen
 from ptokit.engine.runnable import Run
 from ptokit.engine.storage import Storage
@@ -33,7 +34,6 @@ from ptokit.lang.launch import (
 from ptokit.lang.recall import MOST_CACHED, NUMPY, CachedLaunch, Key, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
-from ptokit.program.expr import Var
 
 if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
@@ -54,6 +54,9 @@ class Launchable(ABC):
         """The registry of warnings that Python has shown."""
         self.cached: dict[Key, CachedLaunch] = {}
         """The cache of small launches."""
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
 
     def __getitem__(self, grid: object) -> Launcher:
         """The kernel over a grid of blocks."""
@@ -185,12 +188,11 @@ class Launcher:
         storages = self._storages(arguments, traced)
         if verdict.remarks:
             collector(verdict.remarks)
-        integers = {Var(name): value for name, value in arguments.integers.items()}
         runnable = traced.executable(mode, chosen(engine), engine != AUTO)
         began = time.perf_counter()
         try:
             with self._writing(arguments, traced):
-                ran = runnable.launch(storages, integers, self.grid, collector, threads)
+                ran = runnable.launch(storages, arguments.numbers, self.grid, collector, threads)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
         return ran, time.perf_counter() - began
@@ -204,11 +206,10 @@ class Launcher:
         verdict = traced.verdict(mode, self.grid)
         if any(finding.blocks for finding in verdict.errors):
             raise VerifyError(verdict.errors)
-        integers = {Var(name): value for name, value in arguments.integers.items()}
         storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
         try:
             with self._writing(arguments, traced):
-                return traced.machine(mode).run(storages, integers, self.grid, options, certain)
+                return traced.machine(mode).run(storages, arguments.numbers, self.grid, options, certain)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
 
@@ -235,13 +236,11 @@ class Launcher:
         if len(plain) < len(tensors) or not in_order or excluded:
             return
         sizes = {name: tensor.storage.bits.size for name, tensor in tensors.items()}
-        integers = {Var(name): value for name, value in arguments.integers.items()}
-        small = traced.executable(mode, chosen(engine), engine != AUTO).small(sizes, integers, self.grid)
+        small = traced.executable(mode, chosen(engine), engine != AUTO).small(sizes, arguments.numbers, self.grid)
         if small is not None:
-            if len(kernel.cached) >= MOST_CACHED:
-                kernel.cached.clear()
             is_current = partial(kernel.is_current, traced)
-            kernel.cached[key] = CachedLaunch(small, mode.profile.name, self.grid, is_current, kernel.collector)
+            launch = CachedLaunch(small, mode.profile.name, self.grid, is_current, kernel.collector)
+            remember(kernel.cached, key, launch, MOST_CACHED)
 
     def _run_untraced(self, arguments: Arguments, mode: Mode, collector: FindingCollector) -> float:
         began = time.perf_counter()

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ptokit.engine.runnable import Run
-from ptokit.finding import NAME, Finding, summary
+from ptokit.finding import NAME, Finding, counted, summary
 from ptokit.machine.outcomes import LaneOutcomes
-from ptokit.machine.text import counted, report_text
+from ptokit.machine.text import report_text
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.traffic import Traffic
 

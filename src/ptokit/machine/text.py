@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ptokit.finding import LEVELS, Finding
+from ptokit.finding import LEVELS, Finding, counted
 from ptokit.machine.outcomes import LaneOutcomes
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.traffic import Traffic
@@ -72,11 +72,6 @@ def shown_findings(findings: Iterable[Finding], *, notes: bool) -> list[Finding]
     """Errors, then hazards, then notes if `notes` is set; each in the order in which they were found."""
     shown = [finding for finding in findings if notes or finding.level != "note"]
     return sorted(shown, key=lambda finding: LEVELS.index(finding.level))
-
-
-def counted(number: int, what: str) -> str:
-    """`1 block`, `2 blocks`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def sections(report: ReportLike) -> Iterator[Section]:

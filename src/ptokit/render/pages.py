@@ -79,7 +79,7 @@ def hazard_page(name: str) -> Group:
     """A hazard: the targets that have it and the tools that do not report it."""
     hazard = spec.hazards()[name]
     parts = [
-        _title(name, f"bites on {hazard.bites} · silent on {hazard.silent}"),
+        _title(name, f"affects {hazard.affects} · silent on {hazard.silent}"),
         Text(hazard.situation),
         Text(f"What happens: {hazard.effect}"),
         Text(f"Level: {hazard.level}; first seen by: {SEEN_BY[hazard.seen_by]}"),
@@ -288,7 +288,7 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[Renderable
     yield from _section("Refused in every instruction, unless", _common(profile))
     faults = instruction.faults.items()
     yield from _section(
-        "Stopped by values", ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
+        "Refused at run time", ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
     )
     emitted = (_rule_row(rule, profile) for rule in instruction.cpp.headers if rule.level_on(profile.name))
     yield from _section("Refused when C++ is emitted, unless", emitted)
@@ -298,7 +298,7 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[Renderable
     yield from _machine(instruction, profile)
 
 
-TITLES = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Remarked"}
+TITLES = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Notes"}
 
 
 def _section(title: str, rows: Iterable[tuple[str, ...]]) -> Iterator[RenderableType]:

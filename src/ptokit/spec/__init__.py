@@ -46,7 +46,7 @@ class Hazard:
     """A failure on hardware that a simulator or compiler does not report."""
 
     id: str
-    bites: str
+    affects: str
     silent: str
     situation: str
     effect: str
@@ -82,7 +82,7 @@ class Example:
     breaks: tuple[str, ...] = ()
     rule: str = ""
     """The rules that the breaking code runs into, where they are not the clause itself."""
-    says: str = ""
+    message: str = ""
     """Words of the error, where the breaking code is refused without a finding."""
     targets: tuple[str, ...] = ()
     """Where to run it, if not on the clause's own targets."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptokit.finding import suggestion
 from ptokit.isa.kernel import LaunchShape as LaunchShape
 from ptokit.target.profile import Budget as Budget
 from ptokit.target.profile import Core as Core
@@ -18,4 +19,5 @@ def profile(name: str) -> Profile:
     try:
         return PROFILES[name]
     except (KeyError, TypeError):
-        raise ValueError(f"unknown target {name!r}; known: {', '.join(PROFILES)}") from None
+        hint = suggestion(name, PROFILES)
+        raise ValueError(f"unknown target {name!r}; known: {', '.join(PROFILES)}{hint}") from None

@@ -38,11 +38,11 @@ def test_as_many_threads_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert thread_count() == thread_count(None) == 7
 
 
-@pytest.mark.parametrize("said", [None, "", "  "])
-def test_else_one_for_each_usable_cpu(said: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("value", [None, "", "  "])
+def test_else_one_for_each_usable_cpu(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PTOKIT_THREADS", raising=False)
-    if said is not None:
-        monkeypatch.setenv("PTOKIT_THREADS", said)
+    if value is not None:
+        monkeypatch.setenv("PTOKIT_THREADS", value)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 5, 6}, raising=False)
     assert thread_count() == 3
     monkeypatch.delattr(os, "sched_getaffinity")
@@ -58,9 +58,9 @@ def test_nonsense_is_refused(number: object) -> None:
         thread_count(number)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("said", ["0", "-2", "many", "1.5", "0x4", "1e3", "9" * 9999, "1025", "four 4"])
-def test_nonsense_in_the_environment_is_refused_by_name(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PTOKIT_THREADS", said)
+@pytest.mark.parametrize("value", ["0", "-2", "many", "1.5", "0x4", "1e3", "9" * 9999, "1025", "four 4"])
+def test_nonsense_in_the_environment_is_refused_by_name(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTOKIT_THREADS", value)
     with pytest.raises(ValueError, match="PTOKIT_THREADS must be a whole number from 1 to 1024; found "):
         thread_count()
 
