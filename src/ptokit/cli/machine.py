@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from ptokit.cli.files import Write, check_destination
-from ptokit.cli.problems import Misuse, printable
-from ptokit.cli.report import finding_text
+from ptokit.cli.problems import Misuse
+from ptokit.cli.report import print_lines
 from ptokit.engine.registry import MACHINE
 from ptokit.finding import Finding
 from ptokit.lang.check import TargetReport
@@ -55,10 +55,7 @@ class MachineRequest:
 
 def show_machine(report: MachineReport, *, notes: bool) -> None:
     """Print a report."""
-    console = Console(soft_wrap=True, highlight=False)
-    for line in report_lines(report, notes=notes, shown=finding_text):
-        line.plain = printable(line.plain)
-        console.print(line)
+    print_lines(report_lines(report, notes=notes), Console(soft_wrap=True, highlight=False))
 
 
 def machine_data(result: object) -> dict[str, Any]:
