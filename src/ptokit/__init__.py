@@ -32,6 +32,7 @@ from ptokit.isa.policy import (
     TileType,
 )
 from ptokit.isa.policy import GlobalLayout as Layout
+from ptokit.lang import instructions
 from ptokit.lang.context import target
 from ptokit.lang.dispatch import Event
 from ptokit.lang.faults import public
@@ -42,18 +43,11 @@ if TYPE_CHECKING:
     from ptokit.engine.runnable import Run
     from ptokit.lang.assign import tassign
     from ptokit.lang.check import Report, TargetReport, check, show
-    from ptokit.lang.instructions import (  # isort: skip
-        mgather, mscatter, tabs, tadd, tadds, tand, tands, tci, tcmp, tcmps, tcolexpand, tcolexpandadd, tcolexpanddiv,
-        tcolexpandmax, tcolexpandmin, tcolexpandmul, tcolexpandsub, tcolmax, tcolmin, tcolsum, tcvt, tdiv, tdivs, texp,
-        texpands, textract, tgather, tload, tlog, tmatmul, tmatmul_acc, tmatmul_bias, tmax, tmaxs, tmin, tmins, tmov,
-        tmul, tmuls, tneg, tor, tors, trecip, trowexpand, trowexpandadd, trowexpanddiv, trowexpandmax, trowexpandmin,
-        trowexpandmul, trowexpandsub, trowmax, trowmin, trowsum, tscatter, tsel, tsels, tshl, tshls, tshr, tshrs, tsqrt,
-        tstore, tsub, tsubs, ttrans,
-    )  # fmt: skip
     from ptokit.lang.control import (  # isort: skip
         barrier, block_idx, block_num, const, load_scalar, otherwise, range, set_flag, wait_flag, when,
     )  # fmt: skip
     from ptokit.lang.expr import cdiv, max, min
+    from ptokit.lang.instructions import *  # noqa: F403
     from ptokit.lang.kernel import Kernel, kernel
     from ptokit.lang.loaded import TextKernel, load
     from ptokit.machine.options import MachineOptions
@@ -66,16 +60,10 @@ __all__ = [
     "HazardWarning", "Kernel", "Layout", "MachineOptions", "OutOfBoundsError", "Pad", "Report", "RoundMode", "Run",
     "SLayout", "Saturation", "ScatterAtomicOp", "ScatterConflict", "ScatterIndex", "ScatterOOB", "StoreAtomic",
     "TargetReport", "TextKernel", "Tile", "TileType", "VerifyError", "Where", "barrier", "block_idx", "block_num",
-    "cdiv", "check", "const", "dtype", "dyn", "gather", "kernel", "load", "load_scalar", "max", "mgather", "min",
-    "mscatter", "otherwise", "range", "scatter", "set_flag", "show", "tabs", "tadd", "tadds", "tand", "tands",
-    "target", "tassign", "tci", "tcmp", "tcmps", "tcolexpand", "tcolexpandadd", "tcolexpanddiv", "tcolexpandmax",
-    "tcolexpandmin", "tcolexpandmul", "tcolexpandsub", "tcolmax", "tcolmin", "tcolsum", "tcvt", "tdiv", "tdivs",
-    "texp", "texpands", "textract", "tgather", "tload", "tlog", "tmatmul", "tmatmul_acc", "tmatmul_bias", "tmax",
-    "tmaxs", "tmin", "tmins", "tmov", "tmul", "tmuls", "tneg", "tor", "tors", "trecip", "trowexpand", "trowexpandadd",
-    "trowexpanddiv", "trowexpandmax", "trowexpandmin", "trowexpandmul", "trowexpandsub", "trowmax", "trowmin",
-    "trowsum", "tscatter", "tsel", "tsels", "tshl", "tshls", "tshr", "tshrs", "tsqrt", "tstore", "tsub", "tsubs",
-    "ttrans", "wait_flag", "when",
+    "cdiv", "check", "const", "dtype", "dyn", "gather", "kernel", "load", "load_scalar", "max", "min", "otherwise",
+    "range", "scatter", "set_flag", "show", "target", "tassign", "wait_flag", "when",
 ]  # fmt: skip
+__all__ += instructions.__all__
 
 
 LATER = {

@@ -13,27 +13,31 @@ from textwrap import indent
 import ptokit
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
+from ptokit.lang.instructions import __all__ as NAMES
 from ptokit.lang.instructions import declaration, documentation
 
 FILE = Path(ptokit.__file__).parent / "lang" / "instructions.pyi"
 WIDTH = 120
-HAND_WRITTEN = {name for names in ptokit.LATER.values() for name in names}
 HEADER = '''"""The Python function of each instruction. Written by `python tests/lang/stubs.py`."""
 
 from ptokit.isa.policy import {enums}
 from ptokit.lang.dispatch import Event, Wait
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
+
+__all__ = [{names}]
 '''
 
 
 def stub() -> str:
     """The text of the stub."""
-    instructions = [each for name, each in sorted(INSTRUCTIONS.items()) if name not in HAND_WRITTEN]
+    instructions = [INSTRUCTIONS[name] for name in NAMES]
     functions = [_function(instruction) for instruction in instructions]
     modifiers = (modifier.enum.__name__ for each in instructions for modifier in each.modifiers)
     enums = sorted({name for name in modifiers if any(f"| {name}" in function for function in functions)})
-    return "\n".join((HEADER.format(enums=f"({_list(enums)})"), *functions))
+    return "\n".join(
+        (HEADER.format(enums=f"({_list(enums)})", names=_list([f'"{name}"' for name in NAMES])), *functions)
+    )
 
 
 def _function(instruction: Instruction) -> str:

@@ -14,12 +14,15 @@ from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.instruction import Instruction, Modifier, Param
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.spelling import TMP
+from ptokit.isa.tassign import TASSIGN
 from ptokit.lang.dispatch import Event, Wait, execute
 from ptokit.lang.faults import public
 from ptokit.lang.scalar import Scalar, corner, scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
+__all__ = sorted(INSTRUCTIONS.keys() - {TASSIGN.name})  # noqa: PLE0605 # pyright: ignore[reportUnsupportedDunderAll]
+"""The names of the functions. `tassign` has an argument that is no operand (`assign.py`)."""
 TYPES = {"tile": "Tile", "memory": "GlobalTensor", "tile or memory": "Tile | GlobalTensor", "number": "float",
          "position": "int"}  # fmt: skip
 """The annotations of operands, by their kind."""
