@@ -27,11 +27,17 @@ observers: list[Observer] = []
 class FindingCollector:
     """Reports the findings of a launch, each once: hazards as warnings, all of them in the `Run`."""
 
+    __slots__ = ("_found", "_module", "_registry")
+
     def __init__(self, module: str | None, registry: dict[Any, Any]) -> None:
         """The kernel's module, and its registry of warnings that Python has shown."""
-        self.found: list[Finding] = []
         self._module, self._registry = module or "<unknown>", registry
-        self._seen: set[tuple[Any, ...]] = set()
+        self._found: dict[tuple[Any, ...], Finding] = {}
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """The findings of the launch."""
+        return tuple(self._found.values())
 
     def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
@@ -41,10 +47,9 @@ class FindingCollector:
     def add(self, finding: Finding) -> bool:
         """Record a finding; False for an error, and for one that was recorded before at the same place."""
         key = (finding.level, finding.rule, finding.kind, finding.operand, finding.where)
-        if key in self._seen or finding.level == "error":
+        if key in self._found or finding.level == "error":
             return False
-        self._seen.add(key)
-        self.found.append(finding)
+        self._found[key] = finding
         return True
 
 

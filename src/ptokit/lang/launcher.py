@@ -164,7 +164,7 @@ class Launcher:
             name, seconds = self._run(arguments, mode, collector, engine, threads)
             if key is not None:
                 self._add_to_cache(key, (*args, *keywords.values()), arguments, mode, engine)
-        return Run(tuple(collector.found), name, seconds, mode.profile.name, self.grid)
+        return Run(collector.found, name, seconds, mode.profile.name, self.grid)
 
     def _run_cached(self, key: Key | None, args: Sequence[object], keywords: Mapping[str, object]) -> Run | None:
         """Run the launch from the cache; None if it is not there or not eligible."""
