@@ -333,8 +333,8 @@ class Param:
     kind: Kind = "tile"
     is_block: bool = False
     """Of memory: whether its extents follow from the tile, so that text may write it as `%view[%row, %col]`."""
-    typed_as: str = "dst"
-    """Of a number: the operand whose element type it has."""
+    typed_as: str = ""
+    """Of a number: the operand whose element type it has; the first one if empty."""
 
 
 @dataclass(frozen=True)
@@ -351,7 +351,7 @@ class Modifier:
     positional: bool = False
     """Whether Python takes it by position, too."""
     sources: tuple[str, ...] = ()
-    """If the order of the sources states it: their names in Python."""
+    """If the order of the sources states it: their names in Python; those of the operands if empty."""
 
     @property
     def choices(self) -> str:

@@ -26,8 +26,6 @@ __all__ = sorted(INSTRUCTIONS.keys() - {TASSIGN.name})  # noqa: PLE0605 # pyrigh
 TYPES = {"tile": "Tile", "memory": "GlobalTensor", "tile or memory": "Tile | GlobalTensor", "number": "float",
          "position": "int"}  # fmt: skip
 """The annotations of operands, by their kind."""
-VALUES = {"number": "_number(instruction, {0.name}, {0.typed_as})", "position": "corner({0.name}, {0.name!r})"}
-"""Operands that are converted, by their kind."""
 INDENT, WIDTH = "    ", 108
 
 
@@ -55,7 +53,7 @@ def declaration(instruction: Instruction) -> str:
     """The head of the function: operands by position; modifiers, optional operands, workspace and events by name."""
     needed = [_operand(param) for param in instruction.operands if not param.optional]
     if instruction.order:  # sources in either order
-        needed[1:] = [f"{name}: Tile | float" for name in instruction.order.sources]
+        needed[1:] = [f"{name}: Tile | float" for name in _sources(instruction)]
     chosen = [modifier for modifier in instruction.modifiers if modifier is not instruction.order]
     needed += [_choice(modifier) for modifier in chosen if modifier.positional]
     named = [_choice(modifier) for modifier in chosen if not modifier.positional]
@@ -69,7 +67,7 @@ def documentation(instruction: Instruction) -> str:
     lines = [f"{param.name}: {param.about}" for param in instruction.operands]
     if instruction.order:
         abouts = " and ".join(param.about for param in instruction.operands[1:])
-        lines[1:] = [f"{', '.join(instruction.order.sources)}: {abouts}, in either order"]
+        lines[1:] = [f"{', '.join(_sources(instruction))}: {abouts}, in either order"]
     lines += [_meaning(modifier) for modifier in instruction.modifiers if modifier is not instruction.order]
     if instruction.workspace:
         lines.append(f"{TMP}: temporary memory, used on {', '.join(instruction.workspace.used.rows)}")
@@ -89,6 +87,12 @@ def _operand(param: Param) -> str:
     return f"{param.name}: {TYPES[param.kind]}" + (" = 0" if param.kind == "position" else "")
 
 
+def _sources(instruction: Instruction) -> tuple[str, ...]:
+    """The names of sources that are given in either order."""
+    named = instruction.order.sources if instruction.order else ()
+    return named or tuple(param.name for param in instruction.operands[1:])
+
+
 def _flag(modifier: Modifier) -> dict[object, PtoEnum]:
     """The members of a modifier that text writes as true and false."""
     words = modifier.text.words if modifier.text else ()
@@ -100,8 +104,8 @@ def _name(modifier: Modifier) -> str:
 
 
 def _choice(modifier: Modifier) -> str:
-    if _flag(modifier):
-        return f"{_name(modifier)}: bool = False"
+    if flag := _flag(modifier):
+        return f"{_name(modifier)}: bool = {modifier.constant_default is flag[True]}"
     kind, default = modifier.enum.__name__, modifier.constant_default
     return f"{modifier.name}: str | {kind}" + (f" = {default}" if default else " | None = None")
 
@@ -109,7 +113,7 @@ def _choice(modifier: Modifier) -> str:
 def _body(instruction: Instruction) -> str:
     """The call of `execute`."""
     needed = [param for param in instruction.operands if not param.optional]
-    operands = [VALUES.get(param.kind, "{0.name}").format(param) for param in needed]
+    operands = [_converted(instruction, param) for param in needed]
     operands += [f"*(() if {param.name} is None else ({param.name},))" for param in instruction.operands[len(needed) :]]
     modifiers = "".join(f"{_value(modifier)}, " for modifier in instruction.modifiers)
     workspace = f", {TMP}" if instruction.workspace else ""
@@ -118,7 +122,13 @@ def _body(instruction: Instruction) -> str:
     if order is None:
         return call
     results = ", ".join((*(param.name for param in instruction.operands[1:]), order.name))
-    return f"{results} = _in_order(instruction, {', '.join(order.sources)})\n{call}"
+    return f"{results} = _in_order(instruction, {', '.join(_sources(instruction))})\n{call}"
+
+
+def _converted(instruction: Instruction, param: Param) -> str:
+    if param.kind == "number":
+        return f"_number(instruction, {param.name}, {param.typed_as or instruction.operands[0].name})"
+    return f"corner({param.name}, {param.name!r})" if param.kind == "position" else param.name
 
 
 def _value(modifier: Modifier) -> str:
