@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -190,11 +190,8 @@ class Launcher:
             collector(verdict.remarks)
         runnable = traced.executable(mode, chosen(engine), engine != AUTO)
         began = time.perf_counter()
-        try:
-            with self._writing(arguments, traced):
-                ran = runnable.launch(storages, arguments.numbers, self.grid, collector, threads)
-        except (VerifyError, OutOfBoundsError) as problem:
-            raise in_one_of(self.grid, problem) from None
+        with self._writing(arguments, traced):
+            ran = runnable.launch(storages, arguments.numbers, self.grid, collector, threads)
         return ran, time.perf_counter() - began
 
     def _run_on_machine(
@@ -207,11 +204,8 @@ class Launcher:
         if any(finding.blocks for finding in verdict.errors):
             raise VerifyError(verdict.errors)
         storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
-        try:
-            with self._writing(arguments, traced):
-                return traced.machine(mode).run(storages, arguments.numbers, self.grid, options, certain)
-        except (VerifyError, OutOfBoundsError) as problem:
-            raise in_one_of(self.grid, problem) from None
+        with self._writing(arguments, traced):
+            return traced.machine(mode).run(storages, arguments.numbers, self.grid, options, certain)
 
     def _storages(self, arguments: Arguments, traced: Traced) -> dict[str, Storage]:
         """The memory of the arguments; those that the program writes must be writable."""
@@ -221,9 +215,14 @@ class Launcher:
                 raise ValueError(f"{self.kernel.name}: {name} is read-only; pass a writable array")
         return storages
 
-    def _writing(self, arguments: Arguments, traced: Traced) -> AbstractContextManager[None]:
+    @contextmanager
+    def _writing(self, arguments: Arguments, traced: Traced) -> Iterator[None]:
         """The run of a program, which writes some of its arguments; a run that fails may have written some blocks."""
-        return writing([arguments.tensors[name].source for name in traced.stored], in_part=True)
+        try:
+            with writing([arguments.tensors[name].source for name in traced.stored], in_part=True):
+                yield
+        except (VerifyError, OutOfBoundsError) as problem:
+            raise in_one_of(self.grid, problem) from None
 
     def _add_to_cache(self, key: Key, values: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
         """Add a launch to the cache, if it is eligible."""
