@@ -112,12 +112,13 @@ def _choice(modifier: Modifier) -> str:
 
 def _body(instruction: Instruction) -> str:
     """The call of `execute`."""
-    needed = [param for param in instruction.operands if not param.optional]
-    operands = [_converted(instruction, param) for param in needed]
-    operands += [f"*(() if {param.name} is None else ({param.name},))" for param in instruction.operands[len(needed) :]]
+    operands, given = "", ""
+    for param in instruction.operands:
+        operands += f"({given}) if {param.name} is None else " if param.optional else ""
+        given += f"{_converted(instruction, param)}, "
     modifiers = "".join(f"{_value(modifier)}, " for modifier in instruction.modifiers)
     workspace = f", {TMP}" if instruction.workspace else ""
-    call = f"return execute(instruction, ({', '.join(operands)},), ({modifiers}), wait{workspace})"
+    call = f"return execute(instruction, {operands}({given}), ({modifiers}), wait{workspace})"
     order = instruction.order
     if order is None:
         return call

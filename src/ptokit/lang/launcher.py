@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -216,7 +216,7 @@ class Launcher:
         return storages
 
     @contextmanager
-    def _writing(self, arguments: Arguments, traced: Traced) -> Iterator[None]:
+    def _writing(self, arguments: Arguments, traced: Traced) -> Generator[None, None, None]:
         """The run of a program, which writes some of its arguments; a run that fails may have written some blocks."""
         try:
             with writing([arguments.tensors[name].source for name in traced.stored], in_part=True):
