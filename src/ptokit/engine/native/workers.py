@@ -135,14 +135,14 @@ class _Job:
 
     def begin(self, threads: int) -> None:
         """Assign the parts to workers, idle ones first, and wake them up."""
-        for part in range(threads):
+        for part in reversed(range(threads)):
             try:
                 worker = _idle.pop()
             except IndexError:
                 worker = _Worker()
             self._left[worker] = part
         places = _places(threads)
-        for worker in [*self._left]:
+        for worker in [*reversed(self._left)]:
             worker.begin(self, places)
 
     def do_part(self, worker: _Worker) -> bool:
