@@ -40,6 +40,17 @@ def like(kind: str, element: str) -> str:
     return vector(element, lanes_of(kind))
 
 
+def _operator(name: str, of_floats: str = "", *, swapped: bool = False) -> Callable[[IrValue, Operand], IrValue]:
+    """An operator of values: the instruction that it writes, and the one for floating-point numbers if it differs."""
+
+    def apply(left: IrValue, other: Operand) -> IrValue:
+        right = left.code.same(left, other)
+        chosen = of_floats if of_floats and left.is_float else name
+        return left.code.binary(chosen, right, left) if swapped else left.code.binary(chosen, left, right)
+
+    return apply
+
+
 class IrValue:
     """A typed value; operators on it write instructions. Whole numbers join in as constants of its type."""
 
@@ -57,45 +68,15 @@ class IrValue:
         """Whether it holds floating-point numbers."""
         return self.type[0] != "i" and element_of(self.type) in FLOATS
 
-    def _join(self, name: str, other: Operand, *, swapped: bool = False) -> IrValue:
-        right = self.code.same(self, other)
-        return self.code.binary(name, *((right, self) if swapped else (self, right)))
-
-    def __add__(self, other: Operand) -> IrValue:
-        return self._join("fadd" if self.is_float else "add", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Operand) -> IrValue:
-        return self._join("fsub" if self.is_float else "sub", other)
-
-    def __rsub__(self, other: Operand) -> IrValue:
-        return self._join("fsub" if self.is_float else "sub", other, swapped=True)
-
-    def __mul__(self, other: Operand) -> IrValue:
-        return self._join("fmul" if self.is_float else "mul", other)
-
-    __rmul__ = __mul__
-
-    def __and__(self, other: Operand) -> IrValue:
-        return self._join("and", other)
-
-    def __or__(self, other: Operand) -> IrValue:
-        return self._join("or", other)
-
-    def __xor__(self, other: Operand) -> IrValue:
-        return self._join("xor", other)
-
-    def __lshift__(self, other: Operand) -> IrValue:
-        return self._join("shl", other)
-
-    def __rshift__(self, other: Operand) -> IrValue:
-        """A logical shift: no sign is kept."""
-        return self._join("lshr", other)
+    __add__ = __radd__ = _operator("add", "fadd")
+    __sub__, __rsub__ = _operator("sub", "fsub"), _operator("sub", "fsub", swapped=True)
+    __mul__ = __rmul__ = _operator("mul", "fmul")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__, __rshift__ = _operator("shl"), _operator("lshr")  # logical shifts: no sign is kept
 
     def op(self, name: str, other: Operand) -> IrValue:
         """Any other instruction of two operands: `sdiv`, `ashr`, `frem`, …"""
-        return self._join(name, other)
+        return self.code.binary(name, self, self.code.same(self, other))
 
     def compare(self, how: str, other: Operand) -> IrValue:
         """`eq`, `ne`, `slt`, `ult`, … for whole numbers and pointers; `olt`, `uno`, … for floats."""

@@ -179,11 +179,11 @@ class _Job:
         Each `try` takes one exception, and none can come up between two of them: Python looks for signals where it
         calls and where it jumps back. So this is no loop, but a tree of a thousand tries that ends when nobody is busy.
         """
-        try:
+        try:  # noqa: SIM105
             self._end(calm)
         except BaseException:  # noqa: S110
             pass
-        try:
+        try:  # noqa: SIM105
             self._end(calm)
         except BaseException:  # noqa: S110
             pass

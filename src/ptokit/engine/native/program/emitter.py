@@ -19,19 +19,7 @@ from ptokit.engine.native.program.forward import Forwarded, forwarded
 from ptokit.engine.native.program.instruction import Execution
 from ptokit.engine.native.program.ledger import Page
 from ptokit.engine.native.program.poison import needs_poison
-from ptokit.engine.native.program.slots import (
-    AFTER,
-    BUDGET,
-    FIRST,
-    ITERATION,
-    LOOK,
-    MISSED,
-    REASONS,
-    SECOND,
-    SLOW,
-    STOP,
-    Slots,
-)
+from ptokit.engine.native.program.slots import SIGNALS, Reason, Slot, Slots
 from ptokit.engine.native.program.stage import Stage
 from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
@@ -62,7 +50,7 @@ class Emitter:
             self.block = block
             self._poll()
             self.stage.put(self.slots.variables[BLOCK_IDX], block)
-            self.stage.put(ITERATION, code.i64(0))
+            self.stage.put(Slot.ITERATION, code.i64(0))
             for slot in self.slots.poisoned.values():
                 self.stage.put(slot, code.i64(0))
             self._statements(self.program.body)
@@ -73,24 +61,24 @@ class Emitter:
 
     def _poll(self) -> None:
         """Return if the launch was stopped; let Python check for signals from time to time."""
-        code, left = self.code, self.stage.slot(BUDGET) - 1
-        self.stage.put(BUDGET, left)
+        code, left = self.code, self.stage.slot(Slot.BUDGET) - 1
+        self.stage.put(Slot.BUDGET, left)
         with code.when(left.compare("eq", 0)):
-            self._call_python(LOOK, code.i64(0))
-        flag = self.stage.slot(STOP).to("inttoptr", PTR)
+            self._call_python(SIGNALS, code.i64(0))
+        flag = self.stage.slot(Slot.STOP).to("inttoptr", PTR)
         found = self.code.write(I32, f"load volatile i32, {flag!r}, align 4")
         with self.code.when(found.compare("ne", 0)):
             self.code.ret(self.block)
 
-    def _slow(self, stmt: Stmt, reason: IrValue | int = MISSED) -> None:
+    def _slow(self, stmt: Stmt, reason: IrValue | int = Reason.MISSED) -> None:
         """Let Python run a statement."""
         why = reason if isinstance(reason, IrValue) else self.code.i64(reason)
         self._call_python(self.slots.numbers[id(stmt)], why)
 
     def _call_python(self, statement: int, why: IrValue) -> None:
         """Call Python; return from the function if that fails."""
-        code, asked = self.code, why + statement * REASONS
-        target = self.stage.slot(SLOW).to("inttoptr", PTR)
+        code, asked = self.code, why + statement * Reason.COUNT
+        target = self.stage.slot(Slot.FALLBACK).to("inttoptr", PTR)
         failed = code.write(I32, f"call i32 {target.name}({asked!r})")
         with code.when(failed.compare("ne", 0)):
             code.ret(self.block)
@@ -114,16 +102,16 @@ class Emitter:
     def _loop(self, loop: Loop) -> None:
         code = self.code
         start, stop = self._numbers(loop, (loop.start, loop.stop))
-        outer = self.stage.slot(ITERATION)
+        outer = self.stage.slot(Slot.ITERATION)
         iterations = self._iterations(start, stop, loop.step)
         first, last = (interval(expr, self.stage.bounds) for expr in (loop.start, loop.stop))
         self.stage.bounds[loop.var] = min(first[0], last[0]), max(first[1], last[1])
         with code.loop(0, iterations) as iteration:
             self._poll()
-            self.stage.put(ITERATION, iteration)
+            self.stage.put(Slot.ITERATION, iteration)
             self.stage.put(self.slots.variables[loop.var], start + iteration * loop.step)
             self._statements(loop.body)
-        self.stage.put(ITERATION, outer)
+        self.stage.put(Slot.ITERATION, outer)
 
     def _iterations(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
         """The number of iterations; the distance is unsigned, so that it always fits."""
@@ -156,7 +144,7 @@ class Emitter:
         code.jump(done)
         code.begin(slow)
         self._slow(stmt)
-        for variable, slot in zip(found, (FIRST, SECOND), strict=False):
+        for variable, slot in zip(found, (Slot.FIRST, Slot.SECOND), strict=False):
             variable.set(self.stage.slot(slot))
         code.jump(done)
         code.begin(done)
@@ -226,7 +214,7 @@ class Emitter:
 
     def _current_address(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> IrValue:
         """The address of the copy for the current iteration."""
-        copy = self.stage.slot(ITERATION).op("urem", len(addresses))
+        copy = self.stage.slot(Slot.ITERATION).op("urem", len(addresses))
         found = evaluator.value(addresses[0])
         for k, address in enumerate(addresses[1:], 1):
             found = self.code.select(copy.compare("eq", k), evaluator.value(address), found)
@@ -247,7 +235,7 @@ class Emitter:
     def _instruction(self, instr: Instr) -> None:
         code = self.code
         slow, done = code.new_label("slow"), code.new_label("done")
-        reason = code.variable(I64, code.i64(MISSED))
+        reason = code.variable(I64, code.i64(Reason.MISSED))
         for nth, variant in enumerate(self._variants(instr)):
             other = code.new_label("other")
             evaluator = self.stage.evaluator()
@@ -263,7 +251,7 @@ class Emitter:
         """A tile that only passes data on: one fused move. If a check fails, Python runs both."""
         code = self.code
         slow, done = code.new_label("slow"), code.new_label("done")
-        reason = code.variable(I64, code.i64(MISSED))
+        reason = code.variable(I64, code.i64(Reason.MISSED))
         evaluator = self.stage.evaluator()
         evaluator.require([*pair.first.conditions, *pair.second.conditions], slow)
         load = Execution(self.stage, self.pages, pair.load, pair.first, evaluator, slow, reason)
@@ -277,7 +265,7 @@ class Emitter:
         code.jump(done)
         code.begin(slow)
         self._slow(pair.load, reason.get())
-        self._slow(pair.store, AFTER)
+        self._slow(pair.store, Reason.AFTER)
         code.begin(done)
 
     _STATEMENTS: ClassVar[dict[type, Callable[[Emitter, Any], None]]] = {

@@ -13,19 +13,17 @@ from ptokit.engine.native.move import CodeWriter, MoveRegions, emit_move
 from ptokit.engine.native.numbers import computes
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.ledger import COUNT, LANES, ROOM, ROWS, Page
-from ptokit.engine.native.program.slots import FULL, NEGATIVE, PADDED, REMARK
+from ptokit.engine.native.program.slots import Reason
 from ptokit.engine.native.program.stage import Stage
 from ptokit.engine.native.program.symbolic import SymbolicNumber, expr_of
 from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.native.resolve import emit_resolve, lane_of
+from ptokit.engine.reference import NEGATIVE
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit
 from ptokit.program.calls import named_operands, tile_spec
 from ptokit.program.ir import Instr, TileUse, View
-
-NEGATIVE_FROM = 1 << 31
-"""From here on, a signed index that counts as unsigned was negative."""
 
 
 class Execution:
@@ -81,10 +79,10 @@ class Execution:
 
     def _leave_unless_remarked(self) -> None:
         """Fall back once to report the findings of verification; each variant has a bit."""
-        slot, bit = self.stage.slots.reported_slot(self.number, REMARK), 1 << self.nth
+        slot, bit = self.stage.slots.reported_slot(self.number, Reason.REMARK), 1 << self.nth
         reported = self.stage.slot(slot)
         self.stage.put(slot, reported | bit)
-        self._leave_unless((reported & bit).compare("ne", 0), REMARK)
+        self._leave_unless((reported & bit).compare("ne", 0), Reason.REMARK)
 
     def _leave_unless_reported(self, reason: int, *held: IrValue) -> None:
         """Fall back to report a finding, unless it was reported or a condition holds."""
@@ -180,9 +178,9 @@ class Execution:
         if index.remap is Remap.REFUSE:
             self.evaluator.settle(self.slow, top.compare("ult", value_of(index.capacity)))
         if index.cast and dtype.family == "int" and index.remap in (Remap.CLAMP, Remap.WRAP):
-            self._leave_unless_reported(NEGATIVE, top.compare("ult", NEGATIVE_FROM))
+            self._leave_unless_reported(Reason.NEGATIVE, top.compare("ult", NEGATIVE))
         if index.valid is not None:
-            self._leave_unless_reported(PADDED, self._names_no_padding(move, index, *map(value_of, index.valid)))
+            self._leave_unless_reported(Reason.PADDED, self._names_no_padding(move, index, *map(value_of, index.valid)))
 
     def _names_no_padding(self, move: Move, index: Index, rows: IrValue, cols: IrValue) -> IrValue:
         """Whether every lane names a defined element of the tile."""
@@ -206,7 +204,7 @@ class Execution:
         """Fall back if the ledger is full: Python enlarges it."""
         stage, slot = self.stage, self.stage.slots.ledgers[self.number]
         end = stage.slot(slot + COUNT) + self._lane_count(move)
-        self._leave_unless(end.compare("sle", stage.slot(slot + ROOM)), FULL)
+        self._leave_unless(end.compare("sle", stage.slot(slot + ROOM)), Reason.FULL)
 
     def _defer(self, page: Page, move: Move, source: MemoryView) -> None:
         """Add the lanes and their elements to the ledger."""

@@ -22,7 +22,7 @@ from ptokit.engine.native.resolve import PADDING, SENTINEL, lane_of
 from ptokit.engine.native.whole.block import ArgumentBlock
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.whole.strategies import NEAR, Crew, pool, scatter_all, scratch_bytes
-from ptokit.engine.reference import Lanes, Plan
+from ptokit.engine.reference import Lanes, Plan, ScatterStep
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Fill, Move, Side, Unit
@@ -167,9 +167,9 @@ class Ledger:
 
     def write(self, plan: Plan, storages: Sequence[Storage], lanes: Sequence[Lanes | None]) -> None:
         """Append what a plan of one scatter would write."""
-        move, found = plan.steps[0], lanes[0]
-        assert found is not None
-        self.append(found, move.values(storages))
+        step, found = plan.steps[0], lanes[0]
+        assert isinstance(step, ScatterStep) and found is not None
+        self.append(found, step.values(storages))
 
     def _grow(self, lanes: int) -> None:
         if lanes <= self._state[self._slot + ROOM]:
