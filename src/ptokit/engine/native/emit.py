@@ -102,8 +102,11 @@ NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "or": 0, "xor": 0, "shl": 0, "lshr": 0,
 class IrBuilder:
     """Builds the body of one function, from top to bottom."""
 
-    def __init__(self, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = "") -> None:
+    def __init__(
+        self, module: IrModule, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = ""
+    ) -> None:
         """`parameters` are types (with attributes, if any) and names."""
+        self.module = module
         self.name, self.result, self.attributes = name, result, attributes
         self.parameters = parameters
         self.arguments = [IrValue(self, kind.split()[0], f"%{name}") for kind, name in parameters]
@@ -169,9 +172,9 @@ class IrBuilder:
         count, element = lanes_of(kind), element_of(kind)
         return IrValue(self, kind, f"<{', '.join([f'{element} {number}'] * count)}>")
 
-    def i64(self, number: int) -> IrValue:
-        """A 64-bit whole number."""
-        return IrValue(self, I64, str(number), number)
+    def i64(self, number: Operand) -> IrValue:
+        """A 64-bit whole number; one that is a value stays as it is."""
+        return number if isinstance(number, IrValue) else IrValue(self, I64, str(number), number)
 
     def same(self, value: IrValue, other: Operand) -> IrValue:
         """Another operand in the type of `value`."""
@@ -215,6 +218,12 @@ class IrBuilder:
             return IrValue(self, kind, "")
         return self.write(kind, f"call {kind} @{name}({listed})")
 
+    def reduce(self, name: str, value: IrValue) -> IrValue:
+        """All lanes of a vector of integers combined: `or`, `umax`, …"""
+        element = element_of(value.type)
+        full = f"llvm.vector.reduce.{name}.v{lanes_of(value.type)}{element}"
+        return self.call(element, self.module.declare(full, f"{element} ({value.type})"), value)
+
     def splat(self, value: IrValue, count: int) -> IrValue:
         """The same scalar in every lane."""
         if count == 1:
@@ -227,7 +236,7 @@ class IrBuilder:
 
     def at(self, pointer: IrValue, nbytes: Operand) -> IrValue:
         """The address `nbytes` bytes further."""
-        step = nbytes if isinstance(nbytes, IrValue) else self.i64(nbytes)
+        step = self.i64(nbytes)
         return pointer if step.number == 0 else self.write(PTR, f"getelementptr i8, {pointer!r}, {step!r}")
 
     def load(self, kind: str, pointer: IrValue, align: int = 0) -> IrValue:
@@ -237,6 +246,12 @@ class IrBuilder:
     def store(self, value: IrValue, pointer: IrValue, align: int = 0, flags: str = "") -> None:
         """Write memory, aligned to one element by default."""
         self.line(f"  store {value!r}, {pointer!r}, align {align or size_of(element_of(value.type))}{flags}")
+
+    def fill_bytes(self, pointer: IrValue, byte: IrValue | int, nbytes: IrValue) -> None:
+        """Write one byte again and again."""
+        name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
+        value = byte if isinstance(byte, IrValue) else self.constant(I8, byte)
+        self.call("void", name, pointer, value, nbytes, "i1 false")
 
     def variable(self, kind: str, start: IrValue) -> Variable:
         """A variable of the function's own; registers in the end."""
@@ -251,7 +266,7 @@ class IrBuilder:
     @contextmanager
     def loop(self, start: Operand, stop: Operand, step: Operand = 1) -> Generator[IrValue]:
         """`for i in range(start, stop, step)` over 64-bit numbers; yields `i`."""
-        first, last = (self.i64(each) if isinstance(each, int) else each for each in (start, stop))
+        first, last = self.i64(start), self.i64(stop)
         head, body, latch, done = (self.new_label(hint) for hint in ("head", "body", "latch", "done"))
         before = self.label
         self.jump(head)
@@ -263,7 +278,7 @@ class IrBuilder:
         self.begin(body)
         yield index
         self.begin(latch)
-        self.line(f"  {i}.next = add i64 {i}, {step.name if isinstance(step, IrValue) else step}")
+        self.line(f"  {i}.next = add i64 {i}, {self.i64(step).name}")
         self.jump(head)
         self.begin(done)
 
@@ -316,14 +331,14 @@ class IrModule:
         self, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = ""
     ) -> IrBuilder:
         """Begin a function."""
-        code = IrBuilder(name, result, parameters, attributes)
+        code = IrBuilder(self, name, result, parameters, attributes)
         self.functions.append(code)
         return code
 
     def outlined(self, kind: str, given: Sequence[IrValue], write: Callable[[IrBuilder, list[IrValue]], None]) -> str:
         """A function of its own that takes values of these types; one that was written before is not written again."""
         parameters = [(value.type, f"p{place}") for place, value in enumerate(given)]
-        code = IrBuilder(f"outlined{len(self._outlined)}", kind, parameters, "noinline nounwind")
+        code = IrBuilder(self, f"outlined{len(self._outlined)}", kind, parameters, "noinline nounwind")
         write(code, code.arguments)
         name = self._outlined.setdefault(code.text.partition("(")[2], code.name)
         if name == code.name:

@@ -9,7 +9,7 @@ from math import gcd
 from typing import Any
 
 from ptokit.engine.native.address import WHOLE, MemoryView, ValueOf, coordinate, is_number, run_length
-from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrModule, IrValue, size_of, vector
+from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrValue, size_of, vector
 from ptokit.engine.native.numbers import bits_of, combined, lanes_at_once
 from ptokit.engine.native.resolve import SENTINEL
 from ptokit.isa.dtype import DType
@@ -34,7 +34,6 @@ ELEMENTS_AHEAD = 32
 class CodeWriter:
     """Where code is emitted, and how run-time numbers are computed in it."""
 
-    module: IrModule
     code: IrBuilder
     value_of: ValueOf
 
@@ -61,7 +60,7 @@ class CodeWriter:
         """Copy bytes, with prefetches between the steps."""
         code = self.code
         if isinstance(nbytes, IrValue):
-            name = self.module.declare("llvm.memmove.p0.p0.i64", "void (ptr, ptr, i64, i1)")
+            name = code.module.declare("llvm.memmove.p0.p0.i64", "void (ptr, ptr, i64, i1)")
             code.call("void", name, dst, src, nbytes, "i1 false")
             return
         first = nbytes % MOST_UNROLLED or min(nbytes, MOST_UNROLLED)
@@ -83,16 +82,14 @@ class CodeWriter:
         """The same element again and again."""
         code, size = self.code, int(bits.type[1:]) // 8
         if bits.number == 0 or size == 1:
-            name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
-            byte = code.constant(I8, 0) if bits.number == 0 else bits
-            code.call("void", name, dst, byte, self.value_of(count) * size, "i1 false")
+            code.fill_bytes(dst, 0 if bits.number == 0 else bits, self.value_of(count) * size)
             return
         with code.loop(0, self.value_of(count)) as k:
             code.store(bits, code.at(dst, k * size))
 
     def prefetch(self, address: IrValue, *, to_write: bool = False) -> None:
         """Fetch a line that will be needed soon."""
-        name = self.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
+        name = self.code.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
         self.code.call("void", name, address, f"i32 {int(to_write)}", "i32 2", "i32 1")
 
 
@@ -270,7 +267,7 @@ def _combine_elements(
     code, kind = writer.code, bits_of(dtype, count)
     new = code.load(kind, src, dtype.size)
     if combine is not Combine.STORE:
-        new = combined(writer.module, code, combine, dtype, code.load(kind, dst, dtype.size), new)
+        new = combined(code, combine, dtype, code.load(kind, dst, dtype.size), new)
     code.store(new, dst, dtype.size)
 
 

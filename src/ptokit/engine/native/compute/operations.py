@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.address import MemoryView, ValueOf, is_number
+from ptokit.engine.native.address import MemoryView, is_number
 from ptokit.engine.native.compute import convert, cube, masks
 from ptokit.engine.native.compute.elements import (
     FLOAT_OPS,
@@ -22,7 +22,7 @@ from ptokit.engine.native.compute.elements import (
 )
 from ptokit.engine.native.compute.rows import FOLDS, reduce_columns, reduce_rows
 from ptokit.engine.native.compute.walk import RegionView, RegionWalk, side
-from ptokit.engine.native.emit import IrBuilder, IrModule, IrValue
+from ptokit.engine.native.emit import IrValue
 from ptokit.engine.native.move import CodeWriter
 from ptokit.engine.native.numbers import BYTE_FORMATS
 from ptokit.isa.dtype import DType
@@ -52,7 +52,7 @@ class ComputeTask:
 
     def site(self, dtype: DType) -> ElementSite:
         """Where elements of a type are computed with."""
-        return ElementSite(self.writer.module, self.writer.code, dtype)
+        return ElementSite(self.writer.code, dtype)
 
     def walk(self, *inputs: RegionView) -> RegionWalk:
         """The lanes of the result, and what they read."""
@@ -229,21 +229,15 @@ def is_lanewise(work: Compute) -> bool:
 
 
 def emit(
-    module: IrModule,
-    code: IrBuilder,
+    writer: CodeWriter,
     work: Compute,
     types: Mapping[str, DType],
     dst: MemoryView,
     inputs: Sequence[MemoryView],
-    value_of: ValueOf,
     refused: str,
 ) -> None:
-    """Write a computation that `supports` has agreed to.
-
-    `value_of` gives the numbers of shapes and layouts; code goes to `refused`, before anything is written, where an
-    integer would be divided by zero.
-    """
-    writer = CodeWriter(module, code, value_of)
+    """Write a computation that `supports` has agreed to. Code goes to `refused`, before anything is written, where an
+    integer would be divided by zero."""
     given = tuple(types[each.operand] for each in work.inputs)
     sides = tuple(side(writer, place, each.shape) for place, each in zip(inputs, work.inputs, strict=True))
     task = ComputeTask(

@@ -39,7 +39,7 @@ class Emitter:
         self.program, self.slots, self.variants = program, slots, variants
         self.pages = {page.number: page for page in pages}
         self.stage = Stage(program, slots)
-        self.module, self.code = self.stage.module, self.stage.code
+        self.code = self.stage.code
         self.apart = are_apart(program)
 
     def text(self) -> str:
@@ -55,7 +55,7 @@ class Emitter:
                 self.stage.put(slot, code.i64(0))
             self._statements(self.program.body)
         code.ret(stop)
-        return self.module.text
+        return code.module.text
 
     # --- state
 
@@ -189,7 +189,7 @@ class Emitter:
             if tile.addresses:
                 self._place(tile, tile, tile.addresses)
         elif needs_poison(self.program, tile, self._variants):
-            writer = CodeWriter(self.module, self.code, self.stage.evaluator().value_of)
+            writer = CodeWriter(self.code, self.stage.evaluator().value_of)
             writer.fill(self.stage.tile(tile.name), self.code.constant(I8, 255), tile.spec.nbytes)
 
     def _assign(self, stmt: Assign) -> None:
@@ -226,8 +226,7 @@ class Emitter:
         reached = self.stage.slot(slot)
         with code.when(end.compare("sgt", reached)):
             memory = code.at(self.stage.arena, self.slots.memory[loc])
-            name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
-            code.call("void", name, code.at(memory, reached), code.constant(I8, 255), end - reached, "i1 false")
+            code.fill_bytes(code.at(memory, reached), 255, end - reached)
             self.stage.put(slot, end)
 
     # --- instructions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from ptokit.engine.native.emit import I1, I64, IrBuilder, IrModule, IrValue
+from ptokit.engine.native.emit import I1, I64, IrBuilder, IrValue
 from ptokit.engine.native.program.symbolic import SymbolicNumber
 from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval
 
@@ -18,11 +18,9 @@ SAFE = 1 << 62
 class Evaluator:
     """Computes expressions at one point of the code, and collects the cases in which they have no value."""
 
-    def __init__(
-        self, module: IrModule, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]
-    ) -> None:
+    def __init__(self, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]) -> None:
         """`bounds` of variables are certain: where they show that a result fits, it is not checked."""
-        self.module, self.code, self.variable, self.bounds = module, code, variable, bounds
+        self.code, self.variable, self.bounds = code, variable, bounds
         self._known: dict[Expr, IrValue] = {}
         self._trouble: list[IrValue] = []
 
@@ -85,7 +83,7 @@ class Evaluator:
         return low > -SAFE and high < SAFE
 
     def _checked(self, name: str, a: IrValue, b: IrValue) -> IrValue:
-        intrinsic = self.module.declare(f"llvm.{name}.with.overflow.i64", "{i64,i1} (i64, i64)")
+        intrinsic = self.code.module.declare(f"llvm.{name}.with.overflow.i64", "{i64,i1} (i64, i64)")
         pair = self.code.write("{i64, i1}", f"call {{i64, i1}} @{intrinsic}({a!r}, {b!r})")
         self._trouble.append(self.code.write(I1, f"extractvalue {pair!r}, 1"))
         return self.code.write(I64, f"extractvalue {pair!r}, 0")

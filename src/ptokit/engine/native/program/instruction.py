@@ -46,7 +46,7 @@ class Execution:
         self.code, self.number = stage.code, stage.slots.numbers[id(instr)]
         self.page = pages.get(self.number)
         """What the instruction defers, if it does."""
-        self.writer = CodeWriter(stage.module, stage.code, evaluator.value_of)
+        self.writer = CodeWriter(stage.code, evaluator.value_of)
         self.operands = named_operands(instr)
         self.bases: dict[str, IrValue] = {}
 
@@ -170,7 +170,7 @@ class Execution:
 
         def resolve(writer: CodeWriter, base: IrValue, lanes: IrValue, rows: IrValue, across: IrValue) -> IrValue:
             place = MemoryView(base, index.access.layout, dtype.size)
-            return emit_resolve(writer.module, writer.code, index, dtype, place, rows, across, lanes, writer.value_of)
+            return emit_resolve(writer.code, index, dtype, place, (rows, across), lanes, writer.value_of)
 
         rows, cols = map(value_of, move.shape)
         across = self.code.i64(1) if index.by_row else cols
@@ -252,12 +252,10 @@ class Execution:
 
         def body(code: IrBuilder, given: list[IrValue]) -> None:
             passed = dict(zip(known, given[len(values) :], strict=True))
-            writer = CodeWriter(
-                self.stage.module, code, lambda n: code.i64(n) if isinstance(n, int) else passed[expr_of(n)]
-            )
+            writer = CodeWriter(code, lambda n: code.i64(n) if isinstance(n, int) else passed[expr_of(n)])
             code.ret(write(writer, *given[: len(values)]))
 
-        name = self.stage.module.outlined(kind, [*values, *known.values()], body)
+        name = self.code.module.outlined(kind, [*values, *known.values()], body)
         return self.code.call(kind, name, *values, *known.values())
 
     @property
@@ -274,7 +272,7 @@ class Execution:
         def write(writer: CodeWriter, start: IrValue, *bases: IrValue) -> IrValue:
             code, refused = writer.code, writer.code.new_label("refused")
             places = [replace(place, base=base) for place, base in zip(inputs, bases, strict=True)]
-            compute.emit(writer.module, code, work, types, replace(into, base=start), places, writer.value_of, refused)
+            compute.emit(writer, work, types, replace(into, base=start), places, refused)
             code.ret(code.constant("i1", "true"))
             code.begin(refused)
             return code.constant("i1", "false")

@@ -26,10 +26,8 @@ class Stage:
 
     def __init__(self, program: Program, slots: Slots) -> None:
         self.program, self.slots = program, slots
-        self.module = IrModule()
-        self.code = self.module.function(
-            ENTRY, I64, [(PTR, "state"), (I64, "first"), (I64, "stop")], "optnone noinline"
-        )
+        parameters = [(PTR, "state"), (I64, "first"), (I64, "stop")]
+        self.code = IrModule().function(ENTRY, I64, parameters, "optnone noinline")
         self.state = self.code.arguments[0]
         self.arena = self.slot(Slot.ARENA).to("inttoptr", PTR)
         self.bounds: dict[Var, Bounds] = {
@@ -50,7 +48,7 @@ class Stage:
 
     def evaluator(self) -> Evaluator:
         """An evaluator for expressions at this point of the code."""
-        return Evaluator(self.module, self.code, self._variable, self.bounds)
+        return Evaluator(self.code, self._variable, self.bounds)
 
     def _variable(self, var: Var) -> IrValue:
         known = self.slots.variables
@@ -105,7 +103,7 @@ class Stage:
 
     def _constant(self, dtype: DType, bits: int) -> IrValue:
         data = bits.to_bytes(dtype.size, "little")
-        return IrValue(self.code, PTR, f"@{self.module.table(f'bits_{data.hex()}', data)}")
+        return IrValue(self.code, PTR, f"@{self.code.module.table(f'bits_{data.hex()}', data)}")
 
     def _number(self, evaluator: Evaluator, operand: NumberOperand, slow: str) -> IrValue:
         """A computed number as an element in memory."""

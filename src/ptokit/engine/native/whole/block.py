@@ -6,7 +6,7 @@ block, and the caller's stop flag is checked before each.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from ctypes import addressof, c_int64
 from typing import Any
@@ -68,9 +68,12 @@ class ArgumentBlock:
         return self.words[AT[name] // 8] & UNSIGNED
 
 
-def function(module: IrModule, name: str) -> IrBuilder:
-    """Begin a function that takes a block and the number of a worker."""
-    return module.function(name, "void", PARAMETERS, "nounwind")
+def function(name: str, write: Callable[..., None], *kinds: object) -> str:
+    """The text of a function that takes a block and the number of a worker; `write` writes its body."""
+    code = IrModule().function(name, "void", PARAMETERS, "nounwind")
+    write(code, *kinds)
+    code.ret()
+    return code.module.text
 
 
 def word(code: IrBuilder, name: str, kind: str = I64) -> IrValue:

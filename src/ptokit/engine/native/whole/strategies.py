@@ -24,7 +24,16 @@ from ptokit.engine.native.emit import size_of
 from ptokit.engine.native.jit import IrSource, library
 from ptokit.engine.native.move import LINE
 from ptokit.engine.native.whole import partition, phases, sums
-from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, SCRATCH, SHARDS, UNSIGNED, WORDS, ArgumentBlock
+from ptokit.engine.native.whole.block import (
+    GREATEST,
+    LANES_AT_ONCE,
+    SCRATCH,
+    SHARDS,
+    UNSIGNED,
+    WORDS,
+    ArgumentBlock,
+    function,
+)
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import Array
@@ -58,7 +67,7 @@ IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 SHORT = 60_000
 """Nanoseconds of work for which a second thread does not pay."""
 
-PHASES: dict[str, Callable[..., str]] = {
+PHASES: dict[str, Callable[..., None]] = {
     "resolve": phases.resolve,
     "gather": phases.gather,
     "scatter": phases.scatter,
@@ -75,10 +84,10 @@ PHASES: dict[str, Callable[..., str]] = {
 def native(phase: str, *kinds: Any) -> Native:
     """The machine code of a phase for kinds of rows or indices."""
     names = [each.key if hasattr(each, "key") else str(each) for each in kinds]
-    made = library(" / ".join(["whole", phase, *names]), lambda: IrSource(PHASES[phase](*kinds)))
-    function: Any = SIGNATURE(made.address(phase.partition(" ")[0]))
-    function.library = made  # lives as long as the function
-    return function
+    made = library(" / ".join(["whole", phase, *names]), lambda: IrSource(function(phase, PHASES[phase], *kinds)))
+    code: Any = SIGNATURE(made.address(phase))
+    code.library = made  # lives as long as the function
+    return code
 
 
 WHOLE, CAPACITY = map(WORDS.index, ("whole", "capacity"))
