@@ -21,12 +21,12 @@ import numpy as np
 from ptokit.engine.native import jit
 from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.instruction import is_supported
-from ptokit.engine.native.program.ledger import Page, candidates, page, settle
+from ptokit.engine.native.program.ledger import Page, candidates, flush, page
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
 from ptokit.engine.native.program.thread import Fallback, Thread
 from ptokit.engine.native.program.variant import trace
-from ptokit.engine.native.whole.strategies import Crew
+from ptokit.engine.native.whole.strategies import Team
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.prepared import Prepared, Write
 from ptokit.engine.runnable import Listener
@@ -231,7 +231,7 @@ class NativeCall:
         if thread.failure is not None:
             raise thread.failure
         for ledger in thread.ledgers:
-            settle([ledger], given[ledger.page.array], Crew(2, Stop()))
+            flush([ledger], given[ledger.page.array], Team(2, Stop()))
         return thread.in_python == before
 
     def _tiles(self, given: Mapping[str, Storage]) -> Iterator[tuple[Any, Any]]:

@@ -188,17 +188,12 @@ def each(code: IrBuilder, count: IrValue) -> Generator[IrValue]:
             yield i
 
 
-def _transposed(place: MemoryView) -> MemoryView:
-    layout = place.layout
-    return MemoryView(place.base, type(layout)(layout.cols, layout.rows), place.size)
-
-
 def _copy(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
     dst, src, shape = regions.dst, regions.src, move.shape
     assert src is not None
     by_column = common_run(dst.layout.rows, src.layout.rows) > common_run(dst.layout.cols, src.layout.cols)
     if by_column:  # rows lie side by side, columns do not: walk the other way
-        dst, src, shape = _transposed(dst), _transposed(src), (shape[1], shape[0])
+        dst, src, shape = dst.transposed, src.transposed, (shape[1], shape[0])
     if move.combine is Combine.STORE and _is_one_run(dst, src, shape[1]):
         writer.copy(dst.base, src.base, writer.value_of(shape[0]) * (shape[1] * dtype.size))
         return

@@ -18,7 +18,7 @@ VARIABLE = "PTOKIT_THREADS"
 MOST = 1024
 """Threads of one run."""
 DIGITS = re.compile("[0-9]{1,9}")
-_PATIENCE = 0.1
+_POLL_SECONDS = 0.1
 """Seconds of a wait before it checks for signals. Ctrl-C ends a wait at once, except on Windows, and for a signal that
 arrives after Python has checked and before it waits."""
 
@@ -28,13 +28,13 @@ _idle: list[_Worker] = []
 
 
 def thread_count(asked: int | None = None) -> int:
-    """How many threads to use: as many as asked for, else as `PTOKIT_THREADS` says, else one for each usable CPU."""
+    """The number of threads: as asked for, else the value of `PTOKIT_THREADS`, else one for each usable CPU."""
     if asked is not None:
         return _checked("threads", asked)
-    said = os.environ.get(VARIABLE)
-    if said is None or not said.strip():
+    text = os.environ.get(VARIABLE)
+    if text is None or not text.strip():
         return min(_cpus(), MOST)
-    return _checked(VARIABLE, int(said) if DIGITS.fullmatch(said.strip()) else said)
+    return _checked(VARIABLE, int(text) if DIGITS.fullmatch(text.strip()) else text)
 
 
 def _checked(name: str, number: Any) -> int:
@@ -171,30 +171,30 @@ class _Job:
     def wait(self) -> None:
         """Wait until every part has ended."""
         while self._left or self._busy:
-            self._all_ended.acquire(timeout=_PATIENCE)
+            self._all_ended.acquire(timeout=_POLL_SECONDS)
 
-    def end_early(self, calm: int = 10) -> None:
+    def end_early(self, depth: int = 10) -> None:
         """Begin no more parts, and wait for those that have begun, however often Ctrl-C is pressed.
 
         Each `try` takes one exception, and none can come up between two of them: Python looks for signals where it
         calls and where it jumps back. So this is no loop, but a tree of a thousand tries that ends when nobody is busy.
         """
         try:  # noqa: SIM105
-            self._end(calm)
+            self._end(depth)
         except BaseException:  # noqa: S110
             pass
         try:  # noqa: SIM105
-            self._end(calm)
+            self._end(depth)
         except BaseException:  # noqa: S110
             pass
 
-    def _end(self, calm: int) -> None:
+    def _end(self, depth: int) -> None:
         self._stop.set()
         with suppress(KeyError):
             while True:
                 _idle.append(self._left.popitem()[0])
-        if calm and self._busy:
-            self.end_early(calm - 1)
+        if depth and self._busy:
+            self.end_early(depth - 1)
         self.wait()
 
 

@@ -62,7 +62,7 @@ class ComputeTask:
 def _elementwise(task: ComputeTask) -> None:
     apply, most = operations(task.into)[task.work.op], lanes_of_op(task.work.op, task.into)
     site = task.site(task.into)
-    task.walk().any_way(most).apply(most, lambda given, _j, _lanes: apply(site, *given))
+    task.walk().vectorised(most).apply(most, lambda given, _j, _lanes: apply(site, *given))
 
 
 def _divide(task: ComputeTask) -> None:
@@ -82,12 +82,12 @@ def _refuse_zeroes(task: ComputeTask) -> None:
         code.split(found, task.refused, fine)
         code.begin(fine)
 
-    RegionWalk(task.writer, task.work.inputs[1].shape, None, (divisor,)).any_way(most).apply(most, check)
+    RegionWalk(task.writer, task.work.inputs[1].shape, None, (divisor,)).vectorised(most).apply(most, check)
 
 
 def _copy(task: ComputeTask) -> None:
     most = lanes_for(task.into)
-    task.walk().any_way(most).apply(most, lambda given, _j, _lanes: given[0])
+    task.walk().vectorised(most).apply(most, lambda given, _j, _lanes: given[0])
 
 
 def _window(task: ComputeTask) -> None:
@@ -97,7 +97,7 @@ def _window(task: ComputeTask) -> None:
         task.writer.value_of(number)  # here, not in a loop: what was computed once is used from then on
     most = lanes_for(task.into)
     source = RegionView(task.writer, task.inputs[0].place, shift=corner)
-    task.walk(source).any_way(most).apply(most, lambda given, _j, _lanes: given[0])
+    task.walk(source).vectorised(most).apply(most, lambda given, _j, _lanes: given[0])
 
 
 def _count(task: ComputeTask) -> None:
@@ -119,7 +119,7 @@ def _convert(task: ComputeTask) -> None:
     source, code = task.given[0], task.writer.code
     most = convert.lanes_of_conversion(source, task.into)
     mode, saturation = task.options["mode"], task.options["saturation"]
-    task.walk().any_way(most).apply(
+    task.walk().vectorised(most).apply(
         most, lambda given, _j, _lanes: convert.convert(code, source, task.into, given[0], mode, saturation)
     )
 

@@ -138,7 +138,7 @@ class Emitter:
         slow, done = code.new_label("slow"), code.new_label("done")
         evaluator = self.stage.evaluator()
         values = [evaluator.value(expr) for expr in exprs]
-        evaluator.settle(slow)
+        evaluator.guard(slow)
         for variable, value in zip(found, values, strict=True):
             variable.set(value)
         code.jump(done)
@@ -163,7 +163,7 @@ class Emitter:
         self._slow_label = slow
         evaluator.require(conditions, slow)
         fast(evaluator)
-        evaluator.settle(slow)
+        evaluator.guard(slow)
         code.jump(done)
         code.begin(slow)
         self._slow(stmt)
@@ -201,7 +201,7 @@ class Emitter:
 
         def fast(evaluator: Evaluator) -> None:
             at = evaluator.value(addresses[0]) if len(addresses) == 1 else self._current_address(evaluator, addresses)
-            evaluator.settle(
+            evaluator.guard(
                 self._slow_label,
                 at.compare("sge", 0),
                 at.compare("sle", ADDRESS_SPACE - spec.nbytes),

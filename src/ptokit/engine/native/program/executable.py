@@ -154,30 +154,30 @@ class NativeExecutable:
             return self.reference.launch(tensors, integers, grid, listener)
         self._make_ready(tensors, integers, grid)
         count, code = self._shared_out(threads, integers, grid)
-        crew = [code.acquire() for _ in range(count)]
+        team = [code.acquire() for _ in range(count)]
         gathered = Gathered(listener) if count > 1 else None
         stop = workers.Stop()
         arrays = [(slot, tensors[name].span.start, tensors[name].bits.size) for name, slot in self.slots.arrays.items()]
         numbers = self.numbers(integers, grid)
         try:
             small = self._is_small(integers, grid)
-            for thread in crew:
+            for thread in team:
                 own = listener if gathered is None else gathered.of(thread)
                 thread.begin(arrays, numbers, lambda: tensors, own, NEVER if small else stop)
             if small:
-                code.work(crew[0], Parts(grid, 1))
+                code.work(team[0], Parts(grid, 1))
             elif code.pages:
-                code.run_deferring(crew, tensors, self._work(grid, tuple(integers.items())), stop)
+                code.run_deferring(team, tensors, self._work(grid, tuple(integers.items())), stop)
             else:
-                code.run(crew, grid, stop)
-            failed = min((thread for thread in crew if thread.failure), key=lambda each: each.failed_at, default=None)
+                code.run(team, grid, stop)
+            failed = min((thread for thread in team if thread.failure), key=lambda each: each.failed_at, default=None)
             if gathered is not None:
                 gathered.flush(grid if failed is None else failed.failed_at)
             if failed is not None and failed.failure is not None:
                 raise failed.failure
             return self.engine
         finally:
-            for thread in crew:
+            for thread in team:
                 self.miss(thread.missed)
                 code.release(thread)
 

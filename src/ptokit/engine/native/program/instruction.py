@@ -12,7 +12,7 @@ from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrValue, Variabl
 from ptokit.engine.native.move import CodeWriter, MoveRegions, emit_move
 from ptokit.engine.native.numbers import computes
 from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.ledger import COUNT, LANES, ROOM, ROWS, Page
+from ptokit.engine.native.program.ledger import CAPACITY, COUNT, LANES, ROWS, Page
 from ptokit.engine.native.program.slots import Reason
 from ptokit.engine.native.program.stage import Stage
 from ptokit.engine.native.program.symbolic import SymbolicNumber, expr_of
@@ -69,7 +69,7 @@ class Execution:
         for step in self.variant.steps:
             for number in numbers_of(step):  # all of them now, while a fallback is still possible
                 self.evaluator.value_of(number)
-        self.evaluator.settle(self.slow)
+        self.evaluator.guard(self.slow)
         self._check_apart()
         for step in self.variant.steps:
             if isinstance(step, Move) and step.index is not None:
@@ -151,7 +151,7 @@ class Execution:
     def _leave_if_overlapping(self, written: str, read: str) -> None:
         starts = [self.bases[name].to("ptrtoint", I64) for name in (written, read)]
         ends = [start + self._nbytes(name) for start, name in zip(starts, (written, read), strict=True)]
-        self.evaluator.settle(self.slow, starts[0].compare("uge", ends[1]) | starts[1].compare("uge", ends[0]))
+        self.evaluator.guard(self.slow, starts[0].compare("uge", ends[1]) | starts[1].compare("uge", ends[0]))
 
     def _nbytes(self, name: str) -> IrValue:
         operand, size = self.operands[name], self.variant.types[name].size
@@ -176,7 +176,7 @@ class Execution:
         across = self.code.i64(1) if index.by_row else cols
         top = self._outline(I64, move, [self.place(index.access).base, self._lanes(), rows, across], resolve)
         if index.remap is Remap.REFUSE:
-            self.evaluator.settle(self.slow, top.compare("ult", value_of(index.capacity)))
+            self.evaluator.guard(self.slow, top.compare("ult", value_of(index.capacity)))
         if index.cast and dtype.family == "int" and index.remap in (Remap.CLAMP, Remap.WRAP):
             self._leave_unless_reported(Reason.NEGATIVE, top.compare("ult", NEGATIVE))
         if index.valid is not None:
@@ -204,7 +204,7 @@ class Execution:
         """Fall back if the ledger is full: Python enlarges it."""
         stage, slot = self.stage, self.stage.slots.ledgers[self.number]
         end = stage.slot(slot + COUNT) + self._lane_count(move)
-        self._leave_unless(end.compare("sle", stage.slot(slot + ROOM)), Reason.FULL)
+        self._leave_unless(end.compare("sle", stage.slot(slot + CAPACITY)), Reason.FULL)
 
     def _defer(self, page: Page, move: Move, source: MemoryView) -> None:
         """Add the lanes and their elements to the ledger."""
@@ -277,7 +277,7 @@ class Execution:
             code.begin(refused)
             return code.constant("i1", "false")
 
-        self.evaluator.settle(self.slow, self._outline("i1", work, [into.base, *(p.base for p in inputs)], write))
+        self.evaluator.guard(self.slow, self._outline("i1", work, [into.base, *(p.base for p in inputs)], write))
         if into is spare:
             self._move(Move(work.shape, work.dst, work.dst), spare, target)
 

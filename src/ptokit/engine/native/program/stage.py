@@ -71,11 +71,9 @@ class Stage:
             offset = apply("add", offset, apply("mul", start, stride))
         slot = self.slots.arrays[argument.array]
         at, count = evaluator.value(offset), evaluator.value_of(span)
-        room = self.slot(slot + 1)
-        evaluator.require(
-            [*(c for c in conditions if not isinstance(c, int)), at.compare("sge", 0), at.compare("sle", room - count)],
-            slow,
-        )
+        available = self.slot(slot + 1)
+        inside = at.compare("sge", 0), at.compare("sle", available - count)
+        evaluator.require([*(c for c in conditions if not isinstance(c, int)), *inside], slow)
         return self.code.at(self.slot(slot).to("inttoptr", PTR), at * argument.dtype.size)
 
     def _tile_operand(self, evaluator: Evaluator, use: TileUse, slow: str) -> IrValue:
@@ -115,11 +113,11 @@ class Stage:
         spot = self.code.variable(kind, self.code.constant(kind, 0))
         if dtype.is_float:
             most = 0 if is_byte_float(dtype) else 1 << 10
-            evaluator.settle(slow, value.compare("sge", -most), value.compare("sle", most))
+            evaluator.guard(slow, value.compare("sge", -most), value.compare("sle", most))
             bits = from_integer(self.code, dtype, value) if most else self.code.constant(kind, 0)
         else:
             bits = value.to("trunc", kind)
             back = bits.to("sext" if dtype.family == "int" else "zext", I64)
-            evaluator.settle(slow, back.compare("eq", value))
+            evaluator.guard(slow, back.compare("eq", value))
         spot.set(bits)
         return spot.pointer

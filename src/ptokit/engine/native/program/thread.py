@@ -21,7 +21,7 @@ from ptokit.program.ir import Branch, Instr, Loop, Stmt, TileDecl
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
-PATIENCE = 1000
+POLL_INTERVAL = 1000
 """Blocks and iterations after which the calling thread checks for Ctrl-C."""
 GREATEST = (1 << 63) - 1
 """The greatest number that a slot holds."""
@@ -62,7 +62,7 @@ class Thread:
         """Begin a launch: slot, address and size of each array; slots and values of numbers."""
         state = self.state
         state[Slot.STOP] = stop.address
-        state[Slot.BUDGET] = PATIENCE if stop is NEVER else GREATEST
+        state[Slot.BUDGET] = POLL_INTERVAL if stop is NEVER else GREATEST
         for slot, address, size in arrays:
             state[slot] = address
             state[slot + 1] = size
@@ -120,7 +120,7 @@ class Thread:
     def _run(self, number: int, reason: int) -> None:
         """Run one statement in Python, over the current memory."""
         if number == SIGNALS:  # running Python code at all delivers Ctrl-C
-            self.state[Slot.BUDGET] = PATIENCE
+            self.state[Slot.BUDGET] = POLL_INTERVAL
             return
         frame, state, slots = self._frame(), self.state, self.slots
         stmt, reported = slots.statements[number], [0]

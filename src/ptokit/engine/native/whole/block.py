@@ -19,7 +19,7 @@ WORDS = (
     "stop", "lanes", "count", "piece", "capacity", "width", "whole",
     "table_row", "table_col", "other_row", "other_col", "index_step",
     "shards", "scratch", "first",
-    "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "room",
+    "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "range",
 )  # fmt: skip
 """The words of a block. The first five change with every call; strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}
@@ -42,13 +42,13 @@ Words = c_int64 * len(WORDS)
 class ArgumentBlock:
     """A block, as Python fills it in."""
 
-    __slots__ = ("address", "keep", "own", "room", "words")
+    __slots__ = ("address", "keep", "most_workers", "own", "words")
 
-    def __init__(self, room: int = 1, own: object = None, **words: int) -> None:
-        """For up to `room` workers; the memory `own` lives as long as the block."""
+    def __init__(self, most_workers: int = 1, own: object = None, **words: int) -> None:
+        """For at most that many workers; the memory `own` lives as long as the block."""
         self.words = Words()
         self.address = addressof(self.words)
-        self.room, self.own = room, own
+        self.most_workers, self.own = most_workers, own
         self.keep: list[Any] = []
         """Memory that must live as long as the call, and that words point to."""
         self.set(**words)

@@ -19,7 +19,7 @@ def total(code: IrBuilder, rows: Rows, indices: Indices | None) -> None:
     """
     sums = _Sums(code, rows)
     with pieces(code, "buckets", single=True) as number:
-        low, count = extent(code, number, "capacity", "room")
+        low, count = extent(code, number, "capacity", "range")
         for act in (sums.add, sums.finish):
             with blocks(code, code.i64(0), word(code, "count"), LANES_AT_ONCE) as (first, length):
                 if indices is None:
@@ -41,9 +41,9 @@ class _Sums:
         assert rows.dtype is not None
         self.code, self.rows, self.dtype = code, rows, rows.dtype
         self.mover, self.own = Mover(code, rows), scratch(code)
-        room, worker = word(code, "room"), code.arguments[1]
-        self.marks = code.at(word(code, "marks", PTR), worker * room)
-        self.sums = code.at(word(code, "totals", PTR), worker * room * self.mover.width * 4)
+        rows_at_once, worker = word(code, "range"), code.arguments[1]
+        self.marks = code.at(word(code, "marks", PTR), worker * rows_at_once)
+        self.sums = code.at(word(code, "totals", PTR), worker * rows_at_once * self.mover.width * 4)
 
     def lane(self, lanes: IrValue, k: IrValue) -> IrValue:
         """A lane, as a 64-bit number."""
