@@ -58,11 +58,14 @@ class ComputeTask:
         """The lanes of the result, and what they read."""
         return RegionWalk(self.writer, self.work.shape, self.dst, inputs or self.inputs)
 
+    def apply(self, most: int, function: Callable[[Sequence[IrValue]], IrValue], *inputs: RegionView) -> None:
+        """Apply a function of elements to all lanes, up to `most` at once."""
+        self.walk(*inputs).vectorised(most).apply(most, lambda given, _j, _lanes: function(given))
+
 
 def _elementwise(task: ComputeTask) -> None:
-    apply, most = operations(task.into)[task.work.op], lanes_of_op(task.work.op, task.into)
-    site = task.site(task.into)
-    task.walk().vectorised(most).apply(most, lambda given, _j, _lanes: apply(site, *given))
+    apply, site = operations(task.into)[task.work.op], task.site(task.into)
+    task.apply(lanes_of_op(task.work.op, task.into), lambda given: apply(site, *given))
 
 
 def _divide(task: ComputeTask) -> None:
@@ -86,8 +89,7 @@ def _refuse_zeroes(task: ComputeTask) -> None:
 
 
 def _copy(task: ComputeTask) -> None:
-    most = lanes_for(task.into)
-    task.walk().vectorised(most).apply(most, lambda given, _j, _lanes: given[0])
+    task.apply(lanes_for(task.into), lambda given: given[0])
 
 
 def _window(task: ComputeTask) -> None:
@@ -95,9 +97,9 @@ def _window(task: ComputeTask) -> None:
     corner = task.options["row"], task.options["col"]
     for number in corner:
         task.writer.value_of(number)  # here, not in a loop: what was computed once is used from then on
-    most = lanes_for(task.into)
-    source = RegionView(task.writer, task.inputs[0].place, shift=corner)
-    task.walk(source).vectorised(most).apply(most, lambda given, _j, _lanes: given[0])
+    task.apply(
+        lanes_for(task.into), lambda given: given[0], RegionView(task.writer, task.inputs[0].place, shift=corner)
+    )
 
 
 def _count(task: ComputeTask) -> None:
@@ -116,12 +118,10 @@ def _count(task: ComputeTask) -> None:
 
 
 def _convert(task: ComputeTask) -> None:
-    source, code = task.given[0], task.writer.code
-    most = convert.lanes_of_conversion(source, task.into)
-    mode, saturation = task.options["mode"], task.options["saturation"]
-    task.walk().vectorised(most).apply(
-        most, lambda given, _j, _lanes: convert.convert(code, source, task.into, given[0], mode, saturation)
-    )
+    types = task.given[0], task.into
+    options = task.options["mode"], task.options["saturation"]
+    most, code = convert.lanes_of_conversion(*types), task.writer.code
+    task.apply(most, lambda given: convert.convert(code, *types, given[0], *options))
 
 
 def _compare(task: ComputeTask) -> None:

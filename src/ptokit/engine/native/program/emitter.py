@@ -7,12 +7,13 @@ variant, and indices without a finding. So the reference engine handles all rare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ptokit.engine.native.emit import I8, I32, I64, PTR, IrValue
+from ptokit.engine.native.emit import I8, I32, I64, PTR, IrValue, Variable
 from ptokit.engine.native.move import CodeWriter
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.forward import Forwarded, forwarded
@@ -151,36 +152,34 @@ class Emitter:
         return [variable.get() for variable in found]
 
     def _flag(self, flag: Flag) -> None:
-        if isinstance(flag.event, int):
-            return
-        self._guarded(flag, [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)], lambda _: None)
+        if not isinstance(flag.event, int):
+            with self._fast_path(flag) as (slow, _):
+                conditions = [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)]
+                self.stage.evaluator().require(conditions, slow)
 
-    def _guarded(self, stmt: Stmt, conditions: Sequence[Expr], fast: Callable[[Evaluator], None]) -> None:
-        """The fast path if the conditions hold, else Python."""
+    @contextmanager
+    def _fast_path(
+        self, stmt: Stmt, reason: Variable | None = None, fused: Stmt | None = None
+    ) -> Generator[tuple[str, str]]:
+        """The code of a statement. Yields two labels: where Python runs it, with what it was `fused` with; the end."""
         code = self.code
         slow, done = code.new_label("slow"), code.new_label("done")
-        evaluator = self.stage.evaluator()
-        self._slow_label = slow
-        evaluator.require(conditions, slow)
-        fast(evaluator)
-        evaluator.guard(slow)
+        yield slow, done
         code.jump(done)
         code.begin(slow)
-        self._slow(stmt)
+        self._slow(stmt, reason.get() if reason else Reason.MISSED)
+        if fused is not None:
+            self._slow(fused, Reason.AFTER)
         code.begin(done)
 
     def _load_scalar(self, stmt: LoadScalar) -> None:
-        argument = self.program.tensors[stmt.source.argument]
-        dtype = argument.dtype
+        dtype = self.program.tensors[stmt.source.argument].dtype
         limits = np.iinfo(dtype.numpy)
         self.stage.bounds[stmt.result] = int(limits.min), int(limits.max)
-
-        def fast(evaluator: Evaluator) -> None:
-            pointer = self.stage.view(evaluator, stmt.source, 1, self._slow_label)
+        with self._fast_path(stmt) as (slow, _):
+            pointer = self.stage.view(self.stage.evaluator(), stmt.source, 1, slow)
             raw = self.code.load(f"i{8 * dtype.size}", pointer, 1)
             self.stage.put(self.slots.variables[stmt.result], raw.to("sext" if dtype.family == "int" else "zext", I64))
-
-        self._guarded(stmt, (), fast)
 
     # --- tiles
 
@@ -198,19 +197,13 @@ class Emitter:
     def _place(self, stmt: TileDecl | Assign, tile: TileDecl, addresses: tuple[Expr, ...]) -> None:
         """A tile is bound to an address of its memory."""
         spec = tile.spec
-
-        def fast(evaluator: Evaluator) -> None:
+        with self._fast_path(stmt) as (slow, _):
+            evaluator = self.stage.evaluator()
             at = evaluator.value(addresses[0]) if len(addresses) == 1 else self._current_address(evaluator, addresses)
-            evaluator.guard(
-                self._slow_label,
-                at.compare("sge", 0),
-                at.compare("sle", ADDRESS_SPACE - spec.nbytes),
-                at.op("urem", spec.dtype.size).compare("eq", 0),
-            )
+            low, high = at.compare("sge", 0), at.compare("sle", ADDRESS_SPACE - spec.nbytes)
+            evaluator.guard(slow, low, high, at.op("urem", spec.dtype.size).compare("eq", 0))
             self.stage.put(self.slots.addresses[tile.name], at)
             self._spread_poison(tile, at + spec.nbytes)
-
-        self._guarded(stmt, (), fast)
 
     def _current_address(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> IrValue:
         """The address of the copy for the current iteration."""
@@ -233,39 +226,31 @@ class Emitter:
 
     def _instruction(self, instr: Instr) -> None:
         code = self.code
-        slow, done = code.new_label("slow"), code.new_label("done")
         reason = code.variable(I64, code.i64(Reason.MISSED))
-        for nth, variant in enumerate(self._variants(instr)):
-            other = code.new_label("other")
-            evaluator = self.stage.evaluator()
-            evaluator.require(variant.conditions, other)
-            Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason, nth).emit()
-            code.jump(done)
-            code.begin(other)
-        code.begin(slow)
-        self._slow(instr, reason.get())
-        code.begin(done)
+        with self._fast_path(instr, reason) as (slow, done):
+            for nth, variant in enumerate(self._variants(instr)):
+                other = code.new_label("other")
+                evaluator = self.stage.evaluator()
+                evaluator.require(variant.conditions, other)
+                Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason, nth).emit()
+                code.jump(done)
+                code.begin(other)
+            code.jump(slow)
 
     def _forward(self, pair: Forwarded) -> None:
         """A tile that only passes data on: one fused move. If a check fails, Python runs both."""
-        code = self.code
-        slow, done = code.new_label("slow"), code.new_label("done")
-        reason = code.variable(I64, code.i64(Reason.MISSED))
-        evaluator = self.stage.evaluator()
-        evaluator.require([*pair.first.conditions, *pair.second.conditions], slow)
-        load = Execution(self.stage, self.pages, pair.load, pair.first, evaluator, slow, reason)
-        store = Execution(self.stage, self.pages, pair.store, pair.second, evaluator, slow, reason)
-        for each in (load, store):
-            each.prepare()
-        first, second = pair.moves
-        assert not isinstance(first.src, Fill)
-        steering = load if first.index else store
-        steering.moved(pair.joined, load.place(first.src), store.place(second.dst))
-        code.jump(done)
-        code.begin(slow)
-        self._slow(pair.load, reason.get())
-        self._slow(pair.store, Reason.AFTER)
-        code.begin(done)
+        reason = self.code.variable(I64, self.code.i64(Reason.MISSED))
+        with self._fast_path(pair.load, reason, pair.store) as (slow, _):
+            evaluator = self.stage.evaluator()
+            evaluator.require([*pair.first.conditions, *pair.second.conditions], slow)
+            load = Execution(self.stage, self.pages, pair.load, pair.first, evaluator, slow, reason)
+            store = Execution(self.stage, self.pages, pair.store, pair.second, evaluator, slow, reason)
+            for each in (load, store):
+                each.prepare()
+            first, second = pair.moves
+            assert not isinstance(first.src, Fill)
+            steering = load if first.index else store
+            steering.moved(pair.joined, load.place(first.src), store.place(second.dst))
 
     _STATEMENTS: ClassVar[dict[type, Callable[[Emitter, Any], None]]] = {
         TileDecl: _declare,

@@ -101,6 +101,16 @@ class Mover:
         """The row of the other end."""
         return self.code.at(self.other, k * self.other_row)
 
+    def pairs(self, lanes: IrValue, first: IrValue, number: Callable[[IrValue], IrValue] = lambda k: k) -> RowPair:
+        """The rows of lanes in a buffer; `first` is the number of the first, and `number` gives those after it."""
+        base = self.item(first)
+
+        def pair(k: IrValue) -> tuple[IrValue, IrValue]:
+            lane = number(k)
+            return self.cell(self.lane(lanes, lane)), self.code.at(base, lane * self.other_row)
+
+        return pair
+
     def load(self, cell: IrValue, item: IrValue, coming: Sequence[Prefetch] = ()) -> None:
         """From the table to the other end."""
         self._move(item, cell, self.other_col, self.table_col, coming)

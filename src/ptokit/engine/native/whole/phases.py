@@ -87,8 +87,8 @@ def _narrowed(code: IrBuilder, wide: IrValue, lanes: IrValue, count: IrValue) ->
     whole = count - (count & (at_once - 1))
     for first, last, step in ((code.i64(0), whole, at_once), (whole, count, 1)):
         with code.loop(first, last, step) as k:
-            found = code.load(f"<{step} x i64>" if step > 1 else I64, code.at(wide, k * 8))
-            code.store(found.to("trunc", f"<{step} x i32>" if step > 1 else I32), code.at(lanes, k * 4))
+            found = code.load(vector(I64, step), code.at(wide, k * 8))
+            code.store(found.to("trunc", vector(I32, step)), code.at(lanes, k * 4))
 
 
 def gather(code: IrBuilder, rows: Rows, indices: Indices | None) -> None:
@@ -114,10 +114,7 @@ def gather(code: IrBuilder, rows: Rows, indices: Indices | None) -> None:
 def _gather_block(
     code: IrBuilder, mover: Mover, remap: Remap, outside: IrValue, lanes: IrValue, first: IrValue, count: IrValue
 ) -> None:
-    base = mover.item(first)
-
-    def pair(k: IrValue) -> tuple[IrValue, IrValue]:
-        return mover.cell(mover.lane(lanes, k)), code.at(base, k * mover.other_row)
+    pair = mover.pairs(lanes, first)
 
     def plain() -> None:
         mover.load_each(count, pair)
@@ -146,23 +143,12 @@ def scatter(code: IrBuilder, rows: Rows) -> None:
     lanes, total = word(code, "lanes", PTR), word(code, "count")
 
     def take_all(first: IrValue, count: IrValue) -> None:
-        here = code.at(lanes, first * size_of(rows.lane))
-        base = mover.item(first)
-
-        def pair(k: IrValue) -> tuple[IrValue, IrValue]:
-            return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
-
-        mover.store_each(count, pair)
+        mover.store_each(count, mover.pairs(code.at(lanes, first * size_of(rows.lane)), first))
 
     def take_some(first: IrValue, count: IrValue) -> None:
-        here, base = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
-        kept = compacted(code, own, count, lambda k: share.has(mover.lane(here, k).to("zext", I64)))
-
-        def pair(q: IrValue) -> tuple[IrValue, IrValue]:
-            k = picked(code, own, q)
-            return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
-
-        mover.store_each(kept, pair)
+        here = code.at(lanes, first * size_of(rows.lane))
+        pair = mover.pairs(here, first, lambda q: picked(code, own, q))
+        mover.store_each(compacted(code, own, count, lambda k: share.has(mover.lane(here, k).to("zext", I64))), pair)
 
     def take_one(first: IrValue, count: IrValue) -> None:
         here = code.at(lanes, first * size_of(rows.lane))
@@ -259,17 +245,12 @@ def store_winners(code: IrBuilder, rows: Rows) -> None:
     mover, own, writers = Mover(code, rows), scratch(code), word(code, "writers", PTR)
     lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
     with _shared(code) as (first, count):
-        here, base = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
+        here = code.at(lanes, first * size_of(rows.lane))
+        pair = mover.pairs(here, first, lambda q: picked(code, own, q))
 
         def wins(k: IrValue, first: IrValue = first, here: IrValue = here) -> IrValue:
             lane = mover.lane(here, k).to("zext", I64)
             inside = code.select(lane.compare("ult", capacity), lane, 0)  # whose last writer it is not
             return code.load(I32, code.at(writers, inside * 4)).compare("eq", (first + k + 1).to("trunc", I32))
 
-        kept = compacted(code, own, count, wins)
-
-        def pair(q: IrValue, here: IrValue = here, base: IrValue = base) -> tuple[IrValue, IrValue]:
-            k = picked(code, own, q)
-            return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
-
-        mover.store_each(kept, pair)
+        mover.store_each(compacted(code, own, count, wins), pair)
