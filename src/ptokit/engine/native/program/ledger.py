@@ -21,7 +21,7 @@ from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.native.resolve import PADDING, SENTINEL, lane_of
 from ptokit.engine.native.whole.block import ArgumentBlock
 from ptokit.engine.native.whole.mover import Rows, known_width
-from ptokit.engine.native.whole.strategies import NEAR, Team, pool, scatter_all, scratch_bytes
+from ptokit.engine.native.whole.strategies import NEAR, Team, pool, scatter_all
 from ptokit.engine.reference import Lanes, Plan, ScatterStep
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
@@ -184,15 +184,12 @@ class Ledger:
     def block(self, table: Storage, team: Team) -> ArgumentBlock:
         """What is recorded, as a scatter into its table."""
         page, size = self.page, dtype(self.page.element).size
-        memory = np.empty(scratch_bytes(team.threads), np.uint8)
-        made = ArgumentBlock(
+        return ArgumentBlock(
+            team.parts, team.stop,
             table=table.span.start + page.offset * size, other=self.rows.ctypes.data, lanes=self.lanes.ctypes.data,
             count=self.count, capacity=page.capacity, width=page.width, greatest=page.capacity,
             table_row=page.row * size, table_col=size, other_row=page.nbytes, other_col=size,
-            scratch=memory.ctypes.data, stop=team.stop.address,
         )  # fmt: skip
-        made.keep.append(memory)
-        return made
 
 
 def flush(ledgers: Sequence[Ledger], table: Storage, team: Team) -> None:

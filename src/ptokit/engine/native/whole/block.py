@@ -11,8 +11,12 @@ from contextlib import contextmanager
 from ctypes import addressof, c_int64
 from typing import Any
 
+import numpy as np
+
 from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
 from ptokit.engine.native.resolve import PADDING
+from ptokit.engine.native.workers import Stop
+from ptokit.engine.storage import address_of
 
 WORDS = (
     "table", "other", "index", "counter", "greatest",
@@ -24,7 +28,7 @@ WORDS = (
 """The words of a block. The first five change with every call; strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}
 """Where in the block a word lies."""
-GREATEST, SHARDS = WORDS.index("greatest"), WORDS.index("shards")
+GREATEST, CAPACITY, WHOLE, SHARDS = map(WORDS.index, ("greatest", "capacity", "whole", "shards"))
 UNSIGNED = (1 << 64) - 1
 """The mask that makes a word unsigned."""
 PARAMETERS = ((PTR, "args"), (I64, "worker"))
@@ -42,16 +46,24 @@ Words = c_int64 * len(WORDS)
 class ArgumentBlock:
     """A block, as Python fills it in."""
 
-    __slots__ = ("address", "keep", "most_workers", "own", "words")
+    __slots__ = ("address", "keep", "memory", "most_workers", "stop", "words")
 
-    def __init__(self, most_workers: int = 1, own: object = None, **words: int) -> None:
-        """For at most that many workers; the memory `own` lives as long as the block."""
+    def __init__(self, most_workers: int, stop: Stop, **words: int) -> None:
+        """With memory for the workers, and for the lanes of a small call."""
         self.words = Words()
         self.address = addressof(self.words)
-        self.most_workers, self.own = most_workers, own
+        self.most_workers, self.stop = most_workers, stop
+        self.memory = np.empty(SCRATCH * (most_workers + 1), np.uint8)
+        scratch = address_of(self.memory)
         self.keep: list[Any] = []
         """Memory that must live as long as the call, and that words point to."""
-        self.set(**words)
+        self.set(scratch=scratch, lanes=scratch + SCRATCH * most_workers)
+        self.set(stop=stop.address, **words)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every index lies inside the table."""
+        return self.words[GREATEST] & UNSIGNED < self.words[CAPACITY]
 
     def clear(self) -> None:
         """Drop the memory of a call."""

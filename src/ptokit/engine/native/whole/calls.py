@@ -11,34 +11,31 @@ from collections.abc import Mapping
 from dataclasses import replace
 from struct import Struct
 
-import numpy as np
-
 from ptokit.engine import whole as reference
 from ptokit.engine.kept import remember
 from ptokit.engine.native.compute.elements import is_float
 from ptokit.engine.native.emit import I32, size_of
 from ptokit.engine.native.numbers import computes
-from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, PADDING, UNSIGNED, ArgumentBlock
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, PADDING, ArgumentBlock
 from ptokit.engine.native.whole.mover import UNROLLED, Rows, known_width
 from ptokit.engine.native.whole.phases import Indices
 from ptokit.engine.native.whole.strategies import (
     IS_X86,
     NEAR,
     SHORT,
+    Native,
     Team,
-    address,
     direct,
     gather,
     native,
     pool,
     scatter,
-    scratch_bytes,
     streamed,
     sum_up,
 )
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
-from ptokit.engine.storage import Storage
+from ptokit.engine.storage import Storage, address_of
 from ptokit.engine.whole import Whole
 from ptokit.isa.dtype import dtype as element_type
 from ptokit.isa.layout import Layout
@@ -75,6 +72,11 @@ def run(whole: Whole, storages: Storages, threads: int | None) -> None:
 
 class _Ready:
     """What gathers and scatters share: numbers of the move, its kinds of rows and indices, cached blocks."""
+
+    begin: Native
+    """For little work: the whole gather, or the index stage of a scatter."""
+    write: Native | None = None
+    """The scatter of resolved lanes."""
 
     def __init__(self, whole: Whole) -> None:
         self.whole, self.types = whole, dict(whole.types)
@@ -114,9 +116,9 @@ class _Ready:
         """A block for a call, with memory for each worker; it goes back with `put_back`."""
         block = self.idle.pop() if self.idle else None
         if block is None or block.most_workers < team.parts:
-            block = self._new(team.parts)
+            block = ArgumentBlock(team.parts, team.stop)
+        block.stop = team.stop
         block.set(**self.words, stop=team.stop.address, first=0)
-        block.keep.append(team.stop)
         self.aim(block, storages)
         return block
 
@@ -126,29 +128,29 @@ class _Ready:
         if block.most_workers <= MOST_WORKERS and len(self.idle) < MOST_IDLE:
             self.idle.append(block)
 
-    def _new(self, parts: int) -> ArgumentBlock:
-        memory, stop = np.empty(scratch_bytes(parts + 1), np.uint8), Stop()
-        scratch = address(memory)
-        return ArgumentBlock(
-            parts, (memory, stop), **self.words,
-            stop=stop.address, scratch=scratch, lanes=scratch + scratch_bytes(parts),
-        )  # fmt: skip
-
     def aim(self, block: ArgumentBlock, storages: Storages) -> None:
         """Give a block the addresses of a call."""
         table, other, indices = storages["table"], storages[self.other], storages["indices"]
         FIRST.pack_into(block.words, 0, table.address, other.address, indices.address, 0, 0)
 
-    def small(self) -> ArgumentBlock:
-        """A block for little work, cached or new; it goes back to `spare`."""
+    def run_small(self, storages: Storages) -> None:
+        """Little work, on the calling thread."""
         try:
-            return self.spare.pop()
+            block = self.spare.pop()
         except IndexError:
-            return self._new(1)
+            block = ArgumentBlock(1, Stop(), **self.words)
+        self.aim(block, storages)
+        self.begin(block.address, 0)
+        refused = self.is_refused(block)
+        if self.write is not None and not refused:
+            direct(block, self.write)
+        self.spare.append(block)
+        if refused:
+            self.refuse(storages)
 
     def is_refused(self, block: ArgumentBlock) -> bool:
         """Whether an index was outside that must not be."""
-        return self.refuses and block.words[GREATEST] & UNSIGNED >= self.capacity
+        return self.refuses and not block.is_whole
 
     def refuse(self, storages: Storages) -> None:
         """Raise the reference engine's error; nothing was written.
@@ -187,18 +189,12 @@ class _Gather(_Ready):
         if IS_X86 and 0 < self.rows.nbytes <= UNROLLED:  # the hardware prefetches enough
             self.rows = replace(self.rows, far=False)
         straight = replace(self.rows, lane=self.indices.lane)
-        self.at_once = native("gather", straight, self.indices)
+        self.begin = native("gather", straight, self.indices)
 
     def run(self, storages: Storages, threads: int) -> None:
         """Gather."""
         if self.count <= LANES_AT_ONCE and self.cost <= SHORT:
-            block = self.small()
-            self.aim(block, storages)
-            self.at_once(block.address, 0)
-            refused = self.is_refused(block)
-            self.spare.append(block)
-            if refused:
-                self.refuse(storages)
+            self.run_small(storages)
             return
         team = Team(threads if self.cost > SHORT else 0, Stop())
         block = self.block(storages, team)
@@ -219,7 +215,7 @@ class _Gather(_Ready):
         nbytes = (self.count + PADDING) * size_of(self.lane)
         keep = nbytes <= MOST_COPIED
         lanes = pool.acquire(nbytes if keep else 0)
-        block.set(lanes=address(lanes))
+        block.set(lanes=address_of(lanes))
         self.resolve(team, block, keep=keep, indices=self.indices)
         if self.is_refused(block):
             self.refuse(storages)
@@ -247,20 +243,12 @@ class _Scatter(_Ready):
         if self.sums and not (whole.accumulate == FLOAT32 and is_float(dtype) and dtype.size < 4):
             raise Unsupported(f"sums of {dtype} in {whole.accumulate}")
         self.write = native("scatter", self.rows)
-        self.read = native("resolve", self.indices, self.lane != self.indices.lane, True)
+        self.begin = native("resolve", self.indices, self.lane != self.indices.lane, True)
 
     def run(self, storages: Storages, threads: int, strategy: str | None = None) -> None:
         """Scatter; `strategy` forces one."""
         if self.count <= LANES_AT_ONCE and self.cost <= SHORT and strategy is None and not self.sums:
-            block = self.small()
-            self.aim(block, storages)
-            self.read(block.address, 0)
-            refused = self.is_refused(block)
-            if not refused:
-                direct(block, self.write)
-            self.spare.append(block)
-            if refused:
-                self.refuse(storages)
+            self.run_small(storages)
             return
         team = Team(threads if self.cost > SHORT or strategy else 0, Stop())
         block = self.block(storages, team)
@@ -286,7 +274,7 @@ class _Scatter(_Ready):
         other = block.get("other")
         for start in range(0, self.count, at_once):
             found = min(at_once, self.count - start)
-            block.set(lanes=address(memory), first=start, count=found, greatest=0)
+            block.set(lanes=address_of(memory), first=start, count=found, greatest=0)
             self.resolve(team, block, keep=True, indices=indices)
             if indices.remap is Remap.REFUSE and self.is_refused(block):
                 self.refuse(storages)
@@ -296,7 +284,7 @@ class _Scatter(_Ready):
                 found = 0
             for part in range(0, found, CHUNK):
                 block.set(
-                    lanes=address(memory) + part * each,
+                    lanes=address_of(memory) + part * each,
                     other=other + (start + part) * self.words["other_row"],
                     count=min(CHUNK, found - part),
                 )

@@ -3,8 +3,8 @@
 Each gives the bits of executing the lanes in order, for any number of threads: all writes to one cell are made in the
 order of the lanes, on one thread. `docs/engines.md` lists the strategies and the rule that `choose` follows.
 
-A block must hold lanes that were resolved, the greatest value among them as it was read, `PADDING` readable lanes more,
-and memory for each worker (`scratch_bytes`).
+A block must hold lanes that were resolved, the greatest value among them as it was read, and `PADDING` readable lanes
+more.
 """
 
 from __future__ import annotations
@@ -24,19 +24,10 @@ from ptokit.engine.native.emit import size_of
 from ptokit.engine.native.jit import IrSource, library
 from ptokit.engine.native.move import LINE
 from ptokit.engine.native.whole import partition, phases, sums
-from ptokit.engine.native.whole.block import (
-    GREATEST,
-    LANES_AT_ONCE,
-    SCRATCH,
-    SHARDS,
-    UNSIGNED,
-    WORDS,
-    ArgumentBlock,
-    function,
-)
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, SHARDS, WHOLE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
-from ptokit.engine.storage import Array
+from ptokit.engine.storage import Array, address_of
 from ptokit.isa.move import Combine
 
 Native = Callable[[int, int], None]
@@ -90,9 +81,6 @@ def native(phase: str, *kinds: Any) -> Native:
     return code
 
 
-WHOLE, CAPACITY = map(WORDS.index, ("whole", "capacity"))
-
-
 class Pool:
     """Memory that calls reuse, so that not every call asks the system for new pages."""
 
@@ -119,11 +107,6 @@ class Pool:
 
 
 pool = Pool(56 << 20)
-
-
-def address(memory: Array) -> int:
-    """Where an array begins."""
-    return memory.__array_interface__["data"][0]
 
 
 @dataclass
@@ -245,8 +228,7 @@ def direct(block: ArgumentBlock, write: Native) -> None:
     """Scatter the block's resolved lanes on the calling thread; a block for little work keeps its single shard."""
     if not block.words[SHARDS]:
         _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
-    words = block.words
-    words[WHOLE] = words[GREATEST] & UNSIGNED < words[CAPACITY]
+    block.words[WHOLE] = block.is_whole
     write(block.address, 0)
 
 
@@ -298,18 +280,13 @@ def _shards(block: ArgumentBlock, shards: list[tuple[int, int, int, int]]) -> No
     """Give each worker its range of rows, its first column and the number of its columns."""
     made = np.array(shards, np.int64)
     block.keep.append(made)
-    block.set(shards=address(made))
-
-
-def _is_whole(block: ArgumentBlock) -> bool:
-    """Whether every lane is inside."""
-    return block.get("greatest") < block.get("capacity")
+    block.set(shards=address_of(made))
 
 
 def _direct(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: Spread) -> None:
     for block in blocks:
         _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
-        block.set(whole=_is_whole(block))
+        block.set(whole=block.is_whole)
     team.do(native("scatter", rows), *blocks, parts=1)
 
 
@@ -327,7 +304,7 @@ def _columns(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: S
     each = {b - a for a, b in pairwise(cuts)}
     for block in blocks:
         _shards(block, [(0, capacity, a, b - a) for a, b in pairwise(cuts)])
-        block.set(whole=_is_whole(block))
+        block.set(whole=block.is_whole)
     part = known_width(rows.size, each.pop()) if len(each) == 1 else 0
     team.do(native("scatter", replace(rows, width=part, gaps=True)), *blocks)
 
@@ -358,7 +335,7 @@ def _winners(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     parts = 1 if is_short else team.parts
     cuts = [capacity * part // parts for part in range(parts + 1)]
     _shards(block, [(a, b, 0, 0) for a, b in pairwise(cuts)])
-    block.set(writers=address(memory), piece=LANES_AT_ONCE)
+    block.set(writers=address_of(memory), piece=LANES_AT_ONCE)
     team.do(native("mark", Rows(1, rows.lane)), block, is_short=is_short)
     team.do(native("store", replace(rows, same=False)), block)
     pool.release(memory)
@@ -376,13 +353,13 @@ def _buckets(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     pair, parts = partition.pair_of(rows.size), team.parts
     pairs = pool.acquire(count * pair + parts * (buckets + 1) * APART + 4096)
     counts = np.zeros((parts, partition.TABLES, buckets + 1), np.int64)
-    block.set(pairs=address(pairs), counts=address(counts), shift=shift, buckets=buckets, workers=parts)
-    marked = not _is_whole(block)
+    block.set(pairs=address_of(pairs), counts=address_of(counts), shift=shift, buckets=buckets, workers=parts)
+    marked = not block.is_whole
     team.do(native("count", Rows(1, rows.lane), marked), block)
     segments = _segments(counts.sum(axis=1), APART // pair)
     counts[:, 0] = segments[..., 0].T
     team.do(native("spread", Rows(rows.size, rows.lane, 1, other_step=rows.other_step), marked), block)
-    block.set(segments=address(segments))
+    block.set(segments=address_of(segments))
     team.do(native("settle", replace(rows, same=False)), block)
     pool.release(pairs)
 
@@ -417,11 +394,6 @@ def sum_up(block: ArgumentBlock, rows: Rows, team: Team, indices: phases.Indices
     capacity, width = block.get("capacity"), max(1, block.get("width"))
     count = max(1, min(capacity, MOST_EXTRA // team.parts // (4 * width + 1)))
     sums, marks = np.empty(team.parts * count * width, np.float32), np.zeros(team.parts * count, np.uint8)
-    block.set(range=count, buckets=-(-capacity // count), totals=address(sums), marks=address(marks))
+    block.set(range=count, buckets=-(-capacity // count), totals=address_of(sums), marks=address_of(marks))
     block.keep += [sums, marks]
     team.do(native("total", rows, indices), block)
-
-
-def scratch_bytes(threads: int) -> int:
-    """Bytes of the workers' own memory."""
-    return SCRATCH * max(1, threads)
