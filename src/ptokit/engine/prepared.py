@@ -131,7 +131,7 @@ class Prepared:
         position = ", ".join(map(str, report.lane))
         problem = PROBLEMS[report.kind].format(capacity=report.capacity, unsigned=report.value & 0xFFFFFFFF)
         more = f" (and {report.count - 1} more)" if report.count > 1 else ""
-        poison = " (the value of uninitialised memory)" if report.value in POISON else ""
+        poison = " (the value of uninitialised memory)" if report.value in POISON_VALUES else ""
         subject = f"{self.instruction.name} on {self.target}: {report.operand}[{position}] = {report.value}"
         expected, found = f"an index below {report.capacity}", str(report.value)
         message = f"{subject} {problem}{more}{poison}"
@@ -167,7 +167,7 @@ def _tolerant(move: Move | Compute) -> Move | Compute:
     return replace(move, index=replace(move.index, remap=Remap.SKIP))
 
 
-POISON = (-1, 0xFFFF, 0xFFFFFFFF)
+POISON_VALUES = (-1, 0xFFFF, 0xFFFFFFFF)
 """Values of an index in uninitialised memory."""
 
 PROBLEMS = {

@@ -397,7 +397,7 @@ class IndexedStep(CopyStep):
         self.available = operands.sizes[self.steered.operand]
         if self.reach.span > MOST_ADDRESSED:
             raise SpanFault(self.steered.operand, self.reach.span, self.available)
-        self.watched = self.reach.span > self.available
+        self.can_leave = self.reach.span > self.available
         """Whether an index below the capacity can still lead outside the operand."""
 
     def resolve(self, storages: Storages, reports: list[IndexReport], /) -> Lanes:
@@ -405,11 +405,11 @@ class IndexedStep(CopyStep):
         storage = storages[self.idx]
         raw = self.load(storage, self.lanes)
         lanes = self.reader.read(raw[:, 0] if self.by_row else raw, reports)
-        if self.watched:
-            self._watch(self.aimed(lanes))
+        if self.can_leave:
+            self._check_span(self.aimed(lanes))
         return lanes
 
-    def _watch(self, offsets: Array) -> None:
+    def _check_span(self, offsets: Array) -> None:
         needed = int(offsets.max(initial=-1)) + 1
         if needed > self.available:
             raise SpanFault(self.steered.operand, needed, self.available)
@@ -480,8 +480,8 @@ class IndexedStep(CopyStep):
             report = self.reader.report("outside", outside, values)
             lane = tuple(int(k[report.lane]) for k in run.lanes[: 1 if self.by_row else 2])
             raise IndexFault(replace(report, lane=lane))
-        if self.watched:
-            self._watch((run.src if self.index.side is Side.SRC else run.dst)[:end])
+        if self.can_leave:
+            self._check_span((run.src if self.index.side is Side.SRC else run.dst)[:end])
 
 
 class _Gather(IndexedStep):

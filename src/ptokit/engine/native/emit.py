@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 I1, I8, I32, I64, PTR = "i1", "i8", "i32", "i64", "ptr"
-NOTES = '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{i32 1}\n'
+METADATA = '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{i32 1}\n'
 """`!prof !0` after a branch: the first target is nearly always taken. `!nontemporal !1` after a store: it
 bypasses the caches."""
 FLOATS = {"half": 2, "float": 4, "double": 8}
@@ -282,6 +282,16 @@ class IrBuilder:
         self.jump(head)
         self.begin(done)
 
+    def strips(self, count: IrValue, width: int) -> Iterator[tuple[IrValue, int]]:
+        """Two loops over `count` elements: `width` (a power of two) at a time, then the rest one by one.
+
+        Yields once for each loop: the first element, and how many are taken at a time.
+        """
+        whole = count - (count & (width - 1)) if width > 1 else self.i64(0)
+        for start, stop, step in ((self.i64(0), whole, width), (whole, count, 1))[width == 1 :]:
+            with self.loop(start, stop, step) as k:
+                yield k, step
+
     @contextmanager
     def when(self, condition: IrValue) -> Generator[None]:
         """Only where a condition holds."""
@@ -361,5 +371,5 @@ class IrModule:
     @property
     def text(self) -> str:
         """The whole module."""
-        parts = [*self._parts.values(), "", *(code.text for code in self.functions), NOTES]
+        parts = [*self._parts.values(), "", *(code.text for code in self.functions), METADATA]
         return "\n".join(parts)

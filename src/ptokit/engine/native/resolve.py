@@ -80,18 +80,14 @@ class _Reader:
 
     def _along(self, base: IrValue, terms: tuple[Term, ...], count: IrValue, lanes: IrValue) -> None:
         """Values along one coordinate: many at a time where they lie side by side, then the rest."""
-        code, wide = self.code, AT_ONCE[self.lane]
-        run = run_length(terms)
-        is_even = run == WHOLE or run % wide == 0
-        whole = count - (count & (wide - 1)) if is_even else code.i64(0)
-        for first, last, step, top in ((code.i64(0), whole, wide, self.many), (whole, count, 1, self.one)):
-            if step == 1 or is_even:
-                with code.loop(first, last, step) as k:
-                    at = code.at(base, coordinate(code, terms, k, self.value_of) * self.dtype.size)
-                    value = self._taken(at, step)
-                    short = value.to("trunc", vector(self.kept, step))
-                    code.store(short, code.at(lanes, k * size_of(self.kept)))
-                    top.set(self._larger(top.get(), value))
+        code, wide, run = self.code, AT_ONCE[self.lane], run_length(terms)
+        for k, step in code.strips(count, wide if run == WHOLE or run % wide == 0 else 1):
+            top = self.many if step > 1 else self.one
+            at = code.at(base, coordinate(code, terms, k, self.value_of) * self.dtype.size)
+            value = self._taken(at, step)
+            short = value.to("trunc", vector(self.kept, step))
+            code.store(short, code.at(lanes, k * size_of(self.kept)))
+            top.set(self._larger(top.get(), value))
 
     def _taken(self, at: IrValue, count: int) -> IrValue:
         """Index values in the type of lanes, cast where the index says so."""

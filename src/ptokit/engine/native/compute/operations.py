@@ -7,19 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptokit.engine.native.address import MemoryView, is_number
-from ptokit.engine.native.compute import convert, cube, masks
-from ptokit.engine.native.compute.elements import (
-    FLOAT_OPS,
-    WHOLE_OPS,
-    ElementSite,
-    from_single,
-    is_float,
-    is_numeric,
-    lanes_for,
-    lanes_of_op,
-    operations,
-    single,
-)
+from ptokit.engine.native.compute import convert, cube, elements, masks
+from ptokit.engine.native.compute.elements import ElementSite, is_float, lanes_for, operations
 from ptokit.engine.native.compute.rows import FOLDS, reduce_columns, reduce_rows
 from ptokit.engine.native.compute.walk import RegionView, RegionWalk, side
 from ptokit.engine.native.emit import IrValue
@@ -65,7 +54,7 @@ class ComputeTask:
 
 def _elementwise(task: ComputeTask) -> None:
     apply, site = operations(task.into)[task.work.op], task.site(task.into)
-    task.apply(lanes_of_op(task.work.op, task.into), lambda given: apply(site, *given))
+    task.apply(elements.lanes_of_op(task.work.op, task.into), lambda given: apply(site, *given))
 
 
 def _divide(task: ComputeTask) -> None:
@@ -111,8 +100,8 @@ def _count(task: ComputeTask) -> None:
         signed = code.i64(0) - j if down else j
         if not is_float(dtype):
             return given[0] + signed.to("trunc", given[0].type)
-        start = single(code, dtype, given[0])
-        return from_single(code, dtype, start + signed.to("sitofp", start.type))
+        start = elements.single(code, dtype, given[0])
+        return elements.from_single(code, dtype, start + signed.to("sitofp", start.type))
 
     task.walk().apply(1, step)
 
@@ -166,12 +155,12 @@ def _takes_bits(_op: str, into: DType, given: Types) -> bool:
 
 
 def _takes_numbers(_op: str, into: DType, given: Types) -> bool:
-    return is_numeric(into) and _alike(into, given)
+    return elements.is_numeric(into) and _alike(into, given)
 
 
 def _takes_conversion(_op: str, into: DType, given: Types) -> bool:
     """No instruction makes floats of one byte from whole numbers, and the reference signs the NaNs they overflow to."""
-    return all(map(is_numeric, (into, *given))) and (is_float(given[0]) or into.name not in BYTE_FORMATS)
+    return all(map(elements.is_numeric, (into, *given))) and (is_float(given[0]) or into.name not in BYTE_FORMATS)
 
 
 def _takes_comparison(_op: str, into: DType, given: Types) -> bool:
@@ -200,7 +189,9 @@ class NativeOperation:
 
 
 OPERATIONS: Mapping[str, NativeOperation] = {
-    **dict.fromkeys((*FLOAT_OPS, *WHOLE_OPS), NativeOperation(_elementwise, _takes_elements, lanewise=True)),
+    **dict.fromkeys(
+        (*elements.FLOAT_OPS, *elements.WHOLE_OPS), NativeOperation(_elementwise, _takes_elements, lanewise=True)
+    ),
     "div": NativeOperation(_divide, _takes_elements, lanewise=True),
     "copy": NativeOperation(_copy, _takes_bits, lanewise=True),
     "iota": NativeOperation(_count, _takes_numbers, lanewise=True),

@@ -55,7 +55,7 @@ class ProgramCode:
         wave = Wave(work.grid, len(team), work.nbytes if work.certain else None)
         while wave.parts and all(thread.failure is None for thread in team):
             self._reserve(team, work, wave)
-            self._run_wave(team, wave.parts, stop)
+            workers.run(lambda k: self.work(team[k], iter([wave.parts[k]])), len(team), stop)
             wave.go_on(sum(ledger.nbytes for thread in team for ledger in thread.ledgers))
             self._flush(team, tensors, stop)
 
@@ -64,9 +64,6 @@ class ProgramCode:
         for thread, part in zip(team, wave.parts, strict=True):
             for ledger in thread.ledgers:
                 ledger.reserve(min(LEDGER, len(part) * work.written[ledger.page.number]))
-
-    def _run_wave(self, team: Sequence[Thread], parts: Sequence[range], stop: workers.Stop) -> None:
-        workers.run(lambda k: self.work(team[k], iter([parts[k]])), len(team), stop)
 
     def _flush(self, team: Sequence[Thread], tensors: Tensors, stop: workers.Stop) -> None:
         """Execute the deferred scatters, in the order of the blocks."""
@@ -132,7 +129,7 @@ class Parts(Iterator[range]):
             self._stop = min(self._stop, block)
 
 
-class Gathered:
+class FindingBuffer:
     """Findings of several threads, reported at the end in the order of their blocks."""
 
     def __init__(self, listener: Listener) -> None:

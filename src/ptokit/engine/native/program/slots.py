@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
+from itertools import accumulate
 from typing import cast
 
 from ptokit.engine.native.resolve import PADDING
@@ -131,18 +132,19 @@ class Slots:
     @cached_property
     def tiles(self) -> dict[str, int]:
         """Where in the arena each tile without an address begins."""
-        found: dict[str, int] = {}
-        at = 0
-        for name, decl in self.program.tiles.items():
-            if name not in self.placed:
-                found[name] = at
-                at += _aligned(decl.spec.nbytes)
-        return found
+        ends = accumulate(self._sizes.values(), initial=0)
+        return dict(zip(self._sizes, ends, strict=False))
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """Bytes of each of these tiles, aligned."""
+        placed = self.placed
+        return {name: _aligned(d.spec.nbytes) for name, d in self.program.tiles.items() if name not in placed}
 
     @cached_property
     def scratch(self) -> int:
         """Where the lanes of an index are stored, after the tiles."""
-        return max((at + _aligned(self.program.tiles[name].spec.nbytes) for name, at in self.tiles.items()), default=0)
+        return sum(self._sizes.values())
 
     @cached_property
     def spare(self) -> int:

@@ -16,23 +16,11 @@ from ptokit.engine.kept import remember
 from ptokit.engine.native.compute.elements import is_float
 from ptokit.engine.native.emit import I32, size_of
 from ptokit.engine.native.numbers import computes
+from ptokit.engine.native.whole import strategies
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PADDING, ArgumentBlock
 from ptokit.engine.native.whole.mover import UNROLLED, Rows, known_width
 from ptokit.engine.native.whole.phases import Indices
-from ptokit.engine.native.whole.strategies import (
-    IS_X86,
-    NEAR,
-    SHORT,
-    Native,
-    Team,
-    direct,
-    gather,
-    native,
-    pool,
-    scatter,
-    streamed,
-    sum_up,
-)
+from ptokit.engine.native.whole.strategies import IS_X86, NEAR, SHORT, Native, Team, native, pool
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage, address_of
@@ -143,7 +131,7 @@ class _Ready:
         self.begin(block.address, 0)
         refused = self.is_refused(block)
         if self.write is not None and not refused:
-            direct(block, self.write)
+            strategies.direct(block, self.write)
         self.spare.append(block)
         if refused:
             self.refuse(storages)
@@ -203,7 +191,7 @@ class _Gather(_Ready):
         else:
             block.set(piece=self._piece(team))
             straight = replace(self.rows, lane=self.indices.lane)
-            team.do(native("gather", streamed(block, straight), self.indices), block)
+            team.do(native("gather", strategies.streamed(block, straight), self.indices), block)
         self.put_back(block)
 
     def _piece(self, team: Team) -> int:
@@ -222,7 +210,7 @@ class _Gather(_Ready):
             return
         block.set(piece=self._piece(team))
         if keep:
-            gather(block, self.rows, team)
+            strategies.gather(block, self.rows, team)
         else:
             late = replace(self.indices, remap=Remap.ZERO)
             team.do(native("gather", replace(self.rows, lane=self.indices.lane), late), block)
@@ -268,7 +256,7 @@ class _Scatter(_Ready):
                 return
             indices = replace(indices, remap=Remap.SKIP)
         if self.sums and at_once < self.count:
-            sum_up(block, replace(self.rows, lane=indices.lane), team, indices)
+            strategies.sum_up(block, replace(self.rows, lane=indices.lane), team, indices)
             return
         memory = pool.acquire((at_once + PADDING) * each)
         other = block.get("other")
@@ -280,7 +268,7 @@ class _Scatter(_Ready):
                 self.refuse(storages)
                 return
             if self.sums:
-                sum_up(block, self.rows, team, None)
+                strategies.sum_up(block, self.rows, team, None)
                 found = 0
             for part in range(0, found, CHUNK):
                 block.set(
@@ -288,5 +276,5 @@ class _Scatter(_Ready):
                     other=other + (start + part) * self.words["other_row"],
                     count=min(CHUNK, found - part),
                 )
-                scatter(block, self.rows, team, strategy)
+                strategies.scatter(block, self.rows, team, strategy)
         pool.release(memory)

@@ -83,12 +83,9 @@ def extent(code: IrBuilder, number: IrValue, total: str = "count", each: str = "
 
 def _narrowed(code: IrBuilder, wide: IrValue, lanes: IrValue, count: IrValue) -> None:
     """64-bit lanes as 32-bit ones."""
-    at_once = AT_ONCE[I64]
-    whole = count - (count & (at_once - 1))
-    for first, last, step in ((code.i64(0), whole, at_once), (whole, count, 1)):
-        with code.loop(first, last, step) as k:
-            found = code.load(vector(I64, step), code.at(wide, k * 8))
-            code.store(found.to("trunc", vector(I32, step)), code.at(lanes, k * 4))
+    for k, step in code.strips(count, AT_ONCE[I64]):
+        found = code.load(vector(I64, step), code.at(wide, k * 8))
+        code.store(found.to("trunc", vector(I32, step)), code.at(lanes, k * 4))
 
 
 def gather(code: IrBuilder, rows: Rows, indices: Indices | None) -> None:
@@ -185,11 +182,10 @@ def _extremes(code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tup
     first = code.load(lane, lanes)
     for how, name in (("ult", "umin"), ("ugt", "umax")):
         many, one = code.variable(vector(lane, wide), code.splat(first, wide)), code.variable(lane, first)
-        whole = count - (count & (wide - 1))
-        for begin, end, step, best in ((code.i64(0), whole, wide, many), (whole, count, 1, one)):
-            with code.loop(begin, end, step) as k:
-                value = code.load(vector(lane, step), code.at(lanes, k * size_of(lane)))
-                best.set(code.select(value.compare(how, best.get()), value, best.get()))
+        for k, step in code.strips(count, wide):
+            best = many if step > 1 else one
+            value = code.load(vector(lane, step), code.at(lanes, k * size_of(lane)))
+            best.set(code.select(value.compare(how, best.get()), value, best.get()))
         most = code.reduce(name, many.get())
         found.append(code.select(most.compare(how, one.get()), most, one.get()).to("zext", I64))
     return found[0], found[1]

@@ -92,11 +92,6 @@ class _Sums:
     def _each(self, row: IrValue, write: Callable[[IrValue, int, IrValue], None]) -> None:
         """Columns of a row, sixteen at a time where they lie side by side, with the places of their sums."""
         code, width = self.code, self.mover.width
-        base, wide = row * width, 16 if self.rows.dense and self.rows.width != 1 else 1
-        whole = width - (width & (wide - 1)) if wide > 1 else width
-        for first, last, step in ((code.i64(0), whole, wide), (whole, width, 1)):
-            if step == wide or wide > 1:
-                with code.loop(first, last, step) as j:
-                    write(j, step, code.at(self.sums, (base + j) * 4))
-            if wide == 1:
-                return
+        base = row * width
+        for j, step in code.strips(width, 16 if self.rows.dense and self.rows.width != 1 else 1):
+            write(j, step, code.at(self.sums, (base + j) * 4))
