@@ -35,7 +35,7 @@ class Lent(Storage):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            value = MADE_LATER[name](self)
+            value = LAZY[name](self)
         except KeyError:
             raise AttributeError(name) from None
         setattr(self, name, value)
@@ -68,7 +68,7 @@ def _bits(lent: Lent) -> Array:
     return as_strided(bits, (lent.elements,), (size,), writeable=bits.flags.writeable)
 
 
-MADE_LATER: dict[str, Callable[[Lent], Any]] = {"bits": _bits, "_windows": lambda _: {}}
+LAZY: dict[str, Callable[[Lent], Any]] = {"bits": _bits, "_windows": lambda _: {}}
 
 
 @dataclass(frozen=True)

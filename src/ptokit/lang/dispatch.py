@@ -116,7 +116,7 @@ def execute(
         prepared = _with_workspace(key, instruction, mode, operands, modifiers, tmp)
     elif prepared is None:
         prepared = _prepare(key, instruction, mode, operands, modifiers)
-    if tmp is None and prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NO_SHARING:
+    if tmp is None and prepared.alias_sensitive and (shared := _sharing(prepared.names, operands)) is not NO_SHARING:
         again = (*key, shared)
         prepared = PREPARED.get(again) or _prepare(again, instruction, mode, operands, modifiers, *shared.calls)
     storages = [operand.storage for operand in operands]
