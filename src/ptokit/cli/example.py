@@ -97,15 +97,11 @@ def _indices(nodes: Sequence[ast.AST]) -> Iterator[str]:
     for call in calls:
         if _called(call) == "load_scalar":
             yield base_name(call.args[0]) or ""
-        for operand, given in zip(_operand_names(call), call.args, strict=False):
-            if operand == "idx":
+        instruction = INSTRUCTIONS.get(_called(call))
+        for operand, given in zip(instruction.operands if instruction else (), call.args, strict=False):
+            if operand.role == "index":
                 yield base_name(given) or ""
                 yield from (array or "" for tile, array in loads if tile == base_name(given))
-
-
-def _operand_names(call: ast.Call) -> list[str]:
-    instruction = INSTRUCTIONS.get(_called(call))
-    return [operand.name for operand in instruction.operands] if instruction else []
 
 
 def _words(nodes: Iterable[ast.AST]) -> dict[str, str]:

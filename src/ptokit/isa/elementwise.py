@@ -227,8 +227,8 @@ TCI = build(
     (
         vec("CP-CI-01", "dst"),
         filled("CP-CI-01"),
-        Rule("CP-CI-01", "dst", "a tile of one row", lambda c: c.dst.rows == 1, on=error(*EVERYWHERE), firm=True,
-             fix="make the tile 1 x N"),
+        Rule("CP-CI-01", "dst", "a tile of one row", lambda c: c.dst.rows == 1, on=error(*EVERYWHERE),
+             blocks="execution", fix="make the tile 1 x N"),
         typed("CP-CI-02", "dst", CI_TYPES),
     ),
     apply("iota", "start", order="order"),

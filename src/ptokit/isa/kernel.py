@@ -125,8 +125,8 @@ class Kernel:
     handshake: Handshake = field(default_factory=Handshake)
     launch: Launch | None = None
     """The shape of its SIMT launch by rows and columns."""
-    launched: str = "dst"
-    """The tile whose valid extents the launch covers."""
+    launched: str = ""
+    """The tile whose valid extents the launch covers; the destination if empty."""
     work: Callable[[int, int, int], Work] | None = None
     """Operations issued for (rows, cols, batches)."""
     cost: Mapping[str, Cost] = field(default_factory=dict[str, Cost])

@@ -234,36 +234,36 @@ one_stride = Case("outer dims counted as rows", lambda c: row_kernel(c).capacity
 
 OPERANDS = (
     Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
-         blocks=True, fix=WRAP),
-    Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", blocks=True,
+         blocks="route", fix=WRAP),
+    Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", blocks="route",
          fix="gather into a tile, then tstore it"),
     Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
          lambda c: c.dst.loc in (TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), kind="H-09",
          fix="gather into a Vec tile"),
     Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", lambda c: c.dst.loc is not TileType.Mat,
-         on=error("cpu", "host"), kind="H-09", blocks=True, fix='run on "a2a3" or "a5", or gather into a Vec tile'),
+         on=error("cpu", "host"), kind="H-09", blocks="route", fix='run on "a2a3" or "a5", or gather into a Vec tile'),
     Rule("MG-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), when=into_ub, kind="H-09",
-         blocks=True, fix="tload the indices into a Vec tile first"),
+         blocks="route", fix="tload the indices into a Vec tile first"),
     Rule("MG-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), when=into_ub,
          kind="H-09", fix="tload the indices into a Vec tile"),
     Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
          lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1,
-         kind=ByCase(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), blocks=True,
+         kind=ByCase(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), blocks="route",
          fix="pass the index as pto.GlobalTensor(array.astype('int32'))"),
     Rule("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
-         lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), blocks=True,
+         lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), blocks="route",
          fix=lambda c: f"only an elem gather into L1 takes scratch=: {c.dst.rows * c.dst.cols} {c.dst.dtype} in GM"),
     Rule("MG-L1-07", "scratch", lambda c: f"a GlobalTensor of {c.dst.dtype}",
          lambda c: is_tensor(c.scratch) and c.scratch.dtype is c.dst.dtype, on=error(*NPU), when=has_scratch,
-         blocks=True, fix="pass pto.GlobalTensor over memory of the destination's type"),
+         blocks="route", fix="pass pto.GlobalTensor over memory of the destination's type"),
     Rule("MG-SIMT-15", "executor", "scalar: A2/A3 has no SIMT engine", lambda c: c.executor is not GatherExec.Simt,
-         on=error("a2a3"), found="simt", blocks=True, fix="leave executor= out"),
+         on=error("a2a3"), found="simt", blocks="route", fix="leave executor= out"),
     Rule("MG-SIMT-16", "executor", "left out in row mode: Simt collects single elements",
-         lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", blocks=True,
+         lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", blocks="route",
          fix="leave executor= out"),
     Rule("A-42", "executor", "given only with a Mat destination in elem mode",
          lambda c: c.executor is None or (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE),
-         found=lambda c: c.executor.text, blocks=True, fix="leave executor= out"),
+         found=lambda c: c.executor.text, blocks="route", fix="leave executor= out"),
 )  # fmt: skip
 
 TAKES_ANY_LAYOUT = Table({"a5": True})
@@ -287,8 +287,9 @@ TYPES = (
     same_type("MG-TYPE-06", "table", "dst", when=into_ub, kind="H-08",
               elsewhere=("MG-HAZ-03",)),
     header_sizes("dst", "table"),
-    same_type("MG-L1-21", "table", "dst", *NPU, when=into_l1, kind="H-08", firm=True),
-    Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1, firm=True,
+    same_type("MG-L1-21", "table", "dst", *NPU, when=into_l1, kind="H-08", blocks="execution"),
+    Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1,
+         blocks="execution",
          kind=ByCase(Case("silent", lambda c: c.here(TAKES_ANY_LAYOUT)), "H-02", "H-09"), fix=ND_TABLE),
 )  # fmt: skip
 
@@ -340,7 +341,7 @@ LAYOUTS = (
            lambda c, operand=operand: c.values[operand].blayout is BLayout.RowMajor, on=note("cpu", "a5"),
            when=into_ub, kind="H-29") for operand in ("idx", "dst")),
     Rule("MG-L1-22", "dst", "ColMajor + RowMajor boxes of 512 bytes", lambda c: c.dst.is_nz, on=error(*NPU),
-         when=into_l1, kind="H-09", fix=NZ_TILE, firm=True),
+         when=into_l1, kind="H-09", fix=NZ_TILE, blocks="execution"),
 )  # fmt: skip
 
 SHAPES = (
@@ -397,7 +398,7 @@ SHAPES = (
 L1_SHAPES = (
     Rule("MG-L1-23", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0} and Rows a multiple of 16",
          lambda c: c.dst.cols % c.dst.dtype.c0 == 0 and c.dst.rows % FRACTAL_ROWS == 0, on=error(*NPU), when=into_l1,
-         kind="H-09", firm=True, fix=NZ_PAD),
+         kind="H-09", blocks="execution", fix=NZ_PAD),
     Rule("A-44", "idx", "Layout::ND", lambda c: is_nd_tensor(c.idx), on=error(*NPU), when=into_l1, kind="H-09",
          fix=ND_TABLE),
     Rule("A-44", "idx", lambda c: f"at least {c.dst.valid_rows} indices, side by side",
@@ -644,9 +645,9 @@ PARAMS = (
     Param("dst", "write", "destination tile: Vec, or Mat in NZ form on a2a3 and a5"),
     Param("table", "read", "the table in GM", kind="memory"),
     Param("idx", "read", "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination",
-          contiguous="column", kind="tile or memory"),
+          contiguous="column", kind="tile or memory", role="index"),
     Param("scratch", "update", "GM workspace of Rows * Cols elements, for an elem gather into L1", optional=True,
-          kind="memory"),
+          kind="memory", role="scratch"),
 )  # fmt: skip
 MODIFIERS = (
     Modifier("coalesce", Coalesce, lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,

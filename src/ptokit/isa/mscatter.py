@@ -129,21 +129,21 @@ listed_type = Case("a PTO type", lambda c: c.src.dtype in PTO_TYPES and c.src.dt
 
 OPERANDS = (
     Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
-         blocks=True, fix=WRAP),
-    Rule("MS-LOC-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), kind="H-09", blocks=True,
+         blocks="route", fix=WRAP),
+    Rule("MS-LOC-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), kind="H-09", blocks="route",
          fix="tload the data into a Vec tile first"),
     Rule("MS-LOC-01", "src", "in a Vec tile", lambda c: c.src.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
          fix="scatter from a Vec tile"),
-    Rule("MS-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), kind="H-09", blocks=True,
+    Rule("MS-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), kind="H-09", blocks="route",
          fix="tload the indices into a Vec tile first"),
     Rule("MS-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
          fix="tload the indices into a Vec tile"),
     Rule("MS-MODE-04", "idx", lambda c: f"of 1 column (row scatter) or {c.src.cols} (element scatter)",
-         lambda c: c.coalesce is not None, on=error(*EVERYWHERE), blocks=True,
+         lambda c: c.coalesce is not None, on=error(*EVERYWHERE), blocks="route",
          found=lambda c: f"{c.idx.cols} columns", kind="H-09",
          fix='give the index tile one column, or coalesce="row" and a [1, N] index'),
     Rule("A-05", "coalesce", "what the index shape says, or left out", mode_agrees, on=error(*EVERYWHERE),
-         found=lambda c: f"{c.coalesce.text} with {c.idx}", blocks=True,
+         found=lambda c: f"{c.coalesce.text} with {c.idx}", blocks="route",
          fix="leave coalesce out, or change the index shape"),
 )  # fmt: skip
 
@@ -162,9 +162,10 @@ TYPES = (
     atomic("MS-ATOM-06", ScatterAtomicOp.Max, ORDER_TYPES),
     atomic("MS-ATOM-07", ScatterAtomicOp.Min, ORDER_TYPES),
     Rule("A-16", "src", "of a type that can be added", lambda c: c.src.dtype.is_number, on=error(*EVERYWHERE),
-         when=adds, found=lambda c: str(c.src.dtype), firm=True, fix="scatter without atomic="),
+         when=adds, found=lambda c: str(c.src.dtype), blocks="execution", fix="scatter without atomic="),
     Rule("A-16", "src", "of a type that can be ordered", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
-         on=error("host"), when=orders, found=lambda c: str(c.src.dtype), firm=True, fix="scatter without atomic="),
+         on=error("host"), when=orders, found=lambda c: str(c.src.dtype), blocks="execution",
+         fix="scatter without atomic="),
 )  # fmt: skip
 
 LAYOUTS = (
@@ -200,7 +201,7 @@ SHAPES = (
     even_rows(is_row, "host"),
     packed_a5_rows(is_row),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=error(*EVERYWHERE), when=is_elem, kind="H-06", firm=True, fix=PACKED_FIX),
+         on=error(*EVERYWHERE), when=is_elem, kind="H-06", blocks="execution", fix=PACKED_FIX),
     burst_multiple("MS-ALIGN-01", "src", *DEVICES),
 )  # fmt: skip
 
@@ -341,6 +342,8 @@ MODIFIERS = (
              text=Attribute("scatterConflict", "scatter_conflict", suffix=True, newer=True)),
 )  # fmt: skip
 ATTRIBUTES = attributes(MODIFIERS)
+INDEX = Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements",
+              contiguous="column", role="index")  # fmt: skip
 
 MSCATTER = Instruction(
     name="mscatter",
@@ -353,7 +356,7 @@ MSCATTER = Instruction(
     operands=(
         Param("table", "update", "the table in GM", kind="memory"),
         Param("src", "read", "source tile: Vec, row-major"),
-        Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements", contiguous="column"),
+        INDEX,
     ),
     modifiers=MODIFIERS,
     documents=("CO", "MS"),

@@ -66,7 +66,7 @@ def vec(operand: str) -> Rule:
     """TS-LOC-01 for one operand."""
     return Rule(
         "TS-LOC-01", operand, "a Vec tile", lambda c: is_tile(c.values[operand], TileType.Vec), on=error(*EVERYWHERE),
-        kind="H-09", blocks=True, fix="tload or tmov the data into a Vec tile first", elsewhere=CPU,
+        kind="H-09", blocks="route", fix="tload or tmov the data into a Vec tile first", elsewhere=CPU,
     )  # fmt: skip
 
 
@@ -76,7 +76,8 @@ def valid_inside(operand: str) -> Rule:
         "TS-SHAPE-01", operand, "valid within its padded extents",
         lambda c: (c.values[operand].valid_rows <= c.values[operand].rows
                    and c.values[operand].valid_cols <= c.values[operand].cols),
-        on=error(*EVERYWHERE), kind=ByExtent(), firm=True, fix="shrink valid= or enlarge the tile", elsewhere=CPU,
+        on=error(*EVERYWHERE), kind=ByExtent(), blocks="execution",
+        fix="shrink valid= or enlarge the tile", elsewhere=CPU,
     )  # fmt: skip
 
 
@@ -111,8 +112,9 @@ RULES = (
          found=lambda c: str(c.idx.dtype), fix="hold the indices in a 16-bit or 32-bit integer tile",
          elsewhere=CPU),
     Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"), kind="H-08",
-         found=lambda c: str(c.idx.dtype), firm=True, fix="hold the indices in an integer tile", elsewhere=CPU),
-    same_type("TS-TYPE-04", "src", "dst", kind="H-08", fix="give both one type", firm=True,
+         found=lambda c: str(c.idx.dtype), blocks="execution",
+         fix="hold the indices in an integer tile", elsewhere=CPU),
+    same_type("TS-TYPE-04", "src", "dst", kind="H-08", fix="give both one type", blocks="execution",
               elsewhere=CPU),
     index_width("TS-TYPE-05", 4),
     index_width("TS-TYPE-06", 2),
@@ -206,7 +208,7 @@ TSCATTER = Instruction(
     operands=(
         Param("dst", "update", "destination tile: Vec", contiguous="always"),
         Param("src", "read", "source tile: Vec, of the destination's type"),
-        Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte"),
+        Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte", role="index"),
     ),
     modifiers=(INDEX,),
     documents=("CO", "TS"),

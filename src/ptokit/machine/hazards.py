@@ -47,6 +47,12 @@ class AccessSide:
         known = INSTRUCTIONS.get(self.instruction)
         return known.conflicts if known else ()
 
+    @property
+    def role(self) -> str:
+        """The role of the operand: `index`, `scratch`, or empty for others."""
+        known = INSTRUCTIONS.get(self.instruction)
+        return next((role for role, name in known.roles.items() if name == self.operand), "") if known else ""
+
 
 CUBE_LOAD, CUBE = "H-35", frozenset(("L1", "L0A", "L0B", "L0C"))
 """Loads into a memory of the cube core have a hazard of their own."""
@@ -85,11 +91,11 @@ def _fits(conflict: OrderHazard, act: AccessSide, other: AccessSide, order: str)
     )
 
 
-def unflagged_index(name: str, kind: str, target: str) -> Finding:
+def unflagged_index(name: str, operand: str, kind: str, target: str) -> Finding:
     """The load of an index without the flag that the documents require, although the kernel waits for the load."""
-    message = f"{name}: idx: nothing makes V wait for its load; this kernel waits by itself, others do not"
+    message = f"{name}: {operand}: nothing makes V wait for its load; this kernel waits by itself, others do not"
     fix = _flag_fix("MTE2", "V")
-    return Finding("note", spec.behind(kind, target), message, kind, "idx", fix=fix, target=target)
+    return Finding("note", spec.behind(kind, target), message, kind, operand, fix=fix, target=target)
 
 
 def _flag_fix(src: str, dst: str) -> str:
@@ -104,7 +110,7 @@ BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of at
 
 def between_blocks(first: AccessSide, then: AccessSide, block: int, other: int, target: str) -> Finding:
     """Two blocks that access the same bytes of global memory, at least one of them to write."""
-    is_scratch = "scratch" in (first.operand, then.operand)
+    is_scratch = "scratch" in (first.role, then.role)
     reads = "read" in (first.how, then.how)
     stores = () if reads else (c.kind for act in (first, then) for c in act.conflicts if c.memory == then.memory)
     kind = "H-32" if is_scratch else next(iter(stores), None)
@@ -124,7 +130,7 @@ STALE: tuple[tuple[str, Level, str, str], ...] = (
 def stale(first: AccessSide, then: AccessSide, when: str, target: str) -> Finding:
     """A read of global memory by another path than the write before it in the same kernel."""
     kind, level, why, fix = STALE[then.pipe not in CACHED]
-    fix = LATER if then.operand == "idx" else fix
+    fix = LATER if then.role == "index" else fix
     message = f"{then}, {why}: {first}, {when}"
     return Finding(level, spec.behind(kind, target), message, kind, then.operand, fix=fix, target=target)
 
@@ -142,4 +148,4 @@ def unwritten(act: AccessSide, count: int, total: int, when: str, target: str, *
     message = f"{act}, of which nothing has written {count} of {total} bytes, {when}"
     fix = "load or compute all of it first, or shrink valid="
     rule, expected, found = spec.behind(kind, target), "bytes that were written", f"{count} that were not"
-    return Finding("error", rule, message, kind, act.operand, expected, found, fix, target=target)
+    return Finding("error", rule, message, kind, act.operand, expected, found, fix, target=target, unwritten=True)

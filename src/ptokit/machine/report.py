@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ptokit.engine.runnable import Run
@@ -40,6 +40,8 @@ class MachineReport(Run):
     """The outcome of every lane, if the options ask for it."""
     kernel: str = ""
     """The name of the kernel that was launched."""
+    written: bool = True
+    """Whether arrays were written: not if an instruction could not be executed."""
 
     def __repr__(self) -> str:
         blocks = counted(self.grid, "block")
@@ -70,6 +72,7 @@ class MachineReport(Run):
             "grid": self.grid,
             "seconds": self.seconds,
             "ok": self.ok,
+            "written": self.written,
             "findings": [_finding(finding) for finding in self.findings],
             "memory": {name: asdict(use) for name, use in self.memory.items()},
             "timeline": None if self.timeline is None else self.timeline.as_dict(),
@@ -79,7 +82,6 @@ class MachineReport(Run):
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    plain = asdict(finding)
-    del plain["blocks"]
+    plain = {each.name: getattr(finding, each.name) for each in fields(finding) if each.compare}
     plain["where"] = None if finding.where is None else str(finding.where)
     return plain

@@ -41,14 +41,14 @@ def burst(name: str, operand: str, place: MemoryLocation, extent: Extent, profil
 def scratch(site: Site, storages: Sequence[Storage]) -> Iterator[Finding]:
     """A scratch in global memory shares none with the table or the index (H-32)."""
     by_name = dict(zip(site.prepared.names, storages, strict=False))
-    own = by_name.get("scratch")
-    if own is None or "scratch" in site.tiles:
+    mine = site.call.instruction.roles.get("scratch", "")
+    own = by_name.pop(mine, None)
+    if own is None:
         return
-    for name in ("table", "idx"):
-        other = by_name.get(name)
-        if other is not None and name not in site.tiles and own.overlaps(other):
-            message = f"{site.call.instruction.name}: scratch shares memory with {name}"
+    for name, other in by_name.items():
+        if name not in site.tiles and own.overlaps(other):
+            message = f"{site.call.instruction.name}: {mine} shares memory with {name}"
             fix = "give the scratch memory of its own"
             target, expected = site.call.target, f"memory apart from {name}"
             rule = spec.behind("H-32", target)
-            yield Finding("error", rule, message, "H-32", "scratch", expected, fix=fix, target=target)
+            yield Finding("error", rule, message, "H-32", mine, expected, fix=fix, target=target)

@@ -88,6 +88,8 @@ class Session:
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
         self.iterations: dict[int, int] = {}
         """The most iterations that each loop had."""
+        self.skipped = False
+        """Whether an instruction could not be executed."""
         self.blocks_meet = False
         """Whether the result depends on the order of the blocks."""
         self._starts: list[Clock] = []
@@ -156,8 +158,7 @@ class Session:
             self.traffic.observe(executed)
         if options.launch != "standard":
             self.report(rules.dispatch(site), executed.where)
-        if "scratch" in site.prepared.names:
-            self.report(rules.scratch(site, executed.storages), executed.where)
+        self.report(rules.scratch(site, executed.storages), executed.where)
         if self.profile.pipes:
             self._issue(executed, site, touches)
 
@@ -202,14 +203,15 @@ class Session:
         known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.V"), self.clocks.peek(wait.dst)))
         scalar, load = self.clocks.number[wait.dst], self.clocks.number[wait.src]
         for touch in touches:
-            if touch.operand == "idx" and touch.how == READ:
+            if touch.is_index:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
                 if any(each.pipe == load for each in earlier):
-                    finding = hazards.unflagged_index(executed.instr.name, kind, self.profile.name)
+                    finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name)
                     self.report([finding], executed.where)
 
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""
+        self.skipped = True
         self._signal(instr, (self.cores.scalar,))
 
     def load_scalar(self, stmt: LoadScalar, storage: Storage, touched: Touched) -> None:

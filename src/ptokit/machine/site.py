@@ -55,14 +55,8 @@ class Site:
         """Where DMA stops writing a destination row, if that is after its valid columns; else 0. What lies between is
         unspecified (A-47, A-67)."""
         reach = self.call.kernel.reach
-        end = min(reach(self.call), self.call.dst.cols) if reach else 0
-        return end if reach and end > self.call.dst.valid_cols else 0
-
-    @cached_property
-    def is_atomic(self) -> bool:
-        """Whether it is an atomic."""
-        atomic = self.call.values.get("atomic")
-        return atomic is not None and atomic.text != "none"
+        end = min(reach(self.call), self.call.destination.cols) if reach else 0
+        return end if reach and end > self.call.destination.valid_cols else 0
 
     @cached_property
     def load_wait(self) -> Sync | None:

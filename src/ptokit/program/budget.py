@@ -57,13 +57,14 @@ def _launching(instruction: Instruction, target: str) -> list[Kernel]:
 
 def _launch(call: Call) -> tuple[Launch, TileSpec] | None:
     """The formula of the SIMT launch that a call makes, and the tile whose valid extents it takes."""
-    launched = {kernel.launched for kernel in _launching(call.instruction, call.target)}
+    first = call.instruction.operands[0].name
+    launched = {kernel.launched or first for kernel in _launching(call.instruction, call.target)}
     if not launched or not all(isinstance(call.values.get(name), TileSpec) for name in launched):
         return None
-    if "coalesce" in call.values and call.coalesce is None:  # refused: the call has no route
+    if any(call.values[each.name] is None for each in call.instruction.modifiers if each.default):  # it has no route
         return None
     kernel = call.kernel
-    return (kernel.launch, call.values[kernel.launched]) if kernel.launch else None
+    return (kernel.launch, call.values[kernel.launched or first]) if kernel.launch else None
 
 
 def simt_launch(call: Call) -> LaunchShape | None:

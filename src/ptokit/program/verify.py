@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ptokit.finding import Finding
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import Reach, check_bounds, reaches
 from ptokit.program.calls import access_of, all_operands, call_of, effects, known, named_operands, overlaps_itself
@@ -135,15 +136,17 @@ def _writes(instr: Instr) -> set[str]:
 
 
 def _unwritten_reads(instr: Instr, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
-    access = access_of(instr.name)
+    access, index = access_of(instr.name), INSTRUCTIONS[instr.name].roles.get("index")
     for name, operand in named_operands(instr).items():
         if not isinstance(operand, TileUse) or access[name] != "read":
             continue
         if written.isdisjoint((operand.tile, *near[operand.tile])):
             message = f"{instr.name}: {name} reads {operand.tile}, which nothing has written"
-            kind = "H-42" if name == "idx" else None
+            kind = "H-42" if name == index else None
             fix = f"write it first: pto.tload, pto.texpands({operand.tile}, 0), ..."
-            yield Finding("hazard", "KN-19", message, kind, name, "a tile that was written", fix=fix, where=instr.where)
+            yield Finding(
+                "hazard", "KN-19", message, kind, name, "a tile that was written", "", fix, instr.where, unwritten=True
+            )
 
 
 Check = Callable[[Program, Profile, Options, "int | None"], Iterable[Finding]]
@@ -157,7 +160,7 @@ def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
             call = call_of(program, stmt, profile)
-            blocking = [rule for rule in call.instruction.rules if rule.blocks]
+            blocking = [rule for rule in call.instruction.rules if rule.blocks == "route"]
             if not check_rules(blocking, call, header=False):
                 used.update(effect.pipe for effect in effects(call))
         elif isinstance(stmt, LoadScalar):
