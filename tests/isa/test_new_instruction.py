@@ -301,7 +301,7 @@ def strings(file: Path) -> Iterator[str]:
             yield node.value
 
 
-@pytest.mark.parametrize("package", ["text", "render"])
+@pytest.mark.parametrize("package", ["text", "render", "machine", "program", "engine"])
 def test_no_instruction_is_named_outside_its_definition(package: str) -> None:
     root = Path(pto.__file__).parent / package
     names = set(catalog.INSTRUCTIONS) - {"tassign"}
@@ -309,6 +309,19 @@ def test_no_instruction_is_named_outside_its_definition(package: str) -> None:
         if "cpp" in file.parts:
             continue
         found = {name for text in strings(file) for name in re.findall(r"[\w.]+", text) if name in names}
+        assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
+
+
+OPERANDS = {"idx", "table", "dst", "src"}
+TARGETS_AND_MEMORIES = {"a5", "a2a3", "AIV", "AIC", "UB", "L1", "L0A", "L0B", "L0C", "ub", "l1"}
+
+
+@pytest.mark.parametrize("package", ["machine", "program"])
+def test_no_operand_target_or_memory_is_named_in_control_flow(package: str) -> None:
+    """The definitions of instructions and targets have these facts."""
+    root = Path(pto.__file__).parent / package
+    for file in root.rglob("*.py"):
+        found = set(strings(file)) & (OPERANDS | TARGETS_AND_MEMORIES)
         assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
 
 

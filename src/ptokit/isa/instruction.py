@@ -15,6 +15,7 @@ from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
 from ptokit.isa.table import Table, lookup, revision_of
 from ptokit.isa.unknown import Undecided, certain
+from ptokit.spec import FAMILIES, OURS
 
 Modifiers = tuple[PtoEnum | None, ...]
 """The modifiers of a call in the order of its instruction; None for the default."""
@@ -122,9 +123,8 @@ Test = Callable[[Call], bool]
 CallText = str | Callable[[Call], str]
 """A text, or a function that makes it for a call."""
 
+DEVICES, EVERYWHERE = FAMILIES, (*FAMILIES, *OURS)
 NPU = ("a2a3", "a5")
-DEVICES = ("cpu", *NPU)
-EVERYWHERE = (*DEVICES, "host")
 
 
 def error(*targets: str) -> dict[str, Level]:
@@ -273,7 +273,9 @@ class Rule:
 
     def level_on(self, target: str) -> Level | None:
         """The level of a violation on a target; None if the target does not have the rule."""
-        return None if self.id in revision_of(target).dropped else lookup(self.on, target)
+        revision = revision_of(target)
+        default = "error" if self.id in revision.added else None
+        return None if self.id in revision.dropped else lookup(self.on, target, default)
 
     def is_broken(self, call: Call) -> bool:
         """Whether the rule applies and does not hold, for all values of unknown numbers."""

@@ -40,6 +40,8 @@ class Revision:
     """Tables, and the rows that they have for this revision."""
     dropped: frozenset[str] = frozenset()
     """The ids of rules that do not apply."""
+    added: frozenset[str] = frozenset()
+    """The ids of rules that refuse here, although they do not on the family."""
     kernels: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """By route: the kernels (`isa.kernel.Kernel`) that replace those of the family."""
 

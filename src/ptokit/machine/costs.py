@@ -7,7 +7,7 @@ from contextlib import suppress
 from numbers import Real
 
 from ptokit.machine.grains import CHUNK, Grains, chunks
-from ptokit.target import Profile
+from ptokit.target import LOAD, Profile
 
 MOST = 1e9
 """The largest cost; its inverse is the least of costs that must not be 0."""
@@ -78,7 +78,7 @@ class Costs:
 
     def latency(self, unit: str) -> float:
         """Memory latency of a pipe; 0 for stores."""
-        return self["GM latency cycles"] if unit == "MTE2" else 0.0
+        return self["GM latency cycles"] if unit == LOAD else 0.0
 
     def zeroing(self, nbytes: float) -> float:
         """Cycles of the scalar pipe to clear bytes of UB."""

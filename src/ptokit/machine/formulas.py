@@ -16,6 +16,7 @@ from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
 from ptokit.machine.costs import WORD, Costs
 from ptokit.machine.grains import CHUNK, LANES, chunks
 from ptokit.machine.ways import bursts_of, table_of, transfers_of_a_row
+from ptokit.target import SCALAR, VECTOR
 
 REPEAT = 256
 """Bytes that a vector instruction processes at a time."""
@@ -112,7 +113,7 @@ def _zeroing(task: PipeTask) -> float:
     nbytes = zeroed(task.call, task.tally.outside) if zeroed else 0
     if not nbytes:
         return 0.0
-    return task.costs.zeroing(nbytes) if task.unit == "S" else nbytes / task.costs["on-chip bytes/cycle"]
+    return task.costs.zeroing(nbytes) if task.unit == SCALAR else nbytes / task.costs["on-chip bytes/cycle"]
 
 
 def _one_row(task: PipeTask) -> float:
@@ -306,7 +307,7 @@ FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
 }
 COPY = Cost("copy")
 DEFAULT_COSTS = {
-    "V": Cost("vector", "vector repeat cycles"), "M": Cost("cube"), "MTE1": COPY, "MTE3": COPY, "FIX": COPY,
+    VECTOR: Cost("vector", "vector repeat cycles"), "M": Cost("cube"), "MTE1": COPY, "MTE3": COPY, "FIX": COPY,
 }  # fmt: skip
 """By pipe: the default if a kernel has no cost for it."""
 

@@ -9,10 +9,9 @@ from ptokit import spec
 from ptokit.finding import Finding, Level
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import OrderHazard
+from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
 
 LATER = "read it in a later kernel"
-CACHED = frozenset(("S", "V"))
-"""Pipes whose accesses to global memory go through a cache; the others move data past it."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +53,14 @@ class AccessSide:
         return next((role for role, name in known.roles.items() if name == self.operand), "") if known else ""
 
 
-CUBE_LOAD, CUBE = "H-35", frozenset(("L1", "L0A", "L0B", "L0C"))
-"""Loads into a memory of the cube core have a hazard of their own."""
 UNLISTED = "KN-13"
 """The clause of unordered accesses without a hazard of their own."""
 
 
-def unordered(first: AccessSide, then: AccessSide, entry: str, when: str, target: str) -> Finding:
+def unordered(first: AccessSide, then: AccessSide, entry: str, when: str, profile: Profile) -> Finding:
     """Two accesses that nothing orders; `entry` is the pipe on which the second can be made to wait."""
-    family = spec.family_of(target)
-    kind = next((kind for kind in _kinds(first, then) if family in spec.hazards()[kind].levels), None)
+    kinds, target = _kinds(first, then, profile), profile.name
+    kind = next((kind for kind in kinds if profile.family in spec.hazards()[kind].levels), None)
     rule = spec.behind(kind, target) if kind else UNLISTED
     message = f"{then}; nothing orders this {then.how} after {first.noun}, {when}"
     fix = _flag_fix(first.pipe, entry)
@@ -71,12 +68,13 @@ def unordered(first: AccessSide, then: AccessSide, entry: str, when: str, target
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
 
 
-def _kinds(first: AccessSide, then: AccessSide) -> Iterator[str]:
-    """The hazards of two accesses that nothing orders: those of the instructions, then those of the memory."""
+def _kinds(first: AccessSide, then: AccessSide, profile: Profile) -> Iterator[str]:
+    """The hazards of two accesses that nothing orders: those of the instructions, then that of the core."""
     for act, other, order in ((then, first, "second"), (first, then, "first")):
         yield from (conflict.kind for conflict in act.conflicts if _fits(conflict, act, other, order))
-    if then.memory in CUBE and first.pipe == "MTE2":
-        yield CUBE_LOAD
+    core = profile.core_with(then.memory) if first.pipe == LOAD else None
+    if core is not None and core.load_hazard:
+        yield core.load_hazard
 
 
 def _fits(conflict: OrderHazard, act: AccessSide, other: AccessSide, order: str) -> bool:
@@ -93,8 +91,8 @@ def _fits(conflict: OrderHazard, act: AccessSide, other: AccessSide, order: str)
 
 def unflagged_index(name: str, operand: str, kind: str, target: str) -> Finding:
     """The load of an index without the flag that the documents require, although the kernel waits for the load."""
-    message = f"{name}: {operand}: nothing makes V wait for its load; this kernel waits by itself, others do not"
-    fix = _flag_fix("MTE2", "V")
+    message = f"{name}: {operand}: nothing makes {VECTOR} wait for its load; this kernel waits by itself, others do not"
+    fix = _flag_fix(LOAD, VECTOR)
     return Finding("note", spec.behind(kind, target), message, kind, operand, fix=fix, target=target)
 
 
@@ -122,14 +120,14 @@ def between_blocks(first: AccessSide, then: AccessSide, block: int, other: int, 
 
 
 STALE: tuple[tuple[str, Level, str, str], ...] = (
-    ("H-47", "error", "which DMA wrote before: the cache may hold the old data", f"use tload, or {LATER}"),
+    ("H-47", "error", "which DMA wrote before: the cache may hold the old data", f"use pto.tload, or {LATER}"),
     ("H-48", "hazard", "which was written through the cache: DMA may read the old data", LATER),
 )
 
 
 def stale(first: AccessSide, then: AccessSide, when: str, target: str) -> Finding:
     """A read of global memory by another path than the write before it in the same kernel."""
-    kind, level, why, fix = STALE[then.pipe not in CACHED]
+    kind, level, why, fix = STALE[GM_ACCESS[then.pipe] == "bursts"]
     fix = LATER if then.role == "index" else fix
     message = f"{then}, {why}: {first}, {when}"
     return Finding(level, spec.behind(kind, target), message, kind, then.operand, fix=fix, target=target)

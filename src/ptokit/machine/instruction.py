@@ -112,7 +112,7 @@ class WatchedInstruction(InstructionStep):
             self._check_owners(session, accesses)
         how = plan.run(storages, lanes)
         for access in accesses:
-            if access.how != READ and access.place.name != "GM":
+            if access.how != READ and not access.place.is_global:
                 access.place.shadow.define(access.extent, access.place.start, int(access.operand != TMP))
         if here.last_column:
             self._clear_overrun(here, accesses, lanes)
@@ -169,7 +169,7 @@ class WatchedInstruction(InstructionStep):
     def _check_written(self, session: Session, accesses: list[MemoryAccess]) -> None:
         """On-chip memory is written before it is read."""
         for access in accesses:
-            if access.how != READ or access.place.name == "GM":
+            if access.how != READ or access.place.is_global:
                 continue
             shadow = access.place.shadow
             missing = shadow.unwritten(access.extent, access.place.start)

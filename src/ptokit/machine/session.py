@@ -19,7 +19,7 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent
 from ptokit.machine.findings import Findings
-from ptokit.machine.hazards import CACHED, AccessSide
+from ptokit.machine.hazards import AccessSide
 from ptokit.machine.memories import Chip, Global, MemoryLocation, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
@@ -34,7 +34,7 @@ from ptokit.program.budget import has_simt, static_bytes
 from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
-from ptokit.target import Profile
+from ptokit.target import GM_ACCESS, VECTOR, Profile
 
 
 class MemoryAccess(NamedTuple):
@@ -190,8 +190,9 @@ class Session:
 
     def _check_bursts(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """DMA bursts to UB are aligned."""
+        into = self.profile.memories[TileType.Vec].name
         for touch in touches:
-            if touch.operand in site.loaded and touch.how != READ and touch.place.name == "UB":
+            if touch.operand in site.loaded and touch.how != READ and touch.place.name == into:
                 name = executed.instr.name
                 self.report(rules.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
 
@@ -200,7 +201,7 @@ class Session:
         kind, wait = site.call.kernel.index_note, site.load_wait
         if not self.orders or not kind or wait is None:
             return
-        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.V"), self.clocks.peek(wait.dst)))
+        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.{VECTOR}"), self.clocks.peek(wait.dst)))
         scalar, load = self.clocks.number[wait.dst], self.clocks.number[wait.src]
         for touch in touches:
             if touch.is_index:
@@ -235,16 +236,16 @@ class Session:
             if self.orders:
                 for earlier in place.shadow.unordered(touch.how, me, clock, extent, place.start):
                     self._race(number, pipe, touch, earlier, entry)
-            if place.name == "GM":
+            if place.is_global:
                 self._across(number, pipe, touch)
         for touch in touches:
             place = touch.place
-            since = self.clocks.started[me] if place.name == "GM" else 0
+            since = self.clocks.started[me] if place.is_global else 0
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
     def _race(self, number: int, pipe: str, touch: MemoryAccess, earlier: Earlier, entry: str) -> None:
         then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
-        finding = hazards.unordered(first, then, unit_of(entry), self.when, self.profile.name)
+        finding = hazards.unordered(first, then, unit_of(entry), self.when, self.profile)
         self.report([finding], self.statements[number].where)
 
     def _across(self, number: int, pipe: str, touch: MemoryAccess) -> None:
@@ -259,15 +260,12 @@ class Session:
                 first, then = self._act_of(other, touch), self._act(number, pipe, touch)
                 finding = hazards.between_blocks(first, then, self.block, self._block_of(other), self.profile.name)
                 self.report([finding], self.statements[number].where)
-            if self.orders and touch.how == READ and self._is_cached(layer.pipe) != (unit_of(pipe) in CACHED):
+            if self.orders and touch.how == READ and _is_cached(self.clocks.pipes[layer.pipe]) != _is_cached(pipe):
                 stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # the kernel of an instruction handles its own
                     first, then = self._act_of(stale, touch), self._act(number, pipe, touch)
                     finding = hazards.stale(first, then, self.when, self.profile.name)
                     self.report([finding], self.statements[number].where)
-
-    def _is_cached(self, pipe: int) -> bool:
-        return unit_of(self.clocks.pipes[pipe]) in CACHED
 
     def _block_of(self, earlier: Earlier) -> int:
         """The block of an access of an earlier block."""
@@ -287,7 +285,7 @@ class Session:
         if not isinstance(stmt, Instr):
             return touch.operand
         expected = ("read" if how == READ else "write", "update")
-        kind = View if touch.place.name == "GM" else TileUse
+        kind = View if touch.place.is_global else TileUse
         operands = all_operands(stmt)
         fitting = [name for name, operand in operands.items() if isinstance(operand, kind)]
         fitting.sort(key=lambda name: getattr(operands[name], "tile", "") != touch.tile)
@@ -316,6 +314,11 @@ class Session:
 
 def _in_block(findings: Iterable[Finding], when: str) -> Iterable[Finding]:
     return (replace(finding, message=f"{finding.message}, {when}") for finding in findings)
+
+
+def _is_cached(pipe: str) -> bool:
+    """Whether accesses of a pipe to global memory go through the cache."""
+    return GM_ACCESS.get(unit_of(pipe)) != "bursts"
 
 
 def _name(stmt: Stmt) -> str:

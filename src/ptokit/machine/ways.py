@@ -25,6 +25,7 @@ from ptokit.isa.policy import TileType
 from ptokit.machine.executed import Executed
 from ptokit.machine.grains import CHUNK, LANES, Grains, chunks
 from ptokit.program.calls import effects
+from ptokit.target import GM_ACCESS
 
 MOST_CACHED = 4096
 """Rows and regions whose counts are cached."""
@@ -113,7 +114,7 @@ def global_accesses(executed: Executed, grains: Grains) -> Iterator[GlobalAccess
         for end in step.touches(lanes):
             name = executed.names[end.slot]
             spec = call.operands[name]
-            moves = MOVES.get(_pipe(touched, name, end.how))
+            moves = MOVES.get(GM_ACCESS.get(_pipe(touched, name, end.how), ""))
             if not isinstance(spec, TensorSpec) or moves is None:
                 continue
             if name == scratch and _is_counted_already(moves, step, end):
@@ -309,11 +310,6 @@ def _by_scalars(access: GlobalAccess, executed: Executed) -> Count:
 
 
 MOVES: dict[str, Callable[[GlobalAccess, Executed], Count]] = {
-    "V": _by_warps,
-    "S": _by_scalars,
-    "MTE1": _by_bursts,
-    "MTE2": _by_bursts,
-    "MTE3": _by_bursts,
-    "FIX": _by_bursts,
-}
-"""How each pipe accesses global memory."""
+    "warps": _by_warps, "elements": _by_scalars, "bursts": _by_bursts,
+}  # fmt: skip
+"""By the way in which a pipe accesses global memory."""

@@ -15,7 +15,7 @@ from ptokit.program.expr import Expr, Var
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
-from ptokit.target import Profile
+from ptokit.target import SCALAR, Profile
 
 
 def verify(
@@ -164,5 +164,5 @@ def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
             if not check_rules(blocking, call, header=False):
                 used.update(effect.pipe for effect in effects(call))
         elif isinstance(stmt, LoadScalar):
-            used.add("S")
+            used.add(SCALAR)
     return tuple(pipe for pipe in profile.pipes if pipe in used)

@@ -16,8 +16,13 @@ from ptokit.isa.tmatmul import LEFT_FORMS
 from ptokit.spec import family_of
 
 KB = 1024
-PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+SCALAR, VECTOR, LOAD = "S", "V", "MTE2"
+"""The scalar pipe, which issues every instruction, so that a wait on it delays everything issued later, on every pipe;
+the vector pipe; the pipe that moves data from global memory."""
+PIPES = (SCALAR, VECTOR, "M", "MTE1", LOAD, "MTE3", "FIX")
 """The pipes of all cores: scalar, vector, cube, and those that move data."""
+GM_ACCESS = {SCALAR: "elements", VECTOR: "warps", **dict.fromkeys(("MTE1", LOAD, "MTE3", "FIX"), "bursts")}
+"""How pipes access global memory. Bursts do not go through the cache."""
 EVENT_IDS = 8
 """Events of each pair of pipes."""
 
@@ -39,10 +44,14 @@ class Core:
     memories: frozenset[TileType]
     pipes: tuple[str, ...]
     macro: str
+    load_hazard: str = ""
+    """The hazard of accesses to its memories that nothing orders after a load."""
 
 
-VECTOR_CORE = Core("AIV", frozenset({TileType.Vec}), ("S", "V", "MTE2", "MTE3"), "__DAV_VEC__")
-CUBE_CORE = Core("AIC", frozenset(TileType) - VECTOR_CORE.memories, ("S", "M", "MTE1", "MTE2", "FIX"), "__DAV_CUBE__")
+VECTOR_CORE = Core("AIV", frozenset({TileType.Vec}), (SCALAR, VECTOR, LOAD, "MTE3"), "__DAV_VEC__")
+CUBE_CORE = Core(
+    "AIC", frozenset(TileType) - VECTOR_CORE.memories, (SCALAR, "M", "MTE1", LOAD, "FIX"), "__DAV_CUBE__", "H-35"
+)
 
 
 @dataclass(frozen=True)
@@ -162,6 +171,11 @@ class Profile:
         """The core that has all of these memories; the last core if none has."""
         needed = set(memories)
         return next((core for core in self.cores if needed <= core.memories), self.cores[-1])
+
+    def core_with(self, memory: str) -> Core | None:
+        """The core that has the memory of a name."""
+        locs = {loc for loc, each in self.memories.items() if each.name == memory}
+        return next((core for core in self.cores if locs & core.memories), None)
 
     def owner(self, pipe: str) -> Core | None:
         """The only core that has a pipe, or None if several have it."""
