@@ -24,7 +24,7 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction, Rule
 from ptokit.lang import dispatch
-from ptokit.machine import rules
+from ptokit.machine import hazards
 from ptokit.machine.report import MachineReport
 from ptokit.program import verify, verify_call
 from ptokit.target.profile import CUBE_CORE
@@ -266,9 +266,9 @@ MACHINE_RULES = {"dispatch": "H-23", "burst": "H-01", "scratch": "H-32"}
 @contextmanager
 def without_machine_rule(name: str) -> Iterator[None]:
     """Within, one of `MACHINE_RULES` finds nothing."""
-    rule = getattr(rules, name)
-    setattr(rules, name, lambda *_: ())
+    rule = getattr(hazards, name)
+    setattr(hazards, name, lambda *_: ())
     try:
         yield
     finally:
-        setattr(rules, name, rule)
+        setattr(hazards, name, rule)

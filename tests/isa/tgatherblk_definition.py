@@ -9,7 +9,7 @@ from __future__ import annotations
 from ptokit.isa.common import REMAPS
 from ptokit.isa.instruction import EVERYWHERE, Call, Fault, Instruction, Modifier, Param, Rule, always, error
 from ptokit.isa.layout import Layout, Term
-from ptokit.isa.move import Access, Index, Move, Side, Unit
+from ptokit.isa.move import Access, Index, IndexUnit, Move, Side
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GatherOOB
 from ptokit.isa.spelling import Attribute, Workspace, same_as
@@ -35,7 +35,7 @@ def lower(call: Call) -> tuple[Move, ...]:
     """One row of the iteration space for each block."""
     picked, pool, blocks, c0 = call.picked, call.pool, blocks_of(call), call.picked.dtype.c0
     numbers = Access("numbers", Layout(by_block(call.numbers, blocks, 1), ()))
-    index = Index(numbers, Side.SRC, Unit.ROW, pool.elements // c0, REMAPS[call.oob])
+    index = Index(numbers, Side.SRC, IndexUnit.ROW, pool.elements // c0, REMAPS[call.oob])
     target = Access("picked", Layout(by_block(picked, blocks, c0), (Term(1),)))
     return (Move((picked.valid_rows * blocks, c0), target, Access("pool", Layout.plain(c0, 1)), index),)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.isa.kernel import Effect, Kernel
+from ptokit.isa.kernel import Effect, RouteKernel
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import REVISIONS, Revision
 from ptokit.lang.launch import mode_of
@@ -199,9 +199,11 @@ WRONG = {
     "no source of news in sources": {"costs": {**A5.costs, "news": 1.0}},
     "no rule has the id MG-NO-01": {"revision": Revision(dropped=frozenset({"MG-NO-01"}))},
     "no rule has the id MG-NO-02": {"revision": Revision(added=frozenset({"MG-NO-02"}))},
-    "a5 has no route mgather.row.nz": {"revision": Revision(kernels={"mgather.row.nz": Kernel()})},
-    "tci has no operand src": {"revision": Revision(kernels={"tci": Kernel((Effect("src", "read", "V"),))})},
-    "tci uses X, which is no pipe": {"revision": Revision(kernels={"tci": Kernel((Effect("dst", "write", "X"),))})},
+    "a5 has no route mgather.row.nz": {"revision": Revision(kernels={"mgather.row.nz": RouteKernel()})},
+    "tci has no operand src": {"revision": Revision(kernels={"tci": RouteKernel((Effect("src", "read", "V"),))})},
+    "tci uses X, which is no pipe": {
+        "revision": Revision(kernels={"tci": RouteKernel((Effect("dst", "write", "X"),))})
+    },
 }
 
 

@@ -7,18 +7,7 @@ from dataclasses import replace
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE, SHORT
 from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import (
-    DEVICES,
-    EVERYWHERE,
-    ByExtent,
-    Call,
-    Cpp,
-    Instruction,
-    Param,
-    Rule,
-    error,
-    note,
-)
+from ptokit.isa.instruction import DEVICES, EVERYWHERE, ByExtent, Call, Cpp, Instruction, Param, Rule, error, note
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.isa.operand import show_extents
 from ptokit.isa.reduce import A5_TYPES, NO_ZERO, SOURCES, reduction

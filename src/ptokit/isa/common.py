@@ -24,9 +24,7 @@ REMAPS: dict[PtoEnum, Remap] = {
     ScatterOOB.Wrap: Remap.WRAP,
 }
 
-GATHER_TYPES = Table(
-    {"cpu": frozenset(BASE), "a2a3": frozenset(BASE), "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8))},
-)
+GATHER_TYPES = Table({"cpu": frozenset(BASE), "a2a3": frozenset(BASE), "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8))})
 SCATTER_TYPES = Table({"cpu": frozenset(BASE), "a2a3": frozenset(BASE), "a5": frozenset((*BASE, *FLOAT8))})
 INDEX_TYPES = Table({"host": ("int32", "uint32", "int64")})
 """Index types of the gathers and scatters between tiles and GM, where they differ from int32 and uint32."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeGuard
 
 from ptokit.finding import Finding, Level, VerifyError
-from ptokit.isa.kernel import Kernel, kernel_of
+from ptokit.isa.kernel import RouteKernel, kernel_of
 from ptokit.isa.move import Combine, Compute, Index, Move
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
@@ -106,7 +106,7 @@ class Call:
         return self.instruction.route(self)
 
     @cached_property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> RouteKernel:
         """How the target executes that route."""
         return kernel_of(self.instruction, self.target, self.route)
 
@@ -490,7 +490,7 @@ class Instruction:
     rules: tuple[Rule, ...]
     lower: Callable[[Call], tuple[Move | Compute, ...]]
     route: Callable[[Call], str]
-    kernels: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict[str, Mapping[str, Kernel]])
+    kernels: Mapping[str, Mapping[str, RouteKernel]] = field(default_factory=dict[str, Mapping[str, RouteKernel]])
     """Per family and route."""
     faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
     """How to report bad indices (`outside`, `below` zero, `negative` but remapped, `padding`), `shared` memory and a

@@ -67,19 +67,9 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
-from ptokit.isa.kernel import (
-    ON_V,
-    Cost,
-    Effect,
-    Handshake,
-    Kernel,
-    Work,
-    elem_launch,
-    padded_launch,
-    row_launch,
-)
+from ptokit.isa.kernel import ON_V, Cost, Effect, Handshake, RouteKernel, Work, elem_launch, padded_launch, row_launch
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Fill, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import BLOCK, FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
 from ptokit.isa.spelling import Attribute, Form
@@ -418,7 +408,7 @@ L1_SHAPES = (
 # --- What moves ----------------------------------------------------------------------------------------------
 
 
-def index_of(call: Call, lanes: Layout, unit: Unit, *, remap: Remap | None = None, width: int = 0) -> Index:
+def index_of(call: Call, lanes: Layout, unit: IndexUnit, *, remap: Remap | None = None, width: int = 0) -> Index:
     """The index of the source."""
     return Index(Access("idx", lanes), Side.SRC, unit, capacity(call), remap or REMAPS[call.oob], width, is_cast(call))
 
@@ -428,18 +418,18 @@ def lower_row(call: Call) -> tuple[Move, ...]:
     kernel, dst = row_kernel(call), call.dst
     lanes = Layout.plain(1, 0) if kernel.linear_index else row_lanes(call.idx)
     source = Access("table", Layout.plain(kernel.stride(call.table, dst), 1))
-    return (Move(dst.valid, Access("dst", dst.layout), source, index_of(call, lanes, Unit.ROW)),)
+    return (Move(dst.valid, Access("dst", dst.layout), source, index_of(call, lanes, IndexUnit.ROW)),)
 
 
 def lower_elem(call: Call) -> tuple[Move, ...]:
     """dst[i, j] = tableFlat[idx[i, j]] (MG-SEM-03)."""
-    index = index_of(call, call.idx.layout, Unit.ELEMENT)
+    index = index_of(call, call.idx.layout, IndexUnit.ELEMENT)
     return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("table", flat()), index),)
 
 
 def lower_row_nz(call: Call) -> tuple[Move, ...]:
     """One multi-burst a row: every logical column of the table (MG-NZ-06)."""
-    index = index_of(call, row_lanes(call.idx), Unit.ROW, remap=skip_if_zero(call))
+    index = index_of(call, row_lanes(call.idx), IndexUnit.ROW, remap=skip_if_zero(call))
     move = Move(
         (call.dst.valid_rows, call.table.extents[1]),
         Access("dst", call.dst.layout),
@@ -454,14 +444,14 @@ def lower_elem_nz(call: Call) -> tuple[Move, ...]:
 
     The kernel walks block columns, then rows, then the columns of a block (MG-NZ-10).
     """
-    index = index_of(call, call.idx.layout, Unit.ELEMENT, width=call.table.extents[1])
+    index = index_of(call, call.idx.layout, IndexUnit.ELEMENT, width=call.table.extents[1])
     dst, table = Access("dst", call.dst.layout), Access("table", call.table.layout)
     return (Move(call.dst.valid, dst, table, index, block=call.dst.dtype.c0),)
 
 
 def lower_l1_row(call: Call) -> tuple[Move, ...]:
     """One nd2nz transfer a row, ND to NZ in flight (MG-L1-09)."""
-    index = index_of(call, Layout.plain(1, 0), Unit.ROW, remap=skip_if_zero(call))
+    index = index_of(call, Layout.plain(1, 0), IndexUnit.ROW, remap=skip_if_zero(call))
     source = Access("table", Layout.plain(call.table.stride[3], 1))
     return (*zero_tile_first(call), Move(call.dst.valid, Access("dst", call.dst.layout), source, index))
 
@@ -470,7 +460,7 @@ def lower_l1_elem(call: Call) -> tuple[Move, ...]:
     """Zero the scratch, gather into it at NZ offsets, copy it whole into L1 (MG-L1-12, MG-L1-13)."""
     size = call.dst.rows * call.dst.cols
     lanes = Layout.plain(call.idx.stride[3], call.idx.stride[4])
-    index = index_of(call, lanes, Unit.ELEMENT)
+    index = index_of(call, lanes, IndexUnit.ELEMENT)
     stage = Access("scratch", flat())
     return (
         Move((1, size), stage, Fill()),
@@ -530,7 +520,7 @@ def row_batches(rows: int, _cols: int, batches: int) -> Work:
     return Work(dma=rows * batches)
 
 
-ROW = Kernel(
+ROW = RouteKernel(
     touches("S", "MTE2", "MTE2"),
     besides=zeroes,
     handshake=Handshake(  # MG-SYNC-04, MG-SYNC-10
@@ -551,12 +541,10 @@ ROW_NZ = replace(
     lower=lower_row_nz,
     reach=table_width,
 )
-ELEM = Kernel(
+ELEM = RouteKernel(
     touches("S", "S", "S"),
     handshake=Handshake(  # MG-SYNC-05, MG-SYNC-11
-        before=(("V", "S"), ("MTE3", "S"), ("MTE2", "S")),
-        body=("S",),
-        after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
+        before=(("V", "S"), ("MTE3", "S"), ("MTE2", "S")), body=("S",), after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3"))
     ),
     work=lambda rows, cols, _batches: Work(scalar=rows * cols),  # MG-SYNC-09
     cost={"S": Cost("element gather")},
@@ -567,14 +555,14 @@ ELEM = Kernel(
 ONE_FLAGS = Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),))  # MG-SYNC-14
 ONE_ELEM = replace(ELEM, handshake=ONE_FLAGS, work=None, index_note="")
 L1_KERNELS = {
-    "mgather.l1.row": Kernel(
+    "mgather.l1.row": RouteKernel(
         touches("S", "MTE2", "MTE2"),
         handshake=Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
         work=ROW.work,
         cost={"S": Cost("row loop"), "MTE2": Cost("row transfers", "GM to L1 GB/s", zeroed=zeroed_tile)},
         lower=lower_l1_row,
     ),
-    "mgather.l1.elem": Kernel(
+    "mgather.l1.elem": RouteKernel(
         touches("S", "S", "MTE2", "S"),
         handshake=Handshake(body=("S", "MTE2"), between=(("S", "MTE2"),)),  # MG-L1-14
         work=lambda rows, cols, _batches: Work(dma=1, scalar=rows * cols),
@@ -583,7 +571,7 @@ L1_KERNELS = {
         by_element=True,
     ),
 }
-L1_SIMT = Kernel(
+L1_SIMT = RouteKernel(
     touches("V", "V", "MTE2", "V"),
     handshake=Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),)),  # MG-SYNC-17
     launch=padded_launch,
@@ -591,8 +579,8 @@ L1_SIMT = Kernel(
     lower=lower_l1_elem,  # the same result by MG-SIMT-23
     by_element=True,
 )
-SIMT = Kernel(touches("V", "V", "V"), handshake=ON_V, cost={"V": Cost("SIMT")})
-OFF_CHIP = {"mgather.row": Kernel(lower=lower_row), "mgather.elem": Kernel(lower=lower_elem)}
+SIMT = RouteKernel(touches("V", "V", "V"), handshake=ON_V, cost={"V": Cost("SIMT")})
+OFF_CHIP = {"mgather.row": RouteKernel(lower=lower_row), "mgather.elem": RouteKernel(lower=lower_elem)}
 
 KERNELS = {
     "cpu": OFF_CHIP,

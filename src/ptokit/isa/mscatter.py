@@ -55,9 +55,9 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
-from ptokit.isa.kernel import ON_V, Cost, Effect, Handshake, Kernel, full_launch
+from ptokit.isa.kernel import ON_V, Cost, Effect, Handshake, RouteKernel, full_launch
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Index, Move, Side, Unit
+from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Side
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import (
     BLayout,
@@ -233,9 +233,9 @@ def lower(call: Call) -> tuple[Move, ...]:
     """Row: table[idx[i], j] = src[i, j] (MS-SEM-03). Elem: mem[idx[i, j]] = src[i, j] (MS-SEM-02)."""
     if is_row(call):
         stride = call.table.shape[4] if call.here(PACKED_ROWS) else call.table.stride[3]
-        target, lanes, unit, capacity = Layout.plain(stride, 1), row_lanes(call.idx), Unit.ROW, rows_of(call.table)
+        target, lanes, unit, capacity = Layout.plain(stride, 1), row_lanes(call.idx), IndexUnit.ROW, rows_of(call.table)
     else:
-        target, lanes, unit, capacity = flat(), call.idx.layout, Unit.ELEMENT, prod(call.table.shape)
+        target, lanes, unit, capacity = flat(), call.idx.layout, IndexUnit.ELEMENT, prod(call.table.shape)
     index = Index(Access("idx", lanes), Side.DST, unit, capacity, REMAPS[call.oob], cast=is_cast(call))
     source = Access("src", call.src.layout)
     return (Move(call.src.valid, Access("table", target), source, index, COMBINES[call.atomic]),)
@@ -247,7 +247,7 @@ def touches(idx: str, src: str, table: str) -> tuple[Effect, ...]:
 
 
 A2A3 = {
-    "mscatter.row": Kernel(
+    "mscatter.row": RouteKernel(
         touches("S", "MTE3", "MTE3"),
         handshake=Handshake(
             before=(("V", "S"), ("MTE2", "S"), ("S", "MTE3")),
@@ -257,7 +257,7 @@ A2A3 = {
         ),
         cost={"S": Cost("row loop"), "MTE3": Cost("row transfers", "UB to GM GB/s")},
     ),
-    "mscatter.elem": Kernel(
+    "mscatter.elem": RouteKernel(
         touches("S", "S", "S"),
         handshake=Handshake(
             before=(("V", "S"), ("MTE2", "S"), ("MTE3", "S")),
@@ -268,7 +268,7 @@ A2A3 = {
         by_element=True,
     ),
 }
-SIMT = Kernel(touches("V", "V", "V"), handshake=ON_V, launch=full_launch, launched="src", cost={"V": Cost("SIMT")})
+SIMT = RouteKernel(touches("V", "V", "V"), handshake=ON_V, launch=full_launch, launched="src", cost={"V": Cost("SIMT")})
 
 
 BELOW_CAPACITY = 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'
@@ -374,10 +374,7 @@ MSCATTER = Instruction(
         defined=lambda call: call.conflict is ScatterConflict.Last,
         fixes=instead_of_repeats,
     ),
-    conflicts=(
-        OrderHazard("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
-        OrderHazard("H-16", "GM", "MTE3"),
-    ),
+    conflicts=(OrderHazard("H-24", "UB", "MTE2", "second", "idx", "read", "write"), OrderHazard("H-16", "GM", "MTE3")),
     faults={
         "outside": Fault("MS-OOB-06", "H-11", BELOW_CAPACITY, elsewhere=("MS-OOB-02", "A-18")),
         "negative": Fault("A-12", "H-13", 'remap negative indices yourself first, or use oob="skip"'),

@@ -11,7 +11,7 @@ from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Case, Cpp, Fault, Instruction, Param, Rule, error
 from ptokit.isa.kernel import INDEXED
 from ptokit.isa.layout import Layout, Term
-from ptokit.isa.move import Access, Compute, Index, Input, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Compute, Index, IndexUnit, Input, Move, Remap, Side
 from ptokit.isa.operand import TileSpec, show_extents
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import GENERAL, Form, Workspace, same_as
@@ -249,7 +249,7 @@ def lower_gather(call: Call) -> tuple[Move | Compute, ...]:
     """The index is an element number of the padded source; one outside is undefined (as for `tscatter`)."""
     src = call.src
     index = Index(
-        Access("idx", call.idx.layout), Side.SRC, Unit.ELEMENT, src.rows * src.cols, Remap.REFUSE, width=src.cols,
+        Access("idx", call.idx.layout), Side.SRC, IndexUnit.ELEMENT, src.rows * src.cols, Remap.REFUSE, width=src.cols,
         valid=src.valid,
     )  # fmt: skip
     return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("src", src.layout), index),)

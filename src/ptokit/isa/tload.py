@@ -25,7 +25,7 @@ from ptokit.isa.instruction import (
     is_tensor,
     is_tile,
 )
-from ptokit.isa.kernel import Cost, Effect, Kernel
+from ptokit.isa.kernel import Cost, Effect, RouteKernel
 from ptokit.isa.move import Access, Fill, Move
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout, Pad, TileType
@@ -147,10 +147,10 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move((1, dst.elements), Access("dst", flat()), Fill(pad_bits(dst.dtype, dst.pad))), move)
 
 
-def kernel(path: str) -> Kernel:
+def kernel(path: str) -> RouteKernel:
     """One pipe copies the block, at the bandwidth of its path."""
     effects = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
-    return Kernel(effects, cost={"MTE2": Cost("block", path)})
+    return RouteKernel(effects, cost={"MTE2": Cost("block", path)})
 
 
 MOST_ROWS = 4095

@@ -21,24 +21,12 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
-from ptokit.isa.kernel import Kernel
+from ptokit.isa.kernel import RouteKernel
 from ptokit.isa.move import Access, Compute, Move
 from ptokit.isa.operand import FRACTAL_ROWS, show_extents
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import Table
-from ptokit.isa.vector import (
-    OpRow,
-    Text,
-    alike,
-    build,
-    by_target,
-    filled,
-    located,
-    pipes,
-    typed,
-    types,
-    whole,
-)
+from ptokit.isa.vector import OpRow, Text, alike, build, by_target, filled, located, pipes, typed, types, whole
 
 VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
 
@@ -207,6 +195,9 @@ EXTRACT_PARAMS = (
     Param("row", "read", "a number: the window's first row", kind="position"),
     Param("col", "read", "a number: the window's first column", kind="position"),
 )
+EXTRACT_KERNELS = {
+    f"textract.{a.text}.{b.text}": RouteKernel(pipes(EXTRACT_PARAMS, pipe)) for (a, b), pipe in PATHS.items()
+}
 EXTRACT_CPP = Cpp(
     headers=(
         typed_in_headers("dst", {"a5": "i8 i32 f16 bf16 f32 f8E4M3FN f8E5M2"}, IN_UB),
@@ -219,10 +210,7 @@ TEXTRACT = replace(
     build(OpRow("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
               in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
     route=extract_route,
-    kernels={
-        family: {f"textract.{a.text}.{b.text}": Kernel(pipes(EXTRACT_PARAMS, pipe)) for (a, b), pipe in PATHS.items()}
-        for family in NPU
-    },
+    kernels=dict.fromkeys(NPU, EXTRACT_KERNELS),
 )  # fmt: skip
 
 CUBE = (TMATMUL, TMATMUL_ACC, TMATMUL_BIAS, TEXTRACT)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ptokit.isa.common import data_type, extents_positive, same_type
 from ptokit.isa.headers import CLAUSE, IN_UB, between
 from ptokit.isa.instruction import EVERYWHERE, NPU, ByExtent, Call, Case, Cpp, Instruction, Param, Rule, error, is_tile
-from ptokit.isa.kernel import Effect, Kernel
+from ptokit.isa.kernel import Effect, RouteKernel
 from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
@@ -76,7 +76,7 @@ TMOV = Instruction(
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
     kernels={
         family: {
-            f"tmov.{a.text}.{b.text}": Kernel((Effect("src", "read", pipe), Effect("dst", "write", pipe)))
+            f"tmov.{a.text}.{b.text}": RouteKernel((Effect("src", "read", pipe), Effect("dst", "write", pipe)))
             for (a, b), pipe in PATHS[family].items()
         }
         for family in NPU

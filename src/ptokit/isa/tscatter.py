@@ -26,8 +26,8 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
-from ptokit.isa.kernel import INDEXED, Cost, Effect, Kernel
-from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.kernel import INDEXED, Cost, Effect, RouteKernel
+from ptokit.isa.move import Access, Fill, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import ScatterIndex, TileType
 from ptokit.isa.spelling import Attribute, Form
@@ -142,24 +142,24 @@ RULES = (
 def lower(call: Call) -> tuple[Move, ...]:
     """Row: dst[idx[i, j], j] = src[i, j] (TS-SEM-01). Flat: the index is an element of the padded tile."""
     dst = call.dst
-    index = Index(Access("idx", call.idx.layout), Side.DST, Unit.ROW, dst.rows, Remap.REFUSE, cast=is_cast(call))
+    index = Index(Access("idx", call.idx.layout), Side.DST, IndexUnit.ROW, dst.rows, Remap.REFUSE, cast=is_cast(call))
     place = dst.layout
     if by_row(call):
         index = replace(index, valid=dst.valid)
     elif is_nd_tile(dst):
-        index = replace(index, unit=Unit.ELEMENT, capacity=dst.rows * dst.cols, width=dst.cols, valid=dst.valid)
+        index = replace(index, unit=IndexUnit.ELEMENT, capacity=dst.rows * dst.cols, width=dst.cols, valid=dst.valid)
     else:  # a flat offset counts storage, in any layout
-        index, place = replace(index, unit=Unit.ELEMENT, capacity=dst.rows * dst.cols), flat()
+        index, place = replace(index, unit=IndexUnit.ELEMENT, capacity=dst.rows * dst.cols), flat()
     move = Move(call.src.valid, Access("dst", place), Access("src", call.src.layout), index)
     if by_row(call) or not call.here(ZEROES_FIRST):
         return (move,)
     return (Move((1, dst.rows * dst.cols), Access("dst", flat()), Fill()), move)
 
 
-def kernel(pipe: str, cost: Cost) -> Kernel:
+def kernel(pipe: str, cost: Cost) -> RouteKernel:
     """One pipe reads and writes every operand."""
     effects = (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
-    return Kernel(effects, cost={pipe: cost})
+    return RouteKernel(effects, cost={pipe: cost})
 
 
 INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "what the index counts",

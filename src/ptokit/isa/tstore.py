@@ -21,7 +21,7 @@ from ptokit.isa.instruction import (
     is_tensor,
     is_tile,
 )
-from ptokit.isa.kernel import Cost, Effect, Kernel
+from ptokit.isa.kernel import Cost, Effect, RouteKernel
 from ptokit.isa.move import Access, Combine, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
@@ -94,9 +94,9 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move(region, Access("dst", dst), Access("src", src), combine=combine),)
 
 
-def kernel(pipe: str, path: str) -> Kernel:
+def kernel(pipe: str, path: str) -> RouteKernel:
     """One pipe reads the tile and writes memory, at the bandwidth of its path."""
-    return Kernel((Effect("src", "read", pipe), Effect("dst", "update", pipe)), cost={pipe: Cost("block", path)})
+    return RouteKernel((Effect("src", "read", pipe), Effect("dst", "update", pipe)), cost={pipe: Cost("block", path)})
 
 
 def template(call: Call) -> tuple[tuple[str, None], ...]:

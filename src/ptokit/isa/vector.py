@@ -23,7 +23,7 @@ from ptokit.isa.instruction import (
     error,
     is_tile,
 )
-from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, Kernel
+from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move
 from ptokit.isa.operand import ScalarSpec, show_extents
@@ -227,8 +227,8 @@ def build(
     on = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
     costs = cost or ({"V": COSTS[row.op]} if row.op in COSTS else {})
 
-    def kernel(pipe: str) -> Kernel:
-        return Kernel(pipes(params, pipe), cost={pipe: costs[pipe]} if pipe in costs else {})
+    def kernel(pipe: str) -> RouteKernel:
+        return RouteKernel(pipes(params, pipe), cost={pipe: costs[pipe]} if pipe in costs else {})
 
     return Instruction(
         name=row.name,

@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 
-from ptokit.engine import interpreter
-from ptokit.engine.interpreter import Executable, FlagStep, LoadScalarStep, LoopStep, Step
+from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
 from ptokit.engine.registry import MACHINE
 from ptokit.engine.storage import Array, Storage, region
@@ -113,15 +112,15 @@ def _restore(tensors: Mapping[str, Storage], content: Mapping[str, Array]) -> No
         tensors[name].bits[...] = bits
 
 
-class _Declare:
+class _WatchedDeclare(DeclareStep):
     """A tile declaration. Its memory is uninitialised, unless the author gave the address."""
 
     def __init__(self, tile: TileDecl, machine: MachineExecutable) -> None:
-        self.tile, self.machine = tile, machine
-        self.declare = interpreter.STEPS[TileDecl](tile, machine)
+        super().__init__(tile, machine)
+        self.machine = machine
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
-        self.declare(frame)
+        super().__call__(frame)
         frame.session.owners.forget(self.tile.name)
         if self.tile.fresh:
             frame.fresh.add(self.tile.name)
@@ -142,18 +141,16 @@ def _note_address(machine: MachineExecutable, frame: WatchedFrame, tile: TileDec
         session.report([replace(finding, operand=tile.name) for finding in found], frame.where)
 
 
-class _Assign:
+class _WatchedAssign(AssignStep):
     def __init__(self, stmt: Assign, machine: MachineExecutable) -> None:
-        self.stmt, self.machine = stmt, machine
-        self.assign = interpreter.STEPS[Assign](stmt, machine)
+        super().__init__(stmt, machine)
+        self.machine = machine
 
-    def __call__(self, frame: WatchedFrame) -> None:
-        self.assign(frame)
-        frame.fresh.discard(self.stmt.tile)  # it shows the memory's content
-        frame.session.owners.forget(self.stmt.tile)
-        _note_address(
-            self.machine, frame, self.machine.program.tiles[self.stmt.tile], isinstance(self.stmt.address, int)
-        )
+    def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
+        super().__call__(frame)
+        frame.fresh.discard(self.tile.name)  # it shows the memory's content
+        frame.session.owners.forget(self.tile.name)
+        _note_address(self.machine, frame, self.tile, isinstance(self.stmt.address, int))
 
 
 class _Flag(FlagStep):
@@ -188,8 +185,8 @@ class _LoadScalar(LoadScalarStep):
 
 
 STEPS = {
-    TileDecl: _Declare,
-    Assign: _Assign,
+    TileDecl: _WatchedDeclare,
+    Assign: _WatchedAssign,
     Instr: WatchedInstruction,
     LoadScalar: _LoadScalar,
     Flag: _Flag,

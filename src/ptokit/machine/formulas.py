@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from ptokit.engine.storage import region
 from ptokit.isa.instruction import Call
-from ptokit.isa.kernel import Cost, Formula, Kernel
-from ptokit.isa.move import Access, Compute, Index, Move, Remap, Side, Unit
+from ptokit.isa.kernel import Cost, Formula, RouteKernel
+from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
-from ptokit.machine.costs import WORD, Costs
-from ptokit.machine.grains import CHUNK, LANES, chunks
+from ptokit.machine.costs import CHUNK, LANES, WORD, Costs, chunks
 from ptokit.machine.ways import bursts_of, table_of, transfers_of_a_row
 from ptokit.target import SCALAR, VECTOR
 
@@ -190,7 +189,7 @@ def _simt(task: PipeTask) -> float:
     """A launch: its start, its warps, then the slowest of issuing, transactions and memory latency."""
     costs, call, _, tally = task
     move, index = _indexed(call)
-    by_row = index.unit is Unit.ROW
+    by_row = index.unit is IndexUnit.ROW
     accesses = move.rows * -(-move.cols // LANES) if by_row else -(-move.rows * move.cols // LANES)
     atomics = tally.inside * (move.cols if by_row else 1) if call.is_atomic else 0
     is_read = index.side is Side.SRC
@@ -312,7 +311,7 @@ DEFAULT_COSTS = {
 """By pipe: the default if a kernel has no cost for it."""
 
 
-def cost_of(kernel: Kernel, unit: str) -> Cost:
+def cost_of(kernel: RouteKernel, unit: str) -> Cost:
     """The cost of a pipe's part of a kernel."""
     return kernel.cost.get(unit) or DEFAULT_COSTS[unit]
 

@@ -12,7 +12,7 @@ from ptokit.engine.reference import IndexedStep, Lanes
 from ptokit.engine.storage import Array
 from ptokit.finding import Finding, Level
 from ptokit.isa.instruction import Call, Repeats
-from ptokit.isa.move import Combine, Side, Unit
+from ptokit.isa.move import Combine, IndexUnit, Side
 from ptokit.machine.executed import Executed
 
 DENSE = 8
@@ -147,7 +147,7 @@ def _place(step: IndexedStep, repeat: _Repeat) -> str:
     operand = step.steered.operand
     if step.by_row:
         return f"row {repeat.cell} of {operand}"
-    if step.index.unit is Unit.ROW:
+    if step.index.unit is IndexUnit.ROW:
         return f"{operand}[{repeat.values[0]}, {repeat.first % step.move.cols}]"
     return f"element {repeat.cell} of {operand}"
 

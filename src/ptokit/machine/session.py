@@ -12,7 +12,7 @@ from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.policy import TileType
-from ptokit.machine import hazards, rules
+from ptokit.machine import hazards
 from ptokit.machine.clocks import Clock, Clocks
 from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
@@ -157,8 +157,8 @@ class Session:
         if self.traffic:
             self.traffic.observe(executed)
         if options.launch != "standard":
-            self.report(rules.dispatch(site), executed.where)
-        self.report(rules.scratch(site, executed.storages), executed.where)
+            self.report(hazards.dispatch(site), executed.where)
+        self.report(hazards.scratch(site, executed.storages), executed.where)
         if self.profile.pipes:
             self._issue(executed, site, touches)
 
@@ -194,7 +194,7 @@ class Session:
         for touch in touches:
             if touch.operand in site.loaded and touch.how != READ and touch.place.name == into:
                 name = executed.instr.name
-                self.report(rules.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
+                self.report(hazards.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
 
     def _check_index_flag(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""

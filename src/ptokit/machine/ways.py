@@ -22,8 +22,8 @@ from ptokit.isa.kernel import Effect
 from ptokit.isa.layout import Layout
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
+from ptokit.machine.costs import CHUNK, LANES, Grains, chunks
 from ptokit.machine.executed import Executed
-from ptokit.machine.grains import CHUNK, LANES, Grains, chunks
 from ptokit.program.calls import effects
 from ptokit.target import GM_ACCESS
 

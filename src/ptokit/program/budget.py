@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from ptokit.finding import Finding
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Instruction
-from ptokit.isa.kernel import Kernel, Launch, LaunchShape, kernels_of
+from ptokit.isa.kernel import Launch, LaunchShape, RouteKernel, kernels_of
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import certain, is_unknown
 from ptokit.program.calls import call_of
-from ptokit.program.ir import Instr, Program, TileDecl, walk
+from ptokit.program.ir import Program, TileDecl
 from ptokit.target import Budget, Profile
 
 MANY = 1 << 20
@@ -50,7 +50,7 @@ def _static_spans(program: Program, loc: TileType) -> Iterator[tuple[int, int]]:
             yield from ((at, at + tile.spec.nbytes) for at in tile.addresses if isinstance(at, int))
 
 
-def _launching(instruction: Instruction, target: str) -> list[Kernel]:
+def _launching(instruction: Instruction, target: str) -> list[RouteKernel]:
     """The kernels of an instruction that start threads."""
     return [kernel for kernel in kernels_of(instruction, target).values() if kernel.launch]
 
@@ -83,8 +83,7 @@ def starts_threads(call: Call) -> bool:
 
 def has_simt(program: Program, profile: Profile) -> bool:
     """Whether an instruction of the program starts threads: only then does the data cache take a part of UB (H-20)."""
-    instrs = (stmt for stmt in walk(program.body) if isinstance(stmt, Instr))
-    launching = (instr for instr in instrs if _launching(INSTRUCTIONS[instr.name], profile.name))
+    launching = (instr for instr in program.instructions if _launching(INSTRUCTIONS[instr.name], profile.name))
     return any(starts_threads(call_of(program, instr, profile)) for instr in launching)
 
 

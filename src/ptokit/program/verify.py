@@ -61,13 +61,9 @@ def _same_in_all(reach: Reach, expr: Expr) -> int:
     return int(found[0])
 
 
-def _all_instructions(program: Program) -> Iterator[Instr]:
-    return (stmt for stmt in walk(program.body) if isinstance(stmt, Instr))
-
-
 def check_cells(program: Program, _profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
     """An argument that is written has no two elements at one address."""
-    for instr in _all_instructions(program):
+    for instr in program.instructions:
         access = access_of(instr.name)
         for name, operand in named_operands(instr).items():
             written = isinstance(operand, View) and access[name] != "read"
@@ -86,7 +82,7 @@ def check_cores(program: Program, profile: Profile, options: Options, _grid: int
         return
     first: dict[str, str] = {}
     found: list[Finding] = []
-    for instr in _all_instructions(program):
+    for instr in program.instructions:
         here = {profile.core_of([program.tiles[use.tile].spec.loc]).name: use.tile for use in instr.tiles}
         if len(here) > 1:
             return
@@ -118,8 +114,7 @@ def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Find
         return written
 
     def loop(stmt: Loop, written: set[str]) -> set[str]:
-        inside = (_writes(inner) for inner in walk(stmt.body) if isinstance(inner, Instr))
-        return visit(stmt.body, written.union(*inside))
+        return visit(stmt.body, written.union(*(_writes(each) for each in walk(stmt.body) if isinstance(each, Instr))))
 
     def branch(stmt: Branch, written: set[str]) -> set[str]:
         return visit(stmt.then, written) | visit(stmt.otherwise, written)

@@ -8,8 +8,7 @@ from functools import cached_property
 
 from ptokit.finding import Level
 from ptokit.isa.catalog import INSTRUCTIONS, derived
-from ptokit.isa.instruction import Instruction
-from ptokit.isa.kernel import Handshake, Kernel, LaunchShape, Work, kernel_of, kernels_of
+from ptokit.isa.kernel import NO_KERNEL, Handshake, LaunchShape, RouteKernel, Work, kernels_of
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import Revision
 from ptokit.isa.tmatmul import LEFT_FORMS
@@ -114,15 +113,6 @@ def routes() -> frozenset[str]:
     return frozenset(route for table in tables for route in table)
 
 
-@derived
-def _owner(route: str) -> Instruction:
-    """The instruction that has a route."""
-    for instruction in INSTRUCTIONS.values():
-        if any(route in table for table in instruction.kernels.values()):
-            return instruction
-    raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(routes()))}")
-
-
 @dataclass(frozen=True, eq=False)
 class Profile:
     """The description of a target."""
@@ -182,12 +172,14 @@ class Profile:
         owners = [core for core in self.cores if pipe in core.pipes]
         return owners[0] if len(owners) == 1 else None
 
-    def kernel(self, route: str) -> Kernel:
+    def kernel(self, route: str) -> RouteKernel:
         """How this target executes a route; an empty kernel if it does not have it."""
-        return kernel_of(_owner(route), self.name, route)
+        if route not in routes():
+            raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(routes()))}")
+        return self.kernels.get(route, NO_KERNEL)
 
     @property
-    def kernels(self) -> dict[str, Kernel]:
+    def kernels(self) -> dict[str, RouteKernel]:
         """Every kernel of this target by route."""
         tables = (kernels_of(instruction, self.name) for instruction in INSTRUCTIONS.values())
         return {route: kernel for table in tables for route, kernel in table.items()}

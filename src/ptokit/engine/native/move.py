@@ -13,7 +13,7 @@ from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrModule, IrValue
 from ptokit.engine.native.numbers import bits_of, combined, lanes_at_once
 from ptokit.engine.native.resolve import SENTINEL
 from ptokit.isa.dtype import DType
-from ptokit.isa.move import Combine, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Combine, Fill, Index, IndexUnit, Move, Remap, Side
 
 LINE = 64
 """Bytes of a cache line, and of the vectors that copies use."""
@@ -383,7 +383,7 @@ def _steer_element(
 def _aim(writer: CodeWriter, index: Index, steered: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
     """The address that an index names."""
     code, value_of, value = writer.code, writer.value_of, lane.to("zext", I64)
-    if index.unit is Unit.ROW:
+    if index.unit is IndexUnit.ROW:
         return steered.col(code, steered.row(code, value, value_of), j, value_of)
     if is_number(index.width, 0):
         return code.at(steered.base, coordinate(code, steered.layout.cols, value, value_of) * steered.size)
