@@ -57,6 +57,8 @@ class Finding:
     """The target it was found on; empty if it holds on every target."""
     blocks: bool = field(default=False, compare=False, repr=False)
     """Whether it blocks execution: an engine that reports errors and goes on cannot go on after this one."""
+    unwritten: bool = field(default=False, compare=False, repr=False)
+    """Whether it is a read of memory that nothing has written, which a check and a run on the machine both find."""
 
     def at(self, where: Where | None) -> Finding:
         """The same finding, pointing at a place."""
@@ -70,6 +72,12 @@ class Finding:
         name = f"{self.rule}, {self.kind}" if self.kind else self.rule
         place = f"{self.where}: " if self.where else ""
         return f"{place}{self.level} [{name}] {self.message}" + (f"\n    fix: {self.fix}" if self.fix else "")
+
+
+def not_in_run(checked: Iterable[Finding], run: Iterable[Finding]) -> list[Finding]:
+    """The findings of a check without reads of unwritten memory that a run found, too."""
+    seen = {(finding.operand, finding.where) for finding in run if finding.unwritten}
+    return [finding for finding in checked if not (finding.unwritten and (finding.operand, finding.where) in seen)]
 
 
 def near(word: str, names: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.layout import packed
 from ptokit.isa.mgather import MGATHER
-from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.mscatter import COMBINES, MSCATTER
 from ptokit.isa.policy import Coalesce, E, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
 from ptokit.lang.arrays import as_array, writing
@@ -406,7 +406,7 @@ def _spread(source: Array, kind: DType, shape: tuple[int, ...]) -> Array:
 
 def _index(lanes: Array, kind: DType, named: _Table, side: Side, remap: Remap) -> Index:
     access = _access("indices", lanes, lanes.ndim)
-    return Index(access, side, Unit.ROW, named.capacity, remap, cast=kind.size <= 4)
+    return Index(access, side, IndexUnit.ROW, named.capacity, remap, cast=kind.size <= 4)
 
 
 def _access(name: str, array: Array, dims: int) -> Access:

@@ -151,7 +151,7 @@ def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def _text(found: Any, kernel: str = "", *, notes: bool = False) -> str:
     """The findings with the kernel's name: of a run on the machine, of a check, or of either on several targets."""
-    from ptokit.machine.text import heading, shown_findings, verdict
+    from ptokit.machine.report import heading, shown_findings, verdict
 
     kernel = kernel or getattr(found, "kernel", "")
     if hasattr(found, "targets"):

@@ -44,6 +44,20 @@ def pick(table, ids, out):
 
 
 @pto.kernel
+def narrow(x, out):
+    t = pto.Tile("vec", "float32", 8, 4)
+    pto.tload(t, x)
+    pto.tstore(out, t)
+
+
+@pto.kernel
+def unwritten(table, out):
+    index, t = pto.Tile("vec", "int32", 1, 8), pto.Tile("vec", "float32", 8, 16)
+    pto.mgather(t, table, index, oob="clamp")
+    pto.tstore(out, t)
+
+
+@pto.kernel
 def large(table, ids, out):
     index = pto.Tile("vec", "int32", 1, 2504, valid=(1, 2500))
     t = pto.Tile("vec", "float32", 2500, 16)
@@ -201,10 +215,27 @@ def test_misuse(words: tuple[str, ...], message: str, folder: Path) -> None:
     assert not (folder / "y.npy").exists()
 
 
-def test_a_violated_rule_that_is_no_hazard_is_reported(folder: Path) -> None:
+def test_a_violated_rule_that_is_no_hazard_is_reported_and_nothing_is_saved(folder: Path) -> None:
     saved(folder / "ids.npy", np.zeros(8, "int32"))
     result = ptokit_("run", *PICK[:3], "--arg", "ids=ids.npy", "--arg", "out=f32[4,16]", *MACHINE, "--out", "out=y.npy")
     assert result.exit_code == 1 and "error [" in result.stdout
+    assert "nothing was written" in result.stderr
+    assert not (folder / "y.npy").exists()
+
+
+def test_a_misaligned_tile_is_reported_and_the_result_is_saved(folder: Path) -> None:
+    words = ("manual:narrow", "--arg", "x=f32[8,4]", "--arg", "out=f32[8,4]", *MACHINE, "--out", "out=y.npy")
+    result = ptokit_("run", *words)
+    assert result.exit_code == 1 and "error [CO-ALIGN-01" in result.stdout
+    assert result.stderr == ""
+    assert (folder / "y.npy").exists()
+
+
+def test_a_read_of_an_unwritten_tile_is_reported_once_by_a_check_with_a_run() -> None:
+    words = ("manual:unwritten", "--arg", "table=f32[64,16]", "--arg", "out=f32[8,16]")
+    assert "KN-19, H-42" in ptokit_("check", *words).stdout
+    shown = ptokit_("check", *words, "--run").stdout
+    assert "H-42" in shown and "KN-19" not in shown and "H-36" not in shown
 
 
 # --- check -------------------------------------------------------------------------------------------------------

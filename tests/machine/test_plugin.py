@@ -171,6 +171,7 @@ def test_a_refusal_is_in_the_report_of_its_device(ptokit):
     out = np.zeros_like(X)
     reports = ptokit.run(copy, 1, X[:5], out, target="all", strict=True)
     assert not reports.ok and {finding.rule for finding in reports["a5"].findings} == {"TL-02"}
+    assert not out.any()
     with pytest.raises(pytest.fail.Exception, match="copy cpu, 1 block: 1 error"):
         ptokit.check(reports)
 """

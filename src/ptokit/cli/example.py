@@ -99,7 +99,7 @@ def _indices(nodes: Sequence[ast.AST]) -> Iterator[str]:
         if _called(call) == "load_scalar":
             yield base_name(call.args[0]) or ""
         for param, given in _operands(call):
-            if param.name == "idx":
+            if param.role == "index":
                 yield base_name(given) or ""
                 yield from (array or "" for tile, array in loads if tile == base_name(given))
 

@@ -124,7 +124,9 @@ class _Branch:
             step(frame)
 
 
-class _Declare:
+class DeclareStep:
+    """A tile declaration."""
+
     def __init__(self, tile: TileDecl, executable: Executable) -> None:
         self.tile = tile
         self.target = executable.profile.name
@@ -149,7 +151,9 @@ def _memory(spec: TileSpec) -> tuple[Storage, Bytes]:
     return Storage(content.view(spec.dtype.bits), spec.dtype), content
 
 
-class _Assign:
+class AssignStep:
+    """A tile moves to another address."""
+
     def __init__(self, stmt: Assign, executable: Executable) -> None:
         self.stmt = stmt
         self.tile = executable.program.tiles[stmt.tile]
@@ -259,8 +263,8 @@ class LoadScalarStep:
 
 
 STEPS: dict[type, Callable[[Any, Executable], Step]] = {
-    TileDecl: _Declare,
-    Assign: _Assign,
+    TileDecl: DeclareStep,
+    Assign: AssignStep,
     Instr: InstructionStep,
     LoadScalar: LoadScalarStep,
     Flag: FlagStep,

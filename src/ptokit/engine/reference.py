@@ -18,7 +18,7 @@ from ptokit.engine.faults import IndexFault, IndexReport, SpanFault, ZeroFault
 from ptokit.engine.storage import Array, Region, Storage, region
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap, Side
 
 MOST_ADDRESSED = 1 << 62
 """Offsets from here on are not computed: they would not fit NumPy's integers."""
@@ -110,7 +110,7 @@ class IndexReader:
 
     def _report_padding(self, values: Array, reports: list[IndexReport]) -> None:
         rows, cols = self.index.valid or (0, 0)
-        if self.index.unit is Unit.ROW:
+        if self.index.unit is IndexUnit.ROW:
             padding = values >= rows
         else:
             padding = (values // self.index.width >= rows) | (values % self.index.width >= cols)
@@ -390,7 +390,7 @@ class IndexedStep(CopyStep):
         self.lanes = region(index.access.layout, move.rows, 1 if self.by_row else move.cols)
         self.steered = src if index.side is Side.SRC else move.dst
         """The end that the index addresses."""
-        self.is_flat = index.unit is Unit.ELEMENT and not index.width and self.steered.layout == Layout.plain(0, 1)
+        self.is_flat = index.unit is IndexUnit.ELEMENT and not index.width and self.steered.layout == Layout.plain(0, 1)
         """Whether an index value is an offset."""
         self._steered = self.source if index.side is Side.SRC else self.target
         self.reach = region(self.steered.layout, *index.reach(move.cols))
@@ -421,7 +421,7 @@ class IndexedStep(CopyStep):
 
     def _offset(self, values: Array, j: Array) -> Array:
         layout = self.steered.layout
-        if self.index.unit is Unit.ROW:
+        if self.index.unit is IndexUnit.ROW:
             return layout.offset(values, j)
         return layout.offset(*divmod(values, self.index.width)) if self.index.width else layout.col(values)
 

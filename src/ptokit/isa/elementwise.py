@@ -21,7 +21,7 @@ from ptokit.isa.instruction import (
     error,
     note,
 )
-from ptokit.isa.kernel import Cost, Kernel
+from ptokit.isa.kernel import Cost, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Move
 from ptokit.isa.operand import TileSpec
@@ -203,8 +203,8 @@ TEXPANDS = replace(
     route=expands_route,
     kernels={
         family: {
-            "texpands.vec": Kernel(pipes(EXPANDS_PARAMS, "V")),
-            "texpands.mat": Kernel(pipes(EXPANDS_PARAMS, "MTE2"), cost={"MTE2": Cost("fill")}),
+            "texpands.vec": RouteKernel(pipes(EXPANDS_PARAMS, "V")),
+            "texpands.mat": RouteKernel(pipes(EXPANDS_PARAMS, "MTE2"), cost={"MTE2": Cost("fill")}),
         }
         for family in NPU
     },
@@ -227,8 +227,8 @@ TCI = build(
     (
         vec("CP-CI-01", "dst"),
         filled("CP-CI-01"),
-        Rule("CP-CI-01", "dst", "a tile of one row", lambda c: c.dst.rows == 1, on=error(*EVERYWHERE), firm=True,
-             fix="make the tile 1 x N"),
+        Rule("CP-CI-01", "dst", "a tile of one row", lambda c: c.dst.rows == 1, on=error(*EVERYWHERE),
+             blocks="execution", fix="make the tile 1 x N"),
         typed("CP-CI-02", "dst", CI_TYPES),
     ),
     apply("iota", "start", order="order"),

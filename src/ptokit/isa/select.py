@@ -68,7 +68,7 @@ def mask_fits(group: str, mask: str, data: str) -> Rule:
     return Rule(f"{group}-01", mask, lambda c: f"of {c.values[data].valid_rows} rows, a bit for each column of {data}",
                 lambda c: (c.values[mask].valid_rows == c.values[data].valid_rows
                            and bits(c.values[mask]) >= c.values[data].valid_cols),
-                on=error(*EVERYWHERE), firm=True, kind=ByExtent(),
+                on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
                 fix="one uint8 holds 8 columns, one uint32 holds 32")  # fmt: skip
 
 
@@ -261,7 +261,7 @@ TCVT = build(
         Rule("CP-CVT-02", "dst",
              lambda c: "of a type that src converts to: "
              + ", ".join(f"{a} to {b}" for a, b in sorted(c.here(CVT_PAIRS))),
-             lambda c: pair(c) in c.here(CVT_PAIRS), on=error(*EVERYWHERE), firm=True,
+             lambda c: pair(c) in c.here(CVT_PAIRS), on=error(*EVERYWHERE), blocks="execution",
              found=lambda c: f"{c.src.dtype} to {c.dst.dtype}", fix="convert through float32 or float16"),
         Rule("CP-CVT-02", "saturation", "on for this pair: A2/A3 saturates it whatever is asked",
              lambda c: c.saturation is Saturation.On or pair(c) in WRAPS, on=error("a2a3"),

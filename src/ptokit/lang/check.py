@@ -22,6 +22,7 @@ from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.program.show import show as show_program
 from ptokit.program.verify import pipes_used
+from ptokit.target import PROFILES
 
 WIDTH = 80
 
@@ -224,4 +225,5 @@ def show(
     program = place(kernel.trace(arguments, mode).program, mode.profile, mode.options.dyn_ub).program
     print(show_program(order(program, mode.profile), mode.profile.name))
     if not mode.profile.pipes:
-        print(f"({mode.profile.name} has no pipes and needs no flags; a2a3 and a5 do)")
+        others = " and ".join(name for name, each in PROFILES.items() if each.pipes and name == each.family)
+        print(f"({mode.profile.name} has no pipes and needs no flags; {others} do)")

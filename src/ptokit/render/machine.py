@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from ptokit.machine.report import MachineReport
-from ptokit.machine.text import Section, aligned, heading, sections, shown_findings
+from ptokit.machine.report import MachineReport, Section, aligned, heading, sections, shown_findings
 from ptokit.render.findings import finding_text
 
 

@@ -15,7 +15,7 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import FLOAT8
 from ptokit.isa.instruction import Instruction, Rule, hazard_text
-from ptokit.isa.kernel import Kernel, kernels_of
+from ptokit.isa.kernel import RouteKernel, kernels_of
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.table import Table as Rows
 from ptokit.isa.table import lookup
@@ -356,7 +356,7 @@ COMMON = "CO"
 """The part of the clause table that is about several instructions."""
 
 
-def _pipe_row(route: str, kernel: Kernel) -> tuple[str, ...]:
+def _pipe_row(route: str, kernel: RouteKernel) -> tuple[str, ...]:
     names = ("before", "after_fill", "each_row", "between", "after")
     flags = {name: getattr(kernel.handshake, name) for name in names}
     chains = "; ".join(f"{name} {' '.join(f'{a}>{b}' for a, b in pairs)}" for name, pairs in flags.items() if pairs)

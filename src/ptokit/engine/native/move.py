@@ -13,7 +13,7 @@ from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrValue, size_of,
 from ptokit.engine.native.numbers import bits_of, combined, lanes_at_once
 from ptokit.engine.native.resolve import SENTINEL
 from ptokit.isa.dtype import DType
-from ptokit.isa.move import Combine, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Combine, Fill, Index, IndexUnit, Move, Remap, Side
 
 LINE = 64
 """Bytes of a cache line, and of the vectors that copies use."""
@@ -375,7 +375,7 @@ def _indexed_element(
 def _address_of(writer: CodeWriter, index: Index, indexed: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
     """The address that an index names."""
     code, value_of, value = writer.code, writer.value_of, lane.to("zext", I64)
-    if index.unit is Unit.ROW:
+    if index.unit is IndexUnit.ROW:
         return indexed.col(code, indexed.row(code, value, value_of), j, value_of)
     if is_number(index.width, 0):
         return code.at(indexed.base, coordinate(code, indexed.layout.cols, value, value_of) * indexed.size)

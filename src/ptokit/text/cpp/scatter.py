@@ -20,8 +20,7 @@ from ptokit.program.calls import call_of, named_operands
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Assign, Barrier, Constant, Instr, Operand, Program, Stmt, TileDecl, TileUse, transform
 from ptokit.program.place import BLOCK
-from ptokit.program.steps import ISSUE
-from ptokit.target import Profile
+from ptokit.target import SCALAR, Profile
 
 UNIT = dtype("int16")
 """Bits are combined in units of this type, which every vector instruction takes."""
@@ -201,7 +200,7 @@ class _Flattener:
     def _is_scalar(self, instr: Instr) -> bool:
         """Whether an instruction runs on the scalar pipe; the others here run on the vector pipe."""
         kernels = kernels_of(INSTRUCTIONS[instr.name], self.profile.name).values()
-        return {effect.pipe for kernel in kernels for effect in kernel.effects} == {ISSUE}
+        return {effect.pipe for kernel in kernels for effect in kernel.effects} == {SCALAR}
 
 
 def _instr(name: str, *operands: _Part | Operand, modifiers: tuple[PtoEnum | None, ...] = ()) -> Instr:

@@ -21,7 +21,7 @@ from ptokit.engine.native.resolve import emit_resolve, lane_of
 from ptokit.engine.reference import NEGATIVE
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap, Side
 from ptokit.program.calls import named_operands, tile_spec
 from ptokit.program.ir import Instr, TileUse, View
 
@@ -188,7 +188,7 @@ class Execution:
         kind = lane_of(self.variant.types[index.access.operand])
         with code.loop(0, self._lane_count(move)) as k:
             lane = code.load(kind, code.at(self._lanes(), k * size_of(kind))).to("zext", I64)
-            if index.unit is Unit.ROW:
+            if index.unit is IndexUnit.ROW:
                 inside = lane.compare("ult", rows)
             else:
                 width = self.evaluator.value_of(index.width)

@@ -25,7 +25,7 @@ from ptokit.engine.native.whole.strategies import NEAR, Team, pool, scatter_all
 from ptokit.engine.reference import Lanes, Plan, ScatterStep
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
-from ptokit.isa.move import Combine, Fill, Move, Side, Unit
+from ptokit.isa.move import Combine, Fill, IndexUnit, Move, Side
 from ptokit.program.expr import apply, evaluate
 from ptokit.program.ir import Instr, Program
 
@@ -94,7 +94,7 @@ def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page
         return None
     row, col = layout.strides
     by_row = index.by_row
-    if col != 1 or (not by_row and (index.unit is Unit.ROW or index.width)):
+    if col != 1 or (not by_row and (index.unit is IndexUnit.ROW or index.width)):
         return None
     view = next(view for view, writes in views_of(instr) if writes)
     argument = program.tensors[view.argument]

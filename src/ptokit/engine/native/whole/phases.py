@@ -13,7 +13,7 @@ from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, note, pieces
 from ptokit.engine.native.whole.mover import Mover, Rows
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
-from ptokit.isa.move import Access, Index, Remap, Side, Unit
+from ptokit.isa.move import Access, Index, IndexUnit, Remap, Side
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Indices:
         base = code.at(word(code, "index", PTR), first * step)
         one = Term(1) if self.dense else Term(step.op("udiv", self.dtype.size))  # type: ignore[arg-type]
         access = Access("indices", Layout((one,), ()))
-        index = Index(access, Side.SRC, Unit.ROW, word(code, "capacity"), self.remap, cast=self.cast)  # type: ignore[arg-type]
+        index = Index(access, Side.SRC, IndexUnit.ROW, word(code, "capacity"), self.remap, cast=self.cast)  # type: ignore[arg-type]
         region = MemoryView(base, access.layout, self.dtype.size)
         found = emit_resolve(code, index, self.dtype, region, (count, code.i64(1)), lanes, code.i64, kept)
         note(code, "greatest", found)
