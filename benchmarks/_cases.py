@@ -176,10 +176,10 @@ class Case:
     @cached_property
     def name(self) -> str:
         """A unique name."""
-        said = [f"{self.op} {size(self.row)} rows" if self.row else f"{self.op} elements"]
-        said += [self.dtype] * (self.dtype != "float32") + [self.pattern] * (self.pattern != "uniform")
-        said += [self.table] * (self.table != "beyond") + ["aligned"] * self.aligned
-        return ", ".join(said + [f"{self.index} indices"] * (self.index != "int64"))
+        parts = [f"{self.op} {size(self.row)} rows" if self.row else f"{self.op} elements"]
+        parts += [self.dtype] * (self.dtype != "float32") + [self.pattern] * (self.pattern != "uniform")
+        parts += [self.table] * (self.table != "beyond") + ["aligned"] * self.aligned
+        return ", ".join(parts + [f"{self.index} indices"] * (self.index != "int64"))
 
     def work(self, sizes: Sizes) -> Work:
         """The arrays, ready to be used."""

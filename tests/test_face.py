@@ -10,7 +10,7 @@ import pytest
 import ptokit as pto
 
 SIGNATURES = {
-    "mgather": "dst table idx coalesce oob scratch executor wait",
+    "mgather": "dst table idx coalesce oob executor scratch wait",
     "mscatter": "table src idx coalesce atomic oob conflict wait",
     "tscatter": "dst src idx index wait",
     "tload": "dst src wait",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -188,3 +189,25 @@ def test_a_tile_that_stands_in_two_places_takes_its_memory_once() -> None:
         assert (tile.read() == 3).all()
         with pytest.raises(pto.VerifyError, match="MG-BUDG-02"):
             pto.tadd(third, tile, other)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: pto.Tile("vec", "flaot32", 1, 8), "float32"),
+        (lambda: pto.GlobalTensor(np.zeros(3), dtype="flaot64"), "float64"),
+        (lambda: pto.gather(np.zeros((4, 8)), np.zeros(2, "int32"), oob="clmap"), "clamp"),
+        (lambda: pto.Tile("vec", "float32", 1, 8, blayout="colmajor"), "col_major"),
+        (lambda: pto.target("a55"), "a5"),
+        (lambda: pto.tadddd, "tadd"),  # type: ignore[attr-defined]
+    ],
+)
+def test_misspelt_words_get_the_nearest_name(call: Callable[[], object], name: str) -> None:
+    with pytest.raises((TypeError, ValueError, AttributeError), match=rf"; did you mean {name}\?"):
+        call()
+
+
+def test_words_that_are_like_no_name_get_none() -> None:
+    with pytest.raises(TypeError, match="unknown element type 'q7'") as caught:
+        pto.dtype("q7")
+    assert "did you mean" not in str(caught.value)

@@ -487,8 +487,8 @@ def test_a_scatter_that_is_refused_has_written_nothing(atomic: str, engine: str)
         pto.OutOfBoundsError, lambda: pto.scatter(cells, 5, many, atomic=atomic, engine=engine), rule="MS-OOB-06"
     )
     assert found is not None
-    said = f"scatter: indices[{whole.MOST_LANES + 5}] = -1 is outside the capacity of 9 (and 1 more)"
-    assert (found.message, found.kind) == (said, "H-11")
+    shown = f"scatter: indices[{whole.MOST_LANES + 5}] = -1 is outside the capacity of 9 (and 1 more)"
+    assert (found.message, found.kind) == (shown, "H-11")
     assert all(f'"{policy}"' in found.fix for policy in ("skip", "clamp", "wrap"))
     assert np.array_equal(cells, counted(9))
     alone = np.array(9)
@@ -497,17 +497,17 @@ def test_a_scatter_that_is_refused_has_written_nothing(atomic: str, engine: str)
 
 @pytest.mark.clause("MG-TYPE-05", "MS-TYPE-05")
 @pytest.mark.parametrize(
-    ("kind", "said", "fix"),
+    ("kind", "shown", "fix"),
     [
         ("bool", "a mask of bool", "np.flatnonzero(mask)"), ("int16", "found int16", 'indices.astype("int64")'),
         ("uint64", "found uint64", "astype"), ("float64", "found float64", "astype"), ("int8", "found int8", "astype"),
     ],
 )  # fmt: skip
-def test_indices_of_other_types(kind: str, said: str, fix: str, engine: str) -> None:
+def test_indices_of_other_types(kind: str, shown: str, fix: str, engine: str) -> None:
     indices = np.zeros(2, kind)
-    a = refused(pto.VerifyError, lambda: pto.gather(counted(2), indices, engine=engine), said, fix, rule="MG-TYPE-05")
+    a = refused(pto.VerifyError, lambda: pto.gather(counted(2), indices, engine=engine), shown, fix, rule="MG-TYPE-05")
     b = refused(
-        pto.VerifyError, lambda: pto.scatter(counted(2), 1, indices, engine=engine), said, fix, rule="MS-TYPE-05"
+        pto.VerifyError, lambda: pto.scatter(counted(2), 1, indices, engine=engine), shown, fix, rule="MS-TYPE-05"
     )
     assert a is not None and b is not None
     assert (a.kind, a.operand) == (b.kind, b.operand) == ("H-08", "indices")
@@ -665,7 +665,7 @@ def test_a_kernel_has_calls_of_its_own(name: str, debug: bool, engine: str) -> N
     def kernel(table):  # type: ignore[no-untyped-def]
         call(table)
 
-    words = (f"{name} cannot stand inside a kernel", f"pto.m{name}")
+    words = (f"{name} is not allowed inside a kernel", f"pto.m{name}")
     refused(pto.VerifyError, lambda: kernel[1](np.arange(4), debug=debug), *words, rule="KN-17")
 
 

@@ -535,7 +535,7 @@ def test_memory_on_a_gpu_is_refused() -> None:
     array = np.zeros((ROWS, COLS), "float32")
     refused(lambda: pto.GlobalTensor(LentFromAfar(array)), "not in host memory", "copy it to the host first")
     on_gpu = types.SimpleNamespace(__cuda_array_interface__={})
-    refused(lambda: pto.GlobalTensor(on_gpu), "lives on a GPU", "copy it to the host first")
+    refused(lambda: pto.GlobalTensor(on_gpu), "is on a GPU", "copy it to the host first")
 
 
 @pytest.mark.parametrize(
@@ -775,8 +775,8 @@ def test_a_shape_and_a_stride_write_where_they_say() -> None:
         ({"shape": (5, 8), "stride": (16, 1)}, ("spans 72 elements", "the array has 64")),
         ({"stride": (16, 1)}, ("spans 120 elements", "the array has 64")),
         ({"shape": (2**40, 2**40)}, ("spans", "the array has 64")),
-        ({"shape": (2**63, 1)}, ("shape", "beyond any memory")),
-        ({"shape": (4, 8), "stride": (2**63, 1)}, ("stride", "beyond any memory")),
+        ({"shape": (2**63, 1)}, ("shape", "too large")),
+        ({"shape": (4, 8), "stride": (2**63, 1)}, ("stride", "too large")),
         ({"shape": (-1, 8)}, ("shape", "from 0 up", "-1")),
         ({"shape": (4, 8), "stride": (-8, 1)}, ("stride", "from 0 up", "-8")),
         ({"shape": (True, 8)}, ("shape", "True")),

@@ -32,27 +32,22 @@ from ptokit.isa.policy import (
     TileType,
 )
 from ptokit.isa.policy import GlobalLayout as Layout
+from ptokit.lang import instructions
 from ptokit.lang.context import target
 from ptokit.lang.dispatch import Event
-from ptokit.lang.eager import mgather, mscatter, tassign, tload, tmov, tscatter, tstore
 from ptokit.lang.faults import public
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
 if TYPE_CHECKING:
     from ptokit.engine.runnable import Run
+    from ptokit.lang.assign import tassign
     from ptokit.lang.check import Report, TargetReport, check, show
-    from ptokit.lang.compute import (  # isort: skip
-        tabs, tadd, tadds, tand, tands, tci, tcmp, tcmps, tcolexpand, tcolexpandadd, tcolexpanddiv, tcolexpandmax,
-        tcolexpandmin, tcolexpandmul, tcolexpandsub, tcolmax, tcolmin, tcolsum, tcvt, tdiv, tdivs, texp, texpands,
-        textract, tgather, tlog, tmatmul, tmatmul_acc, tmatmul_bias, tmax, tmaxs, tmin, tmins, tmul, tmuls, tneg, tor,
-        tors, trecip, trowexpand, trowexpandadd, trowexpanddiv, trowexpandmax, trowexpandmin, trowexpandmul,
-        trowexpandsub, trowmax, trowmin, trowsum, tsel, tsels, tshl, tshls, tshr, tshrs, tsqrt, tsub, tsubs, ttrans,
-    )  # fmt: skip
     from ptokit.lang.control import (  # isort: skip
         barrier, block_idx, block_num, const, load_scalar, otherwise, range, set_flag, wait_flag, when,
     )  # fmt: skip
     from ptokit.lang.expr import cdiv, max, min
+    from ptokit.lang.instructions import *  # noqa: F403
     from ptokit.lang.kernel import Kernel, kernel
     from ptokit.lang.loaded import TextKernel, load
     from ptokit.machine.options import MachineOptions
@@ -65,19 +60,14 @@ __all__ = [
     "HazardWarning", "Kernel", "Layout", "MachineOptions", "OutOfBoundsError", "Pad", "Report", "RoundMode", "Run",
     "SLayout", "Saturation", "ScatterAtomicOp", "ScatterConflict", "ScatterIndex", "ScatterOOB", "StoreAtomic",
     "TargetReport", "TextKernel", "Tile", "TileType", "VerifyError", "Where", "barrier", "block_idx", "block_num",
-    "cdiv", "check", "const", "dtype", "dyn", "gather", "kernel", "load", "load_scalar", "max", "mgather", "min",
-    "mscatter", "otherwise", "range", "scatter", "set_flag", "show", "tabs", "tadd", "tadds", "tand", "tands",
-    "target", "tassign", "tci", "tcmp", "tcmps", "tcolexpand", "tcolexpandadd", "tcolexpanddiv", "tcolexpandmax",
-    "tcolexpandmin", "tcolexpandmul", "tcolexpandsub", "tcolmax", "tcolmin", "tcolsum", "tcvt", "tdiv", "tdivs",
-    "texp", "texpands", "textract", "tgather", "tload", "tlog", "tmatmul", "tmatmul_acc", "tmatmul_bias", "tmax",
-    "tmaxs", "tmin", "tmins", "tmov", "tmul", "tmuls", "tneg", "tor", "tors", "trecip", "trowexpand", "trowexpandadd",
-    "trowexpanddiv", "trowexpandmax", "trowexpandmin", "trowexpandmul", "trowexpandsub", "trowmax", "trowmin",
-    "trowsum", "tscatter", "tsel", "tsels", "tshl", "tshls", "tshr", "tshrs", "tsqrt", "tstore", "tsub", "tsubs",
-    "ttrans", "wait_flag", "when",
+    "cdiv", "check", "const", "dtype", "dyn", "gather", "kernel", "load", "load_scalar", "max", "min", "otherwise",
+    "range", "scatter", "set_flag", "show", "target", "tassign", "wait_flag", "when",
 ]  # fmt: skip
+__all__ += instructions.__all__
 
 
 LATER = {
+    "lang.assign": ("tassign",),
     "lang.control": ("barrier", "block_idx", "block_num", "const", "load_scalar", "otherwise", "range", "set_flag",
                      "wait_flag", "when"),
     "lang.expr": ("cdiv", "max", "min"),
@@ -88,27 +78,24 @@ LATER = {
     "lang.check": ("Report", "TargetReport", "check", "show"),
     "ops": ("gather", "scatter"),
 }  # fmt: skip
-"""Names that are loaded when they are first used, by module; the other names of `__all__` are compute calls."""
+"""Names that are loaded when they are first used, by module; the other names of `__all__` are instructions."""
 
 
 @public
 def __getattr__(name: str) -> object:
-    """Load kernels, compute calls and calls on whole arrays when the first of them is used: importing stays quick."""
-    if name not in __all__:
-        from ptokit.finding import near
-        from ptokit.isa.catalog import INSTRUCTIONS
-
-        if name in INSTRUCTIONS:  # one without a function of its own
-            from ptokit.lang.derived import call_named
-
-            return call_named(name)
-        close = "" if name.startswith("_") else near(name, __all__)
-        hint = f"; did you mean {close}?" if close else ""
-        raise AttributeError(f"module 'ptokit' has no attribute {name!r}{hint}", name=name, obj=None)
+    """Load kernels, instructions and calls on whole arrays when they are first used: importing stays quick."""
     from importlib import import_module
 
-    home = next((file for file, names in LATER.items() if name in names), "lang.compute")
-    value = globals()[name] = getattr(import_module(f"ptokit.{home}"), name)
+    from ptokit.finding import suggestion
+    from ptokit.isa.catalog import INSTRUCTIONS
+
+    if name not in __all__ and name not in INSTRUCTIONS:
+        hint = "" if name.startswith("_") else suggestion(name, __all__)
+        raise AttributeError(f"module 'ptokit' has no attribute {name!r}{hint}", name=name, obj=None)
+    home = next((file for file, names in LATER.items() if name in names), "lang.instructions")
+    value = getattr(import_module(f"ptokit.{home}"), name)
+    if name in __all__:  # others may leave the catalogue
+        globals()[name] = value
     return value
 
 

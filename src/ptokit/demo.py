@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 
 import ptokit as pto
-from ptokit.render.findings import findings_text
+from ptokit.render.findings import finding_text
 from ptokit.render.picture import tile_picture
 
 TARGETS = ("cpu", "a2a3", "a5")
@@ -45,7 +45,7 @@ def embedding_lookup(console: Console) -> None:
         pto.mgather(pto.Tile("vec", "float32", 8, 8), pto.GlobalTensor(array), idx)
     except pto.OutOfBoundsError as refusal:
         console.print('Without a policy, oob="undefined" is a promise, and it is checked:')
-        console.print(findings_text(refusal.findings))
+        console.print(*map(finding_text, refusal.findings), sep="\n")
 
 
 def gradient_accumulation(console: Console) -> None:
@@ -86,7 +86,7 @@ def one_accepts_another_refuses(console: Console) -> None:
                 console.print(f"[bold]{name}[/bold]: accepted, {len(here.findings)} note(s)")
             except pto.VerifyError as refusal:
                 console.print(f"[bold]{name}[/bold]: refused")
-                console.print(findings_text(refusal.findings))
+                console.print(*map(finding_text, refusal.findings), sep="\n")
 
 
 @pto.kernel

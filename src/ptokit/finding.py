@@ -57,6 +57,8 @@ class Finding:
     """The target it was found on; empty if it holds on every target."""
     blocks: bool = field(default=False, compare=False, repr=False)
     """Whether it blocks execution: an engine that reports errors and goes on cannot go on after this one."""
+    unwritten: bool = field(default=False, compare=False, repr=False)
+    """Whether it is a read of memory that nothing has written, which a check and a run on the machine both find."""
 
     def at(self, where: Where | None) -> Finding:
         """The same finding, pointing at a place."""
@@ -72,10 +74,22 @@ class Finding:
         return f"{place}{self.level} [{name}] {self.message}" + (f"\n    fix: {self.fix}" if self.fix else "")
 
 
+def not_in_run(checked: Iterable[Finding], run: Iterable[Finding]) -> list[Finding]:
+    """The findings of a check without reads of unwritten memory that a run found, too."""
+    seen = {(finding.operand, finding.where) for finding in run if finding.unwritten}
+    return [finding for finding in checked if not (finding.unwritten and (finding.operand, finding.where) in seen)]
+
+
 def near(word: str, names: Iterable[str]) -> str:
     """The name that a misspelt word is closest to; empty if none is close."""
     best = nearest(word, names, 1, CLOSE)
     return best[0] if best else ""
+
+
+def suggestion(word: object, names: Iterable[str]) -> str:
+    """The end of a message about an unknown word: `; did you mean X?`, or nothing if no name is close."""
+    close = near(word, names) if isinstance(word, str) else ""
+    return f"; did you mean {close}?" if close else ""
 
 
 def nearest(word: str, names: Iterable[str], count: int, least: float = -1.0) -> list[str]:
@@ -95,10 +109,15 @@ def nearest(word: str, names: Iterable[str], count: int, least: float = -1.0) ->
     return [name for *_, name in sorted(found, key=lambda each: each[:2], reverse=True)[:count]]
 
 
+def counted(number: int, what: str) -> str:
+    """`1 block`, `2 blocks`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def summary(findings: tuple[Finding, ...]) -> str:
     """Findings in one short line: how many of each level, and the rules and lines of the first errors and hazards."""
     counts = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
-    levels = ", ".join(f"{n} {level}{'' if n == 1 else 's'}" for level, n in counts.items() if n)
+    levels = ", ".join(counted(n, level) for level, n in counts.items() if n)
     wrong = [finding for finding in findings if finding.level != "note"]
     names = [*dict.fromkeys((finding.kind or finding.rule) + _line(finding) for finding in wrong)]
     shown = ", ".join([*names[:MOST_SHOWN], *["..."] * (len(names) > MOST_SHOWN)])

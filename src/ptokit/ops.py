@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ptokit.engine.faults import IndexFault, IndexReport
+from ptokit.engine.kept import remember
 from ptokit.engine.registry import AUTO, REFERENCE, arrays, chosen, names
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
@@ -23,7 +24,7 @@ from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.layout import packed
 from ptokit.isa.mgather import MGATHER
-from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.mscatter import COMBINES, MSCATTER
 from ptokit.isa.policy import Coalesce, E, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
 from ptokit.lang.arrays import as_array, writing
@@ -37,7 +38,7 @@ Table = TypeVar("Table")
 
 ENGINES = names()
 SMALL = 1 << 18
-"""Bytes that are not worth a second thread."""
+"""Calls of at most this many bytes run on one thread by default."""
 ALIGNMENT = 64
 """Results begin at a cache line: writing rows that straddle lines takes four times as long."""
 HOST = "host"
@@ -105,7 +106,7 @@ def gather(
     """Rows (`coalesce="row"`) or elements (`"elem"`, counted in C order) of `table`, by index.
 
     The result has the shape of `indices`, followed by the shape of a row; it is a torch tensor if the table is one,
-    a NumPy array otherwise, or `out`. Indices are int32, uint32 or int64. `oob` says what an index outside the table
+    a NumPy array otherwise, or `out`. Indices are int32, uint32 or int64. `oob` selects what an index outside the table
     does: `undefined` (refused before anything is written), `clamp`, `wrap` or `zero`.
     """
     try:
@@ -114,7 +115,7 @@ def gather(
         lanes = indices if type(indices) is np.ndarray else _array(GATHER, "indices", indices)
         given = None if out is None else _array(GATHER, "out", out, written=True)
         key = (_signature(source), _signature(lanes), None if given is None else _signature(given), coalesce, oob)
-        plan = _cached(key) or _cache(key, _plan_gather(source, lanes, given, coalesce, oob))
+        plan = _cached(key) or remember(PLANS, key, _plan_gather(source, lanes, given, coalesce, oob), MOST_PLANS)
         target, out = _result(table, plan) if given is None else (given, out)
         storages = plan.lend(source, lanes, "out", target)
         with writing((out,)):
@@ -148,7 +149,7 @@ def scatter(
 
     `src` has the shape of `indices`, followed by the shape of a row, or broadcasts to it; it may be a number. `atomic`
     combines with the cell instead (`add`, `max`, `min`), index after index; without it the last writer stays. Sums of
-    floats round at every step, or once with `accumulate="float32"`. `oob` says what an index outside the table does:
+    floats round at every step, or once with `accumulate="float32"`. `oob` selects what an index outside the table does:
     `undefined` (refused before anything is written), `skip`, `clamp` or `wrap`.
     """
     try:
@@ -158,7 +159,7 @@ def scatter(
         source = src if type(src) is np.ndarray else _source(src, target)
         policies = (coalesce, oob, atomic, conflict, accumulate)
         key = (_signature(target), _signature(source), _signature(lanes), *policies)
-        plan = _cached(key) or _cache(key, _plan_scatter(target, source, lanes, *policies))
+        plan = _cached(key) or remember(PLANS, key, _plan_scatter(target, source, lanes, *policies), MOST_PLANS)
         storages = plan.lend(target, lanes, "src", source)
         with writing((table,)):
             if storages is None or _overlap(storages, "table", "src"):
@@ -298,13 +299,6 @@ def _cached(key: Any) -> _Plan | None:
         return None
 
 
-def _cache(key: Any, plan: _Plan) -> _Plan:
-    if len(PLANS) >= MOST_PLANS:
-        PLANS.clear()
-    PLANS[key] = plan
-    return plan
-
-
 @dataclass(frozen=True)
 class _Table:
     """What indices select: `capacity` entries of one shape, over the first `dims` dims of the table."""
@@ -412,7 +406,7 @@ def _spread(source: Array, kind: DType, shape: tuple[int, ...]) -> Array:
 
 def _index(lanes: Array, kind: DType, named: _Table, side: Side, remap: Remap) -> Index:
     access = _access("indices", lanes, lanes.ndim)
-    return Index(access, side, Unit.ROW, named.capacity, remap, cast=kind.size <= 4)
+    return Index(access, side, IndexUnit.ROW, named.capacity, remap, cast=kind.size <= 4)
 
 
 def _access(name: str, array: Array, dims: int) -> Access:

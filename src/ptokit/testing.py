@@ -124,17 +124,13 @@ def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Ma
 
 def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Reports:
     """A launch on every device, each on the same content."""
-    last = DEVICES[-1]
-    names = [name for name in options if name in getattr(kernel, "parameters", ())]
-    given = [*arrays, *(options[name] for name in names)]
-    content = {target: given if target == last else copied(given) for target in DEVICES}
-    reports: dict[str, MachineReport] = {}
-    for target, values in content.items():
-        named = dict(zip(names, values[len(arrays) :], strict=True))
-        reports[target] = _report_or_refusal(
-            kernel, grid, values[: len(arrays)], {**options, **named, "target": target}
-        )
-    return Reports(reports)
+    own = _only(options, getattr(kernel, "parameters", ()))
+    content = {target: _with_copies(arrays, own) for target in DEVICES[:-1]}  # all of them before the first launch
+    content[DEVICES[-1]] = arrays, own
+    return Reports({
+        target: _report_or_refusal(kernel, grid, values, {**options, **named, "target": target})
+        for target, (values, named) in content.items()
+    })  # fmt: skip
 
 
 def _report_or_refusal(
@@ -155,7 +151,7 @@ def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def _text(found: Any, kernel: str = "", *, notes: bool = False) -> str:
     """The findings with the kernel's name: of a run on the machine, of a check, or of either on several targets."""
-    from ptokit.machine.text import heading, shown_findings, verdict
+    from ptokit.machine.report import heading, shown_findings, verdict
 
     kernel = kernel or getattr(found, "kernel", "")
     if hasattr(found, "targets"):
@@ -217,11 +213,9 @@ class Strict:
         target = common.pop("target", None) or _here()
         if not check(kernel, *args, grid=grid, target=target, **common, **keywords).accepted:
             return None
-        names = list(keywords)
-        copies = copied([*args, *keywords.values()])
-        named = dict(zip(names, copies[len(args) :], strict=True))
-        asked = {**common, "target": target, "options": options.get("options"), **named}
-        return _without_raised(_report(kernel, grid, copies[: len(args)], asked))
+        copies, named = _with_copies(args, keywords)
+        requested = {**common, "target": target, "options": options.get("options"), **named}
+        return _without_raised(_report(kernel, grid, copies, requested))
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -289,6 +283,11 @@ def _without_raised(report: MachineReport) -> MachineReport:
 
 
 # --- copies ------------------------------------------------------------------------------------------------------
+
+
+def _with_copies(args: Sequence[object], keywords: Mapping[str, Any]) -> tuple[Sequence[object], Mapping[str, Any]]:
+    copies = copied([*args, *keywords.values()])
+    return copies[: len(args)], dict(zip(keywords, copies[len(args) :], strict=True))
 
 
 def copied(values: Sequence[object]) -> list[object]:

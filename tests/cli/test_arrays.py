@@ -188,15 +188,15 @@ def test_hostile_files_are_refused_in_a_line(folder: Path, what: str) -> None:
     with pytest.raises(Misuse) as refusal:
         read_array("x", "x.npy")
     assert "\n" not in str(refusal.value) and "x.npy" in str(refusal.value)
-    said = misuse("run", "kernels:double", "--arg", "x=x.npy", "--arg", "out=f32[4,16]", "--out", "out=y.npy")
-    assert said.startswith("ptokit: --arg x")
+    message = misuse("run", "kernels:double", "--arg", "x=x.npy", "--arg", "out=f32[4,16]", "--out", "out=y.npy")
+    assert message.startswith("ptokit: --arg x")
     assert not (folder / "boom").exists() and not (folder / "y.npy").exists()
 
 
 def test_only_regular_files_are_arrays(folder: Path) -> None:
     os.mkfifo(folder / "pipe.npy")
     for file in ("/dev/zero", ".", "pipe.npy"):
-        assert "no regular file" in misuse("run", "kernels:double", "--arg", f"x={file}")
+        assert "not a regular file" in misuse("run", "kernels:double", "--arg", f"x={file}")
 
 
 def test_arrays_that_do_not_fit_the_kernel_are_said_so(folder: Path) -> None:

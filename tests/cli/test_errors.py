@@ -61,9 +61,9 @@ def test_what_a_kernel_raises_is_a_finding_at_its_line(folder: Path, command: st
     assert result.exit_code == 1
     at, shown = (5, "return again(tile)") if "again" in line else (12, line)
     is_reported = command == "check" and "BaseException" not in line
-    said = result.stdout if is_reported else result.stderr
-    assert f"bad.py:{at}: error [KN-20] {LINES[line]}" in said
-    assert f"\n        {shown}\n        " in said and "^\n    fix: " in said
+    printed = result.stdout if is_reported else result.stderr
+    assert f"bad.py:{at}: error [KN-20] {LINES[line]}" in printed
+    assert f"\n        {shown}\n        " in printed and "^\n    fix: " in printed
     assert "report it" not in result.output
 
 
@@ -102,10 +102,10 @@ MODULES = {
 @pytest.mark.parametrize("text", MODULES)
 def test_a_module_that_cannot_be_imported_is_reported_with_the_line(folder: Path, text: str) -> None:
     (folder / "module.py").write_text(text, encoding="utf-8")
-    said, line = MODULES[text]
+    place, line = MODULES[text]
     for command in ("check", "run", "show"):
         shown = misuse(command, "module.py:k")
-        assert f"ptokit: module.py:{said}" in shown and line in shown and "^" in shown
+        assert f"ptokit: module.py:{place}" in shown and line in shown and "^" in shown
 
 
 def test_a_kernel_that_is_refused_where_it_is_defined_is_a_finding(folder: Path) -> None:
@@ -159,8 +159,8 @@ def example(command: str, word: str, *words: str) -> list[str]:
 
 def test_all_missing_arguments_are_named_with_a_command_that_works(folder: Path) -> None:
     (folder / "needy.py").write_text(NEEDY, encoding="utf-8")
-    said = misuse("check", "needy.py:rows")
-    assert "rows: missing required arguments: 'table', 'ids', 'n', 'out', 'kind' and 'oob'; for example:" in said
+    printed = misuse("check", "needy.py:rows")
+    assert "rows: missing required arguments: 'table', 'ids', 'n', 'out', 'kind' and 'oob'; for example:" in printed
     offered = example("check", "needy.py:rows")
     assert offered[2:] == [
         "--arg", "table=float32[64,64]", "--arg", "ids=int32[64]", "--arg", "n=8", "--arg", "out=float32[64,64]",
@@ -199,7 +199,7 @@ def test_a_text_offers_its_own_types(folder: Path) -> None:
 
 
 def test_a_misspelt_argument_gets_the_near_one() -> None:
-    assert "no parameter otu; did you mean out? it has x, out, rows, oob" in misuse(
+    assert "no parameter otu; it has x, out, rows, oob; did you mean out?" in misuse(
         "check", "kernels:double", "--arg", "otu=f32[4]"
     )
 
@@ -208,7 +208,7 @@ def test_a_misspelt_argument_gets_the_near_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "printed"),
     [
         (("check", "kernels:double", "--taget", "a5"), "No such option: --taget; did you mean --target?"),
         (("run", "kernels:double", "--egnine", "native"), "No such option: --egnine; did you mean --engine?"),
@@ -222,8 +222,8 @@ def test_a_misspelt_argument_gets_the_near_one() -> None:
          "engine is one of auto, reference, native, machine; got 'natvie'; did you mean native?"),
     ],
 )  # fmt: skip
-def test_an_unknown_word_gets_the_nearest_one(words: tuple[str, ...], said: str) -> None:
-    assert said in misuse(*words)
+def test_an_unknown_word_gets_the_nearest_one(words: tuple[str, ...], printed: str) -> None:
+    assert printed in misuse(*words)
 
 
 def test_a_word_that_is_near_nothing_gets_no_guess() -> None:

@@ -23,7 +23,7 @@ def raising(problem: BaseException) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize(
-    ("problem", "status", "said"),
+    ("problem", "status", "message"),
     [
         (Misuse("no such thing"), MISUSED, "ptokit: no such thing\n"),
         (TextError("odd", Where("a.pto", 2, 3), "  x", "no"), FOUND, "a.pto:2:3: odd\n      x\n      ^\n    no\n"),
@@ -40,11 +40,11 @@ def raising(problem: BaseException) -> Callable[[], int]:
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_problem(
-    problem: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str]
+    problem: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status_of(raising(problem)) == status
     shown = capsys.readouterr()
-    assert said in shown.err and shown.out == ""
+    assert message in shown.err and shown.out == ""
     assert "Traceback" not in shown.err and len(shown.err) < 3000
 
 

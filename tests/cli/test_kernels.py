@@ -84,10 +84,10 @@ def test_dynamic_memory_is_the_launch_s_to_ask_for() -> None:
 
 @pytest.mark.parametrize("target", ["cpu", "a2a3", "a5", "host"])
 def test_a_run_writes_its_outputs(target: str) -> None:
-    said = fine("run", *DOUBLE, "--out", "out=y.npy", "--target", target, "--engine", "reference")
+    message = fine("run", *DOUBLE, "--out", "out=y.npy", "--target", target, "--engine", "reference")
     assert np.array_equal(np.load("y.npy"), 2 * X)
-    assert said.startswith(f"double on {target}: 3 blocks, reference, ")
-    assert "out: float32[10,16] in y.npy" in said
+    assert message.startswith(f"double on {target}: 3 blocks, reference, ")
+    assert "out: float32[10,16] in y.npy" in message
 
 
 def test_constants_are_numbers_and_words() -> None:
@@ -193,7 +193,7 @@ def test_modules_packages_and_files_can_be_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
         ("kernels:dubble", "did you mean double?"),
         ("kernels:other_thing", "its kernels: double, pick, column, shift, careless"),
@@ -213,13 +213,13 @@ def test_modules_packages_and_files_can_be_named(folder: Path) -> None:
         ("\0", "null byte"),
     ],
 )
-def test_words_that_name_no_kernel(folder: Path, word: str, said: str) -> None:
+def test_words_that_name_no_kernel(folder: Path, word: str, message: str) -> None:
     (folder / "broken.py").write_text("def kernel(:\n", encoding="utf-8")
     (folder / "raising.py").write_text("1 / 0\n", encoding="utf-8")
     (folder / "leaving.py").write_text("raise SystemExit(3)\n", encoding="utf-8")
     (folder / "needy.py").write_text("import not_there\n", encoding="utf-8")
     for command in ("check", "run", "show"):
-        assert said in misuse(command, word)
+        assert message in misuse(command, word)
 
 
 def test_a_file_with_a_colon_in_its_name_is_a_file(folder: Path) -> None:
@@ -231,12 +231,12 @@ def test_a_python_error_is_reported_with_its_line_and_prints_nothing() -> None:
     result = ptokit_("show", "kernels:careless", "--arg", "x=f32[4]")
     assert result.exit_code == 1
     assert result.stdout == ""
-    said = "kernels.py:48: error [KN-20] IndexError: list index out of range\n        [][1]\n        ^\n"
-    assert said in result.stderr
+    message = "kernels.py:48: error [KN-20] IndexError: list index out of range\n        [][1]\n        ^\n"
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--arg", "x"), "name=value"),
         (("--arg", "=5"), "name=value"),
@@ -244,9 +244,9 @@ def test_a_python_error_is_reported_with_its_line_and_prints_nothing() -> None:
         (("--arg", "x=f32[4]", "--arg", "x=f32[5]"), "given twice"),
         (("--arg", "y=f32[4]"), "no parameter y; it has x, out, rows, oob"),
         (("--arg", "x=q7[4]"), "unknown element type 'q7'"),
-        (("--arg", "x=f32[9999999999,9999999999]"), "there can be no float32[9999999999, 9999999999]: "),
+        (("--arg", "x=f32[9999999999,9999999999]"), "cannot create float32[9999999999, 9999999999]: "),
         (("--arg", "x=f32[" + "9" * 5000 + "]"), "File name too long"),
-        (("--arg", "x=f32[" + "1," * 99 + "1]"), "there can be no float32[1, 1, "),
+        (("--arg", "x=f32[" + "1," * 99 + "1]"), "cannot create float32[1, 1, "),
         (("--arg", "x=missing.npy"), "there is no file missing.npy"),
         (("--arg", "x=" + "9" * 5000), "too long"),
         (("--arg", "x=f32[4,16]"), "missing a required argument: 'out'"),
@@ -258,13 +258,13 @@ def test_a_python_error_is_reported_with_its_line_and_prints_nothing() -> None:
         ((*SHAPES, "--colour"), "No such option"),
     ],
 )
-def test_misuse(words: tuple[str, ...], said: str) -> None:
+def test_misuse(words: tuple[str, ...], message: str) -> None:
     for command in ("check", "run"):
-        assert said in misuse(command, "kernels:double", *words)
+        assert message in misuse(command, "kernels:double", *words)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--engine", "warp"), "engine is one of auto, reference, native"),
         (("--out", "out"), "name=value"),
@@ -277,8 +277,8 @@ def test_misuse(words: tuple[str, ...], said: str) -> None:
         (("--target", "all"), "unknown target 'all'"),
     ],
 )
-def test_misuse_of_run(words: tuple[str, ...], said: str, folder: Path) -> None:
-    assert said in misuse("run", "kernels:double", *SHAPES, "--arg", "rows=4", *words)
+def test_misuse_of_run(words: tuple[str, ...], message: str, folder: Path) -> None:
+    assert message in misuse("run", "kernels:double", *SHAPES, "--arg", "rows=4", *words)
     assert not [*folder.glob("[yz].npy")]
 
 

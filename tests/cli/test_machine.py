@@ -44,6 +44,20 @@ def pick(table, ids, out):
 
 
 @pto.kernel
+def narrow(x, out):
+    t = pto.Tile("vec", "float32", 8, 4)
+    pto.tload(t, x)
+    pto.tstore(out, t)
+
+
+@pto.kernel
+def unwritten(table, out):
+    index, t = pto.Tile("vec", "int32", 1, 8), pto.Tile("vec", "float32", 8, 16)
+    pto.mgather(t, table, index, oob="clamp")
+    pto.tstore(out, t)
+
+
+@pto.kernel
 def large(table, ids, out):
     index = pto.Tile("vec", "int32", 1, 2504, valid=(1, 2500))
     t = pto.Tile("vec", "float32", 2500, 16)
@@ -83,13 +97,13 @@ def printed(*words: object, status: int = 0) -> dict[str, Any]:
 
 
 def test_a_clean_run_gives_values_and_a_report() -> None:
-    said = fine("run", *PICK, *MACHINE, "--out", "out=y.npy")
+    message = fine("run", *PICK, *MACHINE, "--out", "out=y.npy")
     assert np.array_equal(np.load("y.npy"), X[[0, 1, 2, 3, 4, 5, 6, 7]])
-    assert said.startswith("pick on a5: 1 block, machine, ")
-    assert "\na5, 1 block: clean" in said
-    sections = [line for line in said.splitlines() if line in ("memory", "time", "traffic", "lanes")]
+    assert message.startswith("pick on a5: 1 block, machine, ")
+    assert "\na5, 1 block: clean" in message
+    sections = [line for line in message.splitlines() if line in ("memory", "time", "traffic", "lanes")]
     assert sections == ["memory", "time", "traffic"]
-    assert " cycles" in said and "index 0x" in said
+    assert " cycles" in message and "index 0x" in message
 
 
 def test_a_finding_of_the_machine_is_status_1_with_its_place_on_standard_output() -> None:
@@ -124,8 +138,8 @@ def test_the_page_names_these_parts() -> None:
 
 
 def test_lanes_are_reported_on_request() -> None:
-    said = fine("run", *PICK, *MACHINE, "--lanes")
-    assert "\nlanes\n" in said and "7 in bounds, 1 clamped" in said
+    message = fine("run", *PICK, *MACHINE, "--lanes")
+    assert "\nlanes\n" in message and "7 in bounds, 1 clamped" in message
     (lanes,) = printed("run", *PICK, *MACHINE, "--lanes")["lanes"]
     assert lanes["code"] == [*["in bounds"] * 7, "clamped"] and lanes["cell"] == [0, 1, 2, 3, 4, 5, 6, 7]
 
@@ -188,7 +202,7 @@ def test_options_of_the_machine_are_for_the_machine(option: str, folder: Path) -
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--timeline", "no/such/place.json"), "there is no directory"),
         (("--timeline", "y.npy", "--out", "out=y.npy"), "same file"),
@@ -196,15 +210,32 @@ def test_options_of_the_machine_are_for_the_machine(option: str, folder: Path) -
         (("--launch", "sideways"), "--launch"),
     ],
 )
-def test_misuse(words: tuple[str, ...], said: str, folder: Path) -> None:
-    assert said in misuse("run", *PICK, *MACHINE, *words)
+def test_misuse(words: tuple[str, ...], message: str, folder: Path) -> None:
+    assert message in misuse("run", *PICK, *MACHINE, *words)
     assert not (folder / "y.npy").exists()
 
 
-def test_a_violated_rule_that_is_no_hazard_is_reported(folder: Path) -> None:
+def test_a_violated_rule_that_is_no_hazard_is_reported_and_nothing_is_saved(folder: Path) -> None:
     saved(folder / "ids.npy", np.zeros(8, "int32"))
     result = ptokit_("run", *PICK[:3], "--arg", "ids=ids.npy", "--arg", "out=f32[4,16]", *MACHINE, "--out", "out=y.npy")
     assert result.exit_code == 1 and "error [" in result.stdout
+    assert "nothing was written" in result.stderr
+    assert not (folder / "y.npy").exists()
+
+
+def test_a_misaligned_tile_is_reported_and_the_result_is_saved(folder: Path) -> None:
+    words = ("manual:narrow", "--arg", "x=f32[8,4]", "--arg", "out=f32[8,4]", *MACHINE, "--out", "out=y.npy")
+    result = ptokit_("run", *words)
+    assert result.exit_code == 1 and "error [CO-ALIGN-01" in result.stdout
+    assert result.stderr == ""
+    assert (folder / "y.npy").exists()
+
+
+def test_a_read_of_an_unwritten_tile_is_reported_once_by_a_check_with_a_run() -> None:
+    words = ("manual:unwritten", "--arg", "table=f32[64,16]", "--arg", "out=f32[8,16]")
+    assert "KN-19, H-42" in ptokit_("check", *words).stdout
+    shown = ptokit_("check", *words, "--run").stdout
+    assert "H-42" in shown and "KN-19" not in shown and "H-36" not in shown
 
 
 # --- check -------------------------------------------------------------------------------------------------------

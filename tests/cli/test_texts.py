@@ -123,8 +123,8 @@ def test_one_of_several_functions_is_chosen_by_name() -> None:
 
 @pytest.mark.parametrize("target", ["cpu", "a2a3", "a5"])
 def test_a_text_runs_on_files(target: str) -> None:
-    said = fine("run", "copy.pto", *RUN, "--target", target)
-    assert said.startswith(f"copy on {target}: 2 blocks, ") and "out: float32[16,16] in y.npy" in said
+    message = fine("run", "copy.pto", *RUN, "--target", target)
+    assert message.startswith(f"copy on {target}: 2 blocks, ") and "out: float32[16,16] in y.npy" in message
     assert np.array_equal(np.load("y.npy"), X)
 
 
@@ -160,7 +160,7 @@ def test_an_array_of_a_constant_shape_needs_no_number(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--arg", "x=x.npy", "--out", "out=y.npy"), "its shape depends on n"),
         (("--arg", "x=x.npy", "--arg", "n=16"), "missing out"),
@@ -168,13 +168,13 @@ def test_an_array_of_a_constant_shape_needs_no_number(folder: Path) -> None:
         (("--arg", "x=5", "--arg", "n=16", "--out", "out=y.npy"), "`x` takes an array; found 5"),
         (("--arg", "x=f16[16,16]", "--arg", "n=16", "--out", "out=y.npy"), "holds float32 in the text; found float16"),
         (("--arg", "x=x.npy", "--arg", "n=1.5", "--arg", "out=x.npy"), "`n` takes a whole number; found 1.5"),
-        (("--arg", "x=x.npy", "--arg", "n=-1", "--out", "out=y.npy"), "out: there can be no float32[-1, 16]: "),
+        (("--arg", "x=x.npy", "--arg", "n=-1", "--out", "out=y.npy"), "out: cannot create float32[-1, 16]: "),
         (("--arg", "rows=5"), "copy has no parameter rows; it has x, out, n"),
         (("--arg", "n=16", "--arg", "x=x.npy", "--out", "n=y.npy"), "n is no array"),
     ],
 )
-def test_arguments_that_do_not_fit(words: tuple[str, ...], said: str, folder: Path) -> None:
-    assert said in misuse("run", "copy.pto", *words)
+def test_arguments_that_do_not_fit(words: tuple[str, ...], message: str, folder: Path) -> None:
+    assert message in misuse("run", "copy.pto", *words)
     assert not (folder / "y.npy").exists()
 
 
@@ -277,8 +277,8 @@ def test_a_kernel_of_a_module_becomes_a_text_that_runs(form: str) -> None:
 
 def test_a_target_names_the_architecture_of_mlir() -> None:
     shapes = ("--arg", "x=f32[16,16]", "--arg", "out=f32[16,16]", "--to", "l2")
-    for target, said in (("a2a3", '"a3"'), ("a5", '"a5"')):
-        assert f"pto.target_arch = {said}" in fine("convert", "kernels:double", *shapes, "--target", target)
+    for target, message in (("a2a3", '"a3"'), ("a5", '"a5"')):
+        assert f"pto.target_arch = {message}" in fine("convert", "kernels:double", *shapes, "--target", target)
     assert "target_arch" not in fine("convert", "kernels:double", *shapes)
 
 
@@ -297,7 +297,7 @@ def test_a_text_becomes_cpp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--to", "l3"), "'l3' is not one of"),
         ((), "Missing option '--to'"),
@@ -305,11 +305,11 @@ def test_a_text_becomes_cpp() -> None:
         (("--to", "l1", "--arg", "n=5"), "for kernels of a module"),
         (("--to", "as", "--pto-version", "new"), "--pto-version is for --to l1 and l2"),
         (("--to", "l2", "--pto-version", "0.1"), "'0.1' is not one of"),
-        (("--to", "cpp"), "give --target"),
+        (("--to", "cpp"), "--to cpp needs --target"),
     ],
 )
-def test_misuse_of_convert(words: tuple[str, ...], said: str) -> None:
-    assert said in misuse("convert", "copy.pto", *words)
+def test_misuse_of_convert(words: tuple[str, ...], message: str) -> None:
+    assert message in misuse("convert", "copy.pto", *words)
 
 
 def test_show_of_a_text() -> None:

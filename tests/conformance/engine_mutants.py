@@ -19,7 +19,7 @@ from ptokit.engine.reference import IndexReader
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import always
 from ptokit.isa.layout import Layout, Term
-from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Unit
+from ptokit.isa.move import Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import GatherExec
 from ptokit.lang.tile import Tile
@@ -108,7 +108,7 @@ def _signed(reader: IndexReader, raw: Any) -> Any:
 
 
 def _other_unit(index: Index) -> Index:
-    return replace(index, unit=Unit.ELEMENT if index.unit is Unit.ROW else Unit.ROW)
+    return replace(index, unit=IndexUnit.ELEMENT if index.unit is IndexUnit.ROW else IndexUnit.ROW)
 
 
 # --- Layouts and walks ---------------------------------------------------------------------------------------

@@ -24,9 +24,10 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction, Rule
 from ptokit.lang import dispatch
-from ptokit.machine import hazards, rules
+from ptokit.machine import hazards
 from ptokit.machine.report import MachineReport
 from ptokit.program import verify, verify_call
+from ptokit.target.profile import CUBE_CORE
 from tests import snippet
 
 
@@ -112,8 +113,8 @@ def _expected(name: str, target: str) -> set[str]:
 def check_breaks(name: str, code: str, target: str, op: str = "") -> None:
     """Breaking code must be stopped by a finding of the clause that it breaks, or by the words that the example has."""
     example, clause = spec.examples()[name], spec.clauses().get(name)
-    if example.says:
-        with pytest.raises(ValueError, match=example.says):
+    if example.message:
+        with pytest.raises(ValueError, match=example.message):
             run(code, target, op)
         return
     with pytest.raises(STOPS) as stop:
@@ -220,24 +221,19 @@ def without_check(check: object) -> Iterator[None]:
 def unordered_rows() -> list[tuple[str, int, str]]:
     """The kinds of accesses that nothing orders: the instruction, the number of the row there, and the hazard."""
     rows = [(name, k, row.kind) for name, each in INSTRUCTIONS.items() for k, row in enumerate(each.conflicts)]
-    return [*rows, ("", 0, hazards.CUBE_LOAD)]
+    return [*rows, ("", 0, CUBE_CORE.load_hazard)]
 
 
 @contextmanager
 def without_unordered_row(name: str, k: int) -> Iterator[None]:
     """Within, the machine does not know one kind of accesses that nothing orders; "" names loads for the cube core."""
-    instruction, cube = INSTRUCTIONS.get(name), hazards.CUBE
-    rows = instruction.conflicts if instruction else ()
-    if instruction:
-        object.__setattr__(instruction, "conflicts", (*rows[:k], *rows[k + 1 :]))
-    else:
-        hazards.CUBE = frozenset()
+    owner, field = (INSTRUCTIONS[name], "conflicts") if name else (CUBE_CORE, "load_hazard")
+    rows = getattr(owner, field)
+    object.__setattr__(owner, field, (*rows[:k], *rows[k + 1 :]) if name else "")
     try:
         yield
     finally:
-        hazards.CUBE = cube
-        if instruction:
-            object.__setattr__(instruction, "conflicts", rows)
+        object.__setattr__(owner, field, rows)
 
 
 def repeat_rulings() -> dict[tuple[str, str], set[str]]:
@@ -270,9 +266,9 @@ MACHINE_RULES = {"dispatch": "H-23", "burst": "H-01", "scratch": "H-32"}
 @contextmanager
 def without_machine_rule(name: str) -> Iterator[None]:
     """Within, one of `MACHINE_RULES` finds nothing."""
-    rule = getattr(rules, name)
-    setattr(rules, name, lambda *_: ())
+    rule = getattr(hazards, name)
+    setattr(hazards, name, lambda *_: ())
     try:
         yield
     finally:
-        setattr(rules, name, rule)
+        setattr(hazards, name, rule)

@@ -32,9 +32,9 @@ def outcome(code: str, target: str, op: str = "") -> str:
         run(code, target, op)
     except Exception as stop:
         found = [finding for finding in findings_of(stop) if finding.level != "note"]
-        for kind, said in SAID.items():
+        for kind, text in SAID.items():
             if isinstance(stop, kind):
-                return f"{said} {_rules(found, target, levels=kind is Reported)}"
+                return f"{text} {_rules(found, target, levels=kind is Reported)}"
         return "the assertion fails" if isinstance(stop, AssertionError) else f"raises {type(stop).__name__}"
     return "runs"
 
@@ -45,8 +45,8 @@ def _rules(findings: Iterable[pto.Finding], target: str, *, levels: bool) -> str
 
 
 def _rule(finding: pto.Finding, target: str, *, level: bool) -> str:
-    said = f"{finding.level} " * level + finding.rule + f" ({finding.kind})" * bool(finding.kind)
-    return f"{said} on {finding.target}" if finding.target not in ("", target) else said
+    text = f"{finding.level} " * level + finding.rule + f" ({finding.kind})" * bool(finding.kind)
+    return f"{text} on {finding.target}" if finding.target not in ("", target) else text
 
 
 def outcomes(name: str) -> list[dict[str, str]]:

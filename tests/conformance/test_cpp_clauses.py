@@ -112,10 +112,10 @@ def test_gathers_fit_the_documented_signature(target: str, tmp_path: Path) -> No
     modes = [f"{mode} {oob}" for mode, oob in product(("Row", "Elem"), ("Undefined", "Clamp", "Wrap", "Zero"))]
     spelled = []
     for types, operands in calls_of(source, "MGATHER"):
-        said = dict(name.split("::") for name in types)
-        spelled.append(f"{said.get('Coalesce', 'Row')} {said.get('GatherOOB', 'Undefined')}")
-        assert list(said) == ["Coalesce", "GatherOOB"][: len(said)]  # the mode comes first
-        assert operands == ["t", "x_view", "rows" if said["Coalesce"] == "Row" else "cells"]
+        given = dict(name.split("::") for name in types)
+        spelled.append(f"{given.get('Coalesce', 'Row')} {given.get('GatherOOB', 'Undefined')}")
+        assert list(given) == ["Coalesce", "GatherOOB"][: len(given)]  # the mode comes first
+        assert operands == ["t", "x_view", "rows" if given["Coalesce"] == "Row" else "cells"]
     assert spelled == modes
 
 
@@ -211,10 +211,10 @@ def test_scatters_of_a5_fit_the_documented_signature(tmp_path: Path) -> None:
     plain = re.sub(r"MSCATTER<Coalesce::\w+(, )?", "MSCATTER<", source)
     assert complaints(documented(plain, "MSCATTER", SCATTER_OF_A5), "a5", tmp_path) == ""
     for (atomic, oob), (types, _) in zip(choices, calls_of(source, "MSCATTER"), strict=True):
-        said = dict(name.split("::") for name in types[1:])
-        assert list(said) == ["ScatterAtomicOp", "ScatterOOB"][: len(said)]  # the atomic before the policy
-        assert said.get("ScatterAtomicOp", "None").lower() == atomic
-        assert said.get("ScatterOOB", "Undefined").lower() == oob
+        given = dict(name.split("::") for name in types[1:])
+        assert list(given) == ["ScatterAtomicOp", "ScatterOOB"][: len(given)]  # the atomic before the policy
+        assert given.get("ScatterAtomicOp", "None").lower() == atomic
+        assert given.get("ScatterOOB", "Undefined").lower() == oob
 
 
 @pytest.mark.clause("TS-API-01")

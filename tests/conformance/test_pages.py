@@ -114,8 +114,8 @@ LEVELS = {
 @pytest.mark.parametrize(("name", "target"), LEVELS)
 def test_levels_of_hazards_by_target(name: str, target: str) -> None:
     assert re.search(rf"^ +{name} +{LEVELS[name, target]} +by machine", page("mscatter", target), re.M)
-    said = text_of(pages.hazard_page(name))
-    assert LEVELS[name, target] in said and target in said
+    page_text = text_of(pages.hazard_page(name))
+    assert LEVELS[name, target] in page_text and target in page_text
 
 
 COMPUTED = [
@@ -129,9 +129,9 @@ COMPUTED = [
 
 def test_rules_whose_hazard_depends_on_the_call_are_found_under_every_number() -> None:
     assert {"H-02", "H-05", "H-08", "H-09", "H-27", "H-40"} <= {kind for _, _, kind in COMPUTED}
-    said = {kind: text_of(pages.hazard_page(kind)) for _, _, kind in COMPUTED}
+    page_text = {kind: text_of(pages.hazard_page(kind)) for _, _, kind in COMPUTED}
     for name, rule, kind in COMPUTED:
-        assert re.search(rf"^  {name}, {rule.operand}.*{rule.id}", said[kind], re.M), (name, rule.id, kind)
+        assert re.search(rf"^  {name}, {rule.operand}.*{rule.id}", page_text[kind], re.M), (name, rule.id, kind)
 
 
 def test_a_rule_is_found_under_the_clause_that_stands_behind_it() -> None:

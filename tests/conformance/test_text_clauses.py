@@ -89,10 +89,10 @@ def test_operands_stand_in_the_order_of_each_level() -> None:
     }
     for (form, opcode), (of, operands) in spelled.items():
         (line,) = [line for line in print_program(of, form).splitlines() if f"{opcode} " in line]
-        said = line.split(f"{opcode} ")[1]
-        found = [name for name in said.replace("(", " ").replace(",", " ").split() if name.startswith("%")]
+        rest = line.split(f"{opcode} ")[1]
+        found = [name for name in rest.replace("(", " ").replace(",", " ").split() if name.startswith("%")]
         assert [name.lstrip("%").split("_")[0] for name in found] == operands, line
         if form == "l2":
-            assert said.startswith("ins(") and " outs(" in said
+            assert rest.startswith("ins(") and " outs(" in rest
         else:
-            assert "ins(" not in said and " -> " in said
+            assert "ins(" not in rest and " -> " in rest

@@ -15,7 +15,7 @@ import ptokit as pto
 
 PATH = (
     "ptokit.lang.faults",
-    "ptokit.lang.eager",
+    "ptokit.lang.instructions",
     "ptokit.lang.dispatch",
     "ptokit.engine.prepared",
     "ptokit.engine.reference",

@@ -10,7 +10,7 @@ import pytest
 
 import ptokit
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.kernel import NO_KERNEL, Kernel, kernel_of, kernels_of
+from ptokit.isa.kernel import NO_KERNEL, RouteKernel, kernel_of, kernels_of
 from ptokit.isa.mgather import MGATHER
 from ptokit.target import PROFILES
 from ptokit.target.profile import routes
@@ -19,7 +19,7 @@ SOURCE = Path(ptokit.__file__).parent
 
 
 def test_a_revision_has_its_own_kernels_or_those_of_its_family() -> None:
-    own = Kernel(reach=lambda call: 7)
+    own = RouteKernel(reach=lambda call: 7)
     revised = replace(MGATHER, kernels={**MGATHER.kernels, "a5@new": {"mgather.row": own}})
     assert kernel_of(revised, "a5@new", "mgather.row") is own
     assert kernel_of(revised, "a5@old", "mgather.row") is MGATHER.kernels["a5"]["mgather.row"]

@@ -21,6 +21,7 @@ from ptokit.isa import catalog
 from ptokit.lang.launch import mode_of
 from ptokit.lang.loaded import from_text
 from ptokit.program.ir import Instr, Program, TileUse
+from ptokit.program.verify import verify
 from ptokit.target import profile
 from ptokit.text.cpp import emit
 from ptokit.text.forms import FORMS, convert, format_text, print_program, read_program
@@ -81,6 +82,38 @@ def unordered(x, i, y):
     pto.tstore(y, dst)
 
 
+@pto.kernel
+def gather_rows(x, i, n, y):
+    """The first `n` rows."""
+    src = pto.Tile("vec", "float32", 8, COLS)
+    offsets = pto.Tile("vec", "int32", ROWS, C0, valid=(n, BLOCKS))
+    dst = pto.Tile("vec", "float32", ROWS, COLS, valid=(n, COLS))
+    pto.tload(src, x)
+    pto.tload(offsets, i[0:n])
+    pto.tgatherblk(dst, src, offsets)  # type: ignore[attr-defined]
+    pto.tstore(y[0:n], dst)
+
+
+@pto.kernel
+def gather_some(x, i, n, y):
+    """Numbers for `n` rows, where the destination has all."""
+    src, dst = pto.Tile("vec", "float32", 8, COLS), pto.Tile("vec", "float32", ROWS, COLS)
+    offsets = pto.Tile("vec", "int32", ROWS, C0, valid=(n, BLOCKS))
+    pto.tload(src, x)
+    pto.tload(offsets, i[0:n])
+    pto.tgatherblk(dst, src, offsets)  # type: ignore[attr-defined]
+    pto.tstore(y, dst)
+
+
+@pto.kernel
+def unwritten_numbers(x, y):
+    src, dst = pto.Tile("vec", "float32", 8, COLS), pto.Tile("vec", "float32", ROWS, COLS)
+    offsets = pto.Tile("vec", "int32", ROWS, C0, valid=(ROWS, BLOCKS))
+    pto.tload(src, x)
+    pto.tgatherblk(dst, src, offsets, oob="clamp")  # type: ignore[attr-defined]
+    pto.tstore(y, dst)
+
+
 def arrays(highest: int = 8 * BLOCKS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return source(), numbers(highest), np.zeros((ROWS, COLS), "float32")
 
@@ -119,11 +152,11 @@ def test_it_runs_eagerly(target: str) -> None:
         beyond = numbers()
         beyond[1, 2] = 1000
         offsets.write(beyond)
-        with pytest.raises(pto.OutOfBoundsError, match=r"offsets\[6\] = 1000 is outside the capacity of 32"):
+        with pytest.raises(pto.OutOfBoundsError, match=r"numbers\[6\] = 1000 is outside the capacity of 32"):
             pto.tgatherblk(dst, src, offsets)  # type: ignore[attr-defined]
         pto.tgatherblk(dst, src, offsets, oob="zero")  # type: ignore[attr-defined]
         assert (dst.read()[1, 2 * C0 : 3 * C0] == 0).all()
-        with pytest.raises(TypeError, match="missing a required argument: 'offsets'"):
+        with pytest.raises(TypeError, match="missing 1 required positional argument: 'numbers'"):
             pto.tgatherblk(dst, src)  # type: ignore[attr-defined]
 
 
@@ -149,6 +182,39 @@ def test_the_machine_has_its_pipes_its_hazards_and_its_time(target: str) -> None
     assert any(TGATHERBLK.name in finding.message for finding in raced.findings)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("rows", range(1, ROWS + 1))
+def test_its_valid_extents_may_be_dynamic(target: str, engine: str, rows: int) -> None:
+    x, i, y = arrays()
+    run = gather_rows[1](x, i, rows, y, target=target, engine=engine)
+    assert (run.engine, run.findings) == (engine, ())
+    assert (y[:rows] == expected(i)[:rows]).all()
+    assert not y[rows:].any()
+
+
+def test_a_rule_on_a_dynamic_extent_is_deferred_to_the_launch() -> None:
+    traced = gather_some.trace(gather_some.bind(dynamic(), {}), mode_of("cpu")).program
+    assert verify(traced, profile("cpu"), grid=1) == []
+    assert gather_some[1](*dynamic(ROWS)).findings == ()
+    with pytest.raises(pto.VerifyError, match="CP-GAT-01"):
+        gather_some[1](*dynamic(2))
+
+
+def dynamic(rows: int = 2) -> tuple[object, ...]:
+    x, i, y = arrays()
+    return x, i, rows, y
+
+
+@pytest.mark.parametrize("target", DEVICES)
+def test_an_index_that_nothing_has_written_is_found_by_its_role(target: str) -> None:
+    x, _, y = arrays()
+    checked = pto.check(unwritten_numbers, x, y, target=target).findings
+    assert ("H-42", "numbers") in {(finding.kind, finding.operand) for finding in checked}
+    run = unwritten_numbers[1](x, y, target=target, engine="machine").findings
+    assert [(finding.kind, finding.operand) for finding in run if finding.level == "error"] == [("H-42", "numbers")]
+
+
 # --- Text ----------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +236,17 @@ def test_it_round_trips_through_text(form: str) -> None:
     assert (y == expected(np.minimum(i, 8 * BLOCKS - 1))).all()
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_its_dynamic_extents_round_trip_through_text(form: str) -> None:
+    wanted = gather_rows.trace(gather_rows.bind(dynamic(), {}), mode_of("cpu")).program
+    text = print_program(wanted, form)  # type: ignore[arg-type]
+    assert read_program(text) == wanted
+    x, i, y = arrays()
+    from_text(text)[1](x, i, 2, y)
+    assert (y[:2] == expected(i)[:2]).all()
+    assert not y[2:].any()
+
+
 def test_its_suffix_is_read_and_a_wrong_one_is_refused() -> None:
     text = print_program(program(), "as")
     assert "%dst = tgatherblk.clamp %src, %offsets, %tmp : (" in text
@@ -186,22 +263,30 @@ def test_it_is_emitted_as_cpp(target: str) -> None:
     assert "TGATHERBLK(dst, src, offsets, tmp, GatherOOB::Clamp);" in text
 
 
+@pytest.mark.parametrize("target", DEVICES)
+def test_its_dynamic_extents_are_emitted_as_cpp(target: str) -> None:
+    traced = gather_rows.trace(gather_rows.bind(dynamic(), {}), mode_of(target)).program
+    text = emit(traced, profile(target))
+    assert "TGATHERBLK(dst, src, offsets" in text
+    assert "BLayout::RowMajor, -1> dst(n);" in text
+
+
 def test_it_has_a_page_and_a_signature() -> None:
     result = CliRunner().invoke(app, ["explain", "tgatherblk"], env={"COLUMNS": "160"})
     assert result.exit_code == 0, result.output
     page = re.sub(r"\s+", " ", result.output)
     for words in (
         "Gather 32-byte blocks of a tile by their numbers.",
-        "pto.tgatherblk(dst, src, offsets, *, oob='undefined', tmp=None, wait=None)",
-        "TGATHERBLK(dst, src, offsets, tmp, oob)",
-        "pto.tgatherblk ins(%src, %offsets, %tmp",
-        "tgatherblk[.{clamp,wrap,zero}] %dst, %src, %offsets",
-        "dst write V",
+        "pto.tgatherblk(picked, pool, numbers, *, oob='undefined', tmp=None, wait=None)",
+        "TGATHERBLK(picked, pool, numbers, tmp, oob)",
+        "pto.tgatherblk ins(%pool, %numbers, %tmp",
+        "tgatherblk[.{clamp,wrap,zero}] %picked, %pool, %numbers",
+        "picked write V",
     ):
         assert words in page, words
     function = pto.tgatherblk  # type: ignore[attr-defined]
     assert function.__doc__.startswith(TGATHERBLK.summary)
-    assert list(inspect.signature(function).parameters) == ["dst", "src", "offsets", "oob", "tmp", "wait"]
+    assert list(inspect.signature(function).parameters) == ["picked", "pool", "numbers", "oob", "tmp", "wait"]
 
 
 # --- One place -----------------------------------------------------------------------------------------------
@@ -216,12 +301,25 @@ def strings(file: Path) -> Iterator[str]:
             yield node.value
 
 
-@pytest.mark.parametrize("package", ["text", "render"])
+@pytest.mark.parametrize("package", ["text", "render", "machine", "program", "engine"])
 def test_no_instruction_is_named_outside_its_definition(package: str) -> None:
     root = Path(pto.__file__).parent / package
     names = set(catalog.INSTRUCTIONS)
     for file in root.rglob("*.py"):
         found = {name for text in strings(file) for name in re.findall(r"[\w.]+", text) if name in names}
+        assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
+
+
+OPERANDS = {"idx", "table", "dst", "src"}
+TARGETS_AND_MEMORIES = {"a5", "a2a3", "AIV", "AIC", "UB", "L1", "L0A", "L0B", "L0C", "ub", "l1"}
+
+
+@pytest.mark.parametrize("package", ["machine", "program"])
+def test_no_operand_target_or_memory_is_named_in_control_flow(package: str) -> None:
+    """The definitions of instructions and targets have these facts."""
+    root = Path(pto.__file__).parent / package
+    for file in root.rglob("*.py"):
+        found = set(strings(file)) & (OPERANDS | TARGETS_AND_MEMORIES)
         assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
 
 

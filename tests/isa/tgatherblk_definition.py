@@ -1,15 +1,15 @@
 """TGATHERBLK: 32-byte blocks of a tile into another tile, picked by block number. No target has it.
 
-The test beside it adds this definition to the catalogue. Nothing else knows the instruction.
+The test beside it adds this definition to the catalogue. Nothing else knows the instruction, and no other one has
+operands of these names.
 """
 
 from __future__ import annotations
 
 from ptokit.isa.common import REMAPS
-from ptokit.isa.elementwise import DST
 from ptokit.isa.instruction import EVERYWHERE, Call, Fault, Instruction, Modifier, Param, Rule, always, error
 from ptokit.isa.layout import Layout, Term
-from ptokit.isa.move import Access, Index, Move, Side, Unit
+from ptokit.isa.move import Access, Index, IndexUnit, Move, Side
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GatherOOB
 from ptokit.isa.spelling import Attribute, Workspace, same_as
@@ -21,7 +21,7 @@ NUMBERS = by_target(*(types("i32 u32"),) * 4)
 
 def blocks_of(call: Call) -> int:
     """32-byte blocks of a row of the destination."""
-    return call.dst.valid_cols // call.dst.dtype.c0
+    return call.picked.valid_cols // call.picked.dtype.c0
 
 
 def by_block(tile: TileSpec, blocks: int, step: int) -> tuple[Term, ...]:
@@ -33,18 +33,18 @@ def by_block(tile: TileSpec, blocks: int, step: int) -> tuple[Term, ...]:
 
 def lower(call: Call) -> tuple[Move, ...]:
     """One row of the iteration space for each block."""
-    dst, src, blocks, c0 = call.dst, call.src, blocks_of(call), call.dst.dtype.c0
-    numbers = Access("offsets", Layout(by_block(call.offsets, blocks, 1), ()))
-    index = Index(numbers, Side.SRC, Unit.ROW, src.elements // c0, REMAPS[call.oob])
-    target = Access("dst", Layout(by_block(dst, blocks, c0), (Term(1),)))
-    return (Move((dst.valid_rows * blocks, c0), target, Access("src", Layout.plain(c0, 1)), index),)
+    picked, pool, blocks, c0 = call.picked, call.pool, blocks_of(call), call.picked.dtype.c0
+    numbers = Access("numbers", Layout(by_block(call.numbers, blocks, 1), ()))
+    index = Index(numbers, Side.SRC, IndexUnit.ROW, pool.elements // c0, REMAPS[call.oob])
+    target = Access("picked", Layout(by_block(picked, blocks, c0), (Term(1),)))
+    return (Move((picked.valid_rows * blocks, c0), target, Access("pool", Layout.plain(c0, 1)), index),)
 
 
 TGATHERBLK: Instruction = build(
     OpRow(
         "tgatherblk",
         "Gather 32-byte blocks of a tile by their numbers.",
-        "block j of dst[i] = block offsets[i, j] of src    blocks are counted through the tile's storage",
+        "block j of picked[i] = block numbers[i, j] of pool    blocks are counted through the tile's storage",
         DATA,
         in_place=(),
         faults={
@@ -54,25 +54,25 @@ TGATHERBLK: Instruction = build(
         },
     ),
     (
-        DST,
-        Param("src", "read", "a Vec tile of the destination's type", contiguous="always"),
-        Param("offsets", "read", "block numbers"),
+        Param("picked", "write", "destination: a plain Vec tile"),
+        Param("pool", "read", "a Vec tile of the destination's type", contiguous="always"),
+        Param("numbers", "read", "block numbers", role="index"),
     ),
     (
-        *(vec("CP-GAT-01", name) for name in ("dst", "src", "offsets")),
-        filled("CP-GAT-01"),
-        *(plain("CP-GAT-01", name) for name in ("dst", "src", "offsets")),
+        *(vec("CP-GAT-01", name) for name in ("picked", "pool", "numbers")),
+        filled("CP-GAT-01", "picked"),
+        *(plain("CP-GAT-01", name) for name in ("picked", "pool", "numbers")),
         Rule(
             "CP-GAT-01",
-            "offsets",
-            lambda c: f"of {c.dst.valid_rows} valid rows, a number for each 32-byte block of dst",
-            lambda c: c.offsets.valid == (c.dst.valid_rows, c.dst.valid_cols / c.dst.dtype.c0),
+            "numbers",
+            lambda c: f"of {c.picked.valid_rows} valid rows, a number for each 32-byte block of picked",
+            lambda c: c.numbers.valid == (c.picked.valid_rows, c.picked.valid_cols / c.picked.dtype.c0),
             on=error(*EVERYWHERE),
-            firm=True,
+            blocks="execution",
         ),
-        typed("CP-GAT-02", "dst", DATA),
-        alike("CP-GAT-02", "src"),
-        typed("CP-GAT-02", "offsets", NUMBERS),
+        typed("CP-GAT-02", "picked", DATA),
+        alike("CP-GAT-02", "pool", "picked"),
+        typed("CP-GAT-02", "numbers", NUMBERS),
     ),
     lower,
     modifiers=(
@@ -84,8 +84,8 @@ TGATHERBLK: Instruction = build(
             text=Attribute("gatherOob", "gather_oob", suffix=True),
         ),
     ),
-    cpp="TGATHERBLK(dst, src, offsets, tmp, oob)",
-    text=Text(("src", "offsets", "tmp")),
-    workspace=Workspace(2, same_as("offsets")),
+    cpp="TGATHERBLK(picked, pool, numbers, tmp, oob)",
+    text=Text(("pool", "numbers", "tmp")),
+    workspace=Workspace(2, same_as("numbers")),
 )
 """The instruction, as data."""

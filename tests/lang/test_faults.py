@@ -329,7 +329,7 @@ def test_a_misspelt_name_of_ptokit_is_an_attribute_error_with_the_near_one() -> 
 
 
 @pytest.mark.parametrize(
-    ("keywords", "said"),
+    ("keywords", "printed"),
     [
         ({}, "copy: missing required arguments: 'x' and 'out'"),
         ({"x": 1}, "copy: missing a required argument: 'out'"),
@@ -337,7 +337,7 @@ def test_a_misspelt_name_of_ptokit_is_an_attribute_error_with_the_near_one() -> 
         ({"x": 1, "ouut": 2}, "copy: got an unexpected keyword argument 'ouut'. Did you mean 'out'?"),
     ],
 )
-def test_arguments_of_a_launch_are_named_all_at_once(keywords: dict[str, Any], said: str) -> None:
+def test_arguments_of_a_launch_are_named_all_at_once(keywords: dict[str, Any], printed: str) -> None:
     with pytest.raises(TypeError) as stopped:
         copy[1](**keywords)
-    assert str(stopped.value) == said
+    assert str(stopped.value) == printed

@@ -129,9 +129,9 @@ DECIDED_BY_PYTHON = {
         for i in pto.range(8, buffers=n):  # <- here
             pass
     """, given="x, n", launch="k[1](x, 2)"),
-    "true division": body("KN-02", "`/` makes no whole number", "half = pto.block_idx() / 2  # <- here"),
-    "a power": body("KN-02", "`**` makes no whole number", "n = pto.block_idx() ** 2  # <- here"),
-    "bits the other way round": body("KN-02", "`~` makes no whole number", "n = ~(pto.block_idx() == 2)  # <- here"),
+    "true division": body("KN-02", "`/` is not supported", "half = pto.block_idx() / 2  # <- here"),
+    "a power": body("KN-02", "`**` is not supported", "n = pto.block_idx() ** 2  # <- here"),
+    "bits the other way round": body("KN-02", "`~` is not supported", "n = ~(pto.block_idx() == 2)  # <- here"),
     "a float in an expression": body("KN-02", "takes a whole number, got 0.5", "n = pto.block_idx() * 0.5  # <- here"),
     "a float to count to": body("KN-02", "pto.range takes a whole number, got 2.5", """
         for i in pto.range(2.5):  # <- here
@@ -505,16 +505,16 @@ BODIES_OUT_OF_PLACE = {
             total += 1
     """),
     "when as an expression": body("KN-06", "pto.when opens a body", "pto.when(pto.block_idx() == 0)  # <- here"),
-    "two whens in one with": body("KN-06", "stands alone in its `with`", """
+    "two whens in one with": body("KN-06", "must be the only item of its `with`", """
         b = pto.block_idx()
         with pto.when(b > 0), pto.when(b < 3):  # <- here
             pass
     """),
-    "when with a name": body("KN-06", "stands alone in its `with`", """
+    "when with a name": body("KN-06", "must be the only item of its `with`", """
         with pto.when(pto.block_idx() > 0) as taken:  # <- here
             pass
     """),
-    "when behind another": body("KN-06", "stands alone in its `with`", """
+    "when behind another": body("KN-06", "must be the only item of its `with`", """
         with open(__file__), pto.when(pto.block_idx() > 0):  # <- here
             pass
     """),
@@ -537,12 +537,12 @@ BODIES_OUT_OF_PLACE = {
         with pto.otherwise(pto.block_idx() < 0):  # <- here
             pass
     """),
-    "when under another name": body("KN-06", "hides it", """
+    "when under another name": body("KN-06", "a name that ptokit cannot resolve", """
         unless = pto.when
         with unless(pto.block_idx() > 0):  # <- here
             pass
     """),
-    "when under another name and debug": body("KN-06", "pto.when is hidden from debug=True", """
+    "when under another name and debug": body("KN-06", "debug=True cannot rewrite this pto.when", """
         unless = pto.when
         with unless(pto.block_idx() > 0):  # <- here
             pass
@@ -656,7 +656,7 @@ MADE_OUTSIDE = {
         first[1](lens)
         k[1](x)
     """),
-    "a kernel inside a kernel": code("KN-17", "a launch cannot stand inside a kernel", """
+    "a kernel inside a kernel": code("KN-17", "a launch is not allowed inside a kernel", """
         @pto.kernel
         def inner(x):
             pass
@@ -738,7 +738,7 @@ MANUAL = {
     """),
     "a barrier in auto mode": body("KN-13", "pto.barrier belongs to manual mode", "pto.barrier()  # <- here"),
     "an unknown pipe": body("KN-13", "'MTE9' is no pipe", 'pto.set_flag("MTE9", "V", 0)  # <- here', mode="manual"),
-    "a pipe that waits for itself": body("KN-13", "in order with itself", """
+    "a pipe that waits for itself": body("KN-13", "one pipe run in order", """
         pto.set_flag("V", "V", 0)  # <- here
     """, mode="manual"),
     "event id 8": body("KN-13", "event ids are 0 to 7; found 8", """
@@ -824,7 +824,7 @@ OUT_OF_RANGE = {
         pto.tload(rows, idx[b * 8 : b * 8 + 8])
         pto.mgather(tile, x, rows)  # <- here
     """, launch="k[8](x, out, idx)", error=pto.OutOfBoundsError),
-    "a slice of a tensor with a layout": body("KN-10", "only plain arrays can be sliced", """
+    "a slice of a tensor with a layout": body("KN-10", "a kernel can slice only plain arrays", """
         y = x[0:8]  # <- here
     """, launch='k[1](pto.GlobalTensor(x.ravel(), shape=(1, 8, 4, 16, 8), layout="nz"), out, idx)'),
     "storing by assignment": body("KN-", "use pto.tstore(out[...], tile)", "out[0:8] = x[0:8]  # <- here"),
@@ -1016,12 +1016,12 @@ MEMORY = {
 }  # fmt: skip
 
 DEFINITIONS = {
-    "any number of arguments": code("KN-17", "`arrays` stands for several", """
+    "any number of arguments": code("KN-17", "`arrays` is variadic or positional-only", """
         @pto.kernel  # <- here
         def k(*arrays):
             pass
     """),
-    "a parameter that has no name": code("KN-17", "write every parameter out, without *args, **options and /", """
+    "a parameter that has no name": code("KN-17", "list the parameters, without *args, **options and /", """
         @pto.kernel  # <- here
         def k(x, /, out):
             pass

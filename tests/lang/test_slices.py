@@ -318,9 +318,9 @@ def test_the_end_of_a_slice_is_what_the_fix_bounds() -> None:
     assert "a[4:17] does not lie within 0:16" in finding.message and "pto.min(16, stop)" in finding.fix
 
 
-@pytest.mark.parametrize(("part", "said"), [(slice(0, 6), "does not lie within 0:5"), (slice(3, 3), "is empty")])
-def test_a_slice_beyond_the_valid_region_is_not_called_empty(part: slice, said: str) -> None:
-    with pytest.raises(pto.VerifyError, match=said):
+@pytest.mark.parametrize(("part", "printed"), [(slice(0, 6), "does not lie within 0:5"), (slice(3, 3), "is empty")])
+def test_a_slice_beyond_the_valid_region_is_not_called_empty(part: slice, printed: str) -> None:
+    with pytest.raises(pto.VerifyError, match=printed):
         pto.Tile("vec", "float32", 8, 8, valid=(5, 8))[part]
 
 

@@ -369,8 +369,8 @@ def piped(typed: str, *options: str) -> str:
 
 
 def assert_is_reported(shown: str, file: str, fix: str) -> None:
-    said = re.escape("error [KN-15] the source of k cannot be read, so it cannot be checked: Python keeps ")
-    assert re.search(rf"{file}:\d+: {said}", shown)
+    message = re.escape("error [KN-15] the source of k cannot be read, so it cannot be checked: Python keeps ")
+    assert re.search(rf"{file}:\d+: {message}", shown)
     assert fix in shown
     assert "sum" not in shown.replace(USED.splitlines()[-1], "")
 

@@ -28,9 +28,9 @@ def advice(mode: str, target: str) -> str:
 
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
 def test_a_gather_of_rows_is_not_advised_to_gather_rows(target: str) -> None:
-    said = advice("row", target)
-    assert "rather than" not in said and "instead of elements" not in said
-    assert ("loads are the limit" if target == "a2a3" else "the vector pipe is the limit: longer rows") in said
+    advised = advice("row", target)
+    assert "rather than" not in advised and "instead of elements" not in advised
+    assert ("loads are the limit" if target == "a2a3" else "the vector pipe is the limit: longer rows") in advised
 
 
 @pytest.mark.parametrize(("target", "pipe"), [("a2a3", "S"), ("a5", "V")])

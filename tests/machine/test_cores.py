@@ -68,8 +68,8 @@ def test_a_scratch_is_named_where_it_is_what_is_raced_for() -> None:
     table, ids, scratch, *_ = arrays()
     assert twice_through[1](table, ids[:16], scratch, target="a5", engine="machine").ok
     report = twice_through[1](table, ids[:16], scratch, ordered=False, target="a5", engine="machine")
-    said = "\n".join(finding.message for finding in report.hazards)
-    assert "mgather writes scratch on V; nothing orders this write after mgather's read of scratch on MTE2" in said
+    messages = "\n".join(finding.message for finding in report.hazards)
+    assert "mgather writes scratch on V; nothing orders this write after mgather's read of scratch on MTE2" in messages
 
 
 @pto.kernel

@@ -446,6 +446,69 @@ def test_an_alignment_error_is_reported_with_all_that_the_run_shows(target: str,
     assert "tload" in {each.instruction for each in report.traffic}
 
 
+@pto.kernel
+def loaded_and_stored(x, out):
+    """Stores 8 rows; a tile of 8 rows is loaded from `x` in between."""
+    one, two = pto.Tile("vec", "float32", 8, 8), pto.Tile("vec", "float32", 8, 8)
+    pto.texpands(one, 1)
+    pto.tstore(out, one)
+    pto.tload(two, x)
+    pto.tstore(out, two)
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize("target", ["cpu", "a2a3", "a5"])
+def test_a_launch_with_a_call_that_cannot_be_executed_writes_nothing(target: str, seed: int | None) -> None:
+    out = np.full((8, 8), 7, "float32")
+    options = pto.MachineOptions(seed=seed)
+    refused = loaded_and_stored[1](floats(5, 8), out, target=target, engine="machine", options=options)
+    assert {finding.rule for finding in refused.hazards} == {"TL-02"}
+    assert not refused.written and not json.loads(refused.to_json())["written"]
+    assert (out == 7).all()
+    done = loaded_and_stored[1](floats(8, 8), out, target=target, engine="machine", options=options)
+    assert done.written and (out == floats(8, 8)).all()
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_launch_that_is_only_misaligned_writes(target: str) -> None:
+    x, out = floats(ROWS, 4), np.zeros((ROWS, 4), "float32")
+    report = machine(narrow_copy[1], x, out, target=target)
+    assert report.written and {finding.rule for finding in report.hazards if finding.kind == "H-09"} == {"CO-ALIGN-01"}
+    assert (out == x).all()
+
+
+@pto.kernel
+def narrow_copy(x, out):
+    tile = pto.Tile("vec", "float32", ROWS, 4)
+    pto.tload(tile, x)
+    pto.tstore(out, tile)
+
+
+@pto.kernel
+def unwritten_source(out):
+    pto.tstore(out, pto.Tile("vec", "float32", 8, 8))
+
+
+@pto.kernel
+def maybe_unwritten(n, out):
+    tile = pto.Tile("vec", "float32", 8, 8)
+    with pto.when(n == 1):
+        pto.tstore(out, tile)
+
+
+@pytest.mark.parametrize("target", ["cpu", "a2a3", "a5"])
+def test_a_read_of_unwritten_memory_is_reported_once(target: str) -> None:
+    out = np.zeros((8, 8), "float32")
+    assert [finding.rule for finding in pto.check(unwritten_source, out, target=target).findings] == ["KN-19"]
+    assert kinds(machine(unwritten_source[1], out, target=target)) == ["H-36"]
+    options = pto.MachineOptions(checks=("order",))
+    blind = unwritten_source[1](out, target=target, engine="machine", options=options)
+    assert [finding.rule for finding in blind.hazards] == ["KN-19"]
+    skipped = machine(maybe_unwritten[1], 0, out, target=target)
+    assert [finding.rule for finding in skipped.hazards] == ["KN-19"]
+    assert kinds(machine(maybe_unwritten[1], 1, out, target=target)) == ["H-36"]
+
+
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
 def test_a_violation_that_blocks_execution_is_raised(target: str) -> None:
     """A store from an L1 tile has no route on either target: there is nothing to run."""

@@ -79,7 +79,7 @@ def outcome(pytester: pytest.Pytester, code: str, *options: str) -> pytest.RunRe
     return pytester.runpytest_subprocess("-p", "ptokit.testing", "-p", "no:cacheprovider", "-rN", *options)
 
 
-def said(result: pytest.RunResult) -> str:
+def printed_text(result: pytest.RunResult) -> str:
     return "\n".join(result.outlines)
 
 
@@ -105,8 +105,8 @@ def test(ptokit):
 def test_a_check_fails_with_the_findings(pytester: pytest.Pytester, call: str) -> None:
     result = outcome(pytester, f"def test(ptokit):\n    {call}\n")
     result.assert_outcomes(failed=1)
-    assert "kernels.py:10: error [" in said(result) and "fix: " in said(result)
-    assert "MTE3" in said(result) and "Traceback" not in said(result)
+    assert "kernels.py:10: error [" in printed_text(result) and "fix: " in printed_text(result)
+    assert "MTE3" in printed_text(result) and "Traceback" not in printed_text(result)
 
 
 def test_a_check_gives_a_clean_report_back(pytester: pytest.Pytester) -> None:
@@ -120,7 +120,7 @@ def test_a_failed_check_names_the_kernel_and_the_line_of_the_test(pytester: pyte
     result.assert_outcomes(failed=1)
     result.stdout.re_match_lines([r">\s+ptokit.check\(racy, 1, X, made\)", r"E\s+Failed: racy a5, 1 block: 1 error"])
     result.stdout.re_match_lines([r".*test_a_failed_check.*\.py:5: Failed"])
-    assert "testing.py" not in said(result)
+    assert "testing.py" not in printed_text(result)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_failed_check_names_the_kernel_and_the_line_of_the_test(pytester: pyte
 def test_a_failed_assertion_shows_the_findings(pytester: pytest.Pytester, assertion: str) -> None:
     result = outcome(pytester, f"def test(ptokit):\n    {assertion}\n")
     result.assert_outcomes(failed=1)
-    shown = said(result)
+    shown = printed_text(result)
     assert "kernels.py:10: error [KN-13]" in shown and "E           fix: pto.set_flag" in shown
     assert "= <Report" in shown and "Finding(" not in shown
     assert ("a word of mine" in assertion) == ("a word of mine" in shown.partition("E   ")[2])
@@ -145,14 +145,14 @@ def test_a_failed_assertion_shows_the_findings(pytester: pytest.Pytester, assert
 
 def test_a_failed_assertion_on_a_check_shows_its_findings(pytester: pytest.Pytester) -> None:
     code = "def test():\n    report = pto.check(copy, X[:5], X, target='a5')\n    assert report.ok\n"
-    shown = said(outcome(pytester, code))
+    shown = printed_text(outcome(pytester, code))
     assert "where False = <Report copy on a5: 1 error (TL-02 at line 16)>.ok" in shown
     assert "kernels.py:16: error [TL-02]" in shown and "fix: " in shown
 
 
 def test_other_assertions_are_left_alone(pytester: pytest.Pytester) -> None:
     code = "def test(ptokit):\n    report = ptokit.run(racy, 1, X, X.copy())\n    assert 1 == 2\n"
-    assert "KN-13" not in said(outcome(pytester, code))
+    assert "KN-13" not in printed_text(outcome(pytester, code))
 
 
 def test_all_devices_are_run_on_the_same_content_and_the_last_writes(pytester: pytest.Pytester) -> None:
@@ -171,6 +171,7 @@ def test_a_refusal_is_in_the_report_of_its_device(ptokit):
     out = np.zeros_like(X)
     reports = ptokit.run(copy, 1, X[:5], out, target="all", strict=True)
     assert not reports.ok and {finding.rule for finding in reports["a5"].findings} == {"TL-02"}
+    assert not out.any()
     with pytest.raises(pytest.fail.Exception, match="copy cpu, 1 block: 1 error"):
         ptokit.check(reports)
 """
@@ -189,13 +190,13 @@ def test(ptokit, call):
 """
     result = outcome(pytester, code)
     result.assert_outcomes(failed=2)
-    assert said(result).count("did you mean tadd?") == 2
-    assert "launcher.py" not in said(result) and "testing.py:" not in said(result)
+    assert printed_text(result).count("did you mean tadd?") == 2
+    assert "launcher.py" not in printed_text(result) and "testing.py:" not in printed_text(result)
 
 
 def test_reports_are_short_in_one_line() -> None:
     finding = pto.Finding("error", "CO-SEM-01", "m" * 999, where=pto.Where("f" * 999, 3))
-    many = tuple(pto.Finding("hazard", f"KN-{1 + k % 15:02}", "said") for k in range(99))
+    many = tuple(pto.Finding("hazard", f"KN-{1 + k % 15:02}", "text") for k in range(99))
     report = MachineReport((finding, finding, *many), "machine", 0.0, "a5", 2, kernel="k" * 999)
     run = pto.Run((), "native", 0.0, "cpu", 1)
     assert repr(run) == "<Run on cpu, 1 block, native: no findings>"
@@ -213,8 +214,8 @@ def test_a_strict_run_fails_on_what_no_other_engine_sees(pytester: pytest.Pytest
     outcome(pytester, code).assert_outcomes(passed=1)
     result = outcome(pytester, code, "--ptokit-strict")
     result.assert_outcomes(failed=1)
-    assert "--ptokit-strict: racy a5, 1 block: 1 error" in said(result)
-    assert "kernels.py:10: error [" in said(result)
+    assert "--ptokit-strict: racy a5, 1 block: 1 error" in printed_text(result)
+    assert "kernels.py:10: error [" in printed_text(result)
 
 
 def test_a_strict_run_leaves_clean_launches_and_their_arrays_alone(pytester: pytest.Pytester) -> None:
@@ -284,14 +285,14 @@ def test_what_many_launches_have_in_common_is_said_once(pytester: pytest.Pyteste
     code = "def test():\n    for _ in range(5):\n        racy[1](X, X.copy(), target='a5')\n"
     result = outcome(pytester, code, "--ptokit-strict")
     result.assert_outcomes(failed=1)
-    assert said(result).count("kernels.py:10: error [") == 1
+    assert printed_text(result).count("kernels.py:10: error [") == 1
 
 
 def test_what_a_strict_run_found_stands_beside_another_failure(pytester: pytest.Pytester) -> None:
     code = "def test():\n    racy[1](X, X.copy(), target='a5')\n    assert 1 == 2\n"
     result = outcome(pytester, code, "--ptokit-strict")
     result.assert_outcomes(failed=1)
-    assert "assert 1 == 2" in said(result) and "kernels.py:10: error [" in said(result)
+    assert "assert 1 == 2" in printed_text(result) and "kernels.py:10: error [" in printed_text(result)
 
 
 def test_the_plugin_loads_little_until_a_test_uses_it(pytester: pytest.Pytester) -> None:

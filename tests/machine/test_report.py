@@ -14,8 +14,7 @@ from rich.console import Console
 
 from ptokit.finding import Finding, Level, Where
 from ptokit.machine.outcomes import Fate, LaneOutcomes, Outcome
-from ptokit.machine.report import MachineReport, MemoryUse
-from ptokit.machine.text import MOST_LANES, MOST_TILES, aligned, report_text, traffic_table
+from ptokit.machine.report import MOST_LANES, MOST_TILES, MachineReport, MemoryUse, aligned, report_text, traffic_table
 from ptokit.machine.timeline import BusySpan, Timeline
 from ptokit.machine.traffic import Traffic
 from ptokit.render.machine import report_lines

@@ -29,6 +29,7 @@ A5_TEST = replace(
             CLEARS: True,
         },
         dropped=frozenset({"MG-SHAPE-05"}),
+        added=frozenset({"TL-03"}),
         kernels={"tci": TCI.kernels["a2a3"]["tci"]},  # by the scalar pipe
     ),
 )

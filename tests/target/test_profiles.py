@@ -479,13 +479,13 @@ def test_statements_are_clauses_of_the_target(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cpu", "a2a3", "a5"])
 def test_every_clause_on_cost_is_stated(name: str) -> None:
-    said = {
+    stated = {
         clause.id
         for clause in spec.clauses().values()
         if clause.id.startswith(("MG-COST-", "MG-PERF-", "MS-PERF-")) and name in clause.targets
     }
-    assert said
-    assert said <= set(profile(name).statements)
+    assert stated
+    assert stated <= set(profile(name).statements)
 
 
 # --- Names and arguments ---------------------------------------------------------------------------------

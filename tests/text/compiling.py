@@ -52,8 +52,8 @@ def complaints(source: str, target: str, folder: Path) -> str:
 
 def output(source: str, folder: Path, target: str = "cpu") -> str:
     """What a program prints."""
-    said, program = _compile(source, target, folder, ("-c",)), folder / "program"
-    assert said == "", said
+    complaint, program = _compile(source, target, folder, ("-c",)), folder / "program"
+    assert complaint == "", complaint
     subprocess.run([*compiler().link, str(folder / "kernel.o"), "-o", str(program)], check=True)
     return subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
 

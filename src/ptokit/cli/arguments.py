@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ptokit.cli.problems import Misuse, described
-from ptokit.finding import near
+from ptokit.finding import suggestion
 from ptokit.isa.dtype import DType, dtype
 from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
@@ -55,9 +55,8 @@ def values_of(kernel: Launchable, given: Mapping[str, str], outs: Iterable[str] 
     names: Iterable[str] = kernel.parameters if isinstance(kernel, Kernel | TextKernel) else ()
     for name in (*given, *outs):
         if name not in names:
-            close = near(name, names)
-            hint = f"did you mean {close}? " if close else ""
-            raise Misuse(f"{kernel.name} has no parameter {name}; {hint}it has {', '.join(names) or 'none'}")
+            known = ", ".join(names) or "none"
+            raise Misuse(f"{kernel.name} has no parameter {name}; it has {known}{suggestion(name, names)}")
     program = kernel.program if isinstance(kernel, TextKernel) else None
     types = {name: tensor.dtype for name, tensor in program.tensors.items()} if program else {}
     constants = kernel.constants if isinstance(kernel, Kernel) else ()
@@ -128,7 +127,7 @@ def _zeros(name: str, kind: str, shape: Sequence[int]) -> Array:
     try:
         return np.zeros(shape, element.numpy)
     except (ValueError, MemoryError) as problem:
-        raise Misuse(f"{name}: there can be no {element.name}{list(shape)}: {described(problem)}") from problem
+        raise Misuse(f"{name}: cannot create {element.name}{list(shape)}: {described(problem)}") from problem
 
 
 def read_array(name: str, file: str, kind: DType | None = None, *, reinterpret: bool = False) -> Array:
@@ -140,7 +139,7 @@ def read_array(name: str, file: str, kind: DType | None = None, *, reinterpret: 
     """
     try:
         if not stat.S_ISREG(os.stat(file).st_mode):
-            raise Misuse(f"--arg {name}: {file} is no regular file")
+            raise Misuse(f"--arg {name}: {file} is not a regular file")
         with np.errstate(over="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old headers
             array = np.asarray(np.lib.format.open_memmap(file, mode="c"))
@@ -197,7 +196,7 @@ def _blank(program: Program | None, name: str, values: Mapping[str, object]) -> 
     """Zeros for an array that the program writes, if the program and the integers of the launch determine its shape."""
     hint = f"give it, as in --arg {name}=f32[1000,64]"
     if program is None or name not in program.tensors:
-        raise Misuse(f"--out {name}: nothing tells the shape of {name}; {hint}")
+        raise Misuse(f"--out {name}: its shape is not known; {hint}")
     tensors = [tensor for tensor in program.tensors.values() if tensor.array == name]
     views = [tensor for tensor in tensors if not is_unshaped(tensor)] or tensors
     numbers = {Var(key): number for key, number in values.items() if isinstance(number, int)}

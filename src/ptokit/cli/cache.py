@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import FINE, Misuse, printable
-from ptokit.cli.report import counted, print_json
+from ptokit.cli.report import print_json
 from ptokit.engine.native import store
+from ptokit.finding import counted
 
 
 def show_cache(as_json: bool) -> int:

@@ -54,7 +54,7 @@ class TextForm(StrEnum):
 
 
 class Launch(StrEnum):
-    """Ways to start a kernel."""
+    """How a kernel is started."""
 
     standard = "standard"
     function_pointer = "function_pointer"
@@ -149,7 +149,7 @@ def run(
     ] = None,
     grid: Grid = 1,
     target: Target = None,
-    engine: Annotated[str, typer.Option(autocompletion=engines, help="What computes.")] = "auto",
+    engine: Annotated[str, typer.Option(autocompletion=engines, help="The engine that runs it.")] = "auto",
     threads: Annotated[int | None, typer.Option(metavar="N", help="Threads that may be used.")] = None,
     function: Function = None,
     strict: Strict = False,

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Param
 from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.loaded import TextKernel
@@ -93,19 +94,24 @@ def _ranks(nodes: Iterable[ast.AST]) -> dict[str, int]:
 def _indices(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Parameters that are indices: operands of an instruction, or arrays that such an operand is loaded from."""
     calls = [node for node in nodes if isinstance(node, ast.Call) and node.args]
-    loads = [(base_name(call.args[0]), base_name(call.args[-1])) for call in calls if _called(call) == "tload"]
+    loads = [(base_name(call.args[0]), array) for call in calls for array in _blocks(call)]
     for call in calls:
         if _called(call) == "load_scalar":
             yield base_name(call.args[0]) or ""
-        for operand, given in zip(_operand_names(call), call.args, strict=False):
-            if operand == "idx":
+        for param, given in _operands(call):
+            if param.role == "index":
                 yield base_name(given) or ""
                 yield from (array or "" for tile, array in loads if tile == base_name(given))
 
 
-def _operand_names(call: ast.Call) -> list[str]:
+def _operands(call: ast.Call) -> list[tuple[Param, ast.expr]]:
     instruction = INSTRUCTIONS.get(_called(call))
-    return [operand.name for operand in instruction.operands] if instruction else []
+    return [*zip(instruction.operands, call.args, strict=False)] if instruction else []
+
+
+def _blocks(call: ast.Call) -> list[str | None]:
+    """Arrays that an instruction loads a block of."""
+    return [base_name(given) for param, given in _operands(call) if param.is_block and param.access == "read"]
 
 
 def _words(nodes: Iterable[ast.AST]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 
 from ptokit import spec
 from ptokit.cli.problems import Misuse
-from ptokit.finding import near
+from ptokit.finding import suggestion
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.render import pages
 
@@ -25,8 +25,7 @@ def page_of(name: str, target: str | None = None) -> RenderableType:
     word = name.strip()
     found = next((key for key in (word.lower(), word.upper(), _padded(word.upper())) if key in known), None)
     if found is None:
-        close = near(word, known)
-        raise Misuse(f"there is no page {name!r}" + (f"; did you mean {close}?" if close else ""))
+        raise Misuse(f"there is no page {name!r}{suggestion(word, known)}")
     return pages.instruction_page(found, target) if found in INSTRUCTIONS else known[found](found)
 
 

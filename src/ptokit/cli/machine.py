@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 
 from ptokit.cli.files import Write, check_destination
-from ptokit.cli.problems import Misuse, printable
-from ptokit.cli.report import finding_text
+from ptokit.cli.problems import Misuse
+from ptokit.cli.report import print_lines
 from ptokit.engine.registry import MACHINE
-from ptokit.finding import Finding
+from ptokit.finding import Finding, not_in_run
 from ptokit.lang.check import TargetReport
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
@@ -55,10 +55,7 @@ class MachineRequest:
 
 def show_machine(report: MachineReport, *, notes: bool) -> None:
     """Print a report."""
-    console = Console(soft_wrap=True, highlight=False)
-    for line in report_lines(report, notes=notes, shown=finding_text):
-        line.plain = printable(line.plain)
-        console.print(line)
+    print_lines(report_lines(report, notes=notes), Console(soft_wrap=True, highlight=False))
 
 
 def machine_data(result: object) -> dict[str, Any]:
@@ -71,9 +68,10 @@ def machine_data(result: object) -> dict[str, Any]:
 
 def joined(report: TargetReport, more: tuple[Finding, ...]) -> TargetReport:
     """The report of a check with the findings of a run added, without repeats."""
-    known = {_identity(finding) for finding in report.findings}
-    new = tuple(finding for finding in more if _identity(finding) not in known)
-    return replace(report, findings=(*report.findings, *new))
+    checked = not_in_run(report.findings, more)
+    known = {_identity(finding) for finding in checked}
+    new = (finding for finding in more if _identity(finding) not in known)
+    return replace(report, findings=(*checked, *new))
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:

@@ -39,7 +39,7 @@ class Group(TyperGroup):
 
 @contextmanager
 def _suggesting(names: Iterable[str], word: str = "") -> Iterator[None]:
-    """Name the nearest of the names where the parser refuses a word: `word`, or the option that it says is unknown.
+    """Suggest the nearest name if the parser refuses a word: `word`, or the option that it does not know.
 
     The parser's exceptions come from click, or from typer's own copy of it, so they are recognised by their attributes.
     """

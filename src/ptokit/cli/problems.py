@@ -9,7 +9,7 @@ from contextvars import ContextVar
 FINE, FOUND, MISUSED, INTERRUPTED = 0, 1, 2, 130
 """Exit statuses: success, findings, misuse of the command, Ctrl-C."""
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that could move a terminal's cursor or turn its text around."""
+"""Characters that could move a terminal's cursor or reverse its text."""
 LONGEST = 2000
 """Characters of an error that are shown."""
 

@@ -116,10 +116,13 @@ def run_program(
         else:
             show_findings(error.findings)
         return FOUND
+    is_report = isinstance(result, MachineReport)
+    if is_report and not result.written:
+        print_error("nothing was written: an instruction could not be executed, and the arrays keep their content", "")
+        outs = {}
     written = {name: (file, values[name]) for name, file in outs.items()}
     arrays = {file: partial(write_array, array) for file, array in written.values()}
     write_all({**arrays, **machine.files(result)})
-    is_report = isinstance(result, MachineReport)
     if as_json or not is_report:
         show_findings(result.findings)
     if as_json:

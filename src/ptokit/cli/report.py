@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import linecache
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -17,11 +14,11 @@ from ptokit.cli.arguments import Array
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import printable
 from ptokit.engine.runnable import Run
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where, counted
 from ptokit.isa.dtype import dtype
 from ptokit.lang.check import Report, TargetReport
 from ptokit.lang.launcher import Launchable
-from ptokit.render.findings import STYLES
+from ptokit.render.findings import STYLES, finding_text, place_of
 from ptokit.text.errors import TextError
 
 Written = Mapping[str, tuple[str, Array]]
@@ -30,7 +27,8 @@ Problem = TextError | VerifyError | OutOfBoundsError
 """Why a kernel cannot be read, checked or run."""
 FORMAT = 1
 """The version of the JSON; it changes when a field changes its meaning or is removed."""
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+FIELDS = ("level", "rule", "kind", "message", "operand", "expected", "found", "fix")
+"""The fields of a finding in the JSON, besides its place."""
 
 
 def show_report(report: Report) -> None:
@@ -44,37 +42,14 @@ def show_report(report: Report) -> None:
 
 def show_findings(findings: Iterable[Finding], console: Console | None = None) -> None:
     """Findings with their places and, for text, the line with a caret; on standard error by default."""
-    console = console or Console(stderr=True, soft_wrap=True, highlight=False)
-    for finding in findings:
-        console.print(finding_text(finding))
+    print_lines(map(finding_text, findings), console or Console(stderr=True, soft_wrap=True, highlight=False))
 
 
-def finding_text(finding: Finding) -> Text:
-    """A finding with its place first, as compilers have it."""
-    text = Text(printable(_shown(finding)))
-    text.highlight_regex(rf"\b{finding.level}(?= \[)", STYLES[finding.level])
-    return text
-
-
-def _shown(finding: Finding) -> str:
-    where = place_of(finding.where)
-    if finding.where is None or where is None or (where.column is None and where.caret is None):
-        return str(finding.at(where))
-    message, _, fix = str(finding.at(None)).partition("\n    ")
-    return shown_line(message, finding.where, fix)
-
-
-def shown_line(message: str, where: Where, fix: str = "") -> str:
-    """A message at a place, with the line itself and a caret."""
-    return str(TextError(message, place_of(where) or where, linecache.getline(where.file, where.line), fix))
-
-
-def place_of(where: Where | None) -> Where | None:
-    """A place for the user: relative to the current directory if it is inside; None for a line of this package."""
-    if where is None or where.file.startswith(_HERE):
-        return None
-    inside = os.getcwd().rstrip(os.sep) + os.sep
-    return replace(where, file=where.file[len(inside) :]) if where.file.startswith(inside) else where
+def print_lines(lines: Iterable[Text], console: Console) -> None:
+    """Print lines without characters that control a terminal."""
+    for line in lines:
+        line.plain = printable(line.plain)
+        console.print(line)
 
 
 def _summary(report: TargetReport) -> Text:
@@ -84,11 +59,6 @@ def _summary(report: TargetReport) -> Text:
     verdict = ("accepted", "bold green") if report.accepted else ("refused", "bold red")
     rest = "; ".join(part for part in (", ".join(counts), ", ".join(memory)) if part)
     return Text.assemble(f"{report.target}: ", verdict, f"; {rest}" if rest else "")
-
-
-def counted(number: int, what: str) -> str:
-    """`1 block`, `2 blocks`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _bytes(used: int, size: int | None) -> str:
@@ -165,17 +135,7 @@ def _target_data(report: TargetReport) -> dict[str, Any]:
 def _findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as plain data."""
     return [
-        {
-            "level": finding.level,
-            "rule": finding.rule,
-            "kind": finding.kind,
-            "message": finding.message,
-            "operand": finding.operand,
-            "expected": finding.expected,
-            "found": finding.found,
-            "fix": finding.fix,
-            "where": _place_data(finding.where),
-        }
+        {**{name: getattr(finding, name) for name in FIELDS}, "where": _place_data(finding.where)}
         for finding in findings
     ]
 

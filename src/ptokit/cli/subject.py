@@ -14,10 +14,10 @@ from types import ModuleType
 
 from ptokit.cli.files import STDIN, read_text, shown_name
 from ptokit.cli.problems import Misuse, described
-from ptokit.cli.report import shown_line
 from ptokit.finding import OutOfBoundsError, VerifyError, Where, near
 from ptokit.lang.faults import raised_in_user_code
 from ptokit.lang.launcher import Launchable
+from ptokit.render.findings import shown_line
 from ptokit.text.errors import TextError
 
 KERNEL = re.compile(r"(?P<module>.+\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)")

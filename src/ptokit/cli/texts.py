@@ -74,7 +74,7 @@ def _converted(request: ProgramRequest, to: Any, version: Any) -> str:
 
 def _cpp(request: ProgramRequest) -> str:
     if request.target is None:
-        raise Misuse(f"--to cpp is for one machine: give --target, one of {', '.join(PROFILES)}")
+        raise Misuse(f"--to cpp needs --target, one of {', '.join(PROFILES)}")
     program = program_of(request)
     machine = profile(request.target)
     with library_call():

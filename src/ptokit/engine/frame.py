@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
 from ptokit.isa.policy import TileType
-from ptokit.program.expr import BLOCK_IDX, Expr, Var, evaluate
+from ptokit.program.expr import BLOCK_IDX, Expr, ExpressionError, Var, evaluate
 from ptokit.program.ir import TileDecl
 from ptokit.program.verify_call import verify_address
 
@@ -59,6 +60,15 @@ class Frame:
                 self.report(findings)
         except (VerifyError, OutOfBoundsError) as problem:
             raise type(problem)(self.placed(problem.findings)) from None
+
+    @contextmanager
+    def expressions_refused(self) -> Generator[None]:
+        """Turn an expression without a value into a finding at the current statement."""
+        try:
+            yield
+        except ExpressionError as problem:
+            finding = Finding("error", "KN-11", str(problem), fix="keep divisors and shifts in range")
+            raise VerifyError(self.placed([finding])) from None
 
     def report(self, findings: Sequence[Finding]) -> None:
         """Report findings of the current statement."""

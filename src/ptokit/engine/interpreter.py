@@ -15,12 +15,12 @@ from ptokit.engine.prepared import Prepared
 from ptokit.engine.registry import REFERENCE
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding, VerifyError
+from ptokit.finding import VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import event_finding, index_finding
 from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
-from ptokit.program.expr import BLOCK_NUM, ExpressionError, Var, compiled, value_of
+from ptokit.program.expr import BLOCK_NUM, Var, compiled, value_of
 from ptokit.program.ir import Assign, Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileDecl
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
@@ -90,12 +90,9 @@ class Executable:
         return self.engine
 
     def _run_blocks(self, frame: Any, blocks: Iterable[int]) -> None:
-        try:
+        with frame.expressions_refused():
             for block in blocks:
                 self._run_block(frame, block)
-        except ExpressionError as problem:
-            said = Finding("error", "KN-11", f"{problem}, {frame.when}", fix="keep divisors and shifts in range")
-            raise VerifyError([said.at(frame.where)]) from None
 
     def _run_block(self, frame: Any, block: int) -> None:
         frame.begin(block)
@@ -127,7 +124,9 @@ class _Branch:
             step(frame)
 
 
-class _Declare:
+class DeclareStep:
+    """A tile declaration."""
+
     def __init__(self, tile: TileDecl, executable: Executable) -> None:
         self.tile = tile
         self.target = executable.profile.name
@@ -152,7 +151,9 @@ def _memory(spec: TileSpec) -> tuple[Storage, Bytes]:
     return Storage(content.view(spec.dtype.bits), spec.dtype), content
 
 
-class _Assign:
+class AssignStep:
+    """A tile moves to another address."""
+
     def __init__(self, stmt: Assign, executable: Executable) -> None:
         self.stmt = stmt
         self.tile = executable.program.tiles[stmt.tile]
@@ -262,8 +263,8 @@ class LoadScalarStep:
 
 
 STEPS: dict[type, Callable[[Any, Executable], Step]] = {
-    TileDecl: _Declare,
-    Assign: _Assign,
+    TileDecl: DeclareStep,
+    Assign: AssignStep,
     Instr: InstructionStep,
     LoadScalar: LoadScalarStep,
     Flag: FlagStep,

@@ -61,8 +61,8 @@ class Prepared:
             self._lower()
         in_place = instruction.in_place.get(profile.name) or "shared" in instruction.faults
         has_slices = any(isinstance(spec, TileSpec) and spec.is_slice for spec in (*specs, workspace))
-        minds = instruction.checks_aliases or workspace is not None
-        self.minds_repeats = self.plan is None or not in_place or minds or has_slices
+        checks = instruction.checks_aliases or workspace is not None
+        self.alias_sensitive = self.plan is None or not in_place or checks or has_slices
         """Whether it matters that an operand aliases an earlier one: for its memory, or for the result."""
 
     def _lower(self) -> None:
@@ -102,7 +102,7 @@ class Prepared:
             try:
                 lanes, reports = plan.resolve(storages)
                 if reports:
-                    yield self._judged(reports, tolerant)
+                    yield self._suspicious(reports, tolerant)
                 how = plan.run(storages, lanes) if write is None else write(plan, storages, lanes)
                 if how == "in order":
                     yield self._shared_memory(plan)
@@ -118,7 +118,7 @@ class Prepared:
             yield outside
             plan = self.tolerant
 
-    def _judged(self, reports: Sequence[IndexReport], tolerant: bool) -> tuple[Finding, ...]:
+    def _suspicious(self, reports: Sequence[IndexReport], tolerant: bool) -> tuple[Finding, ...]:
         """Findings on suspicious index values; under `strict` they refuse the call."""
         if self.strict and not tolerant:
             raise VerifyError([self._index_finding(report, "error") for report in reports])
@@ -129,12 +129,12 @@ class Prepared:
         below = report.kind == "outside" and report.value < 0 and faults.get("below")
         fault = below or faults[report.kind]
         position = ", ".join(map(str, report.lane))
-        said = SAYINGS[report.kind].format(capacity=report.capacity, unsigned=report.value & 0xFFFFFFFF)
+        problem = PROBLEMS[report.kind].format(capacity=report.capacity, unsigned=report.value & 0xFFFFFFFF)
         more = f" (and {report.count - 1} more)" if report.count > 1 else ""
-        poison = " (the value of uninitialised memory)" if report.value in POISON else ""
+        poison = " (the value of uninitialised memory)" if report.value in POISON_VALUES else ""
         subject = f"{self.instruction.name} on {self.target}: {report.operand}[{position}] = {report.value}"
         expected, found = f"an index below {report.capacity}", str(report.value)
-        message = f"{subject} {said}{more}{poison}"
+        message = f"{subject} {problem}{more}{poison}"
         rule = fault.clause(self.target)
         return Finding(level, rule, message, fault.kind, report.operand, expected, found, fault.fix, target=self.target)
 
@@ -167,10 +167,10 @@ def _tolerant(move: Move | Compute) -> Move | Compute:
     return replace(move, index=replace(move.index, remap=Remap.SKIP))
 
 
-POISON = (-1, 0xFFFF, 0xFFFFFFFF)
+POISON_VALUES = (-1, 0xFFFF, 0xFFFFFFFF)
 """Values of an index in uninitialised memory."""
 
-SAYINGS = {
+PROBLEMS = {
     "outside": "is outside the capacity of {capacity}",
     "negative": "is negative and counts as {unsigned}",
     "padding": "names padding of the tile",
@@ -186,6 +186,6 @@ def span_finding(instruction: Instruction, fault: SpanFault) -> Finding:
 
 def zero_finding(instruction: Instruction, fault: ZeroFault) -> Finding:
     """The finding on an integer divisor that is zero."""
-    said = instruction.faults["zero"]
+    rule = instruction.faults["zero"]
     message = f"{instruction.name}: integer division by zero: {fault}"
-    return Finding("error", said.rule, message, said.kind, fault.operand, "a divisor without zeroes", "0", said.fix)
+    return Finding("error", rule.rule, message, rule.kind, fault.operand, "a divisor without zeroes", "0", rule.fix)

@@ -18,7 +18,7 @@ from ptokit.engine.faults import IndexFault, IndexReport, SpanFault, ZeroFault
 from ptokit.engine.storage import Array, Region, Storage, region
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap, Side
 
 MOST_ADDRESSED = 1 << 62
 """Offsets from here on are not computed: they would not fit NumPy's integers."""
@@ -39,14 +39,12 @@ class Operands:
         self.slots = {name: slot for slot, name in enumerate(types)}
 
 
+@dataclass(slots=True)
 class Lanes:
     """Index values after the remap, and the lanes that were outside and did not move inside."""
 
-    __slots__ = ("outside", "values")
-
-    def __init__(self, values: Array, outside: Array | None = None) -> None:
-        self.values = values
-        self.outside = outside
+    values: Array
+    outside: Array | None = None
 
 
 class IndexReader:
@@ -112,7 +110,7 @@ class IndexReader:
 
     def _report_padding(self, values: Array, reports: list[IndexReport]) -> None:
         rows, cols = self.index.valid or (0, 0)
-        if self.index.unit is Unit.ROW:
+        if self.index.unit is IndexUnit.ROW:
             padding = values >= rows
         else:
             padding = (values // self.index.width >= rows) | (values % self.index.width >= cols)
@@ -241,21 +239,17 @@ class PlanStep(ABC):
         """What is read, then what is written."""
         yield Touched(self.dst, "write", self.target)
 
-    def values(self, _storages: Storages, /) -> Array:
-        """The bits that a move takes to its destination, row by row."""
-        raise TypeError(f"{type(self).__name__} has no source")
-
-    @abstractmethod
-    def is_aliased(self, storages: Storages, /) -> bool:
-        """Whether the destination shares memory with what is read."""
+    def is_aliased(self, _storages: Storages, /) -> bool:
+        """Whether the order of lanes matters, because the destination shares memory with what is read."""
+        return False
 
     @abstractmethod
     def run(self, storages: Storages, lanes: Lanes | None, /) -> None:
-        """Execute; what is written shares no memory with what is read."""
+        """Execute; `is_aliased` does not hold."""
 
-    @abstractmethod
     def run_in_order(self, storages: Storages) -> None:
         """Execute with the result of taking lane after lane, whatever shares memory."""
+        self.run(storages, None)
 
     def load(self, storage: Storage, source: Region) -> Array:
         """The bits of a region."""
@@ -288,9 +282,6 @@ class _Compute(PlanStep):
             yield Touched(slot, "read", source)
         yield from super().touches(lanes)
 
-    def is_aliased(self, _storages: Storages, /) -> bool:
-        return False
-
     def run(self, storages: Storages, _lanes: Lanes | None, /) -> None:
         inputs = [np.ascontiguousarray(self.load(storages[slot], at)).view(t) for slot, t, at in self.inputs]
         try:
@@ -299,9 +290,6 @@ class _Compute(PlanStep):
         except ZeroDivisor as zero:
             raise ZeroFault(self.names[zero.position], zero.lane, zero.count) from None
         self.put(storages[self.dst], np.broadcast_to(result, self.shape).view(self.dtype.bits))
-
-    def run_in_order(self, storages: Storages) -> None:
-        self.run(storages, None)
 
 
 class _Move(PlanStep):
@@ -328,14 +316,8 @@ class _Fill(_Move):
         super().__init__(move, operands)
         self.value = np.frombuffer(fill.bits.to_bytes(self.dtype.size, sys.byteorder), self.dtype.bits)[0]
 
-    def is_aliased(self, _storages: Storages, /) -> bool:
-        return False
-
     def run(self, storages: Storages, _lanes: Lanes | None, /) -> None:
         self.store(storages, np.broadcast_to(self.value, self.shape))
-
-    def run_in_order(self, storages: Storages) -> None:
-        self.run(storages, None)
 
 
 class CopyStep(_Move):
@@ -366,6 +348,7 @@ class CopyStep(_Move):
             length = min(2 * length, 1 << 16) if ended == lanes.size else 64
 
     def values(self, storages: Storages) -> Array:
+        """The bits of the source, row by row."""
         return self.load(storages[self.src], self.source)
 
     def in_order(self, lanes: Array) -> Array:
@@ -407,14 +390,14 @@ class IndexedStep(CopyStep):
         self.lanes = region(index.access.layout, move.rows, 1 if self.by_row else move.cols)
         self.steered = src if index.side is Side.SRC else move.dst
         """The end that the index addresses."""
-        self.is_flat = index.unit is Unit.ELEMENT and not index.width and self.steered.layout == Layout.plain(0, 1)
+        self.is_flat = index.unit is IndexUnit.ELEMENT and not index.width and self.steered.layout == Layout.plain(0, 1)
         """Whether an index value is an offset."""
         self._steered = self.source if index.side is Side.SRC else self.target
         self.reach = region(self.steered.layout, *index.reach(move.cols))
-        self.room = operands.sizes[self.steered.operand]
+        self.available = operands.sizes[self.steered.operand]
         if self.reach.span > MOST_ADDRESSED:
-            raise SpanFault(self.steered.operand, self.reach.span, self.room)
-        self.watched = self.reach.span > self.room
+            raise SpanFault(self.steered.operand, self.reach.span, self.available)
+        self.can_leave = self.reach.span > self.available
         """Whether an index below the capacity can still lead outside the operand."""
 
     def resolve(self, storages: Storages, reports: list[IndexReport], /) -> Lanes:
@@ -422,14 +405,14 @@ class IndexedStep(CopyStep):
         storage = storages[self.idx]
         raw = self.load(storage, self.lanes)
         lanes = self.reader.read(raw[:, 0] if self.by_row else raw, reports)
-        if self.watched:
-            self._watch(self.aimed(lanes))
+        if self.can_leave:
+            self._check_span(self.aimed(lanes))
         return lanes
 
-    def _watch(self, offsets: Array) -> None:
+    def _check_span(self, offsets: Array) -> None:
         needed = int(offsets.max(initial=-1)) + 1
-        if needed > self.room:
-            raise SpanFault(self.steered.operand, needed, self.room)
+        if needed > self.available:
+            raise SpanFault(self.steered.operand, needed, self.available)
 
     def aimed(self, lanes: Lanes) -> Array:
         """Offsets of the whole region on the steered end."""
@@ -438,7 +421,7 @@ class IndexedStep(CopyStep):
 
     def _offset(self, values: Array, j: Array) -> Array:
         layout = self.steered.layout
-        if self.index.unit is Unit.ROW:
+        if self.index.unit is IndexUnit.ROW:
             return layout.offset(values, j)
         return layout.offset(*divmod(values, self.index.width)) if self.index.width else layout.col(values)
 
@@ -497,8 +480,8 @@ class IndexedStep(CopyStep):
             report = self.reader.report("outside", outside, values)
             lane = tuple(int(k[report.lane]) for k in run.lanes[: 1 if self.by_row else 2])
             raise IndexFault(replace(report, lane=lane))
-        if self.watched:
-            self._watch((run.src if self.index.side is Side.SRC else run.dst)[:end])
+        if self.can_leave:
+            self._check_span((run.src if self.index.side is Side.SRC else run.dst)[:end])
 
 
 class _Gather(IndexedStep):
@@ -550,7 +533,7 @@ class ScatterStep(IndexedStep):
     def cells(self, storages: Storages, lanes: Lanes) -> tuple[Array, Array, Array]:
         """The destination as an array, where along its first axis lanes store, and what. It may repeat."""
         target, outside = storages[self.dst], lanes.outside
-        values = self.load(storages[self.src], self.source)
+        values = self.values(storages)
         rows = target.window(self.reach) if self.by_row else None
         if rows is not None:
             cells, where = rows, lanes.values

@@ -35,7 +35,7 @@ class Lent(Storage):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            value = MADE_LATER[name](self)
+            value = LAZY[name](self)
         except KeyError:
             raise AttributeError(name) from None
         setattr(self, name, value)
@@ -68,7 +68,7 @@ def _bits(lent: Lent) -> Array:
     return as_strided(bits, (lent.elements,), (size,), writeable=bits.flags.writeable)
 
 
-MADE_LATER: dict[str, Callable[[Lent], Any]] = {"bits": _bits, "_windows": lambda _: {}}
+LAZY: dict[str, Callable[[Lent], Any]] = {"bits": _bits, "_windows": lambda _: {}}
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Whole:
 
     Its operands are `table`, `indices`, and `out` (a gather) or `src` (a scatter), each a storage from its first
     element to its last. The region is (lanes, width): there is one index a lane, and it names a row of the table, in
-    its own unit `Unit.ROW`; where elements are gathered or scattered, a row is one element wide. Layouts count in
+    its own unit `IndexUnit.ROW`; where elements are gathered or scattered, a row is one element wide. Layouts count in
     elements, never backwards, and stay inside their storages for every index below the capacity.
 
     An engine may rely on this: what is written shares no memory with what is read, no two of its cells share memory,

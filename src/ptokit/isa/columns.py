@@ -7,18 +7,7 @@ from dataclasses import replace
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE, SHORT
 from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import (
-    DEVICES,
-    EVERYWHERE,
-    ByExtent,
-    Call,
-    Cpp,
-    Instruction,
-    Param,
-    Rule,
-    error,
-    note,
-)
+from ptokit.isa.instruction import DEVICES, EVERYWHERE, ByExtent, Call, Cpp, Instruction, Param, Rule, error, note
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.isa.operand import show_extents
 from ptokit.isa.reduce import A5_TYPES, NO_ZERO, SOURCES, reduction
@@ -51,7 +40,8 @@ ONE_ROUNDING = Rule(
 )  # fmt: skip
 
 REDUCTIONS = (
-    OpRow("tcolsum", "Sum every column.", "dst[0, j] = src[0, j] + src[1, j] + ...    in this order, in float32",
+    OpRow("tcolsum", "Sum every column.",
+        "dst[0, j] = src[0, j] + src[1, j] + ...    in this order, in float32, rounded once",
         REDUCE_TYPES, "colsum", in_place=(), cpp=Cpp(headers=(ONE_ROUNDING, SAME_COLS))),
     OpRow("tcolmax", "The largest element of every column.",
         "dst[0, j] = the largest of src[:, j]    a leading NaN stays, a later one loses", REDUCE_TYPES, "colmax",
@@ -85,7 +75,7 @@ def repetition(row: OpRow, *, by_row: bool) -> Instruction:
         plain("CP-BRD-01", "dst"),
         UNBOXED if by_row else plain("CP-BRD-01", "src"),
         Rule("CP-BRD-01", "src", lambda c: f"of {getattr(c.dst, extent)} valid {noun}, as dst",
-             lambda c: getattr(c.src, extent) == getattr(c.dst, extent), on=error(*EVERYWHERE), firm=True,
+             lambda c: getattr(c.src, extent) == getattr(c.dst, extent), on=error(*EVERYWHERE), blocks="execution",
              found=lambda c: f"valid {show_extents(c.src.valid)}", kind=ByExtent(),
              fix=f"give both tiles the same valid {noun}"),
         *([ONE_COLUMN] if by_row else []),
@@ -149,12 +139,12 @@ def expansion(row: OpRow) -> Instruction:
     """One source has the destination's shape, the other a number for each column, in either order."""
     rules = (
         *vec_tiles("CP-CXP-01", ("dst", *SOURCES), plains=("dst", *SOURCES)),
-        Rule("CP-CXP-01", "src0", "of dst's valid region, unless src1 is", firm=True, on=error(*EVERYWHERE),
+        Rule("CP-CXP-01", "src0", "of dst's valid region, unless src1 is", blocks="execution", on=error(*EVERYWHERE),
              holds=lambda c: c.dst.valid in (c.src0.valid, c.src1.valid), kind=ByExtent(),
              fix="give one source the destination's valid region"),
         *(Rule("CP-CXP-01", name, lambda c: f"of {c.dst.valid_cols} valid columns, as dst, and a valid row",
                lambda c, name=name: c.values[name].valid_cols == c.dst.valid_cols and c.values[name].valid_rows >= 1,
-               on=error(*EVERYWHERE), firm=True, kind=ByExtent(),
+               on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
                found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
                fix="the numbers of the columns are a tile of one row: 1 x N")
           for name in SOURCES),

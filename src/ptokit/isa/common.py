@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import prod
 
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, INT32, PTO_TYPES, UINT32, DType
-from ptokit.isa.instruction import ALWAYS, EVERYWHERE, Call, Case, Rule, case, error, is_tensor
+from ptokit.isa.instruction import ALWAYS, EVERYWHERE, Blocks, Call, Case, Rule, case, error, is_tensor
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Remap
 from ptokit.isa.operand import TensorSpec, TileSpec, show_extents
@@ -24,9 +24,7 @@ REMAPS: dict[PtoEnum, Remap] = {
     ScatterOOB.Wrap: Remap.WRAP,
 }
 
-GATHER_TYPES = Table(
-    {"cpu": frozenset(BASE), "a2a3": frozenset(BASE), "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8))},
-)
+GATHER_TYPES = Table({"cpu": frozenset(BASE), "a2a3": frozenset(BASE), "a5": frozenset((*BASE, *FLOAT8, HIFLOAT8))})
 SCATTER_TYPES = Table({"cpu": frozenset(BASE), "a2a3": frozenset(BASE), "a5": frozenset((*BASE, *FLOAT8))})
 INDEX_TYPES = Table({"host": ("int32", "uint32", "int64")})
 """Index types of the gathers and scatters between tiles and GM, where they differ from int32 and uint32."""
@@ -99,14 +97,14 @@ def same_type(
     when: Case = ALWAYS,
     kind: str | None = None,
     fix: str = "",
-    firm: bool = False,
+    blocks: Blocks = "nothing",
     elsewhere: tuple[str, ...] = (),
 ) -> Rule:
     """Two operands have the same element type, on every target by default."""
     return Rule(
         rule, a, lambda c: f"of {b}'s element type, {c.values[b].dtype}",
         lambda c: c.values[a].dtype is c.values[b].dtype, on=error(*targets or EVERYWHERE), when=when,
-        found=lambda c: str(c.values[a].dtype), kind=kind, firm=firm, elsewhere=elsewhere,
+        found=lambda c: str(c.values[a].dtype), kind=kind, blocks=blocks, elsewhere=elsewhere,
         fix=fix or (lambda c: f"convert the data: array.astype({str(c.values[b].dtype)!r})"),
     )  # fmt: skip
 
@@ -118,7 +116,7 @@ def header_sizes(data: str, table: str, *more: str) -> Rule:
         lambda c: f"of {data}'s element width, {c.values[data].dtype.size} bytes, with an integer index",
         lambda c: c.values[data].dtype.size == c.values[table].dtype.size and c.idx.dtype.is_integer,
         on=error("cpu", "host", *more), found=lambda c: f"{c.values[table].dtype} and a {c.idx.dtype} index",
-        kind="H-08", firm=True, fix="give data and table one element type, and indices an integer one",
+        kind="H-08", blocks="execution", fix="give data and table one element type, and indices an integer one",
         elsewhere=("MS-TYPE-06",) if more else (),
     )  # fmt: skip
 
@@ -127,8 +125,8 @@ def extents_positive(rule: str, operand: str, *targets: str) -> Rule:
     """The valid region is not empty (MG-SHAPE-04, A-55)."""
     return Rule(
         rule, operand, "of at least one valid row and column", lambda c: min(c.values[operand].valid) >= 1,
-        on=error(*targets), found=lambda c: f"valid {show_extents(c.values[operand].valid)}", kind="H-43", firm=True,
-        fix="skip the instruction when there is nothing to move",
+        on=error(*targets), found=lambda c: f"valid {show_extents(c.values[operand].valid)}", kind="H-43",
+        blocks="execution", fix="skip the instruction when there is nothing to move",
     )  # fmt: skip
 
 
@@ -136,7 +134,7 @@ def table_not_empty() -> Rule:
     """A-13: a table without entries cannot be indexed."""
     return Rule(
         "A-13", "table", "of at least one entry", lambda c: prod(c.table.shape) >= 1, on=error(*EVERYWHERE),
-        kind="H-43", gate=True, firm=True, fix="skip the instruction when the table is empty",
+        kind="H-43", blocks="later rules", fix="skip the instruction when the table is empty",
     )  # fmt: skip
 
 

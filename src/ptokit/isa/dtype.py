@@ -8,6 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ptokit.finding import suggestion
+
 finfo: Any = ml_dtypes.finfo
 """The limits of a float type; ml_dtypes does not type them."""
 
@@ -126,7 +128,8 @@ def dtype(value: object) -> DType:
         numpy_type = None
     if numpy_type is None or value is None or (isinstance(value, str) and value != numpy_type.name):
         problem = f"unknown element type {value!r}" if isinstance(value, str) else f"{value!r} is not an element type"
-        raise TypeError(f"{problem}; known: {', '.join(known_names())}")
+        hint = suggestion(value, (row.name for row in _BY_NUMPY.values()))
+        raise TypeError(f"{problem}; known: {', '.join(known_names())}{hint}")
     return _BY_NUMPY.get(numpy_type) or _host_type(numpy_type)
 
 

@@ -21,7 +21,7 @@ from ptokit.isa.instruction import (
     error,
     note,
 )
-from ptokit.isa.kernel import Cost, Kernel
+from ptokit.isa.kernel import Cost, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Move
 from ptokit.isa.operand import TileSpec
@@ -160,7 +160,7 @@ TDIVS = build(
     tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"])),
     lower_divide,
     modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "which operand is divided: the first one given",
-                        text=Attribute(reverses=Dividend.Scalar)),),
+                        text=Attribute(reverses=Dividend.Scalar), sources=("dividend", "divisor")),),
     cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
     text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
 )  # fmt: skip
@@ -203,8 +203,8 @@ TEXPANDS = replace(
     route=expands_route,
     kernels={
         family: {
-            "texpands.vec": Kernel(pipes(EXPANDS_PARAMS, "V")),
-            "texpands.mat": Kernel(pipes(EXPANDS_PARAMS, "MTE2"), cost={"MTE2": Cost("fill")}),
+            "texpands.vec": RouteKernel(pipes(EXPANDS_PARAMS, "V")),
+            "texpands.mat": RouteKernel(pipes(EXPANDS_PARAMS, "MTE2"), cost={"MTE2": Cost("fill")}),
         }
         for family in NPU
     },
@@ -227,12 +227,12 @@ TCI = build(
     (
         vec("CP-CI-01", "dst"),
         filled("CP-CI-01"),
-        Rule("CP-CI-01", "dst", "a tile of one row", lambda c: c.dst.rows == 1, on=error(*EVERYWHERE), firm=True,
-             fix="make the tile 1 x N"),
+        Rule("CP-CI-01", "dst", "a tile of one row", lambda c: c.dst.rows == 1, on=error(*EVERYWHERE),
+             blocks="execution", fix="make the tile 1 x N"),
         typed("CP-CI-02", "dst", CI_TYPES),
     ),
     apply("iota", "start", order="order"),
-    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "up or down", text=DESCENDING),),
+    modifiers=(Modifier("order", IotaOrder, always(IotaOrder.Ascending), "the order of the numbers", text=DESCENDING),),
     pipe={"a2a3": "S", "a5": "V"},
     cost={"S": Cost("scalar loop", accesses=1)},
     cpp="TCI<Tile, T, descending>(dst, start)",

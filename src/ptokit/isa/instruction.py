@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any, Literal, TypeGuard
 
 from ptokit.finding import Finding, Level, VerifyError
-from ptokit.isa.kernel import Kernel, kernel_of
-from ptokit.isa.move import Compute, Move
+from ptokit.isa.kernel import RouteKernel, kernel_of
+from ptokit.isa.move import Combine, Compute, Index, Move
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
 from ptokit.isa.table import Table, lookup, revision_of
 from ptokit.isa.unknown import Undecided, certain
+from ptokit.spec import FAMILIES, OURS
 
 Modifiers = tuple[PtoEnum | None, ...]
 """The modifiers of a call in the order of its instruction; None for the default."""
@@ -58,6 +59,31 @@ class Call:
         """The row of a table for this target, else for its family."""
         return lookup(table, self.target, default)
 
+    @cached_property
+    def lowered(self) -> tuple[Move | Compute, ...]:
+        """What it moves and computes."""
+        return self.instruction.lower(self)
+
+    @cached_property
+    def indexed(self) -> tuple[Move, Index] | None:
+        """The move that reads an index, if there is one."""
+        moves = (move for move in self.lowered if isinstance(move, Move))
+        return next(((move, move.index) for move in moves if move.index is not None), None)
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether it combines elements with those at its destination."""
+        return any(isinstance(move, Move) and move.combine is not Combine.STORE for move in self.lowered)
+
+    @property
+    def destination(self) -> Any:
+        """The first operand, which is written."""
+        return self.values[self.instruction.operands[0].name]
+
+    def of_role(self, role: str) -> OperandSpec | None:
+        """The operand with a role; None if the call does not have it."""
+        return self.operands.get(self.instruction.roles.get(role, ""))
+
     @property
     def is_in_place(self) -> bool:
         """Whether the destination may be one of the sources on this target."""
@@ -80,7 +106,7 @@ class Call:
         return self.instruction.route(self)
 
     @cached_property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> RouteKernel:
         """How the target executes that route."""
         return kernel_of(self.instruction, self.target, self.route)
 
@@ -97,9 +123,8 @@ Test = Callable[[Call], bool]
 CallText = str | Callable[[Call], str]
 """A text, or a function that makes it for a call."""
 
+DEVICES, EVERYWHERE = FAMILIES, (*FAMILIES, *OURS)
 NPU = ("a2a3", "a5")
-DEVICES = ("cpu", *NPU)
-EVERYWHERE = (*DEVICES, "host")
 
 
 def error(*targets: str) -> dict[str, Level]:
@@ -207,6 +232,14 @@ def hazard_text(hazard: HazardKind) -> str:
     return hazard.text if isinstance(hazard, ByCase | ByExtent) else hazard or ""
 
 
+Blocks = Literal["nothing", "execution", "later rules", "route"]
+"""What a violation blocks; each includes those before it.
+
+`execution`: the call cannot be executed. `header=True` does not drop the rule, and the machine skips the call. `later
+rules`: they assume this one, and are not checked. `route`: there is no route, and the machine raises.
+"""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A condition, the clause that states it, and what to report if it does not hold."""
@@ -221,12 +254,7 @@ class Rule:
     """What was found; the operand's description by default."""
     kind: HazardKind = None
     fix: CallText = ""
-    blocks: bool = False
-    """A violation blocks execution: the call has no route. `header=True` cannot drop it, and later rules assume it."""
-    gate: bool = False
-    """Later rules assume this one: they are not checked after a violation."""
-    firm: bool = False
-    """`header=True` cannot drop it: the call has a route, and could not be executed on it."""
+    blocks: Blocks = "nothing"
     only_alignment: bool = False
     """A violation only misaligns data: the machine executes the call and reports it."""
     asserted: tuple[str, ...] | None = None
@@ -245,7 +273,9 @@ class Rule:
 
     def level_on(self, target: str) -> Level | None:
         """The level of a violation on a target; None if the target does not have the rule."""
-        return None if self.id in revision_of(target).dropped else lookup(self.on, target)
+        revision = revision_of(target)
+        default = "error" if self.id in revision.added else None
+        return None if self.id in revision.dropped else lookup(self.on, target, default)
 
     def is_broken(self, call: Call) -> bool:
         """Whether the rule applies and does not hold, for all values of unknown numbers."""
@@ -263,7 +293,7 @@ class Rule:
 
     def is_asserted(self, call: Call) -> bool:
         """Whether the real headers of the call's target would refuse too."""
-        if self.firm or self.blocks:
+        if self.blocks != "nothing":
             return True
         from ptokit import spec
 
@@ -290,7 +320,7 @@ class Rule:
             found=found,
             fix=_text(self.fix, call),
             target=call.target,
-            blocks=self.blocks,
+            blocks=self.blocks == "route",
         )
 
 
@@ -331,8 +361,12 @@ class Param:
     contiguous: Literal["", "always", "column"] = ""
     """Whether it is read as contiguous elements: always, or if it has one valid column."""
     kind: Kind = "tile"
+    role: Literal["data", "index", "scratch"] = "data"
+    """What it is for: data, the indices of other operands, or a workspace in global memory."""
     is_block: bool = False
     """Of memory: whether its extents follow from the tile, so that text may write it as `%view[%row, %col]`."""
+    typed_as: str = ""
+    """Of a number: the operand whose element type it has; the first one if empty."""
 
 
 @dataclass(frozen=True)
@@ -346,13 +380,33 @@ class Modifier:
     default_text: str = ""
     text: Attribute | None = None
     """How text writes it."""
+    positional: bool = False
+    """Whether Python takes it by position, too."""
+    sources: tuple[str, ...] = ()
+    """If the order of the sources states it: their names in Python; those of the operands if empty."""
+
+    @property
+    def choices(self) -> str:
+        """The words of its members."""
+        return " | ".join(member.text for member in self.enum)
+
+    @property
+    def default_name(self) -> str:
+        """The default in words."""
+        default = self.constant_default
+        return self.default_text or (default.text if default else "none")
+
+    @property
+    def constant_default(self) -> PtoEnum | None:
+        """The default of the argument in Python; None if a call without the argument determines it."""
+        return None if self.default_text or self.default is None else self.default(None)  # type: ignore[arg-type]
 
     @property
     def fixed_default(self) -> PtoEnum | None:
         """The default, if it does not depend on the rest of a call."""
         if self.default_text:
             return next((member for member in self.enum if member.text == self.default_text), None)
-        return self.default(None) if self.default else None  # type: ignore[arg-type]
+        return self.constant_default
 
     @property
     def example(self) -> str:
@@ -458,7 +512,7 @@ class Instruction:
     rules: tuple[Rule, ...]
     lower: Callable[[Call], tuple[Move | Compute, ...]]
     route: Callable[[Call], str]
-    kernels: Mapping[str, Mapping[str, Kernel]] = field(default_factory=dict[str, Mapping[str, Kernel]])
+    kernels: Mapping[str, Mapping[str, RouteKernel]] = field(default_factory=dict[str, Mapping[str, RouteKernel]])
     """Per family and route."""
     faults: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
     """How to report bad indices (`outside`, `below` zero, `negative` but remapped, `padding`), `shared` memory and a
@@ -493,6 +547,11 @@ class Instruction:
     """The prefixes of the ids of its clauses."""
     types: Table[Any] | None = None
     """By target: its element types, for the table of targets."""
+
+    @cached_property
+    def roles(self) -> dict[str, str]:
+        """The names of its index and of its scratch, if it has them."""
+        return {param.role: param.name for param in self.operands if param.role != "data"}
 
     @cached_property
     def op(self) -> str:

@@ -1,10 +1,10 @@
-"""How a target carries out an instruction: one `Kernel` for each family and route."""
+"""How a target carries out an instruction: one `RouteKernel` for each family and route."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ptokit.isa.table import lookup, revision_of
 
@@ -115,7 +115,7 @@ SLOW, REDUCING, INDEXED = (Cost("vector", f"vector {kind} repeat cycles") for ki
 
 
 @dataclass(frozen=True)
-class Kernel:
+class RouteKernel:
     """How a target executes an instruction on one route. Parameters of type `Any` are the call."""
 
     effects: tuple[Effect, ...] = ()
@@ -125,8 +125,8 @@ class Kernel:
     handshake: Handshake = field(default_factory=Handshake)
     launch: Launch | None = None
     """The shape of its SIMT launch by rows and columns."""
-    launched: str = "dst"
-    """The tile whose valid extents the launch covers."""
+    launched: str = ""
+    """The tile whose valid extents the launch covers; the destination if empty."""
     work: Callable[[int, int, int], Work] | None = None
     """Operations issued for (rows, cols, batches)."""
     cost: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
@@ -141,23 +141,17 @@ class Kernel:
     """The hazard to note if the caller does not order the load of the index, although the kernel waits for it."""
 
 
-NO_KERNEL = Kernel()
+NO_KERNEL = RouteKernel()
 """The kernel of targets without pipes, and of calls without a route."""
 
 
-class HasKernels(Protocol):
-    """An instruction."""
-
-    @property
-    def kernels(self) -> Mapping[str, Mapping[str, Kernel]]: ...
-
-
-def kernels_of(instruction: HasKernels, target: str) -> Mapping[str, Kernel]:
+def kernels_of(instruction: Any, target: str) -> Mapping[str, RouteKernel]:
     """The kernels of an instruction on a target by route: those of its family, unless a revision replaces them."""
-    kernels, replaced = lookup(instruction.kernels, target, {}), revision_of(target).kernels
+    kernels: Mapping[str, RouteKernel] = lookup(instruction.kernels, target, {})
+    replaced = revision_of(target).kernels
     return {route: replaced.get(route, kernel) for route, kernel in kernels.items()} if replaced else kernels
 
 
-def kernel_of(instruction: HasKernels, target: str, route: str) -> Kernel:
+def kernel_of(instruction: Any, target: str, route: str) -> RouteKernel:
     """The kernel of a route; an empty one if the target has none."""
     return kernels_of(instruction, target).get(route, NO_KERNEL)

@@ -91,10 +91,7 @@ class Layout:
     @classmethod
     def nz(cls, shape: Sequence[int], stride: Sequence[int]) -> Layout:
         """A fractal tensor `<B, BCols, BRows, 16, C0>`: rows in dims 2, 3 and columns in dims 0, 1, 4 (MG-NZ-08)."""
-        return cls(
-            flattened(shape[2:4], stride[2:4]),
-            flattened((*shape[:2], shape[4]), (*stride[:2], stride[4])),
-        )
+        return cls(flattened(shape[2:4], stride[2:4]), flattened((*shape[:2], shape[4]), (*stride[:2], stride[4])))
 
 
 def packed(shape: Sequence[int]) -> tuple[int, ...]:

@@ -67,19 +67,9 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
-from ptokit.isa.kernel import (
-    ON_V,
-    Cost,
-    Effect,
-    Handshake,
-    Kernel,
-    Work,
-    elem_launch,
-    padded_launch,
-    row_launch,
-)
+from ptokit.isa.kernel import ON_V, Cost, Effect, Handshake, RouteKernel, Work, elem_launch, padded_launch, row_launch
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Fill, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import BLOCK, FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
 from ptokit.isa.spelling import Attribute, Form
@@ -234,36 +224,36 @@ one_stride = Case("outer dims counted as rows", lambda c: row_kernel(c).capacity
 
 OPERANDS = (
     Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
-         blocks=True, fix=WRAP),
-    Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", blocks=True,
+         blocks="route", fix=WRAP),
+    Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", blocks="route",
          fix="gather into a tile, then tstore it"),
     Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
          lambda c: c.dst.loc in (TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), kind="H-09",
          fix="gather into a Vec tile"),
     Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", lambda c: c.dst.loc is not TileType.Mat,
-         on=error("cpu", "host"), kind="H-09", blocks=True, fix='run on "a2a3" or "a5", or gather into a Vec tile'),
+         on=error("cpu", "host"), kind="H-09", blocks="route", fix='run on "a2a3" or "a5", or gather into a Vec tile'),
     Rule("MG-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), when=into_ub, kind="H-09",
-         blocks=True, fix="tload the indices into a Vec tile first"),
+         blocks="route", fix="tload the indices into a Vec tile first"),
     Rule("MG-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), when=into_ub,
          kind="H-09", fix="tload the indices into a Vec tile"),
     Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
          lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1,
-         kind=ByCase(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), blocks=True,
+         kind=ByCase(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), blocks="route",
          fix="pass the index as pto.GlobalTensor(array.astype('int32'))"),
     Rule("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
-         lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), blocks=True,
+         lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), blocks="route",
          fix=lambda c: f"only an elem gather into L1 takes scratch=: {c.dst.rows * c.dst.cols} {c.dst.dtype} in GM"),
     Rule("MG-L1-07", "scratch", lambda c: f"a GlobalTensor of {c.dst.dtype}",
          lambda c: is_tensor(c.scratch) and c.scratch.dtype is c.dst.dtype, on=error(*NPU), when=has_scratch,
-         blocks=True, fix="pass pto.GlobalTensor over memory of the destination's type"),
+         blocks="route", fix="pass pto.GlobalTensor over memory of the destination's type"),
     Rule("MG-SIMT-15", "executor", "scalar: A2/A3 has no SIMT engine", lambda c: c.executor is not GatherExec.Simt,
-         on=error("a2a3"), found="simt", blocks=True, fix="leave executor= out"),
+         on=error("a2a3"), found="simt", blocks="route", fix="leave executor= out"),
     Rule("MG-SIMT-16", "executor", "left out in row mode: Simt collects single elements",
-         lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", blocks=True,
+         lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", blocks="route",
          fix="leave executor= out"),
     Rule("A-42", "executor", "given only with a Mat destination in elem mode",
          lambda c: c.executor is None or (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE),
-         found=lambda c: c.executor.text, blocks=True, fix="leave executor= out"),
+         found=lambda c: c.executor.text, blocks="route", fix="leave executor= out"),
 )  # fmt: skip
 
 TAKES_ANY_LAYOUT = Table({"a5": True})
@@ -287,8 +277,9 @@ TYPES = (
     same_type("MG-TYPE-06", "table", "dst", when=into_ub, kind="H-08",
               elsewhere=("MG-HAZ-03",)),
     header_sizes("dst", "table"),
-    same_type("MG-L1-21", "table", "dst", *NPU, when=into_l1, kind="H-08", firm=True),
-    Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1, firm=True,
+    same_type("MG-L1-21", "table", "dst", *NPU, when=into_l1, kind="H-08", blocks="execution"),
+    Rule("MG-L1-21", "table", "Layout::ND", lambda c: is_nd_tensor(c.table), on=error(*NPU), when=into_l1,
+         blocks="execution",
          kind=ByCase(Case("silent", lambda c: c.here(TAKES_ANY_LAYOUT)), "H-02", "H-09"), fix=ND_TABLE),
 )  # fmt: skip
 
@@ -340,7 +331,7 @@ LAYOUTS = (
            lambda c, operand=operand: c.values[operand].blayout is BLayout.RowMajor, on=note("cpu", "a5"),
            when=into_ub, kind="H-29") for operand in ("idx", "dst")),
     Rule("MG-L1-22", "dst", "ColMajor + RowMajor boxes of 512 bytes", lambda c: c.dst.is_nz, on=error(*NPU),
-         when=into_l1, kind="H-09", fix=NZ_TILE, firm=True),
+         when=into_l1, kind="H-09", fix=NZ_TILE, blocks="execution"),
 )  # fmt: skip
 
 SHAPES = (
@@ -397,7 +388,7 @@ SHAPES = (
 L1_SHAPES = (
     Rule("MG-L1-23", "dst", lambda c: f"of Cols a multiple of {c.dst.dtype.c0} and Rows a multiple of 16",
          lambda c: c.dst.cols % c.dst.dtype.c0 == 0 and c.dst.rows % FRACTAL_ROWS == 0, on=error(*NPU), when=into_l1,
-         kind="H-09", firm=True, fix=NZ_PAD),
+         kind="H-09", blocks="execution", fix=NZ_PAD),
     Rule("A-44", "idx", "Layout::ND", lambda c: is_nd_tensor(c.idx), on=error(*NPU), when=into_l1, kind="H-09",
          fix=ND_TABLE),
     Rule("A-44", "idx", lambda c: f"at least {c.dst.valid_rows} indices, side by side",
@@ -417,7 +408,7 @@ L1_SHAPES = (
 # --- What moves ----------------------------------------------------------------------------------------------
 
 
-def index_of(call: Call, lanes: Layout, unit: Unit, *, remap: Remap | None = None, width: int = 0) -> Index:
+def index_of(call: Call, lanes: Layout, unit: IndexUnit, *, remap: Remap | None = None, width: int = 0) -> Index:
     """The index of the source."""
     return Index(Access("idx", lanes), Side.SRC, unit, capacity(call), remap or REMAPS[call.oob], width, is_cast(call))
 
@@ -427,18 +418,18 @@ def lower_row(call: Call) -> tuple[Move, ...]:
     kernel, dst = row_kernel(call), call.dst
     lanes = Layout.plain(1, 0) if kernel.linear_index else row_lanes(call.idx)
     source = Access("table", Layout.plain(kernel.stride(call.table, dst), 1))
-    return (Move(dst.valid, Access("dst", dst.layout), source, index_of(call, lanes, Unit.ROW)),)
+    return (Move(dst.valid, Access("dst", dst.layout), source, index_of(call, lanes, IndexUnit.ROW)),)
 
 
 def lower_elem(call: Call) -> tuple[Move, ...]:
     """dst[i, j] = tableFlat[idx[i, j]] (MG-SEM-03)."""
-    index = index_of(call, call.idx.layout, Unit.ELEMENT)
+    index = index_of(call, call.idx.layout, IndexUnit.ELEMENT)
     return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("table", flat()), index),)
 
 
 def lower_row_nz(call: Call) -> tuple[Move, ...]:
     """One multi-burst a row: every logical column of the table (MG-NZ-06)."""
-    index = index_of(call, row_lanes(call.idx), Unit.ROW, remap=skip_if_zero(call))
+    index = index_of(call, row_lanes(call.idx), IndexUnit.ROW, remap=skip_if_zero(call))
     move = Move(
         (call.dst.valid_rows, call.table.extents[1]),
         Access("dst", call.dst.layout),
@@ -453,14 +444,14 @@ def lower_elem_nz(call: Call) -> tuple[Move, ...]:
 
     The kernel walks block columns, then rows, then the columns of a block (MG-NZ-10).
     """
-    index = index_of(call, call.idx.layout, Unit.ELEMENT, width=call.table.extents[1])
+    index = index_of(call, call.idx.layout, IndexUnit.ELEMENT, width=call.table.extents[1])
     dst, table = Access("dst", call.dst.layout), Access("table", call.table.layout)
     return (Move(call.dst.valid, dst, table, index, block=call.dst.dtype.c0),)
 
 
 def lower_l1_row(call: Call) -> tuple[Move, ...]:
     """One nd2nz transfer a row, ND to NZ in flight (MG-L1-09)."""
-    index = index_of(call, Layout.plain(1, 0), Unit.ROW, remap=skip_if_zero(call))
+    index = index_of(call, Layout.plain(1, 0), IndexUnit.ROW, remap=skip_if_zero(call))
     source = Access("table", Layout.plain(call.table.stride[3], 1))
     return (*zero_tile_first(call), Move(call.dst.valid, Access("dst", call.dst.layout), source, index))
 
@@ -469,7 +460,7 @@ def lower_l1_elem(call: Call) -> tuple[Move, ...]:
     """Zero the scratch, gather into it at NZ offsets, copy it whole into L1 (MG-L1-12, MG-L1-13)."""
     size = call.dst.rows * call.dst.cols
     lanes = Layout.plain(call.idx.stride[3], call.idx.stride[4])
-    index = index_of(call, lanes, Unit.ELEMENT)
+    index = index_of(call, lanes, IndexUnit.ELEMENT)
     stage = Access("scratch", flat())
     return (
         Move((1, size), stage, Fill()),
@@ -529,7 +520,7 @@ def row_batches(rows: int, _cols: int, batches: int) -> Work:
     return Work(dma=rows * batches)
 
 
-ROW = Kernel(
+ROW = RouteKernel(
     touches("S", "MTE2", "MTE2"),
     besides=zeroes,
     handshake=Handshake(  # MG-SYNC-04, MG-SYNC-10
@@ -550,12 +541,10 @@ ROW_NZ = replace(
     lower=lower_row_nz,
     reach=table_width,
 )
-ELEM = Kernel(
+ELEM = RouteKernel(
     touches("S", "S", "S"),
     handshake=Handshake(  # MG-SYNC-05, MG-SYNC-11
-        before=(("V", "S"), ("MTE3", "S"), ("MTE2", "S")),
-        body=("S",),
-        after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
+        before=(("V", "S"), ("MTE3", "S"), ("MTE2", "S")), body=("S",), after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3"))
     ),
     work=lambda rows, cols, _batches: Work(scalar=rows * cols),  # MG-SYNC-09
     cost={"S": Cost("element gather")},
@@ -566,14 +555,14 @@ ELEM = Kernel(
 ONE_FLAGS = Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),))  # MG-SYNC-14
 ONE_ELEM = replace(ELEM, handshake=ONE_FLAGS, work=None, index_note="")
 L1_KERNELS = {
-    "mgather.l1.row": Kernel(
+    "mgather.l1.row": RouteKernel(
         touches("S", "MTE2", "MTE2"),
         handshake=Handshake(body=("S", "MTE2"), after=(("S", "MTE2"),)),
         work=ROW.work,
         cost={"S": Cost("row loop"), "MTE2": Cost("row transfers", "GM to L1 GB/s", zeroed=zeroed_tile)},
         lower=lower_l1_row,
     ),
-    "mgather.l1.elem": Kernel(
+    "mgather.l1.elem": RouteKernel(
         touches("S", "S", "MTE2", "S"),
         handshake=Handshake(body=("S", "MTE2"), between=(("S", "MTE2"),)),  # MG-L1-14
         work=lambda rows, cols, _batches: Work(dma=1, scalar=rows * cols),
@@ -582,7 +571,7 @@ L1_KERNELS = {
         by_element=True,
     ),
 }
-L1_SIMT = Kernel(
+L1_SIMT = RouteKernel(
     touches("V", "V", "MTE2", "V"),
     handshake=Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),)),  # MG-SYNC-17
     launch=padded_launch,
@@ -590,8 +579,8 @@ L1_SIMT = Kernel(
     lower=lower_l1_elem,  # the same result by MG-SIMT-23
     by_element=True,
 )
-SIMT = Kernel(touches("V", "V", "V"), handshake=ON_V, cost={"V": Cost("SIMT")})
-OFF_CHIP = {"mgather.row": Kernel(lower=lower_row), "mgather.elem": Kernel(lower=lower_elem)}
+SIMT = RouteKernel(touches("V", "V", "V"), handshake=ON_V, cost={"V": Cost("SIMT")})
+OFF_CHIP = {"mgather.row": RouteKernel(lower=lower_row), "mgather.elem": RouteKernel(lower=lower_elem)}
 
 KERNELS = {
     "cpu": OFF_CHIP,
@@ -644,9 +633,9 @@ PARAMS = (
     Param("dst", "write", "destination tile: Vec, or Mat in NZ form on a2a3 and a5"),
     Param("table", "read", "the table in GM", kind="memory"),
     Param("idx", "read", "int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination",
-          contiguous="column", kind="tile or memory"),
+          contiguous="column", kind="tile or memory", role="index"),
     Param("scratch", "update", "GM workspace of Rows * Cols elements, for an elem gather into L1", optional=True,
-          kind="memory"),
+          kind="memory", role="scratch"),
 )  # fmt: skip
 MODIFIERS = (
     Modifier("coalesce", Coalesce, lambda c: Coalesce.Row if c.scratch is None else Coalesce.Elem,

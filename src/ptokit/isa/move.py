@@ -32,7 +32,7 @@ class Combine(Enum):
     MIN = auto()
 
 
-class Unit(Enum):
+class IndexUnit(Enum):
     """What an index value counts on the side it addresses."""
 
     ROW = auto()
@@ -69,11 +69,11 @@ class Index:
 
     access: Access
     side: Side
-    unit: Unit
+    unit: IndexUnit
     capacity: int
     remap: Remap
     width: int = 0
-    """For `Unit.ELEMENT`: columns of the logical table; 0 if the value is a column of one row."""
+    """For `IndexUnit.ELEMENT`: columns of the logical table; 0 if the value is a column of one row."""
     cast: bool = True
     """Cast to uint32 before the remap (MG-OOB-08). False only for 64-bit indices on the host."""
     valid: tuple[int, int] | None = None
@@ -82,11 +82,11 @@ class Index:
     @property
     def by_row(self) -> bool:
         """Whether all lanes of a row have one index."""
-        return not self.access.layout.cols and self.unit is Unit.ROW
+        return not self.access.layout.cols and self.unit is IndexUnit.ROW
 
     def reach(self, cols: int) -> tuple[int, int]:
         """Rows and columns of the addressed side that values below the capacity can name; rows have `cols` columns."""
-        if self.unit is Unit.ROW:
+        if self.unit is IndexUnit.ROW:
             return self.capacity, cols
         if isinstance(self.width, int) and self.width == 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             return 1, self.capacity

@@ -55,9 +55,9 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
-from ptokit.isa.kernel import ON_V, Cost, Effect, Handshake, Kernel, full_launch
+from ptokit.isa.kernel import ON_V, Cost, Effect, Handshake, RouteKernel, full_launch
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Index, Move, Side, Unit
+from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Side
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import (
     BLayout,
@@ -129,21 +129,21 @@ listed_type = Case("a PTO type", lambda c: c.src.dtype in PTO_TYPES and c.src.dt
 
 OPERANDS = (
     Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
-         blocks=True, fix=WRAP),
-    Rule("MS-LOC-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), kind="H-09", blocks=True,
+         blocks="route", fix=WRAP),
+    Rule("MS-LOC-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), kind="H-09", blocks="route",
          fix="tload the data into a Vec tile first"),
     Rule("MS-LOC-01", "src", "in a Vec tile", lambda c: c.src.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
          fix="scatter from a Vec tile"),
-    Rule("MS-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), kind="H-09", blocks=True,
+    Rule("MS-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), kind="H-09", blocks="route",
          fix="tload the indices into a Vec tile first"),
     Rule("MS-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
          fix="tload the indices into a Vec tile"),
     Rule("MS-MODE-04", "idx", lambda c: f"of 1 column (row scatter) or {c.src.cols} (element scatter)",
-         lambda c: c.coalesce is not None, on=error(*EVERYWHERE), blocks=True,
+         lambda c: c.coalesce is not None, on=error(*EVERYWHERE), blocks="route",
          found=lambda c: f"{c.idx.cols} columns", kind="H-09",
          fix='give the index tile one column, or coalesce="row" and a [1, N] index'),
     Rule("A-05", "coalesce", "what the index shape says, or left out", mode_agrees, on=error(*EVERYWHERE),
-         found=lambda c: f"{c.coalesce.text} with {c.idx}", blocks=True,
+         found=lambda c: f"{c.coalesce.text} with {c.idx}", blocks="route",
          fix="leave coalesce out, or change the index shape"),
 )  # fmt: skip
 
@@ -162,9 +162,10 @@ TYPES = (
     atomic("MS-ATOM-06", ScatterAtomicOp.Max, ORDER_TYPES),
     atomic("MS-ATOM-07", ScatterAtomicOp.Min, ORDER_TYPES),
     Rule("A-16", "src", "of a type that can be added", lambda c: c.src.dtype.is_number, on=error(*EVERYWHERE),
-         when=adds, found=lambda c: str(c.src.dtype), firm=True, fix="scatter without atomic="),
+         when=adds, found=lambda c: str(c.src.dtype), blocks="execution", fix="scatter without atomic="),
     Rule("A-16", "src", "of a type that can be ordered", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
-         on=error("host"), when=orders, found=lambda c: str(c.src.dtype), firm=True, fix="scatter without atomic="),
+         on=error("host"), when=orders, found=lambda c: str(c.src.dtype), blocks="execution",
+         fix="scatter without atomic="),
 )  # fmt: skip
 
 LAYOUTS = (
@@ -200,7 +201,7 @@ SHAPES = (
     even_rows(is_row, "host"),
     packed_a5_rows(is_row),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=error(*EVERYWHERE), when=is_elem, kind="H-06", firm=True, fix=PACKED_FIX),
+         on=error(*EVERYWHERE), when=is_elem, kind="H-06", blocks="execution", fix=PACKED_FIX),
     burst_multiple("MS-ALIGN-01", "src", *DEVICES),
 )  # fmt: skip
 
@@ -232,9 +233,9 @@ def lower(call: Call) -> tuple[Move, ...]:
     """Row: table[idx[i], j] = src[i, j] (MS-SEM-03). Elem: mem[idx[i, j]] = src[i, j] (MS-SEM-02)."""
     if is_row(call):
         stride = call.table.shape[4] if call.here(PACKED_ROWS) else call.table.stride[3]
-        target, lanes, unit, capacity = Layout.plain(stride, 1), row_lanes(call.idx), Unit.ROW, rows_of(call.table)
+        target, lanes, unit, capacity = Layout.plain(stride, 1), row_lanes(call.idx), IndexUnit.ROW, rows_of(call.table)
     else:
-        target, lanes, unit, capacity = flat(), call.idx.layout, Unit.ELEMENT, prod(call.table.shape)
+        target, lanes, unit, capacity = flat(), call.idx.layout, IndexUnit.ELEMENT, prod(call.table.shape)
     index = Index(Access("idx", lanes), Side.DST, unit, capacity, REMAPS[call.oob], cast=is_cast(call))
     source = Access("src", call.src.layout)
     return (Move(call.src.valid, Access("table", target), source, index, COMBINES[call.atomic]),)
@@ -246,7 +247,7 @@ def touches(idx: str, src: str, table: str) -> tuple[Effect, ...]:
 
 
 A2A3 = {
-    "mscatter.row": Kernel(
+    "mscatter.row": RouteKernel(
         touches("S", "MTE3", "MTE3"),
         handshake=Handshake(
             before=(("V", "S"), ("MTE2", "S"), ("S", "MTE3")),
@@ -256,7 +257,7 @@ A2A3 = {
         ),
         cost={"S": Cost("row loop"), "MTE3": Cost("row transfers", "UB to GM GB/s")},
     ),
-    "mscatter.elem": Kernel(
+    "mscatter.elem": RouteKernel(
         touches("S", "S", "S"),
         handshake=Handshake(
             before=(("V", "S"), ("MTE2", "S"), ("MTE3", "S")),
@@ -267,7 +268,7 @@ A2A3 = {
         by_element=True,
     ),
 }
-SIMT = Kernel(touches("V", "V", "V"), handshake=ON_V, launch=full_launch, launched="src", cost={"V": Cost("SIMT")})
+SIMT = RouteKernel(touches("V", "V", "V"), handshake=ON_V, launch=full_launch, launched="src", cost={"V": Cost("SIMT")})
 
 
 BELOW_CAPACITY = 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'
@@ -341,6 +342,8 @@ MODIFIERS = (
              text=Attribute("scatterConflict", "scatter_conflict", suffix=True, newer=True)),
 )  # fmt: skip
 ATTRIBUTES = attributes(MODIFIERS)
+INDEX = Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements",
+              contiguous="column", role="index")  # fmt: skip
 
 MSCATTER = Instruction(
     name="mscatter",
@@ -353,7 +356,7 @@ MSCATTER = Instruction(
     operands=(
         Param("table", "update", "the table in GM", kind="memory"),
         Param("src", "read", "source tile: Vec, row-major"),
-        Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements", contiguous="column"),
+        INDEX,
     ),
     modifiers=MODIFIERS,
     documents=("CO", "MS"),
@@ -371,10 +374,7 @@ MSCATTER = Instruction(
         defined=lambda call: call.conflict is ScatterConflict.Last,
         fixes=instead_of_repeats,
     ),
-    conflicts=(
-        OrderHazard("H-24", "UB", "MTE2", "second", "idx", "read", "write"),
-        OrderHazard("H-16", "GM", "MTE3"),
-    ),
+    conflicts=(OrderHazard("H-24", "UB", "MTE2", "second", "idx", "read", "write"), OrderHazard("H-16", "GM", "MTE3")),
     faults={
         "outside": Fault("MS-OOB-06", "H-11", BELOW_CAPACITY, elsewhere=("MS-OOB-02", "A-18")),
         "negative": Fault("A-12", "H-13", 'remap negative indices yourself first, or use oob="skip"'),

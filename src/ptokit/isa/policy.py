@@ -7,6 +7,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Self, TypeVar
 
+from ptokit.finding import suggestion
+
 
 class PtoEnum(Enum):
     """An enum that is also written as a lower-case string: `GatherOOB.Clamp` or `"clamp"`."""
@@ -27,7 +29,8 @@ class PtoEnum(Enum):
             for member in cls:
                 if value == member.text:
                     return member
-            raise ValueError(f"unknown value {value!r}{cls.hint(value)}; {cls.choices()}")
+            hint = suggestion(value, (member.text for member in cls))
+            raise ValueError(f"unknown value {value!r}; {cls.choices()}{hint}")
         shown = str(value) if isinstance(value, Enum) else repr(value)
         raise TypeError(f"{shown} does not convert to {cls.__name__}; {cls.choices()}")
 
@@ -35,14 +38,6 @@ class PtoEnum(Enum):
     def choices(cls) -> str:
         """The accepted spellings, for messages."""
         return "expected one of " + ", ".join(repr(member.text) for member in cls)
-
-    @classmethod
-    def hint(cls, word: str) -> str:
-        """The nearest accepted spelling, for messages."""
-        import difflib
-
-        near = difflib.get_close_matches(word.lower(), [member.text for member in cls], n=1)
-        return f" (did you mean {near[0]!r}?)" if near else ""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"

@@ -11,7 +11,7 @@ from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Case, Cpp, Fault, Instruction, Param, Rule, error
 from ptokit.isa.kernel import INDEXED
 from ptokit.isa.layout import Layout, Term
-from ptokit.isa.move import Access, Compute, Index, Input, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Compute, Index, IndexUnit, Input, Move, Remap, Side
 from ptokit.isa.operand import TileSpec, show_extents
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import GENERAL, Form, Workspace, same_as
@@ -50,7 +50,8 @@ SUM_CPP = Cpp(
 )  # fmt: skip
 
 REDUCTIONS = (
-    OpRow("trowsum", "Sum every row.", "dst[i, 0] = src[i, 0] + src[i, 1] + ...    in this order, in float32",
+    OpRow("trowsum", "Sum every row.",
+        "dst[i, 0] = src[i, 0] + src[i, 1] + ...    in this order, in float32, rounded once",
         SUM_TYPES, "rowsum", in_place=(), cpp=SUM_CPP),
     OpRow("trowmax", "The largest element of every row.",
         "dst[i, 0] = the largest of src[i, :]    a leading NaN stays, a later one loses", BEST_TYPES, "rowmax",
@@ -92,7 +93,7 @@ def reduction(row: OpRow, *, by_row: bool) -> Instruction:
         COLUMN_FORM if by_row else plain("CP-COL-01", "dst"),
         Rule(f"{group}-01", "dst", lambda c: f"of {extents(c.src)[0]} valid {kept}s and a valid {lost}",
              lambda c: extents(c.dst)[0] == extents(c.src)[0] and extents(c.dst)[1] >= 1, on=error(*EVERYWHERE),
-             firm=True, found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
+             blocks="execution", found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
              fix=f"give dst as many valid {kept}s as src"),
         typed(f"{group}-02", "src", row.types, THROUGH_FLOAT),
         alike(f"{group}-02", "dst", "src"),
@@ -168,12 +169,12 @@ def spread(call: Call, name: str) -> Input:
 SOURCES = ("src0", "src1")
 PER_ROW = tuple(
     Rule("CP-RXP-01", name, "of dst's valid region, or a ColMajor column, or a row-major 32-byte block a row",
-         lambda c, name=name: is_full(c, name) or is_per_row(c, name), on=error(*EVERYWHERE), firm=True,
+         lambda c, name=name: is_full(c, name) or is_per_row(c, name), on=error(*EVERYWHERE), blocks="execution",
          kind=ByExtent(), fix='a column is N x 1 with blayout="col_major"')
     for name in SOURCES
 )  # fmt: skip
 ONE_FULL = Rule(
-    "CP-RXP-01", "src0", "of dst's valid region, unless src1 is", firm=True, on=error(*EVERYWHERE),
+    "CP-RXP-01", "src0", "of dst's valid region, unless src1 is", blocks="execution", on=error(*EVERYWHERE),
     holds=lambda c: is_full(c, "src0") or is_full(c, "src1"), kind=ByExtent(),
     fix="give one source the destination's valid region, row-major",
 )  # fmt: skip
@@ -214,7 +215,7 @@ TTRANS = build(
     (
         *vec_tiles("CP-TRN-01", ("dst", "src"), nonempty="src", plains=("src", "dst")),
         Rule("CP-TRN-01", "dst", lambda c: f"valid {show_extents(tuple(c.src.valid)[::-1])}, as src transposed",
-             lambda c: c.dst.valid == c.src.valid[::-1], on=error(*EVERYWHERE), firm=True,
+             lambda c: c.dst.valid == c.src.valid[::-1], on=error(*EVERYWHERE), blocks="execution",
              found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
              fix="give dst as many valid rows as src has valid columns, and the reverse"),
         *(Rule("CP-TRN-01", name, "of rows that are a multiple of 32 bytes",
@@ -249,7 +250,7 @@ def lower_gather(call: Call) -> tuple[Move | Compute, ...]:
     """The index is an element number of the padded source; one outside is undefined (as for `tscatter`)."""
     src = call.src
     index = Index(
-        Access("idx", call.idx.layout), Side.SRC, Unit.ELEMENT, src.rows * src.cols, Remap.REFUSE, width=src.cols,
+        Access("idx", call.idx.layout), Side.SRC, IndexUnit.ELEMENT, src.rows * src.cols, Remap.REFUSE, width=src.cols,
         valid=src.valid,
     )  # fmt: skip
     return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("src", src.layout), index),)
@@ -265,7 +266,7 @@ TGATHER = build(
             "shared": Fault("CP-GAT-03", None, "gather into another tile: hardware does not promise this order"),
         }),
     (DST, Param("src", "read", "a Vec tile of the destination's type", contiguous="always"),
-     Param("idx", "read", "Vec tile of element numbers, of the destination's valid region")),
+     Param("idx", "read", "Vec tile of element numbers, of the destination's valid region", role="index")),
     (
         *vec_tiles("CP-GAT-01", ("dst", "src", "idx"), plains=("dst", "src", "idx")),
         shaped("CP-GAT-01", "idx", fix=lambda c: BY_ROW if is_one_a_row(c) else "give both tiles one valid region"),

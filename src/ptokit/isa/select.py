@@ -68,7 +68,7 @@ def mask_fits(group: str, mask: str, data: str) -> Rule:
     return Rule(f"{group}-01", mask, lambda c: f"of {c.values[data].valid_rows} rows, a bit for each column of {data}",
                 lambda c: (c.values[mask].valid_rows == c.values[data].valid_rows
                            and bits(c.values[mask]) >= c.values[data].valid_cols),
-                on=error(*EVERYWHERE), firm=True, kind=ByExtent(),
+                on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
                 fix="one uint8 holds 8 columns, one uint32 holds 32")  # fmt: skip
 
 
@@ -138,7 +138,7 @@ CVT_CPP = Cpp(call="TCVT(dst, src, tmp, round, saturation)", headers=(OTHER_TYPE
 MASK_DST = Param("dst", "write", f"destination: {MASK.about}")
 DATA = Param("src0", "read", "a Vec tile to compare")
 OTHER = Param("src1", "read", "a Vec tile of src0's type and valid region")
-MODE = Modifier("mode", CmpMode, always(CmpMode.EQ), "how elements are compared",
+MODE = Modifier("mode", CmpMode, always(CmpMode.EQ), "how elements are compared", positional=True,
                 text=Attribute("cmpMode", "cmp", inside=True, brief="cmp", example=CmpMode.LT))  # fmt: skip
 
 
@@ -161,7 +161,8 @@ TCMPS = compare(
     OpRow("tcmps", "Compare a tile with a scalar.",
         "bit j of row i of dst = src[i, j] <mode> scalar    the rest of a row is 0", CMPS_TYPES, rules=(ALWAYS_EQ,),
         in_place=(), cpp=CMPS_CPP),
-    Param("src", "read", DATA.about), Param("scalar", "read", "a number, held in the source's type", kind="number"),
+    Param("src", "read", DATA.about),
+    Param("scalar", "read", "a number, held in the source's type", kind="number", typed_as="src"),
     others=("scalar",),
 )  # fmt: skip
 TSEL = build(
@@ -260,7 +261,7 @@ TCVT = build(
         Rule("CP-CVT-02", "dst",
              lambda c: "of a type that src converts to: "
              + ", ".join(f"{a} to {b}" for a, b in sorted(c.here(CVT_PAIRS))),
-             lambda c: pair(c) in c.here(CVT_PAIRS), on=error(*EVERYWHERE), firm=True,
+             lambda c: pair(c) in c.here(CVT_PAIRS), on=error(*EVERYWHERE), blocks="execution",
              found=lambda c: f"{c.src.dtype} to {c.dst.dtype}", fix="convert through float32 or float16"),
         Rule("CP-CVT-02", "saturation", "on for this pair: A2/A3 saturates it whatever is asked",
              lambda c: c.saturation is Saturation.On or pair(c) in WRAPS, on=error("a2a3"),
@@ -272,9 +273,12 @@ TCVT = build(
     ),
     apply("cvt", "src", mode="round", saturation="saturation"),
     modifiers=(
-        Modifier("round", RoundMode, always(RoundMode.Rint), "how fractions become integers", text=ROUND),
-        Modifier("saturation", Saturation, default_saturation, "clamp to dst's range or wrap", "on, but for six pairs",
-                 Attribute("satMode", "saturation_mode", upper=True, brief="sat")),
+        Modifier("round", RoundMode, always(RoundMode.Rint),
+                 "how fractions are rounded to integers, also from a float type to itself", text=ROUND,
+                 positional=True),
+        Modifier("saturation", Saturation, default_saturation, "clamp to dst's range or wrap",
+                 f"off for {', '.join(' to '.join(each) for each in sorted(WRAPS))}; on for the others",
+                 Attribute("satMode", "saturation_mode", upper=True, brief="sat"), positional=True),
     ),
     cpp="TCVT(dst, src, mode, saturation)",
     workspace=Workspace(1, narrowed),

@@ -40,8 +40,10 @@ class Revision:
     """Tables, and the rows that they have for this revision."""
     dropped: frozenset[str] = frozenset()
     """The ids of rules that do not apply."""
+    added: frozenset[str] = frozenset()
+    """The ids of rules that refuse here, although they do not on the family."""
     kernels: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """By route: the kernels (`isa.kernel.Kernel`) that replace those of the family."""
+    """By route: the kernels (`isa.kernel.RouteKernel`) that replace those of the family."""
 
 
 PLAIN = Revision()

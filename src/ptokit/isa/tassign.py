@@ -6,11 +6,11 @@ from ptokit.isa.instruction import EVERYWHERE, Instruction, Param, Rule, error, 
 from ptokit.isa.spelling import Form
 
 RULES = (
-    Rule("CO-API-05", "tile", "a tile", lambda c: is_tile(c.tile), on=error(*EVERYWHERE), blocks=True,
+    Rule("CO-API-05", "tile", "a tile", lambda c: is_tile(c.tile), on=error(*EVERYWHERE), blocks="route",
          fix="only tiles have addresses"),
     Rule("CO-API-05", "tile", lambda c: f"at a byte address that is a multiple of {c.tile.dtype.size}, from 0 up",
          lambda c: c.tile.addr is None or (c.tile.addr >= 0 and c.tile.addr % c.tile.dtype.size == 0),
-         on=error(*EVERYWHERE), firm=True, found=lambda c: hex(c.tile.addr),
+         on=error(*EVERYWHERE), blocks="execution", found=lambda c: hex(c.tile.addr),
          fix=lambda c: f"use {max(0, c.tile.addr // c.tile.dtype.size * c.tile.dtype.size):#x}"),
 )  # fmt: skip
 

@@ -25,7 +25,7 @@ from ptokit.isa.instruction import (
     is_tensor,
     is_tile,
 )
-from ptokit.isa.kernel import Cost, Effect, Kernel
+from ptokit.isa.kernel import Cost, Effect, RouteKernel
 from ptokit.isa.move import Access, Fill, Move
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout, Pad, TileType
@@ -93,24 +93,25 @@ COLUMN = (
 )
 
 RULES = (
-    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), blocks=True,
+    Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), blocks="route",
          fix="tload(tile, array): the tile comes first; an array is wrapped, pto.GlobalTensor(array)"),
     Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
-         on=error(*EVERYWHERE), blocks=True, fix="load into a Vec or Mat tile, then tmov"),
+         on=error(*EVERYWHERE), blocks="route", fix="load into a Vec or Mat tile, then tmov"),
     data_type("dst"),
-    same_type("TL-01", "src", "dst", firm=True),
+    same_type("TL-01", "src", "dst", blocks="execution"),
     Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
-         lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks=True,
+         lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks="route",
          fix=lambda c: COLUMN if c.dst.form == "dn" else "give tile and tensor the same layout"),
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
-         firm=True, found=lambda c: f"{c.src} into {c.dst}", kind=ByExtent(),
+         blocks="execution", found=lambda c: f"{c.src} into {c.dst}", kind=ByExtent(),
          fix='flatten the tensor to two dims; fractal=512'),
     Rule("TL-02", "src", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.src.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), firm=True, kind=ByExtent(),
+         lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
          fix=NZ_SHAPE),
     Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
-         lambda c: is_block(c) or (is_run(c) and run_length(c.dst) <= c.src.elements), on=error(*EVERYWHERE), firm=True,
+         lambda c: is_block(c) or (is_run(c) and run_length(c.dst) <= c.src.elements), on=error(*EVERYWHERE),
+         blocks="execution",
          kind=ByExtent(), found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
     extents_positive("A-55", "dst", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "dst", *NPU, when=in_ub_unboxed("dst")),
@@ -146,10 +147,10 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move((1, dst.elements), Access("dst", flat()), Fill(pad_bits(dst.dtype, dst.pad))), move)
 
 
-def kernel(path: str) -> Kernel:
+def kernel(path: str) -> RouteKernel:
     """One pipe copies the block, at the bandwidth of its path."""
     effects = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
-    return Kernel(effects, cost={"MTE2": Cost("block", path)})
+    return RouteKernel(effects, cost={"MTE2": Cost("block", path)})
 
 
 MOST_ROWS = 4095

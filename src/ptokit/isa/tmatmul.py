@@ -21,24 +21,12 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
-from ptokit.isa.kernel import Kernel
+from ptokit.isa.kernel import RouteKernel
 from ptokit.isa.move import Access, Compute, Move
 from ptokit.isa.operand import FRACTAL_ROWS, show_extents
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import Table
-from ptokit.isa.vector import (
-    OpRow,
-    Text,
-    alike,
-    build,
-    by_target,
-    filled,
-    located,
-    pipes,
-    typed,
-    types,
-    whole,
-)
+from ptokit.isa.vector import OpRow, Text, alike, build, by_target, filled, located, pipes, typed, types, whole
 
 VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
 
@@ -65,7 +53,7 @@ def form(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
 
 def extents(operand: str, text: str, holds: Test) -> Rule:
     """The extents of an operand follow from the others'."""
-    return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), firm=True, kind=ByExtent(),
+    return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
                 fix="a is m x k, b is k x n, dst is m x n; valid regions likewise")  # fmt: skip
 
 
@@ -90,7 +78,7 @@ PRODUCT_RULES = (
     typed("CP-MM-03", "a", MATMUL_TYPES),
     alike("CP-MM-03", "b", "a"),
     Rule("CP-MM-03", "dst", lambda c: f"of the type that sums of {c.a.dtype} products have",
-         lambda c: c.dst.dtype.name == ACC_OF[c.a.dtype.name], on=error(*EVERYWHERE), firm=True,
+         lambda c: c.dst.dtype.name == ACC_OF[c.a.dtype.name], on=error(*EVERYWHERE), blocks="execution",
          when=Case("a known input type", lambda c: c.a.dtype.name in ACC_OF),
          found=lambda c: str(c.dst.dtype), fix="int32 for int8, float32 for the floats"),
     Rule("CP-HDR-01", "a", "shipping headers compute 16 rows for m == 1, so 16 rows of dst are written",
@@ -177,16 +165,16 @@ def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
 
 
 EXTRACT_RULES = (
-    Rule("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks=True,
+    Rule("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks="route",
          fix="tload brings memory into a tile"),
-    Rule("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks=True,
+    Rule("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks="route",
          fix="tstore takes a tile to memory"),
     Rule("CP-EXT-01", "dst", "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in PATHS),
-         lambda c: (c.src.loc, c.dst.loc) in PATHS, on=error(*EVERYWHERE), firm=True,
+         lambda c: (c.src.loc, c.dst.loc) in PATHS, on=error(*EVERYWHERE), blocks="execution",
          found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="move it through another memory"),
     filled("CP-EXT-01"),
     Rule("CP-EXT-01", "src", "large enough: the window lies in its valid region", inside, on=error(*EVERYWHERE),
-         firm=True, kind=ByExtent(),
+         blocks="execution", kind=ByExtent(),
          found=lambda c: f"valid {show_extents(c.src.valid)} for {show_extents(c.dst.valid)} at "
                          f"({c.row.value}, {c.col.value})",
          fix="shrink dst's valid region or move the window"),
@@ -198,7 +186,7 @@ EXTRACT_RULES = (
          when=Case("from Mat", lambda c: c.src.loc is MAT), found=lambda c: str(c.src.dtype),
          fix="tcvt converts between types"),
     Rule("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
-         on=error(*EVERYWHERE), firm=True, found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
+         on=error(*EVERYWHERE), blocks="execution", found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
     alike("CP-EXT-02", "src"),
 )  # fmt: skip
 EXTRACT_PARAMS = (
@@ -207,6 +195,9 @@ EXTRACT_PARAMS = (
     Param("row", "read", "a number: the window's first row", kind="position"),
     Param("col", "read", "a number: the window's first column", kind="position"),
 )
+EXTRACT_KERNELS = {
+    f"textract.{a.text}.{b.text}": RouteKernel(pipes(EXTRACT_PARAMS, pipe)) for (a, b), pipe in PATHS.items()
+}
 EXTRACT_CPP = Cpp(
     headers=(
         typed_in_headers("dst", {"a5": "i8 i32 f16 bf16 f32 f8E4M3FN f8E5M2"}, IN_UB),
@@ -219,10 +210,7 @@ TEXTRACT = replace(
     build(OpRow("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
               in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
     route=extract_route,
-    kernels={
-        family: {f"textract.{a.text}.{b.text}": Kernel(pipes(EXTRACT_PARAMS, pipe)) for (a, b), pipe in PATHS.items()}
-        for family in NPU
-    },
+    kernels=dict.fromkeys(NPU, EXTRACT_KERNELS),
 )  # fmt: skip
 
 CUBE = (TMATMUL, TMATMUL_ACC, TMATMUL_BIAS, TEXTRACT)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ptokit.isa.common import data_type, extents_positive, same_type
 from ptokit.isa.headers import CLAUSE, IN_UB, between
 from ptokit.isa.instruction import EVERYWHERE, NPU, ByExtent, Call, Case, Cpp, Instruction, Param, Rule, error, is_tile
-from ptokit.isa.kernel import Effect, Kernel
+from ptokit.isa.kernel import Effect, RouteKernel
 from ptokit.isa.move import Access, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
@@ -26,22 +26,22 @@ PATHS = Table({"cpu": {**A2A3_PATHS, **A5_PATHS}, "host": {(VEC, VEC): "V"}, "a2
 
 REACHED = Rule(
     "TV-01", "dst", lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
-    lambda c: (c.src.loc, c.dst.loc) in c.here(PATHS), on=error(*NPU, "host"), firm=True,
+    lambda c: (c.src.loc, c.dst.loc) in c.here(PATHS), on=error(*NPU, "host"), blocks="execution",
     found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="move it through another memory, or through GM",
 )  # fmt: skip
 """A path that the target has. The header of cpu asserts none."""
 
 RULES = (
-    Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks=True,
+    Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks="route",
          fix="tload brings memory into a tile"),
-    Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks=True,
+    Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks="route",
          fix="tstore takes a tile to memory"),
     REACHED,
-    replace(REACHED, on=error("cpu"), firm=False, asserted=()),
+    replace(REACHED, on=error("cpu"), blocks="nothing", asserted=()),
     data_type("dst"),
-    same_type("TV-01", "src", "dst", fix="give both tiles one type", firm=True),
+    same_type("TV-01", "src", "dst", fix="give both tiles one type", blocks="execution"),
     Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
-         lambda c: c.src.valid == c.dst.valid, on=error(*EVERYWHERE), firm=True,
+         lambda c: c.src.valid == c.dst.valid, on=error(*EVERYWHERE), blocks="execution",
          found=lambda c: f"valid {show_extents(c.src.valid)}", kind=ByExtent(),
          fix="give both tiles the same valid region"),
     extents_positive("A-55", "dst", *EVERYWHERE),
@@ -76,7 +76,7 @@ TMOV = Instruction(
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
     kernels={
         family: {
-            f"tmov.{a.text}.{b.text}": Kernel((Effect("src", "read", pipe), Effect("dst", "write", pipe)))
+            f"tmov.{a.text}.{b.text}": RouteKernel((Effect("src", "read", pipe), Effect("dst", "write", pipe)))
             for (a, b), pipe in PATHS[family].items()
         }
         for family in NPU

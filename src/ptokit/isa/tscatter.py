@@ -26,8 +26,8 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
-from ptokit.isa.kernel import INDEXED, Cost, Effect, Kernel
-from ptokit.isa.move import Access, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.kernel import INDEXED, Cost, Effect, RouteKernel
+from ptokit.isa.move import Access, Fill, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import ScatterIndex, TileType
 from ptokit.isa.spelling import Attribute, Form
@@ -66,7 +66,7 @@ def vec(operand: str) -> Rule:
     """TS-LOC-01 for one operand."""
     return Rule(
         "TS-LOC-01", operand, "a Vec tile", lambda c: is_tile(c.values[operand], TileType.Vec), on=error(*EVERYWHERE),
-        kind="H-09", blocks=True, fix="tload or tmov the data into a Vec tile first", elsewhere=CPU,
+        kind="H-09", blocks="route", fix="tload or tmov the data into a Vec tile first", elsewhere=CPU,
     )  # fmt: skip
 
 
@@ -76,7 +76,8 @@ def valid_inside(operand: str) -> Rule:
         "TS-SHAPE-01", operand, "valid within its padded extents",
         lambda c: (c.values[operand].valid_rows <= c.values[operand].rows
                    and c.values[operand].valid_cols <= c.values[operand].cols),
-        on=error(*EVERYWHERE), kind=ByExtent(), firm=True, fix="shrink valid= or enlarge the tile", elsewhere=CPU,
+        on=error(*EVERYWHERE), kind=ByExtent(), blocks="execution",
+        fix="shrink valid= or enlarge the tile", elsewhere=CPU,
     )  # fmt: skip
 
 
@@ -111,8 +112,9 @@ RULES = (
          found=lambda c: str(c.idx.dtype), fix="hold the indices in a 16-bit or 32-bit integer tile",
          elsewhere=CPU),
     Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"), kind="H-08",
-         found=lambda c: str(c.idx.dtype), firm=True, fix="hold the indices in an integer tile", elsewhere=CPU),
-    same_type("TS-TYPE-04", "src", "dst", kind="H-08", fix="give both one type", firm=True,
+         found=lambda c: str(c.idx.dtype), blocks="execution",
+         fix="hold the indices in an integer tile", elsewhere=CPU),
+    same_type("TS-TYPE-04", "src", "dst", kind="H-08", fix="give both one type", blocks="execution",
               elsewhere=CPU),
     index_width("TS-TYPE-05", 4),
     index_width("TS-TYPE-06", 2),
@@ -140,24 +142,24 @@ RULES = (
 def lower(call: Call) -> tuple[Move, ...]:
     """Row: dst[idx[i, j], j] = src[i, j] (TS-SEM-01). Flat: the index is an element of the padded tile."""
     dst = call.dst
-    index = Index(Access("idx", call.idx.layout), Side.DST, Unit.ROW, dst.rows, Remap.REFUSE, cast=is_cast(call))
+    index = Index(Access("idx", call.idx.layout), Side.DST, IndexUnit.ROW, dst.rows, Remap.REFUSE, cast=is_cast(call))
     place = dst.layout
     if by_row(call):
         index = replace(index, valid=dst.valid)
     elif is_nd_tile(dst):
-        index = replace(index, unit=Unit.ELEMENT, capacity=dst.rows * dst.cols, width=dst.cols, valid=dst.valid)
+        index = replace(index, unit=IndexUnit.ELEMENT, capacity=dst.rows * dst.cols, width=dst.cols, valid=dst.valid)
     else:  # a flat offset counts storage, in any layout
-        index, place = replace(index, unit=Unit.ELEMENT, capacity=dst.rows * dst.cols), flat()
+        index, place = replace(index, unit=IndexUnit.ELEMENT, capacity=dst.rows * dst.cols), flat()
     move = Move(call.src.valid, Access("dst", place), Access("src", call.src.layout), index)
     if by_row(call) or not call.here(ZEROES_FIRST):
         return (move,)
     return (Move((1, dst.rows * dst.cols), Access("dst", flat()), Fill()), move)
 
 
-def kernel(pipe: str, cost: Cost) -> Kernel:
+def kernel(pipe: str, cost: Cost) -> RouteKernel:
     """One pipe reads and writes every operand."""
     effects = (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
-    return Kernel(effects, cost={pipe: cost})
+    return RouteKernel(effects, cost={pipe: cost})
 
 
 INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "what the index counts",
@@ -212,7 +214,7 @@ TSCATTER = Instruction(
     operands=(
         Param("dst", "update", "destination tile: Vec", contiguous="always"),
         Param("src", "read", "source tile: Vec, of the destination's type"),
-        Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte"),
+        Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte", role="index"),
     ),
     modifiers=(INDEX,),
     documents=("CO", "TS"),

@@ -21,7 +21,7 @@ from ptokit.isa.instruction import (
     is_tensor,
     is_tile,
 )
-from ptokit.isa.kernel import Cost, Effect, Kernel
+from ptokit.isa.kernel import Cost, Effect, RouteKernel
 from ptokit.isa.move import Access, Combine, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
@@ -54,30 +54,31 @@ def is_burst(call: Call) -> bool:
 adds = Case("atomic add", lambda c: c.atomic is StoreAtomic.Add)
 
 RULES = (
-    Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), blocks=True,
+    Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), blocks="route",
          fix="tstore(array, tile): the array comes first; it is wrapped, pto.GlobalTensor(array)"),
     Rule("MG-L1-33", "src", "a tile outside L1: A5's cube core has no copy from L1 to GM",
-         lambda c: not is_tile(c.src, TileType.Mat), on=error("a5"), firm=True,
+         lambda c: not is_tile(c.src, TileType.Mat), on=error("a5"), blocks="execution",
          fix="move it to a Vec tile first: tmov(vec, mat)"),
     Rule("TT-01", "src", "a Vec or Acc tile", lambda c: is_tile(c.src, TileType.Vec, TileType.Acc),
-         on=error(*EVERYWHERE), blocks=True, fix="move it to a Vec tile first: tmov(vec, tile)"),
+         on=error(*EVERYWHERE), blocks="route", fix="move it to a Vec tile first: tmov(vec, tile)"),
     data_type("src"),
-    same_type("TT-01", "dst", "src", firm=True),
+    same_type("TT-01", "dst", "src", blocks="execution"),
     Rule("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into",
-         lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks=True,
+         lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks="route",
          found=lambda c: c.dst.layout_kind.name, fix="give tile and tensor the same layout"),
     Rule("TT-01", "dst",
          lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
-         lambda c: is_burst(c) or (is_block(c) if is_run(c) else fits(c.dst, c.src)), on=error(*EVERYWHERE), firm=True,
-         kind=ByExtent(), found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
+         lambda c: is_burst(c) or (is_block(c) if is_run(c) else fits(c.dst, c.src)), on=error(*EVERYWHERE),
+         blocks="execution", kind=ByExtent(), found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
          fix="give tile and tensor the same layout, and the tensor at least the extents of the valid region"),
     Rule("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.dst.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), firm=True, kind=ByExtent(),
+         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
          fix=NZ_SHAPE),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
-         on=error(*DEVICES), when=adds, found=lambda c: str(c.src.dtype), firm=True, fix="store without atomic="),
+         on=error(*DEVICES), when=adds, found=lambda c: str(c.src.dtype), blocks="execution",
+         fix="store without atomic="),
     Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_number, on=error("host"), when=adds,
-         found=lambda c: str(c.src.dtype), firm=True, fix="store without atomic="),
+         found=lambda c: str(c.src.dtype), blocks="execution", fix="store without atomic="),
     extents_positive("A-55", "src", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "src", *NPU, when=in_ub_unboxed("src")),
 )  # fmt: skip
@@ -93,9 +94,9 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move(region, Access("dst", dst), Access("src", src), combine=combine),)
 
 
-def kernel(pipe: str, path: str) -> Kernel:
+def kernel(pipe: str, path: str) -> RouteKernel:
     """One pipe reads the tile and writes memory, at the bandwidth of its path."""
-    return Kernel((Effect("src", "read", pipe), Effect("dst", "update", pipe)), cost={pipe: Cost("block", path)})
+    return RouteKernel((Effect("src", "read", pipe), Effect("dst", "update", pipe)), cost={pipe: Cost("block", path)})
 
 
 def template(call: Call) -> tuple[tuple[str, None], ...]:

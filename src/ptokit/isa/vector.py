@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ptokit.isa.common import NO_TYPES, PLAIN_TILE, extents_positive, is_nd_tile, names, same_type
 from ptokit.isa.dtype import DType, dtype
@@ -23,7 +23,7 @@ from ptokit.isa.instruction import (
     error,
     is_tile,
 )
-from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, Kernel
+from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move
 from ptokit.isa.operand import ScalarSpec, show_extents
@@ -56,7 +56,7 @@ def located(clause: str, operand: str, *locs: TileType) -> Rule:
     """The operand is a tile in one of these memories."""
     where = " or ".join(loc.name for loc in locs)
     return Rule(clause, operand, f"a {where} tile", lambda c: is_tile(c.values[operand], *locs), on=error(*EVERYWHERE),
-                blocks=True, fix=f"move the data into a {where} tile first")  # fmt: skip
+                blocks="route", fix=f"move the data into a {where} tile first")  # fmt: skip
 
 
 def vec(clause: str, operand: str) -> Rule:
@@ -73,7 +73,7 @@ def plain(clause: str, operand: str) -> Rule:
 def typed(clause: str, operand: str, table: Table[Types], fix: str = "tcvt converts between types") -> Rule:
     """The element type is one that the target computes with."""
     return Rule(clause, operand, lambda c: f"one of {names(c.here(table))}",
-                lambda c: c.values[operand].dtype in c.here(table), on=error(*EVERYWHERE), firm=True,
+                lambda c: c.values[operand].dtype in c.here(table), on=error(*EVERYWHERE), blocks="execution",
                 found=lambda c: str(c.values[operand].dtype), fix=fix)  # fmt: skip
 
 
@@ -82,13 +82,13 @@ SAME_REGION = "give both tiles the same valid region"
 
 def alike(clause: str, operand: str, other: str = "dst") -> Rule:
     """Two operands have one element type."""
-    return same_type(clause, operand, other, fix="tcvt converts between types", firm=True)
+    return same_type(clause, operand, other, fix="tcvt converts between types", blocks="execution")
 
 
 def shaped(clause: str, operand: str, other: str = "dst", fix: CallText = SAME_REGION) -> Rule:
     """Two operands have one valid region."""
     return Rule(clause, operand, lambda c: f"valid {show_extents(c.values[other].valid)}, as {other}",
-                lambda c: c.values[operand].valid == c.values[other].valid, on=error(*EVERYWHERE), firm=True,
+                lambda c: c.values[operand].valid == c.values[other].valid, on=error(*EVERYWHERE), blocks="execution",
                 found=lambda c: f"valid {show_extents(c.values[operand].valid)}", kind=ByExtent(),
                 fix=fix)  # fmt: skip
 
@@ -184,6 +184,8 @@ class Text:
     """Its name in text, if that is another one."""
     orders: tuple[tuple[str, ...], ...] = ()
     """Other orders of the sources."""
+    result: str = "dst"
+    """What it writes."""
 
     def spellings(self, instruction: str, modifiers: tuple[Modifier, ...] = ()) -> dict[str, tuple[str, ...]]:
         """With values (Level 1) and with destinations (Level 2); each modifier is an attribute."""
@@ -194,8 +196,9 @@ class Text:
         for order in orders:
             values, types = ", ".join(f"%{source}" for source in order), ", ".join("..." for _ in order)
             operands = types if len(order) == 1 else f"({types})"
-            first.append(f"%dst = pto.{name} {values}{attributes(modifiers)} : {operands} -> !pto.tile<...>")
-            second.append(f"pto.{name} ins({values}{inside} : {types}) outs(%dst : !pto.tile_buf<...>){after}")
+            first.append(f"%{self.result} = pto.{name} {values}{attributes(modifiers)} : {operands} -> !pto.tile<...>")
+            outs = f"outs(%{self.result} : !pto.tile_buf<...>)"
+            second.append(f"pto.{name} ins({values}{inside} : {types}) {outs}{after}")
         return {"Level 1": tuple(first), "Level 2": tuple(second)}
 
 
@@ -220,12 +223,12 @@ def build(
     form: Form = GENERAL,
 ) -> Instruction:
     """An instruction with one route, which has its name, on one pipe; `cost` is by pipe."""
-    sources = tuple(param.name for param in params[1:])
+    first, *sources = (param.name for param in params)
     on = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
     costs = cost or ({"V": COSTS[row.op]} if row.op in COSTS else {})
 
-    def kernel(pipe: str) -> Kernel:
-        return Kernel(pipes(params, pipe), cost={pipe: costs[pipe]} if pipe in costs else {})
+    def kernel(pipe: str) -> RouteKernel:
+        return RouteKernel(pipes(params, pipe), cost={pipe: costs[pipe]} if pipe in costs else {})
 
     return Instruction(
         name=row.name,
@@ -240,8 +243,8 @@ def build(
         kernels={family: {row.name: kernel(on[family])} for family in NPU},
         faults=row.faults,
         spellings={
-            "C++": (cpp or f"{row.name.upper()}({', '.join(['dst', *sources])})",),
-            **(text or Text(sources)).spellings(row.name, modifiers),
+            "C++": (cpp or f"{row.name.upper()}({', '.join((first, *sources))})",),
+            **replace(text or Text(tuple(sources)), result=first).spellings(row.name, modifiers),
         },
         cpp=row.cpp,
         in_place=Table(dict.fromkeys(row.in_place, True)),

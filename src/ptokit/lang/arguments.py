@@ -13,6 +13,7 @@ from ptokit.isa.policy import PtoEnum
 from ptokit.lang.arrays import is_foreign
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.where import refuse
+from ptokit.program.expr import Var
 
 Signature = tuple[Any, ...]
 
@@ -32,6 +33,11 @@ class Arguments:
         tensors = [(tensor.spec, tensor.shape) for tensor in self.tensors.values()]
         constants = map(repr, self.constants.values())  # 1, 1.0 and True are equal, 0.0 and -0.0 too
         return (*self.tensors, *tensors, *constants, *self.shared().items())
+
+    @property
+    def numbers(self) -> dict[Var, int]:
+        """The integers, as variables of the program."""
+        return {Var(name): value for name, value in self.integers.items()}
 
     def shared(self) -> dict[str, str]:
         """Arguments that share memory with an earlier one, and the first that does, directly or through others."""

@@ -47,7 +47,7 @@ def as_array(source: object) -> Array:
         return np.asarray(cast("Array", source))
     kind = type(source).__name__
     if hasattr(source, "__cuda_array_interface__"):
-        raise TypeError(f"this {kind} lives on a GPU; copy it to the host first")
+        raise TypeError(f"this {kind} is on a GPU; copy it to the host first")
     try:
         if _is_torch(source):
             return _from_torch(source)
@@ -109,7 +109,7 @@ def _from_dlpack(source: Any) -> Array:
 
 def _from_torch(tensor: Any) -> Array:
     if tensor.device.type != "cpu":
-        raise _Refusal(f"this tensor lives on {tensor.device}; call .cpu() first")
+        raise _Refusal(f"this tensor is on {tensor.device}; call .cpu() first")
     if tensor.requires_grad:
         raise _Refusal("this tensor requires grad; pass tensor.detach()")
     if tensor.is_conj():

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.finding import NAME, Finding, VerifyError, summary
+from ptokit.finding import NAME, Finding, VerifyError, counted, summary
 from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments
@@ -22,6 +22,7 @@ from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.program.show import show as show_program
 from ptokit.program.verify import pipes_used
+from ptokit.target import PROFILES
 
 WIDTH = 80
 
@@ -104,7 +105,7 @@ class Report:
         return f"<Report {self.kernel[:NAME]} on {', '.join(self.targets)}: {summary(self.findings)}>"
 
     def __str__(self) -> str:
-        head = f"{self.kernel} over {self.grid} block{'' if self.grid == 1 else 's'}"
+        head = f"{self.kernel} over {counted(self.grid, 'block')}"
         return "\n\n".join([head, *map(str, self.targets.values())])
 
 
@@ -172,7 +173,7 @@ def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int) -> 
             raise
         return TargetReport(profile.name, (finding_of(problem, where),), {}, (), ())
     placement = place(traced.program, profile, mode.options.dyn_ub)
-    verdict = traced.checked(mode, grid, arguments.integers) if arguments.integers else traced.verdict(mode, grid)
+    verdict = traced.checked(mode, grid, arguments.numbers) if arguments.integers else traced.verdict(mode, grid)
     used = footprint(traced.program, profile, mode.options.dyn_ub, grid)
     simt = has_simt(traced.program, profile)
     return TargetReport(
@@ -192,8 +193,8 @@ def _name(loc: TileType, mode: Mode) -> str:
 
 def _limit(loc: TileType, use: Use, mode: Mode, simt: bool) -> int | None:
     """Bytes that tiles may use."""
-    asked = mode.options.dyn_ub or 0
-    budget = mode.profile.budget(use.static, asked, simt=simt) if loc is TileType.Vec else None
+    requested = mode.options.dyn_ub or 0
+    budget = mode.profile.budget(use.static, requested, simt=simt) if loc is TileType.Vec else None
     return budget.available if budget else mode.profile.memories[loc].size
 
 
@@ -224,4 +225,5 @@ def show(
     program = place(kernel.trace(arguments, mode).program, mode.profile, mode.options.dyn_ub).program
     print(show_program(order(program, mode.profile), mode.profile.name))
     if not mode.profile.pipes:
-        print(f"({mode.profile.name} has no pipes and needs no flags; a2a3 and a5 do)")
+        others = " and ".join(name for name, each in PROFILES.items() if each.pipes and name == each.family)
+        print(f"({mode.profile.name} has no pipes and needs no flags; {others} do)")

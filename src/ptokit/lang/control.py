@@ -113,7 +113,7 @@ class _Body(ABC):
 
 @marked("when")
 class when(_Body):
-    """`with pto.when(condition):` runs its body where the condition holds (is not 0)."""
+    """`with pto.when(condition):` runs its body if the condition holds (is not 0)."""
 
     @public
     def __init__(self, condition: Any) -> None:
@@ -139,7 +139,7 @@ class when(_Body):
 
 @marked("otherwise")
 class otherwise(_Body):
-    """`with pto.otherwise():` directly after a `pto.when` body runs where that one does not."""
+    """`with pto.otherwise():` directly after a `pto.when` body runs if that one does not."""
 
     @public
     def __enter__(self) -> None:
@@ -160,7 +160,7 @@ def _tracer(what: str) -> Any:
     if context.tracer is None and context.block is None:
         raise refuse("KN-01", f"{what} works inside a kernel", "use a plain `if` outside kernels")
     if context.tracer is None:
-        message = f"{what} is hidden from debug=True, by a name of its own or by a caller that does not know ptokit"
+        message = f"debug=True cannot rewrite this {what}: it has another name, or a function without ptokit calls it"
         raise refuse("KN-06", message, "write `with pto.when(condition):` into the kernel or a function that it calls")
     return context.tracer
 
@@ -175,9 +175,7 @@ def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
     if not tensor.dtype.is_integer or tensor.dtype.numpy.kind == "b":
         raise refuse("KN-14", f"pto.load_scalar reads whole numbers, not {tensor.dtype}", "use a tile for other values")
     if not tensor.is_plain:
-        raise refuse(
-            "KN-14", "pto.load_scalar reads an array as it is", "pass the array without shape=, stride= and NZ"
-        )
+        raise refuse("KN-14", "pto.load_scalar reads a plain array", "pass the array without shape=, stride= and NZ")
     if len(index) != len(tensor.shape):
         message = f"pto.load_scalar takes one index for each of the {len(tensor.shape)} dims, got {len(index)}"
         raise refuse("KN-14", message, "pto.load_scalar(tensor, i) or pto.load_scalar(tensor, i, j)")
@@ -208,7 +206,8 @@ def wait_flag(src: str, dst: str, event: Any = 0) -> None:
 def _flag(action: str, src: str, dst: str, event: Any) -> None:
     pipes = _pipe(src), _pipe(dst)
     if pipes[0] == pipes[1]:
-        raise refuse("KN-13", f"a pipe is in order with itself; {pipes[0]} need not wait for it", "drop the flag")
+        message = f"instructions on one pipe run in order; {pipes[0]} need not wait for itself"
+        raise refuse("KN-13", message, "drop the flag")
     number = expression(event, "an event id")
     if isinstance(number, int) and not 0 <= number < EVENT_IDS:
         raise refuse("KN-13", f"event ids are 0 to {EVENT_IDS - 1}; found {number}", "choose another id")

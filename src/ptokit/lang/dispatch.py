@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, cast
 
+from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
@@ -54,11 +55,9 @@ _MOST_PREPARED = 1024
 def _prepare(
     key: Any, instruction: Instruction, mode: Mode, operands: Sequence[Operand], modifiers: Sequence[object], *call: Any
 ) -> Prepared:
-    if len(PREPARED) >= _MOST_PREPARED:
-        PREPARED.clear()
     specs, parsed = [operand.spec for operand in operands], _parsed(instruction, modifiers)
-    PREPARED[key] = prepared = Prepared(instruction, mode.profile, mode.options, specs, parsed, *call)
-    return prepared
+    prepared = Prepared(instruction, mode.profile, mode.options, specs, parsed, *call)
+    return remember(PREPARED, key, prepared, _MOST_PREPARED)
 
 
 def _parsed(instruction: Instruction, modifiers: Sequence[object]) -> Modifiers:
@@ -117,7 +116,7 @@ def execute(
         prepared = _with_workspace(key, instruction, mode, operands, modifiers, tmp)
     elif prepared is None:
         prepared = _prepare(key, instruction, mode, operands, modifiers)
-    if tmp is None and prepared.minds_repeats and (shared := _sharing(prepared.names, operands)) is not NO_SHARING:
+    if tmp is None and prepared.alias_sensitive and (shared := _sharing(prepared.names, operands)) is not NO_SHARING:
         again = (*key, shared)
         prepared = PREPARED.get(again) or _prepare(again, instruction, mode, operands, modifiers, *shared.calls)
     storages = [operand.storage for operand in operands]

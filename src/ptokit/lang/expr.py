@@ -32,7 +32,7 @@ class TracedInteger:
         raise refuse(
             "KN-02",
             f"whether {self} holds is known only when the kernel runs; "
-            "`if`, `while`, `assert`, `and`, `or`, `not`, `min` and `max` cannot decide by it",
+            "`if`, `while`, `assert`, `and`, `or`, `not`, `min` and `max` cannot test it",
             "use `with pto.when(condition):`, `for i in pto.range(...)`, `&`, `|`, pto.min or pto.max",
         )
 
@@ -79,10 +79,8 @@ def expression(value: object, what: str) -> Expr:
 def _check_home(value: TracedInteger) -> None:
     tracer = current().tracer
     if tracer is None or value.tracer is not tracer:
-        raise refuse(
-            "KN-08", f"{value} belongs to another kernel, or to an earlier tracing", "compute it in this kernel"
-        )
-    if tracer.path[: len(value.home)] != value.home:
+        raise refuse("KN-08", f"{value} belongs to another kernel, or to an earlier trace", "compute it in this kernel")
+    if tracer.has_ended(value.home):
         message = f"{value} exists only inside a pto.range or pto.when body that has ended"
         raise refuse("KN-04", message, "compute it before the body, or use it inside")
 
@@ -121,7 +119,7 @@ def _reflected(name: str) -> Callable[[TracedInteger, object], Any]:
 
 def _unsupported(symbol: str, fix: str) -> Callable[..., NoReturn]:
     def method(self: TracedInteger, *_: object) -> NoReturn:
-        raise refuse("KN-02", f"`{symbol}` makes no whole number of {self}", fix)
+        raise refuse("KN-02", f"`{symbol}` is not supported on {self}, an integer known at run time", fix)
 
     return method
 
@@ -143,7 +141,7 @@ for _name, _symbol in _UNSUPPORTED.items():
         setattr(TracedInteger, f"__{_side}{_name}__", _unsupported(_symbol, _SUPPORTED))
 for _name in ("abs", "round", "getitem", "call", "ceil", "floor"):
     setattr(TracedInteger, f"__{_name}__", _unsupported(_name, _SUPPORTED))
-setattr(TracedInteger, "__invert__", _unsupported("~", "compare the other way round, or use `with pto.otherwise():`"))  # noqa: B010
+setattr(TracedInteger, "__invert__", _unsupported("~", "negate the comparison, or use `with pto.otherwise():`"))  # noqa: B010
 
 
 @overload

@@ -1,4 +1,4 @@
-"""Exceptions that reach the user: who caused them, and tracebacks that end at the user's own line."""
+"""Exceptions that reach the user: whether user code caused them, and tracebacks that end at the user's own line."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from functools import partial, update_wrapper
 from types import FunctionType
 from typing import Any, NoReturn, cast, overload
 
+from ptokit.engine.kept import remember
 from ptokit.finding import Where
 from ptokit.lang.arguments import PLAIN, Arguments, Signature, array_argument, constant, is_integer
 from ptokit.lang.context import Mode, target
@@ -60,15 +61,12 @@ class Kernel(Launchable):
             refuse_at(self.function, "KN-05", "a kernel is a plain function, without yield and async", "drop them")
         for name, parameter in self.parameters.items():
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                message = f"a kernel's parameters have names of their own; `{name}` stands for several or has none"
-                refuse_at(self.function, "KN-17", message, "write every parameter out, without *args, **options and /")
+                message = f"every parameter of a kernel has a name; `{name}` is variadic or positional-only"
+                refuse_at(self.function, "KN-17", message, "list the parameters, without *args, **options and /")
             if name in (*LAUNCH_OPTIONS, BLOCK_IDX, BLOCK_NUM):
                 kind = "an option of every launch" if name in LAUNCH_OPTIONS else "the block's own number"
                 message = f"`{name}` is {kind} and cannot be a parameter"
                 refuse_at(self.function, "KN-17", message, "choose another name")
-
-    def __repr__(self) -> str:
-        return f"<kernel {self.name}>"
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of a launch by kind."""
@@ -112,9 +110,7 @@ class Kernel(Launchable):
         key = (mode.profile.name, arguments.signature)
         traced = self._traced.get(key)
         if traced is None or not self.is_current(traced):
-            if len(self._traced) >= MOST_SIGNATURES:
-                self._traced.clear()
-            traced = self._traced[key] = self._trace(arguments, mode)
+            traced = remember(self._traced, key, self._trace(arguments, mode), MOST_SIGNATURES)
         return traced
 
     def _trace(self, arguments: Arguments, mode: Mode) -> Traced:

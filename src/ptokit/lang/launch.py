@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from ptokit.engine.registry import AUTO, ENGINES, names
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, near
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.context import Mode, current, target
 from ptokit.lang.where import refuse, warn_at
@@ -27,11 +27,17 @@ observers: list[Observer] = []
 class FindingCollector:
     """Reports the findings of a launch, each once: hazards as warnings, all of them in the `Run`."""
 
+    __slots__ = ("_found", "_module", "_registry")
+
     def __init__(self, module: str | None, registry: dict[Any, Any]) -> None:
         """The kernel's module, and its registry of warnings that Python has shown."""
-        self.found: list[Finding] = []
         self._module, self._registry = module or "<unknown>", registry
-        self._seen: set[tuple[Any, ...]] = set()
+        self._found: dict[tuple[Any, ...], Finding] = {}
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """The findings of the launch."""
+        return tuple(self._found.values())
 
     def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
@@ -41,10 +47,9 @@ class FindingCollector:
     def add(self, finding: Finding) -> bool:
         """Record a finding; False for an error, and for one that was recorded before at the same place."""
         key = (finding.level, finding.rule, finding.kind, finding.operand, finding.where)
-        if key in self._seen or finding.level == "error":
+        if key in self._found or finding.level == "error":
             return False
-        self._seen.add(key)
-        self.found.append(finding)
+        self._found[key] = finding
         return True
 
 
@@ -96,9 +101,9 @@ def check_engine(engine: object, known: Sequence[str], but: str = "") -> None:
     """Refuse an engine that a call does not have; `but` is the hint for an engine that models a target."""
     if engine in known:
         return
-    close = near(engine, known) if isinstance(engine, str) else ""
-    hint = but if isinstance(engine, str) and is_model(engine) else f"did you mean {close}?" if close else ""
-    raise ValueError(f"engine is one of {', '.join(known)}; got {engine!r}" + (f"; {hint}" if hint else ""))
+    is_unfit = but and isinstance(engine, str) and is_model(engine)
+    hint = f"; {but}" if is_unfit else suggestion(engine, known)
+    raise ValueError(f"engine is one of {', '.join(known)}; got {engine!r}{hint}")
 
 
 def is_model(engine: str) -> bool:
@@ -123,12 +128,12 @@ def machine_options(options: object, launch: str, dyn_ub: int | None) -> Machine
     chosen = MachineOptions() if options is None else options
     if not isinstance(chosen, MachineOptions):
         raise TypeError(f"options= takes a pto.MachineOptions, got {type(chosen).__name__}")
-    asked = chosen.dyn_ub if dyn_ub is None else dyn_ub
-    return replace(chosen, launch=chosen.launch if launch == "standard" else launch, dyn_ub=asked)
+    size = chosen.dyn_ub if dyn_ub is None else dyn_ub
+    return replace(chosen, launch=chosen.launch if launch == "standard" else launch, dyn_ub=size)
 
 
 def refuse_inside(what: str) -> None:
     """Refuse a call inside a kernel."""
     here = current()
     if here.tracer is not None or here.block is not None:
-        raise refuse("KN-17", f"{what} cannot stand inside a kernel", "launch one kernel after the other")
+        raise refuse("KN-17", f"{what} is not allowed inside a kernel", "launch one kernel after the other")

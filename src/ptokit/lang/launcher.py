@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ptokit.engine.kept import remember
 from ptokit.engine.registry import AUTO, REFERENCE, chosen
 from ptokit.engine.runnable import Run
 from ptokit.engine.storage import Storage
@@ -33,7 +34,6 @@ from ptokit.lang.launch import (
 from ptokit.lang.recall import MOST_CACHED, NUMPY, CachedLaunch, Key, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
-from ptokit.program.expr import Var
 
 if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
@@ -54,6 +54,9 @@ class Launchable(ABC):
         """The registry of warnings that Python has shown."""
         self.cached: dict[Key, CachedLaunch] = {}
         """The cache of small launches."""
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
 
     def __getitem__(self, grid: object) -> Launcher:
         """The kernel over a grid of blocks."""
@@ -161,7 +164,7 @@ class Launcher:
             name, seconds = self._run(arguments, mode, collector, engine, threads)
             if key is not None:
                 self._add_to_cache(key, (*args, *keywords.values()), arguments, mode, engine)
-        return Run(tuple(collector.found), name, seconds, mode.profile.name, self.grid)
+        return Run(collector.found, name, seconds, mode.profile.name, self.grid)
 
     def _run_cached(self, key: Key | None, args: Sequence[object], keywords: Mapping[str, object]) -> Run | None:
         """Run the launch from the cache; None if it is not there or not eligible."""
@@ -185,14 +188,10 @@ class Launcher:
         storages = self._storages(arguments, traced)
         if verdict.remarks:
             collector(verdict.remarks)
-        integers = {Var(name): value for name, value in arguments.integers.items()}
         runnable = traced.executable(mode, chosen(engine), engine != AUTO)
         began = time.perf_counter()
-        try:
-            with self._writing(arguments, traced):
-                ran = runnable.launch(storages, integers, self.grid, collector, threads)
-        except (VerifyError, OutOfBoundsError) as problem:
-            raise in_one_of(self.grid, problem) from None
+        with self._writing(arguments, traced):
+            ran = runnable.launch(storages, arguments.numbers, self.grid, collector, threads)
         return ran, time.perf_counter() - began
 
     def _run_on_machine(
@@ -204,13 +203,9 @@ class Launcher:
         verdict = traced.verdict(mode, self.grid)
         if any(finding.blocks for finding in verdict.errors):
             raise VerifyError(verdict.errors)
-        integers = {Var(name): value for name, value in arguments.integers.items()}
         storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
-        try:
-            with self._writing(arguments, traced):
-                return traced.machine(mode).run(storages, integers, self.grid, options, certain)
-        except (VerifyError, OutOfBoundsError) as problem:
-            raise in_one_of(self.grid, problem) from None
+        with self._writing(arguments, traced):
+            return traced.machine(mode).run(storages, arguments.numbers, self.grid, options, certain)
 
     def _storages(self, arguments: Arguments, traced: Traced) -> dict[str, Storage]:
         """The memory of the arguments; those that the program writes must be writable."""
@@ -220,9 +215,14 @@ class Launcher:
                 raise ValueError(f"{self.kernel.name}: {name} is read-only; pass a writable array")
         return storages
 
-    def _writing(self, arguments: Arguments, traced: Traced) -> AbstractContextManager[None]:
+    @contextmanager
+    def _writing(self, arguments: Arguments, traced: Traced) -> Generator[None, None, None]:
         """The run of a program, which writes some of its arguments; a run that fails may have written some blocks."""
-        return writing([arguments.tensors[name].source for name in traced.stored], in_part=True)
+        try:
+            with writing([arguments.tensors[name].source for name in traced.stored], in_part=True):
+                yield
+        except (VerifyError, OutOfBoundsError) as problem:
+            raise in_one_of(self.grid, problem) from None
 
     def _add_to_cache(self, key: Key, values: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
         """Add a launch to the cache, if it is eligible."""
@@ -235,13 +235,11 @@ class Launcher:
         if len(plain) < len(tensors) or not in_order or excluded:
             return
         sizes = {name: tensor.storage.bits.size for name, tensor in tensors.items()}
-        integers = {Var(name): value for name, value in arguments.integers.items()}
-        small = traced.executable(mode, chosen(engine), engine != AUTO).small(sizes, integers, self.grid)
+        small = traced.executable(mode, chosen(engine), engine != AUTO).small(sizes, arguments.numbers, self.grid)
         if small is not None:
-            if len(kernel.cached) >= MOST_CACHED:
-                kernel.cached.clear()
             is_current = partial(kernel.is_current, traced)
-            kernel.cached[key] = CachedLaunch(small, mode.profile.name, self.grid, is_current, kernel.collector)
+            launch = CachedLaunch(small, mode.profile.name, self.grid, is_current, kernel.collector)
+            remember(kernel.cached, key, launch, MOST_CACHED)
 
     def _run_untraced(self, arguments: Arguments, mode: Mode, collector: FindingCollector) -> float:
         began = time.perf_counter()

@@ -24,7 +24,7 @@ from ptokit.lang.launcher import Launchable
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
-from ptokit.program.expr import Var, evaluate, variables
+from ptokit.program.expr import evaluate, variables
 from ptokit.program.ir import Argument, Float, Integer, Program
 from ptokit.target import DEFAULT_ARCH
 from ptokit.text.forms import read_program
@@ -60,9 +60,6 @@ class TextKernel(Launchable):
         """The parameters in order, and their kinds: `array`, `integer` or `float`."""
         self._traced: dict[tuple[Any, ...], Traced] = {}
 
-    def __repr__(self) -> str:
-        return f"<kernel {self.name}>"
-
     def dtype(self, name: str) -> DType | None:
         """The element type of a parameter; None for a whole number."""
         argument = next(argument for argument in self.program.arguments if argument.name == name)
@@ -84,7 +81,7 @@ class TextKernel(Launchable):
         return [name for name in self.parameters if name not in known]
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
-        """A check needs no arrays: the text says what they are."""
+        """A check needs no arrays: the text declares them."""
         return self._sorted(self._named(args, keywords))
 
     def _named(self, args: Sequence[object], keywords: Mapping[str, object]) -> dict[str, object]:
@@ -124,7 +121,7 @@ class TextKernel(Launchable):
 
     def _check_array(self, argument: Argument, arguments: Arguments) -> None:
         """Refuse an array that is shorter than the text states, or of another shape."""
-        values = {Var(name): number for name, number in arguments.integers.items()}
+        values = arguments.numbers
         measures = (*argument.shape, *argument.stride, argument.offset)
         if any(not variables(measure) <= values.keys() for measure in measures):
             return  # checked at run time

@@ -148,7 +148,7 @@ class Reading:
 
     def _check_with(self, stmt: ast.With, role: str, call: ast.Call) -> None:
         if len(stmt.items) > 1 or stmt.items[0].optional_vars:
-            self._report(stmt, "KN-06", f"pto.{role} stands alone in its `with`", "nest the bodies")
+            self._report(stmt, "KN-06", f"pto.{role} must be the only item of its `with`", "nest the bodies")
         is_plain = not call.keywords and not any(isinstance(arg, ast.Starred) for arg in call.args)
         if not is_plain or len(call.args) != (role == "when"):
             takes = "one condition, without a name or a star" if role == "when" else "nothing"
@@ -247,7 +247,7 @@ class Reading:
     def _call(self, node: ast.Call, scope: _Scope) -> None:
         role = self._role(node)
         if role in BODIES:
-            message = f"pto.{role} opens a body; it cannot stand inside an expression"
+            message = f"pto.{role} opens a body; it cannot be part of an expression"
             self._report(node, "KN-06", message, f"write {', '.join(f'`{text}`' for text in BODIES.values())}")
         elif isinstance(node.func, ast.Attribute) and node.func.attr in METHODS and role != MODULE:
             self._change(node.func.value, node, scope)
@@ -379,7 +379,7 @@ def check_caller(frame: FrameType | None, kernel: CodeType) -> None:
     names = {**vars(builtins), **frame.f_globals, **closure}
     reading = check_source(code, names, is_kernel=code is kernel)
     if frame.f_lineno not in reading.opened:
-        message = "a traced body is opened here under a name that hides it"
+        message = "a traced body is opened here under a name that ptokit cannot resolve"
         fix = f"write `{BODIES['range']}` or `{BODIES['when']}`, with pto or the call imported by a module"
         raise VerifyError([Finding("error", "KN-06", message, fix=fix, where=Where(code.co_filename, frame.f_lineno))])
 

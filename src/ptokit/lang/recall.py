@@ -9,7 +9,7 @@ import numpy as np
 
 from ptokit.engine.runnable import Run, Small
 from ptokit.engine.storage import address_of
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.context import current
 from ptokit.lang.launch import FindingCollector, in_one_of
 
@@ -66,31 +66,12 @@ class CachedLaunch:
             ends.append(start + array.nbytes)
         if not (self.small.is_current and _are_apart(addresses, ends) and self.is_current()):
             return None
-        listener = _Listener(self.collector)
+        collector = self.collector()
         try:
-            seconds = self.small.run(addresses, tensors, listener)
+            seconds = self.small.run(addresses, tensors, collector)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
-        return Run(listener.found, self.small.engine, seconds, self.target, self.grid)
-
-
-class _Listener:
-    """Reports findings to the user. It makes a collector at the first finding: most launches have none."""
-
-    __slots__ = ("_collector", "_make")
-
-    def __init__(self, make: Callable[[], FindingCollector]) -> None:
-        self._make, self._collector = make, None
-
-    def __call__(self, findings: Sequence[Finding]) -> None:
-        if self._collector is None:
-            self._collector = self._make()
-        self._collector(findings)
-
-    @property
-    def found(self) -> tuple[Finding, ...]:
-        """All findings of the launch."""
-        return () if self._collector is None else tuple(self._collector.found)
+        return Run(collector.found, self.small.engine, seconds, self.target, self.grid)
 
 
 def _are_apart(starts: list[int], ends: list[int]) -> bool:

@@ -39,7 +39,7 @@ def _range(name: str, axis: int, part: object, spec: TileSpec, valid: Expr) -> t
         _refuse(name, f"a tile is sliced as tile[a:b, c:d], and {part!r} is no slice", "a row is tile[i : i + 1]")
     first, last, step = cast("tuple[object, object, object]", (part.start, part.stop, part.step))  # pyright: ignore[reportUnknownMemberType]
     if step is not None and not (isinstance(step, int) and step == 1):
-        _refuse(name, f"a slice takes every row and column, and {step!r} is a step", "leave the step out")
+        _refuse(name, f"slices of tiles have no step; found {step!r}", "leave the step out")
     allocated = (spec.rows, spec.cols)[axis]
     if first is None and last is None:
         return 0, allocated, valid

@@ -73,7 +73,7 @@ def _tree(file: str, code: CodeType) -> Function:
         if file in _NO_SOURCE:  # the lines are those of `python -c`, and the code is not from there
             raise _no_source(code)
         message = f"the source of {code.co_name} has changed since it was imported"
-        raise Unreadable(message, "import it again, or start Python anew")
+        raise Unreadable(message, "import it again, or restart Python")
     return tree
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NoReturn, cast
 
-from ptokit.finding import near
+from ptokit.finding import suggestion
 from ptokit.isa.dtype import DType
 from ptokit.isa.operand import Dyn, TileSpec, show_extents
 from ptokit.isa.unknown import is_unknown
@@ -67,7 +67,7 @@ class TracedTile(StandIn, Tile):
     @valid.setter
     def valid(self, extents: tuple[Any, Any]) -> None:
         changed = _extents(extents, self.spec)
-        if changed == self._extents and self.tracer.path[: len(self._set_at)] == self._set_at:
+        if changed == self._extents and not self.tracer.has_ended(self._set_at):
             return
         carried = set(self.tracer.path) - set(self._home)
         if carried & self._used_in:
@@ -77,21 +77,20 @@ class TracedTile(StandIn, Tile):
 
     def use(self) -> TileUse:
         """The tile as an operand at this point of the trace."""
-        path = self.tracer.path
-        if path[: len(self._home)] != self._home:
+        if self.tracer.has_ended(self._home):
             message = f"{self.name} was made inside a pto.range or pto.when body that has ended"
             raise refuse("KN-04", message, "make the tile before the body")
-        if path[: len(self._set_at)] != self._set_at:
+        if self.tracer.has_ended(self._set_at):
             message = f"{self.name}.valid was set inside a pto.range or pto.when body that has ended"
             raise refuse("KN-12", message, "set tile.valid again after the body")
-        self._used_in.update(path[len(self._set_at) :])
+        self._used_in.update(self.tracer.path[len(self._set_at) :])
         return TileUse(self.name, self._extents, self.window)
 
     def bind(self, addr: object) -> None:
         """Move to an address (`pto.tassign`)."""
         if self.window is not None:
             message = f"a slice of {self.name} has no address of its own; found tassign"
-            raise refuse("SL-01", message, "move the tile it is of")
+            raise refuse("SL-01", message, "assign that of the whole tile")
         self.tracer.assign(self.name, addr)
 
     def _no_content(self, *_: object) -> NoReturn:
@@ -108,11 +107,10 @@ class TracedTile(StandIn, Tile):
 
     def __getattr__(self, name: str) -> NoReturn:
         if name == "storage":
-            raise refuse(
-                "KN-08", f"{self.name} is a tile of a kernel that was traced", "make a tile here: pto.Tile(...)"
-            )
-        close = near(name, [known for known in dir(Tile) if not known.startswith("_")])
-        raise AttributeError(f"a tile has no attribute {name!r}" + (f"; did you mean {close}?" if close else ""))
+            message = f"{self.name} is a tile of a kernel that was traced"
+            raise refuse("KN-08", message, "make a tile here: pto.Tile(...)")
+        hint = suggestion(name, (known for known in dir(Tile) if not known.startswith("_")))
+        raise AttributeError(f"a tile has no attribute {name!r}{hint}")
 
     def __repr__(self) -> str:
         return f"<tile {self.name}: {self.spec}>"
@@ -194,9 +192,9 @@ class TracedTensor(StandIn, GlobalTensor):
 
     def use(self) -> View:
         """The block as an operand."""
-        if self.tracer.path[: len(self.home)] != self.home:
-            message = f"this block of {self.argument.name} was cut inside a pto.range or pto.when body that has ended"
-            raise refuse("KN-04", message, "cut it before the body, or use it inside")
+        if self.tracer.has_ended(self.home):
+            message = f"this block of {self.argument.name} is of a pto.range or pto.when body that has ended"
+            raise refuse("KN-04", message, "slice it before the body, or use it inside")
         return View(self.argument.name, self.starts, self.sizes)
 
     def block(self, starts: tuple[Expr, ...], sizes: tuple[Expr, ...]) -> View:
@@ -207,10 +205,8 @@ class TracedTensor(StandIn, GlobalTensor):
     def __getitem__(self, key: object) -> TracedTensor:
         """A block: `t[a:b]` takes rows (or elements), `t[a:b, c:d]` a block; the ends may be expressions."""
         if not self.is_plain:
-            message = (
-                f"{self.argument.name} has a layout or a shape of its own; only plain arrays can be sliced in a kernel"
-            )
-            raise refuse("KN-10", message, "pass the block as an argument of its own")
+            message = f"{self.argument.name} has shape=, stride= or layout=; a kernel can slice only plain arrays"
+            raise refuse("KN-10", message, "pass the block as a separate argument")
         parts = cast("tuple[object, ...]", key if isinstance(key, tuple) else (key,))
         if len(parts) > len(self.sizes):
             message = f"{len(parts)} slices for {self.argument.name}, which has {len(self.sizes)} dims"

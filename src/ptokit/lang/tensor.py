@@ -147,10 +147,10 @@ def _range(part: object, n: int) -> slice:
 
 @lru_cache(maxsize=4096)
 def _own_spec(
-    element: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...], layout: object, asked: object
+    element: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...], layout: object, requested: object
 ) -> TensorSpec:
     """The description of an array as it is; `strides` are in bytes."""
-    kind = _element_type(element, asked)
+    kind = _element_type(element, requested)
     _check_dims(shape)
     for step, n in zip(strides, shape, strict=True):
         if n > 1 and (step < 0 or step % element.itemsize):
@@ -162,10 +162,10 @@ def _own_spec(
 
 
 def _reshaped(
-    array: Array, shape: Sequence[object] | None, stride: Sequence[object] | None, layout: object, asked: object
+    array: Array, shape: Sequence[object] | None, stride: Sequence[object] | None, layout: object, requested: object
 ) -> TensorSpec:
     """The description of a contiguous array read as another tensor."""
-    kind = _element_type(array.dtype, asked)
+    kind = _element_type(array.dtype, requested)
     _check_dims(array.shape)
     layout_ = choose(GlobalLayout, layout, "layout")
     if not array.flags.c_contiguous:
@@ -178,13 +178,13 @@ def _reshaped(
 
 def _fitting(spec: TensorSpec) -> TensorSpec:
     if spec.elements > MAX_EXTENT:
-        raise ValueError(f"{spec} has more elements than any memory")
+        raise ValueError(f"{spec} is too large")
     return spec
 
 
-def _element_type(element: np.dtype[Any], asked: object) -> DType:
+def _element_type(element: np.dtype[Any], requested: object) -> DType:
     own = dtype(element)
-    kind = own if asked is None else dtype(asked)
+    kind = own if requested is None else dtype(requested)
     if kind.size != own.size:
         raise TypeError(f"dtype={kind} has {kind.size} bytes, the array's {own} has {own.size}; widths must be equal")
     return kind
@@ -206,7 +206,7 @@ def _five(values: Sequence[object], name: str) -> list[int]:
     for item in items:
         number = extent(item, name, "CO-SHAPE-01")
         if number > MAX_EXTENT:
-            raise ValueError(f"{name} of {number} is beyond any memory")
+            raise ValueError(f"{name} of {number} is too large")
         numbers.append(number)
     return numbers
 

@@ -135,7 +135,7 @@ class Tile:
     def bind(self, addr: int) -> None:
         """Move to an address of the current target's memory (`pto.tassign`)."""
         if self.spec.is_slice:
-            raise refuse("SL-01", "a slice has no address of its own; found tassign", "move the tile it is of")
+            raise refuse("SL-01", "a slice has no address of its own; found tassign", "assign that of the whole tile")
         spec = replace(self.spec, addr=addr, space=current().number)
         self.storage = _storage(spec)
         self.spec = spec

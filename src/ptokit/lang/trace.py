@@ -91,6 +91,10 @@ class Tracer:
         """The numbers of the open bodies."""
         return tuple(scope.number for scope in self.scopes)
 
+    def has_ended(self, home: tuple[int, ...]) -> bool:
+        """Whether one of these bodies is no longer open."""
+        return self.path[: len(home)] != home
+
     def unique(self, name: str) -> str:
         """A name that nothing else has: `idx`, `idx_1`, ..."""
         used = self._names[name]
@@ -179,7 +183,7 @@ class Tracer:
         """Trace a loop's body once. With a step that is no positive constant, the loop counts iterations."""
         if buffers > 1 and self.mode == "manual":
             fix = "alternate the address: addr=base + i % 2 * nbytes"
-            raise refuse("KN-13", "buffers= belongs to auto mode; in manual mode addresses are yours", fix)
+            raise refuse("KN-13", "buffers= belongs to auto mode; in manual mode you choose the addresses", fix)
         if isinstance(step, int) and step > 0:
             var = Var(self.unique(name))
             bounds, value = (start, stop, step), var
@@ -197,7 +201,7 @@ class Tracer:
     def enter(self, *, is_loop: bool = False, buffers: int = 1) -> int:
         """Open a body; returns how many were open."""
         if len(self.scopes) > MOST_BODIES:
-            raise refuse("KN-06", f"more than {MOST_BODIES} bodies inside one another", "flatten the loops")
+            raise refuse("KN-06", f"more than {MOST_BODIES} nested bodies", "flatten the loops")
         self.scopes.append(OpenBlock(next(self._numbers), is_loop, [], buffers))
         return len(self.scopes) - 1
 

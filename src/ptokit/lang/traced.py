@@ -52,10 +52,9 @@ class Traced:
     def _verify(self, mode: Mode, grid: int) -> Verdict:
         return self.checked(mode, grid, {})
 
-    def checked(self, mode: Mode, grid: int, integers: Mapping[str, int]) -> Verdict:
+    def checked(self, mode: Mode, grid: int, numbers: Mapping[Var, int]) -> Verdict:
         """The verdict for given integer arguments."""
-        values = {Var(name): value for name, value in integers.items()}
-        return Verdict(verify(self.program, mode.profile, mode.options, grid, values))
+        return Verdict(verify(self.program, mode.profile, mode.options, grid, numbers))
 
     def _on_machine(self, mode: Mode) -> MachineExecutable:
         profile, options = mode.profile, mode.options

@@ -15,7 +15,8 @@ import numpy as np
 from ptokit.finding import Finding, HazardWarning, VerifyError, Where
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_COMMANDS = os.path.join(_PACKAGE, "cli") + os.sep
+COMMANDS = os.path.join(_PACKAGE, "cli") + os.sep
+"""The folder of the commands, which call the library as a user does."""
 _DEMO = os.path.join(_PACKAGE, "demo.py")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _NUMPY = os.path.dirname(np.__file__) + os.sep
@@ -39,8 +40,8 @@ def is_library(file: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_machinery(file: str) -> bool:
-    """Whether no line of a file is the user's. A command calls the library as a user does."""
-    return is_library(file) or (is_own(file) and not file.startswith(_COMMANDS))
+    """Whether no line of a file is the user's or a command's."""
+    return is_library(file) or (is_own(file) and not file.startswith(COMMANDS))
 
 
 def user_frame() -> FrameType | None:

@@ -10,10 +10,9 @@ from ptokit.isa.policy import TileType
 from ptokit.machine.pipes import core_of
 from ptokit.program.calls import call_of, effects
 from ptokit.program.ir import Flag, Instr, Program, walk
-from ptokit.program.steps import ISSUE
-from ptokit.target import Core, Profile
+from ptokit.target import SCALAR, Core, Profile
 
-ONE_CORE = (Core("host", frozenset(TileType), (ISSUE,), ""),)
+ONE_CORE = (Core("host", frozenset(TileType), (SCALAR,), ""),)
 """The core of a target without cores."""
 
 
@@ -53,8 +52,8 @@ class Cores:
         names = {*(core.name for core in homes), *fixed, *map(core_of, self._busy)}
         self.names = tuple(sorted(names)) or (cores[0].name,)
         self.pipes = tuple(pipe for pipe in pipes_of(profile) if core_of(pipe) in self.names)
-        self._busy |= {f"{core}.{ISSUE}" for core in self.names}
-        self.scalar = f"{next((core for core in cores if core in homes), cores[0]).name}.{ISSUE}"
+        self._busy |= {f"{core}.{SCALAR}" for core in self.names}
+        self.scalar = f"{next((core for core in cores if core in homes), cores[0]).name}.{SCALAR}"
         """The scalar pipe that reads numbers from global memory: of the first core that has an instruction."""
         self._pairs: dict[int, list[tuple[str, str]]] = {}
 

@@ -5,14 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from numbers import Real
+from typing import Any, NamedTuple
 
-from ptokit.machine.grains import CHUNK, Grains, chunks
-from ptokit.target import Profile
+from ptokit.target import LOAD, Profile
 
 MOST = 1e9
 """The largest cost; its inverse is the least of costs that must not be 0."""
 WORD = 8
 """Bytes of a scalar store."""
+LANES = 32
+"""Lanes of a warp."""
+CHUNK = 32
+"""The smallest transfer of a burst, in bytes (A-67)."""
+
+
+class Grains(NamedTuple):
+    """The smallest transfers of a warp and of the scalar pipe, in bytes; cost overrides may change them."""
+
+    segment: int = 128
+    line: int = 64
+
+
+def chunks(nbytes: Any) -> Any:
+    """Chunks of a burst of `nbytes`, elementwise for an array."""
+    return -(-nbytes // CHUNK)
 
 
 class Costs:
@@ -78,7 +94,7 @@ class Costs:
 
     def latency(self, unit: str) -> float:
         """Memory latency of a pipe; 0 for stores."""
-        return self["GM latency cycles"] if unit == "MTE2" else 0.0
+        return self["GM latency cycles"] if unit == LOAD else 0.0
 
     def zeroing(self, nbytes: float) -> float:
         """Cycles of the scalar pipe to clear bytes of UB."""

@@ -31,8 +31,9 @@ class DeferredInstruction:
         self._lanes: list[Lanes | None] | None = None
         touches = [step for step in site.steps if isinstance(step, PipeWork)]
         names = site.prepared.names
-        self._reader = next((touch for touch in touches if "idx" in touch.reads), touches[-1])
-        self._is_atomic = site.is_atomic
+        index = site.call.instruction.roles.get("index")
+        self._reader = next((touch for touch in touches if index in touch.reads), touches[-1])
+        self._is_atomic = site.call.is_atomic
         self._is_aliased = self._plan.is_aliased(storages)
         self._last = touches[-1]
         self._moves = [_last(touches, names[step.dst]) for step in self._plan.steps]

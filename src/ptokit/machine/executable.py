@@ -7,16 +7,15 @@ from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 
-from ptokit import spec
-from ptokit.engine import interpreter
-from ptokit.engine.interpreter import Executable, FlagStep, LoadScalarStep, LoopStep, Step
+from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
 from ptokit.engine.registry import MACHINE
-from ptokit.engine.storage import Storage, region
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.engine.storage import Array, Storage, region
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, not_in_run
 from ptokit.isa.layout import Layout
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.cores import pipes_of
+from ptokit.machine.findings import Findings
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.options import MachineOptions
@@ -68,26 +67,27 @@ class MachineExecutable(Executable):
         """Run every block of the grid. `known` are the findings of the verifier."""
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
-        sees_memory = options.wants("memory") and options.poison
-        session.report([finding for finding in known if not (sees_memory and _is_seen(finding))], None)
-        began, before = perf_counter(), {}
-        if options.seed is not None and self.profile.pipes:
-            before = {name: tensors[name].bits.copy() for name in written}
+        began, before = perf_counter(), {name: tensors[name].bits.copy() for name in written}
         self._run_blocks(WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}), range(grid))
-        if before:
-            for name, bits in before.items():
-                tensors[name].bits[...] = bits
+        if options.seed is not None and self.profile.pipes:
+            _restore(tensors, before)
             adversary = Adversary(int(options.seed or 0), pipes_of(self.profile))
             frame = WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}, adversary)
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
-        found = tuple(judged(session.findings.found, self.options))
+        if session.skipped:
+            _restore(tensors, before)
+        run, findings = session.findings.found, Findings()
+        findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
+        findings.add(run)
+        found = tuple(judged(findings.found, self.options))
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,
             session.traffic.result() if session.traffic and options.wants("traffic") else (),
             tuple(session.lanes),
             self.program.name,
+            not session.skipped,
         )  # fmt: skip
 
     def _run_block(self, frame: WatchedFrame, block: int) -> None:
@@ -107,20 +107,20 @@ class MachineExecutable(Executable):
         return made(stmt, self) if made else super()._step(stmt)
 
 
-def _is_seen(finding: Finding) -> bool:
-    """Whether the run itself reports the hazard."""
-    return finding.kind is not None and spec.hazards()[finding.kind].seen_by == MachineExecutable.engine
+def _restore(tensors: Mapping[str, Storage], content: Mapping[str, Array]) -> None:
+    for name, bits in content.items():
+        tensors[name].bits[...] = bits
 
 
-class _Declare:
+class _WatchedDeclare(DeclareStep):
     """A tile declaration. Its memory is uninitialised, unless the author gave the address."""
 
     def __init__(self, tile: TileDecl, machine: MachineExecutable) -> None:
-        self.tile, self.machine = tile, machine
-        self.declare = interpreter.STEPS[TileDecl](tile, machine)
+        super().__init__(tile, machine)
+        self.machine = machine
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
-        self.declare(frame)
+        super().__call__(frame)
         frame.session.owners.forget(self.tile.name)
         if self.tile.fresh:
             frame.fresh.add(self.tile.name)
@@ -141,18 +141,16 @@ def _note_address(machine: MachineExecutable, frame: WatchedFrame, tile: TileDec
         session.report([replace(finding, operand=tile.name) for finding in found], frame.where)
 
 
-class _Assign:
+class _WatchedAssign(AssignStep):
     def __init__(self, stmt: Assign, machine: MachineExecutable) -> None:
-        self.stmt, self.machine = stmt, machine
-        self.assign = interpreter.STEPS[Assign](stmt, machine)
+        super().__init__(stmt, machine)
+        self.machine = machine
 
-    def __call__(self, frame: WatchedFrame) -> None:
-        self.assign(frame)
-        frame.fresh.discard(self.stmt.tile)  # it shows the memory's content
-        frame.session.owners.forget(self.stmt.tile)
-        _note_address(
-            self.machine, frame, self.machine.program.tiles[self.stmt.tile], isinstance(self.stmt.address, int)
-        )
+    def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
+        super().__call__(frame)
+        frame.fresh.discard(self.tile.name)  # it shows the memory's content
+        frame.session.owners.forget(self.tile.name)
+        _note_address(self.machine, frame, self.tile, isinstance(self.stmt.address, int))
 
 
 class _Flag(FlagStep):
@@ -187,8 +185,8 @@ class _LoadScalar(LoadScalarStep):
 
 
 STEPS = {
-    TileDecl: _Declare,
-    Assign: _Assign,
+    TileDecl: _WatchedDeclare,
+    Assign: _WatchedAssign,
     Instr: WatchedInstruction,
     LoadScalar: _LoadScalar,
     Flag: _Flag,

@@ -6,17 +6,16 @@ Some depend on the call alone, others also on the number of lanes inside and out
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 from ptokit.engine.storage import region
 from ptokit.isa.instruction import Call
-from ptokit.isa.kernel import Cost, Formula, Kernel
-from ptokit.isa.move import Access, Index, Move, Side, Unit
+from ptokit.isa.kernel import Cost, Formula, RouteKernel
+from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
-from ptokit.machine.costs import WORD, Costs
-from ptokit.machine.grains import CHUNK, LANES, chunks
-from ptokit.machine.ways import bursts_of, transfers_of_a_row
+from ptokit.machine.costs import CHUNK, LANES, WORD, Costs, chunks
+from ptokit.machine.ways import bursts_of, table_of, transfers_of_a_row
+from ptokit.target import SCALAR, VECTOR
 
 REPEAT = 256
 """Bytes that a vector instruction processes at a time."""
@@ -24,10 +23,6 @@ UNROLLED = 4
 """Iterations of a row kernel's inner loop that are under way at a time (MG-SIMT-26)."""
 INSTRUCTIONS = 4
 """Of a warp for each of its accesses: read the index, form the address, load, store."""
-POLICY_STEPS = {"undefined": 0, "clamp": 1, "wrap": 1, "zero": 1, "skip": 1}
-"""Arithmetic for each index, by what happens outside the table (MG-COST-06)."""
-MOST_CALLS = 4096
-"""Calls whose moves are cached."""
 
 
 class Tally(NamedTuple):
@@ -74,36 +69,28 @@ class PipeTask(NamedTuple):
 # --- properties of a call
 
 
-@lru_cache(maxsize=MOST_CALLS)
-def _moves(call: Call) -> tuple[Move, ...]:
-    """The moves of a call, without its computations."""
-    return tuple(move for move in call.instruction.lower(call) if isinstance(move, Move))
-
-
 def _indexed(call: Call) -> tuple[Move, Index]:
     """The move that reads an index."""
-    return next((move, move.index) for move in _moves(call) if move.index is not None)
+    assert call.indexed is not None
+    return call.indexed
+
+
+def _policy_steps(call: Call) -> int:
+    """Arithmetic for each index to keep it inside (MG-COST-06)."""
+    return int(_indexed(call)[1].remap is not Remap.REFUSE)
 
 
 def _policy(costs: Costs, call: Call) -> float:
     """Cycles of a scalar loop to keep one index inside."""
-    return POLICY_STEPS[call.oob.text] * costs["scalar step cycles"]
-
-
-def _is_atomic(call: Call) -> bool:
-    atomic = call.values.get("atomic")
-    return atomic is not None and atomic.text != "none"
-
-
-def _size(call: Call) -> int:
-    return call.table.dtype.size
+    return _policy_steps(call) * costs["scalar step cycles"]
 
 
 def _index_read(costs: Costs, call: Call) -> float:
     """Cycles of the scalar pipe to read an index: from UB, or from memory through the cache, a line at a time."""
-    if isinstance(call.idx, TileSpec):
+    index = call.values[_indexed(call)[1].access.operand]
+    if isinstance(index, TileSpec):
         return costs["scalar UB cycles"]
-    return costs["scalar UB cycles"] + costs["GM latency cycles"] * call.idx.dtype.size / costs["cache line bytes"]
+    return costs["scalar UB cycles"] + costs["GM latency cycles"] * index.dtype.size / costs["cache line bytes"]
 
 
 # --- rows, one transfer each
@@ -125,17 +112,19 @@ def _zeroing(task: PipeTask) -> float:
     nbytes = zeroed(task.call, task.tally.outside) if zeroed else 0
     if not nbytes:
         return 0.0
-    return task.costs.zeroing(nbytes) if task.unit == "S" else nbytes / task.costs["on-chip bytes/cycle"]
+    return task.costs.zeroing(nbytes) if task.unit == SCALAR else nbytes / task.costs["on-chip bytes/cycle"]
 
 
 def _one_row(task: PipeTask) -> float:
-    held = task.call.values["dst" if "dst" in task.call.operands else "src"]
-    return task.costs.transfer(held.valid_cols * _size(task.call), task.cost.rate)
+    move, _ = _indexed(task.call)
+    return task.costs.transfer(move.cols * task.call.values[move.dst.operand].dtype.size, task.cost.rate)
 
 
 def _one_fractal_row(task: PipeTask) -> float:
     """Bursts of 32 bytes, one for each block column (MG-NZ-06)."""
-    bursts = task.call.table.shape[1]
+    table = table_of(task.call)
+    assert isinstance(table, TensorSpec)
+    bursts = table.shape[1]
     return task.costs.transfer(bursts * CHUNK, task.cost.rate, bursts)
 
 
@@ -157,7 +146,7 @@ def _row_transfers(task: PipeTask) -> float:
 
 def _waits_each_row(call: Call) -> bool:
     """Whether the scalar loop waits for every transfer: a plain store does."""
-    return bool(call.kernel.handshake.each_row) and not _is_atomic(call)
+    return bool(call.kernel.handshake.each_row) and not call.is_atomic
 
 
 # --- elements, one by one
@@ -175,12 +164,12 @@ def _element_gather_to_scratch(task: PipeTask) -> float:
     costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call)
     inside = tally.inside * (costs["GM latency cycles"] + costs["GM posted write cycles"])
-    cleared = -(-call.dst.nbytes // WORD) * costs["GM posted write cycles"]
+    cleared = -(-call.destination.nbytes // WORD) * costs["GM posted write cycles"]
     return cleared + tally.lanes * each + inside + _flushed(costs, call)
 
 
 def _flushed(costs: Costs, call: Call) -> float:
-    return costs.lines(call.dst.nbytes) * costs["cache flush cycles"]
+    return costs.lines(call.destination.nbytes) * costs["cache flush cycles"]
 
 
 def _element_scatter(task: PipeTask) -> float:
@@ -188,7 +177,7 @@ def _element_scatter(task: PipeTask) -> float:
     costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call) + costs["scalar UB cycles"]
     cell = costs["GM posted write cycles"]
-    if _is_atomic(call):
+    if call.is_atomic:
         cell += costs["GM latency cycles"] + costs["scalar step cycles"]
     return tally.lanes * each + tally.inside * cell
 
@@ -200,9 +189,9 @@ def _simt(task: PipeTask) -> float:
     """A launch: its start, its warps, then the slowest of issuing, transactions and memory latency."""
     costs, call, _, tally = task
     move, index = _indexed(call)
-    by_row = index.unit is Unit.ROW
+    by_row = index.unit is IndexUnit.ROW
     accesses = move.rows * -(-move.cols // LANES) if by_row else -(-move.rows * move.cols // LANES)
-    atomics = tally.inside * (move.cols if by_row else 1) if _is_atomic(call) else 0
+    atomics = tally.inside * (move.cols if by_row else 1) if call.is_atomic else 0
     is_read = index.side is Side.SRC
     launched = _launched(costs, call, move.shape, accesses, tally.transactions, is_read)
     return launched + atomics * costs["SIMT atomic cycles"]
@@ -213,7 +202,7 @@ def _launched(
 ) -> float:
     launch = call.kernel.launch and call.kernel.launch(*shape)
     assert launch is not None
-    per_access = INSTRUCTIONS + POLICY_STEPS[call.oob.text]
+    per_access = INSTRUCTIONS + _policy_steps(call)
     issuing = accesses * per_access * costs["SIMT instruction cycles"]
     moving = transactions * costs["SIMT transaction cycles"]
     latency = costs["GM latency cycles"] if is_read else 0.0
@@ -231,10 +220,10 @@ def _simt_to_scratch(task: PipeTask) -> float:
     is read at the addresses that they give (MG-COST-10)."""
     costs, call, _, tally = task
     rows, cols = _indexed(call)[0].shape
-    stores = -(-call.dst.nbytes // costs.grains.segment)
-    indices = rows * -(-cols // call.dst.dtype.c0)
-    accesses = -(-call.dst.elements // LANES)
-    grid = call.dst.rows, call.dst.cols
+    stores = -(-call.destination.nbytes // costs.grains.segment)
+    indices = rows * -(-cols // call.destination.dtype.c0)
+    accesses = -(-call.destination.elements // LANES)
+    grid = call.destination.rows, call.destination.cols
     transactions = tally.transactions + stores + indices
     return _launched(costs, call, grid, accesses, transactions, True) + _flushed(costs, call)
 
@@ -244,26 +233,26 @@ def _simt_to_scratch(task: PipeTask) -> float:
 
 def _block(task: PipeTask) -> float:
     costs, call = task.costs, task.call
-    move = next(move for move in _moves(call) if isinstance(move.src, Access))
+    move = next(move for move in call.lowered if isinstance(move, Move) and isinstance(move.src, Access))
     assert isinstance(move.src, Access)
     ends = {access.operand: region(access.layout, *move.shape) for access in (move.src, move.dst)}
     memory = next(name for name in ends if isinstance(call.operands[name], TensorSpec))
     tile = next(name for name in ends if isinstance(call.operands[name], TileSpec))
-    moved = bursts_of(ends[memory], (call.operands[tile], ends[tile]), call.dst.dtype.size, True)
+    moved = bursts_of(ends[memory], (call.operands[tile], ends[tile]), call.destination.dtype.size, True)
     return costs.queued(1, costs.transfer(moved.moved, task.cost.rate, max(1, moved.bursts)), task.unit)
 
 
 def _scratch_to_l1(task: PipeTask) -> float:
-    return task.costs.queued(1, task.costs.transfer(task.call.dst.nbytes, task.cost.rate), task.unit)
+    return task.costs.queued(1, task.costs.transfer(task.call.destination.nbytes, task.cost.rate), task.unit)
 
 
 def _fill(task: PipeTask) -> float:
-    return task.costs["DMA start cycles"] + task.call.dst.nbytes / task.costs["on-chip bytes/cycle"]
+    return task.costs["DMA start cycles"] + task.call.destination.nbytes / task.costs["on-chip bytes/cycle"]
 
 
 def _copy(task: PipeTask) -> float:
     """From one memory of the chip to another."""
-    dst, costs = task.call.dst, task.costs
+    dst, costs = task.call.destination, task.costs
     return costs["DMA start cycles"] + dst.valid_rows * dst.valid_cols * dst.dtype.size / costs["on-chip bytes/cycle"]
 
 
@@ -282,18 +271,20 @@ def _vector(task: PipeTask) -> float:
 
 def _cube(task: PipeTask) -> float:
     """Blocks of 16 x 16 x 32 bytes."""
-    costs, call = task.costs, task.call
-    (rows, inner), cols = call.a.valid, call.b.valid_cols
+    costs, product = task.costs, task.call.lowered[0]
+    assert isinstance(product, Compute)
+    left, right = product.inputs[:2]
+    (rows, inner), cols = left.shape, right.shape[1]
     across, down = -(-rows // FRACTAL_ROWS), -(-cols // FRACTAL_ROWS)
-    count = across * down * chunks(inner * call.a.dtype.size)
+    count = across * down * chunks(inner * task.call.values[left.operand].dtype.size)
     return costs["cube start cycles"] + count * costs["cube block cycles"]
 
 
 def _scalar_loop(task: PipeTask) -> float:
     """A loop over the elements, with some accesses to UB each."""
-    walked: TileSpec = task.call.values.get("src") or task.call.dst
+    rows, cols = task.call.lowered[-1].shape
     each = task.cost.accesses * task.costs["scalar UB cycles"] + task.costs["scalar step cycles"]
-    return walked.valid_rows * walked.valid_cols * each + _zeroing(task)
+    return rows * cols * each + _zeroing(task)
 
 
 FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
@@ -315,12 +306,12 @@ FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
 }
 COPY = Cost("copy")
 DEFAULT_COSTS = {
-    "V": Cost("vector", "vector repeat cycles"), "M": Cost("cube"), "MTE1": COPY, "MTE3": COPY, "FIX": COPY,
+    VECTOR: Cost("vector", "vector repeat cycles"), "M": Cost("cube"), "MTE1": COPY, "MTE3": COPY, "FIX": COPY,
 }  # fmt: skip
 """By pipe: the default if a kernel has no cost for it."""
 
 
-def cost_of(kernel: Kernel, unit: str) -> Cost:
+def cost_of(kernel: RouteKernel, unit: str) -> Cost:
     """The cost of a pipe's part of a kernel."""
     return kernel.cost.get(unit) or DEFAULT_COSTS[unit]
 

@@ -112,7 +112,7 @@ class WatchedInstruction(InstructionStep):
             self._check_owners(session, accesses)
         how = plan.run(storages, lanes)
         for access in accesses:
-            if access.how != READ and access.place.name != "GM":
+            if access.how != READ and not access.place.is_global:
                 access.place.shadow.define(access.extent, access.place.start, int(access.operand != TMP))
         if here.last_column:
             self._clear_overrun(here, accesses, lanes)
@@ -123,11 +123,12 @@ class WatchedInstruction(InstructionStep):
 
     def _clear_overrun(self, here: Site, accesses: list[MemoryAccess], lanes: list[Lanes | None]) -> None:
         """What a transfer writes outside the valid columns counts as uninitialised."""
-        dst, landed = here.call.dst, next(each for each in lanes if each is not None)
+        name, dst = here.prepared.names[0], here.call.destination
+        landed = next(each for each in lanes if each is not None)
         rows = np.arange(dst.valid_rows) if landed.outside is None else np.flatnonzero(~landed.outside)
         offsets = dst.layout.offset(rows[:, None], np.arange(dst.valid_cols, here.last_column))
         for access in accesses:
-            if access.operand == "dst" and access.how != READ:
+            if access.operand == name and access.how != READ:
                 shadow = access.place.shadow
                 shadow.define(listed(offsets, dst.dtype.size // shadow.unit), access.place.start, 0)
 
@@ -168,7 +169,7 @@ class WatchedInstruction(InstructionStep):
     def _check_written(self, session: Session, accesses: list[MemoryAccess]) -> None:
         """On-chip memory is written before it is read."""
         for access in accesses:
-            if access.how != READ or access.place.name == "GM":
+            if access.how != READ or access.place.is_global:
                 continue
             shadow = access.place.shadow
             missing = shadow.unwritten(access.extent, access.place.start)

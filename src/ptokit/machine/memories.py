@@ -15,6 +15,9 @@ from ptokit.machine.extent import Extent, extent_of, listed
 from ptokit.machine.shadow import Shadow
 from ptokit.program.ir import Assign, Program, walk
 
+GM = "GM"
+"""The name of global memory."""
+
 
 class MemoryLocation(NamedTuple):
     """The location of an operand: its memory, and its first unit there."""
@@ -23,6 +26,11 @@ class MemoryLocation(NamedTuple):
     start: int
     name: str
     """Of the memory: `UB`, `GM`."""
+
+    @property
+    def is_global(self) -> bool:
+        """Whether it is in global memory."""
+        return self.name == GM
 
     def extent(self, touched: Touched, size: int) -> Extent:
         """The units that an access touches, for elements of `size` bytes."""
@@ -163,7 +171,7 @@ class Global:
         """The location of elements; None if nothing writes them."""
         for span, shadow in self.spans:
             if span.start <= storage.address < span.stop:
-                return MemoryLocation(shadow, (storage.address - span.start) // shadow.unit, "GM")
+                return MemoryLocation(shadow, (storage.address - span.start) // shadow.unit, GM)
         return None
 
 

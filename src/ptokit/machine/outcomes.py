@@ -13,7 +13,7 @@ from ptokit.engine.reference import IndexedStep, Lanes
 from ptokit.engine.storage import Array
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
-from ptokit.isa.move import Combine, Remap, Side, Unit
+from ptokit.isa.move import Combine, IndexUnit, Remap, Side
 from ptokit.isa.policy import GatherOOB
 from ptokit.machine.executed import Executed
 from ptokit.machine.repeats import destinations, indexed, last_writers
@@ -170,7 +170,7 @@ def _codes(step: IndexedStep, lanes: Lanes, indices: Array, call: Call) -> Array
 
 
 def _cells(step: IndexedStep, lanes: Lanes) -> Array:
-    is_number = step.by_row or step.index.unit is Unit.ELEMENT
+    is_number = step.by_row or step.index.unit is IndexUnit.ELEMENT
     cell = (lanes.values if is_number else step.aimed(lanes)).copy()
     if lanes.outside is not None:
         cell[lanes.outside] = -1

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
-from ptokit.program.steps import ISSUE
+from ptokit.target import SCALAR
 
 
 def core_of(pipe: str) -> str:
@@ -108,7 +108,7 @@ class PipeTable(dict[str, P]):
         self._type = pipe_type
 
     def __missing__(self, name: str) -> P:
-        scalar = f"{core_of(name)}.{ISSUE}"
+        scalar = f"{core_of(name)}.{SCALAR}"
         issuing = None if name == scalar else self[scalar]
         pipe = self[name] = self._type(name, len(self), issuing)
         return pipe
@@ -201,7 +201,7 @@ class PipeEngine(Generic[P, T, W]):
     def barrier(self) -> None:
         """Everything issued so far comes before everything issued later."""
         names = list(self._pipes)
-        for scalar in (name for name in names if unit_of(name) == ISSUE):
+        for scalar in (name for name in names if unit_of(name) == SCALAR):
             for name in names:
                 if name != scalar:
                     self.sync(name, scalar)

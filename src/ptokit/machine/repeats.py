@@ -12,7 +12,7 @@ from ptokit.engine.reference import IndexedStep, Lanes
 from ptokit.engine.storage import Array
 from ptokit.finding import Finding, Level
 from ptokit.isa.instruction import Call, Repeats
-from ptokit.isa.move import Combine, Side, Unit
+from ptokit.isa.move import Combine, IndexUnit, Side
 from ptokit.machine.executed import Executed
 
 DENSE = 8
@@ -124,8 +124,9 @@ def _finding(executed: Executed, step: IndexedStep, ruling: Repeats, level: Leve
     first, again, last = (lane_name(step, lane) for lane in (repeat.first, repeat.again, repeat.last))
     kind = ruling.folded if repeat.is_folded else ruling.same
     rule = spec.behind(kind, call.target)
-    policy = f", folded by oob={call.oob.text!r}" if repeat.is_folded else ""
-    found = f"idx{first} = {repeat.values[0]} and idx{again} = {repeat.values[1]}{policy}"
+    policy = f", folded by oob={step.index.remap.name.lower()!r}" if repeat.is_folded else ""
+    index = step.index.access.operand
+    found = f"{index}{first} = {repeat.values[0]} and {index}{again} = {repeat.values[1]}{policy}"
     place = _place(step, repeat)
     more = f"{repeat.count} lanes repeat" if repeat.count > 1 else "1 lane repeats"
     message = (
@@ -134,7 +135,7 @@ def _finding(executed: Executed, step: IndexedStep, ruling: Repeats, level: Leve
     )
     expected = "a destination of its own for every lane"
     fix = _fix(call, repeat.is_folded)
-    return Finding(level, rule, message, kind, "idx", expected, found, fix, executed.where, call.target)
+    return Finding(level, rule, message, kind, index, expected, found, fix, executed.where, call.target)
 
 
 def lane_name(step: IndexedStep, lane: int) -> str:
@@ -146,7 +147,7 @@ def _place(step: IndexedStep, repeat: _Repeat) -> str:
     operand = step.steered.operand
     if step.by_row:
         return f"row {repeat.cell} of {operand}"
-    if step.index.unit is Unit.ROW:
+    if step.index.unit is IndexUnit.ROW:
         return f"{operand}[{repeat.values[0]}, {repeat.first % step.move.cols}]"
     return f"element {repeat.cell} of {operand}"
 

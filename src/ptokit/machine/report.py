@@ -1,18 +1,23 @@
-"""The result of a run on the machine."""
+"""The result of a run on the machine, as data and as text: a terminal shows its sections with colours."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ptokit.engine.runnable import Run
-from ptokit.finding import NAME, Finding, summary
+from ptokit.finding import LEVELS, NAME, Finding, counted, summary
 from ptokit.machine.outcomes import LaneOutcomes
-from ptokit.machine.text import counted, report_text
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.traffic import Traffic
+
+MOST_TILES = 16
+"""Tiles of a memory that are shown."""
+MOST_LANES = 8
+"""Gathers and scatters whose lanes are shown."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class MachineReport(Run):
     """The outcome of every lane, if the options ask for it."""
     kernel: str = ""
     """The name of the kernel that was launched."""
+    written: bool = True
+    """Whether arrays were written: not if an instruction could not be executed."""
 
     def __repr__(self) -> str:
         blocks = counted(self.grid, "block")
@@ -70,6 +77,7 @@ class MachineReport(Run):
             "grid": self.grid,
             "seconds": self.seconds,
             "ok": self.ok,
+            "written": self.written,
             "findings": [_finding(finding) for finding in self.findings],
             "memory": {name: asdict(use) for name, use in self.memory.items()},
             "timeline": None if self.timeline is None else self.timeline.as_dict(),
@@ -79,7 +87,120 @@ class MachineReport(Run):
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    plain = asdict(finding)
-    del plain["blocks"]
+    plain = {each.name: getattr(finding, each.name) for each in fields(finding) if each.compare}
     plain["where"] = None if finding.where is None else str(finding.where)
     return plain
+
+
+# --- as text
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report: lines, then a table (if any) whose first row is its header."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    table: tuple[tuple[str, ...], ...] = ()
+
+
+def report_text(report: MachineReport, *, notes: bool = False) -> str:
+    """All of a report; `notes` includes the notes."""
+    return "\n".join([findings_text(report, notes=notes), *map(section_text, sections(report))])
+
+
+def findings_text(report: MachineReport, *, notes: bool = False) -> str:
+    """What a report finds, without what it measures."""
+    return "\n".join([heading(report), *map(str, shown_findings(report.findings, notes=notes))])
+
+
+def heading(report: MachineReport) -> str:
+    """`a5, 3 blocks: 1 error, 2 notes`."""
+    return f"{report.target}, {counted(report.grid, 'block')}: {verdict(report.findings)}"
+
+
+def verdict(findings: Iterable[Finding]) -> str:
+    """How many findings there are of each level; `clean` if there are only notes."""
+    levels = Counter(finding.level for finding in findings)
+    counts = [counted(levels[level], level) for level in LEVELS if levels[level]]
+    return ", ".join(counts if levels["error"] or levels["hazard"] else ["clean", *counts])
+
+
+def shown_findings(findings: Iterable[Finding], *, notes: bool) -> list[Finding]:
+    """Errors, then hazards, then notes if `notes` is set; each in the order in which they were found."""
+    shown = [finding for finding in findings if notes or finding.level != "note"]
+    return sorted(shown, key=lambda finding: LEVELS.index(finding.level))
+
+
+def sections(report: MachineReport) -> Iterator[Section]:
+    """The sections besides the findings: memory, time, traffic, lanes."""
+    if report.memory:
+        yield Section("memory", tuple(map(_memory, report.memory.values())))
+    if report.timeline is not None:
+        yield Section("time", tuple(str(report.timeline).splitlines()))
+    if report.traffic:
+        yield Section("traffic", (), traffic_table(report.traffic))
+    if report.lanes:
+        yield Section("lanes", tuple(_lanes(report.lanes)))
+
+
+def section_text(section: Section) -> str:
+    """A section without colours."""
+    lines = (*section.lines, *aligned(section.table))
+    return "\n".join([section.title, *(f"  {line}".rstrip() for line in lines)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows in columns: words to the left, numbers to the right."""
+    columns = [_column(column) for column in zip(*rows, strict=True)]
+    return ["  ".join(cells) for cells in zip(*columns, strict=True)]
+
+
+def _column(cells: Sequence[str]) -> list[str]:
+    width = max(map(len, cells))
+    is_number = any(cell[:1].isdigit() for cell in cells)
+    return [cell.rjust(width) if is_number else cell.ljust(width) for cell in cells]
+
+
+def _memory(use: MemoryUse) -> str:
+    """One memory and where tiles lie in it."""
+    limit = "" if use.size is None else f" of {use.size:,}"
+    share = f" ({use.used / use.size:.0%})" if use.size else ""
+    places = [f"{name} {first:#x}..{end:#x}" for name, first, end in use.tiles[:MOST_TILES]]
+    more = [f"{len(use.tiles) - MOST_TILES} more"] if len(use.tiles) > MOST_TILES else []
+    listed = ", ".join(places + more)
+    return f"{use.name}: {use.used:,}{limit} bytes{share}" + (f"; {listed}" if listed else "")
+
+
+def _lanes(lanes: Sequence[LaneOutcomes]) -> Iterator[str]:
+    """The outcomes of lanes, for the first gathers and scatters."""
+    for each in lanes[:MOST_LANES]:
+        yield from str(each).splitlines()
+    if len(lanes) > MOST_LANES:
+        yield f"and {len(lanes) - MOST_LANES:,} more"
+
+
+COLUMNS: dict[str, Callable[[Traffic], object]] = {
+    "instruction": lambda each: each.instruction,
+    "line": lambda each: f":{each.where.line}" if each.where else "",
+    "warps": lambda each: each.warps,
+    "transactions": lambda each: each.transactions,
+    "bursts": lambda each: each.bursts,
+    "misaligned": lambda each: each.misaligned,
+    "scalar": lambda each: each.scalar,
+    "moved": lambda each: each.bytes_moved,
+    "used": lambda each: each.bytes_used,
+    "efficiency": lambda each: f"{each.efficiency:.0%}",
+}
+"""The columns of the table of traffic; moved and used are bytes of global memory."""
+
+
+def traffic_table(traffic: Sequence[Traffic]) -> tuple[tuple[str, ...], ...]:
+    """A row for each instruction; empty columns are left out."""
+    columns = {head: [value(each) for each in traffic] for head, value in COLUMNS.items()}
+    kept = {head: [_shown(value) for value in values] for head, values in columns.items() if any(values)}
+    return (tuple(kept), *zip(*kept.values(), strict=True))
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

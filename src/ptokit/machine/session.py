@@ -12,14 +12,14 @@ from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.policy import TileType
-from ptokit.machine import hazards, rules
+from ptokit.machine import hazards
 from ptokit.machine.clocks import Clock, Clocks
 from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent
 from ptokit.machine.findings import Findings
-from ptokit.machine.hazards import CACHED, AccessSide
+from ptokit.machine.hazards import AccessSide
 from ptokit.machine.memories import Chip, Global, MemoryLocation, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
@@ -34,7 +34,7 @@ from ptokit.program.budget import has_simt, static_bytes
 from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
-from ptokit.target import Profile
+from ptokit.target import GM_ACCESS, VECTOR, Profile
 
 
 class MemoryAccess(NamedTuple):
@@ -88,6 +88,8 @@ class Session:
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
         self.iterations: dict[int, int] = {}
         """The most iterations that each loop had."""
+        self.skipped = False
+        """Whether an instruction could not be executed."""
         self.blocks_meet = False
         """Whether the result depends on the order of the blocks."""
         self._starts: list[Clock] = []
@@ -155,9 +157,8 @@ class Session:
         if self.traffic:
             self.traffic.observe(executed)
         if options.launch != "standard":
-            self.report(rules.dispatch(site), executed.where)
-        if "scratch" in site.prepared.names:
-            self.report(rules.scratch(site, executed.storages), executed.where)
+            self.report(hazards.dispatch(site), executed.where)
+        self.report(hazards.scratch(site, executed.storages), executed.where)
         if self.profile.pipes:
             self._issue(executed, site, touches)
 
@@ -189,27 +190,29 @@ class Session:
 
     def _check_bursts(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """DMA bursts to UB are aligned."""
+        into = self.profile.memories[TileType.Vec].name
         for touch in touches:
-            if touch.operand in site.loaded and touch.how != READ and touch.place.name == "UB":
+            if touch.operand in site.loaded and touch.how != READ and touch.place.name == into:
                 name = executed.instr.name
-                self.report(rules.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
+                self.report(hazards.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
 
     def _check_index_flag(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
         kind, wait = site.call.kernel.index_note, site.load_wait
         if not self.orders or not kind or wait is None:
             return
-        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.V"), self.clocks.peek(wait.dst)))
+        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.{VECTOR}"), self.clocks.peek(wait.dst)))
         scalar, load = self.clocks.number[wait.dst], self.clocks.number[wait.src]
         for touch in touches:
-            if touch.operand == "idx" and touch.how == READ:
+            if touch.is_index:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
                 if any(each.pipe == load for each in earlier):
-                    finding = hazards.unflagged_index(executed.instr.name, kind, self.profile.name)
+                    finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name)
                     self.report([finding], executed.where)
 
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""
+        self.skipped = True
         self._signal(instr, (self.cores.scalar,))
 
     def load_scalar(self, stmt: LoadScalar, storage: Storage, touched: Touched) -> None:
@@ -233,16 +236,16 @@ class Session:
             if self.orders:
                 for earlier in place.shadow.unordered(touch.how, me, clock, extent, place.start):
                     self._race(number, pipe, touch, earlier, entry)
-            if place.name == "GM":
+            if place.is_global:
                 self._across(number, pipe, touch)
         for touch in touches:
             place = touch.place
-            since = self.clocks.started[me] if place.name == "GM" else 0
+            since = self.clocks.started[me] if place.is_global else 0
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
     def _race(self, number: int, pipe: str, touch: MemoryAccess, earlier: Earlier, entry: str) -> None:
         then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
-        finding = hazards.unordered(first, then, unit_of(entry), self.when, self.profile.name)
+        finding = hazards.unordered(first, then, unit_of(entry), self.when, self.profile)
         self.report([finding], self.statements[number].where)
 
     def _across(self, number: int, pipe: str, touch: MemoryAccess) -> None:
@@ -257,15 +260,12 @@ class Session:
                 first, then = self._act_of(other, touch), self._act(number, pipe, touch)
                 finding = hazards.between_blocks(first, then, self.block, self._block_of(other), self.profile.name)
                 self.report([finding], self.statements[number].where)
-            if self.orders and touch.how == READ and self._is_cached(layer.pipe) != (unit_of(pipe) in CACHED):
+            if self.orders and touch.how == READ and _is_cached(self.clocks.pipes[layer.pipe]) != _is_cached(pipe):
                 stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # the kernel of an instruction handles its own
                     first, then = self._act_of(stale, touch), self._act(number, pipe, touch)
                     finding = hazards.stale(first, then, self.when, self.profile.name)
                     self.report([finding], self.statements[number].where)
-
-    def _is_cached(self, pipe: int) -> bool:
-        return unit_of(self.clocks.pipes[pipe]) in CACHED
 
     def _block_of(self, earlier: Earlier) -> int:
         """The block of an access of an earlier block."""
@@ -285,7 +285,7 @@ class Session:
         if not isinstance(stmt, Instr):
             return touch.operand
         expected = ("read" if how == READ else "write", "update")
-        kind = View if touch.place.name == "GM" else TileUse
+        kind = View if touch.place.is_global else TileUse
         operands = all_operands(stmt)
         fitting = [name for name, operand in operands.items() if isinstance(operand, kind)]
         fitting.sort(key=lambda name: getattr(operands[name], "tile", "") != touch.tile)
@@ -314,6 +314,11 @@ class Session:
 
 def _in_block(findings: Iterable[Finding], when: str) -> Iterable[Finding]:
     return (replace(finding, message=f"{finding.message}, {when}") for finding in findings)
+
+
+def _is_cached(pipe: str) -> bool:
+    """Whether accesses of a pipe to global memory go through the cache."""
+    return GM_ACCESS.get(unit_of(pipe)) != "bursts"
 
 
 def _name(stmt: Stmt) -> str:

@@ -12,12 +12,9 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.machine.cores import home_of, pipe_of
 from ptokit.machine.pipes import unit_of
-from ptokit.program.steps import ISSUE, PipeWork, Step, Sync, gate, steps
+from ptokit.program.steps import PipeWork, Step, Sync, gate, steps
 from ptokit.program.verify_call import Options
-from ptokit.target import Core, Profile
-
-LOAD = "MTE2"
-"""The pipe that moves data from global memory."""
+from ptokit.target import LOAD, SCALAR, Core, Profile
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,20 +52,14 @@ class Site:
         """Where DMA stops writing a destination row, if that is after its valid columns; else 0. What lies between is
         unspecified (A-47, A-67)."""
         reach = self.call.kernel.reach
-        end = min(reach(self.call), self.call.dst.cols) if reach else 0
-        return end if reach and end > self.call.dst.valid_cols else 0
-
-    @cached_property
-    def is_atomic(self) -> bool:
-        """Whether it is an atomic."""
-        atomic = self.call.values.get("atomic")
-        return atomic is not None and atomic.text != "none"
+        end = min(reach(self.call), self.call.destination.cols) if reach else 0
+        return end if reach and end > self.call.destination.valid_cols else 0
 
     @cached_property
     def load_wait(self) -> Sync | None:
         """The wait for the load of its index, if it waits by itself."""
         syncs = (step for step in self.steps if isinstance(step, Sync))
-        waits = (sync for sync in syncs if (unit_of(sync.src), unit_of(sync.dst)) == (LOAD, ISSUE))
+        waits = (sync for sync in syncs if (unit_of(sync.src), unit_of(sync.dst)) == (LOAD, SCALAR))
         return next(waits, None)
 
 

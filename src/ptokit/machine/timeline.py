@@ -9,7 +9,7 @@ from typing import Any
 
 from ptokit.finding import Where
 from ptokit.machine.pipes import unit_of
-from ptokit.program.steps import ISSUE
+from ptokit.target import SCALAR
 
 WIDTH = 60
 """Columns of the chart."""
@@ -223,7 +223,7 @@ SCALAR_HINT = "the scalar pipe moves rows one by one: fewer and longer rows"
 ISSUING = -1
 """Instead of the number of a statement, for the time in which the scalar pipe issues instructions."""
 BUSY_HINTS = {
-    ISSUE: SCALAR_HINT,
+    SCALAR: SCALAR_HINT,
     "MTE2": "loads are the limit: load each byte once, in long rows",
     "MTE3": "stores are the limit: store each byte once, in long rows",
     "V": "the vector pipe is the limit: longer rows, fewer passes",
@@ -257,7 +257,7 @@ def advise(path: Sequence[Critical], busiest: Sequence[Busiest], one_core: bool)
     found: list[tuple[float, str]] = []
     for (src, dst, name), share in _waits_along(path).items():
         hint = WAIT_HINTS.get((unit_of(src), unit_of(dst)))
-        hint = hint or (hints.get(src, SCALAR_HINT) if unit_of(src) == ISSUE else "let both work on their own tiles")
+        hint = hint or (hints.get(src, SCALAR_HINT) if unit_of(src) == SCALAR else "let both work on their own tiles")
         found.append((share, f"{name} waits for {show(src)} {share:.0%} of the time: {hint}"))
     for each in busiest:
         if each.share >= MOSTLY:

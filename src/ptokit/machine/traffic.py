@@ -15,9 +15,9 @@ from ptokit.engine.kept import remember
 from ptokit.engine.reference import IndexedStep, Plan
 from ptokit.finding import Where
 from ptokit.isa.kernel import LaunchShape
+from ptokit.machine.costs import Grains
 from ptokit.machine.executed import Executed
-from ptokit.machine.grains import Grains
-from ptokit.machine.ways import NOTHING, STAGE, Count, GlobalAccess, global_accesses
+from ptokit.machine.ways import NOTHING, Count, GlobalAccess, global_accesses
 
 DEFAULT = Grains()
 
@@ -155,5 +155,6 @@ def _launch(executed: Executed) -> LaunchShape | None:
     if launch is None:
         return None
     step = next(step for step in executed.plan.steps if isinstance(step, IndexedStep))
-    rows, cols = (call.dst.rows, call.dst.cols) if call.values.get(STAGE) is not None else step.shape
+    tile = call.destination
+    rows, cols = step.shape if call.of_role("scratch") is None else (tile.rows, tile.cols)
     return launch(rows, cols) if rows and cols else None

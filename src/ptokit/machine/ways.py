@@ -20,14 +20,13 @@ from ptokit.engine.storage import Array, Region, address_of
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Effect
 from ptokit.isa.layout import Layout
-from ptokit.isa.operand import TensorSpec, TileSpec
+from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
+from ptokit.machine.costs import CHUNK, LANES, Grains, chunks
 from ptokit.machine.executed import Executed
-from ptokit.machine.grains import CHUNK, LANES, Grains, chunks
 from ptokit.program.calls import effects
+from ptokit.target import GM_ACCESS
 
-STAGE = "scratch"
-"""The operand that is a workspace in global memory."""
 MOST_CACHED = 4096
 """Rows and regions whose counts are cached."""
 
@@ -110,12 +109,15 @@ def global_accesses(executed: Executed, grains: Grains) -> Iterator[GlobalAccess
     call, touched = executed.call, effects(executed.call)
     if not touched:
         return
+    scratch = call.instruction.roles.get("scratch")
     for at, (step, lanes) in enumerate(zip(executed.plan.steps, executed.lanes, strict=True)):
         for end in step.touches(lanes):
             name = executed.names[end.slot]
             spec = call.operands[name]
-            moves = MOVES.get(_pipe(touched, name, end.how))
-            if not isinstance(spec, TensorSpec) or moves is None or _is_counted_already(moves, name, step, end):
+            moves = MOVES.get(GM_ACCESS.get(_pipe(touched, name, end.how), ""))
+            if not isinstance(spec, TensorSpec) or moves is None:
+                continue
+            if name == scratch and _is_counted_already(moves, step, end):
                 continue
             yield GlobalAccess(
                 moves=moves,
@@ -125,7 +127,7 @@ def global_accesses(executed: Executed, grains: Grains) -> Iterator[GlobalAccess
                 slot=end.slot,
                 size=spec.dtype.size,
                 region=end.region,
-                is_data=not end.is_index and name != STAGE,
+                is_data=not end.is_index and name != scratch,
                 tile=_tile(step, end, executed),
                 threads=_threads(call, step),
                 transfers=transfers_of_a_row(call),
@@ -138,9 +140,9 @@ def _pipe(touched: Sequence[Effect], operand: str, how: str) -> str:
     return by_access.get("read" if how == "read" else "write") or by_access.get("update", "")
 
 
-def _is_counted_already(moves: object, name: str, step: PlanStep, end: Touched) -> bool:
+def _is_counted_already(moves: object, step: PlanStep, end: Touched) -> bool:
     """A SIMT gather into a workspace stores once a thread, zeroes included: counted as filling it (MG-SIMT-20)."""
-    return moves is _by_warps and name == STAGE and end.how != "read" and isinstance(step, IndexedStep)
+    return moves is _by_warps and end.how != "read" and isinstance(step, IndexedStep)
 
 
 def _tile(step: PlanStep, end: Touched, executed: Executed) -> tuple[TileSpec, Region] | None:
@@ -154,13 +156,19 @@ def _tile(step: PlanStep, end: Touched, executed: Executed) -> tuple[TileSpec, R
 
 def _threads(call: Call, step: PlanStep) -> Array | None:
     """A gather into a workspace numbers its threads like the workspace (MG-SIMT-19); others like the valid elements."""
-    staged = call.values.get(STAGE) is not None and isinstance(step, IndexedStep)
+    staged = call.of_role("scratch") is not None and isinstance(step, IndexedStep)
     return step.target.offsets().ravel() if staged else None
+
+
+def table_of(call: Call) -> OperandSpec | None:
+    """The operand that the index of a call addresses."""
+    steered = call.indexed and call.indexed[0].steered
+    return call.operands[steered.operand] if steered else None
 
 
 def transfers_of_a_row(call: Call) -> int:
     """DMA transfers for a row: one, or one for each batch of a fractal table (MG-SYNC-07, MG-SYNC-08)."""
-    table, count = call.values.get("table"), call.kernel.work
+    table, count = table_of(call), call.kernel.work
     return max(1, count(1, 1, table.shape[0]).dma) if count and isinstance(table, TensorSpec) else 1
 
 
@@ -302,11 +310,6 @@ def _by_scalars(access: GlobalAccess, executed: Executed) -> Count:
 
 
 MOVES: dict[str, Callable[[GlobalAccess, Executed], Count]] = {
-    "V": _by_warps,
-    "S": _by_scalars,
-    "MTE1": _by_bursts,
-    "MTE2": _by_bursts,
-    "MTE3": _by_bursts,
-    "FIX": _by_bursts,
-}
-"""How each pipe accesses global memory."""
+    "warps": _by_warps, "elements": _by_scalars, "bursts": _by_bursts,
+}  # fmt: skip
+"""By the way in which a pipe accesses global memory."""

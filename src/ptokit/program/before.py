@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from ptokit.finding import Where
 from ptokit.program.memory import Outline, Path
-from ptokit.program.steps import ISSUE
+from ptokit.target import SCALAR
 
 Slot = tuple[Path, int]
 """The position before a statement of a block, or after its last."""
@@ -83,7 +83,7 @@ class KnownOrder:
     def add(self, pipe: str, more: int) -> None:
         """A pipe has waited for these steps and waits."""
         self.known[pipe] |= more
-        if pipe == ISSUE:
+        if pipe == SCALAR:
             self.issued |= self.known[pipe]
 
     def assuming(self, more: int) -> KnownOrder:

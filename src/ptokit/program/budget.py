@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from ptokit.finding import Finding
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Instruction
-from ptokit.isa.kernel import Kernel, Launch, LaunchShape, kernels_of
+from ptokit.isa.kernel import Launch, LaunchShape, RouteKernel, kernels_of
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import certain, is_unknown
 from ptokit.program.calls import call_of
-from ptokit.program.ir import Instr, Program, TileDecl, walk
+from ptokit.program.ir import Program, TileDecl
 from ptokit.target import Budget, Profile
 
 MANY = 1 << 20
@@ -50,20 +50,21 @@ def _static_spans(program: Program, loc: TileType) -> Iterator[tuple[int, int]]:
             yield from ((at, at + tile.spec.nbytes) for at in tile.addresses if isinstance(at, int))
 
 
-def _launching(instruction: Instruction, target: str) -> list[Kernel]:
+def _launching(instruction: Instruction, target: str) -> list[RouteKernel]:
     """The kernels of an instruction that start threads."""
     return [kernel for kernel in kernels_of(instruction, target).values() if kernel.launch]
 
 
 def _launch(call: Call) -> tuple[Launch, TileSpec] | None:
     """The formula of the SIMT launch that a call makes, and the tile whose valid extents it takes."""
-    launched = {kernel.launched for kernel in _launching(call.instruction, call.target)}
+    first = call.instruction.operands[0].name
+    launched = {kernel.launched or first for kernel in _launching(call.instruction, call.target)}
     if not launched or not all(isinstance(call.values.get(name), TileSpec) for name in launched):
         return None
-    if "coalesce" in call.values and call.coalesce is None:  # refused: the call has no route
+    if any(call.values[each.name] is None for each in call.instruction.modifiers if each.default):  # it has no route
         return None
     kernel = call.kernel
-    return (kernel.launch, call.values[kernel.launched]) if kernel.launch else None
+    return (kernel.launch, call.values[kernel.launched or first]) if kernel.launch else None
 
 
 def simt_launch(call: Call) -> LaunchShape | None:
@@ -82,8 +83,7 @@ def starts_threads(call: Call) -> bool:
 
 def has_simt(program: Program, profile: Profile) -> bool:
     """Whether an instruction of the program starts threads: only then does the data cache take a part of UB (H-20)."""
-    instrs = (stmt for stmt in walk(program.body) if isinstance(stmt, Instr))
-    launching = (instr for instr in instrs if _launching(INSTRUCTIONS[instr.name], profile.name))
+    launching = (instr for instr in program.instructions if _launching(INSTRUCTIONS[instr.name], profile.name))
     return any(starts_threads(call_of(program, instr, profile)) for instr in launching)
 
 

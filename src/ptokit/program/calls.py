@@ -13,20 +13,7 @@ from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.isa.unknown import certain, is_unknown, unknown
 from ptokit.program.expr import Expr, apply, subtract
-from ptokit.program.ir import (
-    Argument,
-    Constant,
-    Given,
-    Instr,
-    Operand,
-    Program,
-    Stmt,
-    TileUse,
-    View,
-    Window,
-    transform,
-    walk,
-)
+from ptokit.program.ir import Argument, Constant, Given, Instr, Operand, Program, Stmt, TileUse, View, Window, transform
 from ptokit.target import Profile
 from ptokit.target.cpu import CPU
 
@@ -101,11 +88,7 @@ def operand_spec(
 
 
 def call_of(
-    program: Program,
-    instr: Instr,
-    profile: Profile,
-    resolve: Resolve = known,
-    addresses: Mapping[str, Expr] = UNPLACED,
+    program: Program, instr: Instr, profile: Profile, resolve: Resolve = known, addresses: Mapping[str, Expr] = UNPLACED
 ) -> Call:
     """The call that the rules check; `addresses` are those of placed tiles."""
     definition = INSTRUCTIONS[instr.name]
@@ -138,12 +121,11 @@ def access_of(instruction: str) -> dict[str, str]:
 def written_arguments(program: Program) -> frozenset[str]:
     """The arguments that some instruction writes."""
     found: set[str] = set()
-    for stmt in walk(program.body):
-        if isinstance(stmt, Instr):
-            access = access_of(stmt.name)
-            for name, operand in named_operands(stmt).items():
-                if isinstance(operand, View) and access[name] != "read":
-                    found.add(operand.argument)
+    for instr in program.instructions:
+        access = access_of(instr.name)
+        for name, operand in named_operands(instr).items():
+            if isinstance(operand, View) and access[name] != "read":
+                found.add(operand.argument)
     return frozenset(found)
 
 

@@ -275,6 +275,11 @@ class Program:
         return {argument.name: argument for argument in self.arguments if isinstance(argument, Argument)}
 
     @cached_property
+    def instructions(self) -> tuple[Instr, ...]:
+        """Every instruction in the order of the text."""
+        return tuple(stmt for stmt in walk(self.body) if isinstance(stmt, Instr))
+
+    @cached_property
     def tiles(self) -> dict[str, TileDecl]:
         """The tiles by name. No two declarations share one."""
         return {stmt.name: stmt for stmt in walk(self.body) if isinstance(stmt, TileDecl)}

@@ -115,8 +115,7 @@ def order_events(program: Program, profile: Profile) -> Program:
     Targets have flags and no events. An instruction that waits for another gets a flag from the pipe of that one to its
     own pipe, unless other flags order the two already.
     """
-    instructions = [stmt for stmt in walk(program.body) if isinstance(stmt, Instr)]
-    if profile.pipes and any(instr.waits for instr in instructions):
+    if profile.pipes and any(instr.waits for instr in program.instructions):
         program = _Orderer(program, profile, unroll(program, profile, only_events=True)).result()
     return replace(program, body=transform(program.body, _without_event))
 

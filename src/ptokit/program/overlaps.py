@@ -20,7 +20,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad, TileType
 from ptokit.program.bounds import reaches
 from ptokit.program.calls import access_of, all_operands, offset_in
-from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, TileUse, fold, walk
+from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, TileUse, fold
 
 MOST_VISITED = 1 << 18
 """Statements that are visited; after that many, loops are visited once."""
@@ -422,8 +422,8 @@ def _writes_all(program: Program, instr: Instr, use: TileUse) -> bool:
 def _cuts(program: Program) -> dict[str, set[int]]:
     """Where accesses of each tile start and end, in bytes from its start."""
     found = {name: {0, tile.spec.nbytes} for name, tile in program.tiles.items()}
-    for stmt in walk(program.body):
-        for use in stmt.tiles if isinstance(stmt, Instr) else ():
+    for instr in program.instructions:
+        for use in instr.tiles:
             for span in (_span(program, use), _span(program, use, is_whole=True)):
                 found[use.tile] |= {span.start, span.stop}
     return found

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
+from ptokit.isa.operand import BLOCK
 from ptokit.isa.policy import TileType
 from ptokit.program.budget import has_simt
 from ptokit.program.calls import access_of, all_operands
@@ -18,8 +19,6 @@ from ptokit.program.ir import Assign, Block, Instr, Program, Stmt, TileDecl, Til
 from ptokit.program.memory import Outline, Path, statements
 from ptokit.target import Profile
 
-BLOCK = 32
-"""Alignment of tiles in bytes."""
 FRACTAL: dict[TileType, int] = dict.fromkeys((TileType.Mat, TileType.Left, TileType.Right, TileType.Acc), 512)
 """Alignment in the memories of the cube, which reads fractals of 512 bytes."""
 

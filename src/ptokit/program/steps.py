@@ -8,10 +8,7 @@ from itertools import pairwise, takewhile
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Effect, Pair
 from ptokit.program.calls import effects
-from ptokit.target import Profile
-
-ISSUE = "S"
-"""The scalar pipe. It issues every instruction, so a wait on it delays everything issued later, on every pipe."""
+from ptokit.target import SCALAR, Profile
 
 
 @dataclass(frozen=True)
@@ -81,4 +78,4 @@ def _carries(opening: list[Sync], src: str, pipe: str) -> bool:
     for sync in opening:
         if sync.src in late:
             late.add(sync.dst)
-    return bool(late & {ISSUE, pipe})
+    return bool(late & {SCALAR, pipe})

@@ -20,11 +20,11 @@ from ptokit.program.calls import all_operands, call_of
 from ptokit.program.expr import Expr, Var, apply, interval, substitute, subtract
 from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileUse, View
 from ptokit.program.memory import History, OperandAccess, Path, rewrite
-from ptokit.program.steps import ISSUE, PipeWork, Step, Sync, gate, steps
-from ptokit.target import Profile
+from ptokit.program.steps import PipeWork, Step, Sync, gate, steps
+from ptokit.target import SCALAR, Profile
 
 SOURCE = "source"
-LOAD_SCALAR: tuple[Step, ...] = (PipeWork(ISSUE, reads=(SOURCE,)),)
+LOAD_SCALAR: tuple[Step, ...] = (PipeWork(SCALAR, reads=(SOURCE,)),)
 
 
 def unroll(program: Program, profile: Profile, *, only_events: bool = False) -> Unrolled:

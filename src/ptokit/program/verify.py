@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ptokit.finding import Finding
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import Reach, check_bounds, reaches
 from ptokit.program.calls import access_of, all_operands, call_of, effects, known, named_operands, overlaps_itself
@@ -14,7 +15,7 @@ from ptokit.program.expr import Expr, Var
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
-from ptokit.target import Profile
+from ptokit.target import SCALAR, Profile
 
 
 def verify(
@@ -60,13 +61,9 @@ def _same_in_all(reach: Reach, expr: Expr) -> int:
     return int(found[0])
 
 
-def _all_instructions(program: Program) -> Iterator[Instr]:
-    return (stmt for stmt in walk(program.body) if isinstance(stmt, Instr))
-
-
 def check_cells(program: Program, _profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
     """An argument that is written has no two elements at one address."""
-    for instr in _all_instructions(program):
+    for instr in program.instructions:
         access = access_of(instr.name)
         for name, operand in named_operands(instr).items():
             written = isinstance(operand, View) and access[name] != "read"
@@ -85,7 +82,7 @@ def check_cores(program: Program, profile: Profile, options: Options, _grid: int
         return
     first: dict[str, str] = {}
     found: list[Finding] = []
-    for instr in _all_instructions(program):
+    for instr in program.instructions:
         here = {profile.core_of([program.tiles[use.tile].spec.loc]).name: use.tile for use in instr.tiles}
         if len(here) > 1:
             return
@@ -117,8 +114,7 @@ def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Find
         return written
 
     def loop(stmt: Loop, written: set[str]) -> set[str]:
-        inside = (_writes(inner) for inner in walk(stmt.body) if isinstance(inner, Instr))
-        return visit(stmt.body, written.union(*inside))
+        return visit(stmt.body, written.union(*(_writes(each) for each in walk(stmt.body) if isinstance(each, Instr))))
 
     def branch(stmt: Branch, written: set[str]) -> set[str]:
         return visit(stmt.then, written) | visit(stmt.otherwise, written)
@@ -135,15 +131,17 @@ def _writes(instr: Instr) -> set[str]:
 
 
 def _unwritten_reads(instr: Instr, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
-    access = access_of(instr.name)
+    access, index = access_of(instr.name), INSTRUCTIONS[instr.name].roles.get("index")
     for name, operand in named_operands(instr).items():
         if not isinstance(operand, TileUse) or access[name] != "read":
             continue
         if written.isdisjoint((operand.tile, *near[operand.tile])):
             message = f"{instr.name}: {name} reads {operand.tile}, which nothing has written"
-            kind = "H-42" if name == "idx" else None
+            kind = "H-42" if name == index else None
             fix = f"write it first: pto.tload, pto.texpands({operand.tile}, 0), ..."
-            yield Finding("hazard", "KN-19", message, kind, name, "a tile that was written", fix=fix, where=instr.where)
+            yield Finding(
+                "hazard", "KN-19", message, kind, name, "a tile that was written", "", fix, instr.where, unwritten=True
+            )
 
 
 Check = Callable[[Program, Profile, Options, "int | None"], Iterable[Finding]]
@@ -157,9 +155,9 @@ def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
             call = call_of(program, stmt, profile)
-            blocking = [rule for rule in call.instruction.rules if rule.blocks]
+            blocking = [rule for rule in call.instruction.rules if rule.blocks == "route"]
             if not check_rules(blocking, call, header=False):
                 used.update(effect.pipe for effect in effects(call))
         elif isinstance(stmt, LoadScalar):
-            used.add("S")
+            used.add(SCALAR)
     return tuple(pipe for pipe in profile.pipes if pipe in used)

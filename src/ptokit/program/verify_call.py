@@ -223,21 +223,19 @@ class CallCheck:
     run: Callable[[Call, Profile, Options], Iterable[Finding]]
     names: tuple[str, ...]
     """The clauses, decisions and hazards that its findings carry."""
-    firm: bool
+    blocks: bool = False
     """Whether memory safety depends on it: a violation blocks execution, also with `header=True`."""
 
 
 CHECKS = (
-    CallCheck(valid_extents, ("CO-SHAPE-02",), firm=True),
-    CallCheck(distinct_cells, ("CO-SEM-01",), firm=True),
-    CallCheck(overlaps, ("A-38", "H-38"), firm=False),
-    CallCheck(aligned_slices, ("SL-02",), firm=False),
-    CallCheck(gapless_slices, ("SL-04",), firm=True),
-    CallCheck(apart_slices, ("SL-05", "H-38"), firm=False),
-    CallCheck(workspaces, ("CP-TMP-01",), firm=False),
-    CallCheck(
-        budget, ("A-38", "MG-BUDG-02", "MG-BUDG-07", "MG-BUDG-09", "MG-BUDG-13", "H-20", "H-21", "H-22"), firm=False
-    ),
+    CallCheck(valid_extents, ("CO-SHAPE-02",), blocks=True),
+    CallCheck(distinct_cells, ("CO-SEM-01",), blocks=True),
+    CallCheck(overlaps, ("A-38", "H-38")),
+    CallCheck(aligned_slices, ("SL-02",)),
+    CallCheck(gapless_slices, ("SL-04",), blocks=True),
+    CallCheck(apart_slices, ("SL-05", "H-38")),
+    CallCheck(workspaces, ("CP-TMP-01",)),
+    CallCheck(budget, ("A-38", "MG-BUDG-02", "MG-BUDG-07", "MG-BUDG-09", "MG-BUDG-13", "H-20", "H-21", "H-22")),
 )
 
 
@@ -248,7 +246,7 @@ def check_rules(rules: Iterable[Rule], call: Call, *, header: bool, lenient: boo
         finding = rule.check(call, header=header, lenient=lenient)
         if finding:
             findings.append(finding)
-            if (rule.blocks or rule.gate) and finding.level == "error":
+            if rule.blocks in ("later rules", "route") and finding.level == "error":
                 break
     return findings
 
@@ -261,10 +259,10 @@ def verify_call(call: Call, profile: Profile, options: Options | None = None, *,
     options = options or Options()
     findings = check_rules(call.instruction.rules, call, header=options.header, lenient=options.lenient)
     for check in CHECKS if alone else [check for check in CHECKS if check.run is not budget]:
-        level: Level = "hazard" if options.header and not check.firm else "error"
+        level: Level = "hazard" if options.header and not check.blocks else "error"
         for finding in check.run(call, profile, options):
             is_error = finding.level == "error"
-            findings.append(replace(finding, level=level, blocks=check.firm) if is_error else finding)
+            findings.append(replace(finding, level=level, blocks=check.blocks) if is_error else finding)
     return judged(findings, options)
 
 

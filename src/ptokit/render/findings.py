@@ -1,28 +1,43 @@
-"""Findings on a terminal."""
+"""Findings on a terminal: the place first, as compilers print it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import linecache
+import os
+from dataclasses import replace
 
-from rich.console import Group
 from rich.text import Text
 
-from ptokit.finding import Finding
+from ptokit.finding import Finding, Where
+from ptokit.lang.where import COMMANDS
+from ptokit.text.errors import TextError
 
 STYLES = {"error": "bold red", "hazard": "bold yellow", "note": "bold cyan"}
 
 
 def finding_text(finding: Finding) -> Text:
-    """One finding: level, clause, message, then place and fix on lines of their own."""
-    name = f"{finding.rule} {finding.kind}" if finding.kind else finding.rule
-    text = Text.assemble((finding.level, STYLES[finding.level]), " ", (name, "bold"), "  ", finding.message)
-    if finding.where:
-        text.append(f"\n    at  {finding.where}", style="dim")
-    if finding.fix:
-        text.append(f"\n    fix {finding.fix}", style="green")
+    """A finding; if its column is known, with the line and a caret."""
+    text = Text(_shown(finding))
+    text.highlight_regex(rf"\b{finding.level}(?= \[)", STYLES[finding.level])
     return text
 
 
-def findings_text(findings: Iterable[Finding]) -> Group:
-    """Several findings, one after the other."""
-    return Group(*(finding_text(finding) for finding in findings))
+def _shown(finding: Finding) -> str:
+    where = place_of(finding.where)
+    if finding.where is None or where is None or (where.column is None and where.caret is None):
+        return str(finding.at(where))
+    message, _, fix = str(finding.at(None)).partition("\n    ")
+    return shown_line(message, finding.where, fix)
+
+
+def shown_line(message: str, where: Where, fix: str = "") -> str:
+    """A message at a place, with the line itself and a caret."""
+    return str(TextError(message, place_of(where) or where, linecache.getline(where.file, where.line), fix))
+
+
+def place_of(where: Where | None) -> Where | None:
+    """A place for the user: relative to the current directory if it is inside; None for a line of a command."""
+    if where is None or where.file.startswith(COMMANDS):
+        return None
+    inside = os.getcwd().rstrip(os.sep) + os.sep
+    return replace(where, file=where.file[len(inside) :]) if where.file.startswith(inside) else where

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rich.text import Text
 
-from ptokit.finding import Finding
-from ptokit.machine.report import MachineReport
-from ptokit.machine.text import Section, aligned, heading, sections, shown_findings
+from ptokit.machine.report import MachineReport, Section, aligned, heading, sections, shown_findings
 from ptokit.render.findings import finding_text
 
 
-def report_lines(
-    report: MachineReport, *, notes: bool = False, shown: Callable[[Finding], Text] = finding_text
-) -> Iterator[Text]:
-    """Findings first, then memory, time, traffic and lanes; `shown` renders a finding."""
+def report_lines(report: MachineReport, *, notes: bool = False) -> Iterator[Text]:
+    """Findings first, then memory, time, traffic and lanes."""
     yield Text(heading(report), style="bold green" if report.ok else "bold red")
-    yield from map(shown, shown_findings(report.findings, notes=notes))
+    yield from map(finding_text, shown_findings(report.findings, notes=notes))
     for section in sections(report):
         yield from _lines(section)
 

@@ -15,7 +15,7 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import FLOAT8
 from ptokit.isa.instruction import Instruction, Rule, hazard_text
-from ptokit.isa.kernel import Kernel, kernels_of
+from ptokit.isa.kernel import RouteKernel, kernels_of
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.table import Table as Rows
 from ptokit.isa.table import lookup
@@ -79,7 +79,7 @@ def hazard_page(name: str) -> Group:
     """A hazard: the targets that have it and the tools that do not report it."""
     hazard = spec.hazards()[name]
     parts = [
-        _title(name, f"bites on {hazard.bites} · silent on {hazard.silent}"),
+        _title(name, f"affects {hazard.affects} · silent on {hazard.silent}"),
         Text(hazard.situation),
         Text(f"What happens: {hazard.effect}"),
         Text(f"Level: {hazard.level}; first seen by: {SEEN_BY[hazard.seen_by]}"),
@@ -270,17 +270,11 @@ def _statement(clause: spec.Clause) -> str:
 def _parameters(instruction: Instruction) -> Table:
     rows = [(p.name, f"{p.access}{', optional' if p.optional else ''}", p.about) for p in instruction.operands]
     for modifier in instruction.modifiers:
-        default = modifier.default_text or _default(modifier)
-        choices = " | ".join(member.text for member in modifier.enum)
-        rows.append((f"{modifier.name}=", f"default {default}", f"{modifier.about}: {choices}"))
+        about = f"{modifier.about}: {modifier.choices}"
+        rows.append((f"{modifier.name}=", f"default {modifier.default_name}", about))
     if _has_events(instruction):
         rows.append(("wait=", "default none", "events of earlier calls that it waits for; every call returns one"))
     return _grid(rows)
-
-
-def _default(modifier: Any) -> str:
-    member = modifier.default(None) if modifier.default else None
-    return member.text if member else "none"
 
 
 def _contract(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
@@ -294,7 +288,7 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[Renderable
     yield from _section("Refused in every instruction, unless", _common(profile))
     faults = instruction.faults.items()
     yield from _section(
-        "Stopped by values", ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
+        "Refused at run time", ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
     )
     emitted = (_rule_row(rule, profile) for rule in instruction.cpp.headers if rule.level_on(profile.name))
     yield from _section("Refused when C++ is emitted, unless", emitted)
@@ -304,7 +298,7 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[Renderable
     yield from _machine(instruction, profile)
 
 
-TITLES = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Remarked"}
+TITLES = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Notes"}
 
 
 def _section(title: str, rows: Iterable[tuple[str, ...]]) -> Iterator[RenderableType]:
@@ -362,7 +356,7 @@ COMMON = "CO"
 """The part of the clause table that is about several instructions."""
 
 
-def _pipe_row(route: str, kernel: Kernel) -> tuple[str, ...]:
+def _pipe_row(route: str, kernel: RouteKernel) -> tuple[str, ...]:
     names = ("before", "after_fill", "each_row", "between", "after")
     flags = {name: getattr(kernel.handshake, name) for name in names}
     chains = "; ".join(f"{name} {' '.join(f'{a}>{b}' for a, b in pairs)}" for name, pairs in flags.items() if pairs)

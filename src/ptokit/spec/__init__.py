@@ -46,7 +46,7 @@ class Hazard:
     """A failure on hardware that a simulator or compiler does not report."""
 
     id: str
-    bites: str
+    affects: str
     silent: str
     situation: str
     effect: str
@@ -82,7 +82,7 @@ class Example:
     breaks: tuple[str, ...] = ()
     rule: str = ""
     """The rules that the breaking code runs into, where they are not the clause itself."""
-    says: str = ""
+    message: str = ""
     """Words of the error, where the breaking code is refused without a finding."""
     targets: tuple[str, ...] = ()
     """Where to run it, if not on the clause's own targets."""
@@ -90,28 +90,25 @@ class Example:
     """Instructions to run it with, one after the other, as `op`."""
 
 
-def _tables(folder: str) -> Iterator[dict[str, Any]]:
+def _rows(folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The entries of all files in a folder, with tuples for lists."""
     import tomllib
     from importlib.resources import files
 
     for entry in sorted(files(__name__).joinpath(folder).iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):
-            yield tomllib.loads(entry.read_text(encoding="utf-8"))
+            for name, row in tomllib.loads(entry.read_text(encoding="utf-8")).items():
+                yield name, {key: _frozen(value) for key, value in row.items()}
 
 
-def _rows(folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for table in _tables(folder):
-        yield from table.items()
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value  # type: ignore[arg-type]
 
 
 @cache
 def clauses() -> dict[str, Clause]:
     """All clauses by id."""
-    found: dict[str, Clause] = {}
-    for name, row in _rows("clauses"):
-        row["targets"], row["header"] = tuple(row["targets"]), tuple(row.get("header", ()))
-        found[name] = Clause(name, **row)
-    return found
+    return {name: Clause(name, **row) for name, row in _rows("clauses")}
 
 
 @cache
@@ -123,11 +120,7 @@ def gaps() -> dict[str, Gap]:
 @cache
 def hazards() -> dict[str, Hazard]:
     """All hazards by number."""
-    found: dict[str, Hazard] = {}
-    for name, row in _rows("hazards"):
-        row["clauses"], row["instructions"] = tuple(row["clauses"]), tuple(row["instructions"])
-        found[name] = Hazard(name, **row)
-    return found
+    return {name: Hazard(name, **row) for name, row in _rows("hazards")}
 
 
 @cache
@@ -138,7 +131,7 @@ def examples() -> dict[str, Example]:
         breaks, setup = row.get("breaks", ()), row.pop("setup", "")
         row["breaks"] = tuple(setup + code for code in ((breaks,) if isinstance(breaks, str) else breaks))
         row["meets"] = row.get("meets", "") and setup + row["meets"]
-        row["targets"], row["each"] = tuple(row.get("targets", ())), tuple(row.get("each", "").split())
+        row["each"] = tuple(row.get("each", "").split())
         found[name] = Example(**row)
     return found
 
@@ -149,7 +142,7 @@ def outcomes() -> dict[str, tuple[dict[str, str], ...]]:
 
     `tests/conformance/outcomes.py` writes them; a test compares them with new runs.
     """
-    return {name: tuple(row["breaks"]) for name, row in _rows("outcomes")}
+    return {name: row["breaks"] for name, row in _rows("outcomes")}
 
 
 def header(rule: str) -> tuple[str, ...]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from ptokit.finding import suggestion
 from ptokit.isa.kernel import LaunchShape as LaunchShape
+from ptokit.target.profile import GM_ACCESS as GM_ACCESS
+from ptokit.target.profile import LOAD as LOAD
+from ptokit.target.profile import SCALAR as SCALAR
+from ptokit.target.profile import VECTOR as VECTOR
 from ptokit.target.profile import Budget as Budget
 from ptokit.target.profile import Core as Core
 from ptokit.target.profile import Profile as Profile
@@ -19,4 +24,5 @@ def profile(name: str) -> Profile:
     try:
         return PROFILES[name]
     except (KeyError, TypeError):
-        raise ValueError(f"unknown target {name!r}; known: {', '.join(PROFILES)}") from None
+        hint = suggestion(name, PROFILES)
+        raise ValueError(f"unknown target {name!r}; known: {', '.join(PROFILES)}{hint}") from None

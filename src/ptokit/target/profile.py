@@ -8,16 +8,20 @@ from functools import cached_property
 
 from ptokit.finding import Level
 from ptokit.isa.catalog import INSTRUCTIONS, derived
-from ptokit.isa.instruction import Instruction
-from ptokit.isa.kernel import Handshake, Kernel, LaunchShape, Work, kernel_of, kernels_of
+from ptokit.isa.kernel import NO_KERNEL, Handshake, LaunchShape, RouteKernel, Work, kernels_of
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import Revision
 from ptokit.isa.tmatmul import LEFT_FORMS
 from ptokit.spec import family_of
 
 KB = 1024
-PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+SCALAR, VECTOR, LOAD = "S", "V", "MTE2"
+"""The scalar pipe, which issues every instruction, so that a wait on it delays everything issued later, on every pipe;
+the vector pipe; the pipe that moves data from global memory."""
+PIPES = (SCALAR, VECTOR, "M", "MTE1", LOAD, "MTE3", "FIX")
 """The pipes of all cores: scalar, vector, cube, and those that move data."""
+GM_ACCESS = {SCALAR: "elements", VECTOR: "warps", **dict.fromkeys(("MTE1", LOAD, "MTE3", "FIX"), "bursts")}
+"""How pipes access global memory. Bursts do not go through the cache."""
 EVENT_IDS = 8
 """Events of each pair of pipes."""
 
@@ -40,10 +44,14 @@ class Core:
     memories: frozenset[TileType]
     pipes: tuple[str, ...]
     macro: str
+    load_hazard: str = ""
+    """The hazard of accesses to its memories that nothing orders after a load."""
 
 
-VECTOR_CORE = Core("AIV", frozenset({TileType.Vec}), ("S", "V", "MTE2", "MTE3"), "__DAV_VEC__")
-CUBE_CORE = Core("AIC", frozenset(TileType) - VECTOR_CORE.memories, ("S", "M", "MTE1", "MTE2", "FIX"), "__DAV_CUBE__")
+VECTOR_CORE = Core("AIV", frozenset({TileType.Vec}), (SCALAR, VECTOR, LOAD, "MTE3"), "__DAV_VEC__")
+CUBE_CORE = Core(
+    "AIC", frozenset(TileType) - VECTOR_CORE.memories, (SCALAR, "M", "MTE1", LOAD, "FIX"), "__DAV_CUBE__", "H-35"
+)
 
 
 @dataclass(frozen=True)
@@ -106,15 +114,6 @@ def routes() -> frozenset[str]:
     return frozenset(route for table in tables for route in table)
 
 
-@derived
-def _owner(route: str) -> Instruction:
-    """The instruction that has a route."""
-    for instruction in INSTRUCTIONS.values():
-        if any(route in table for table in instruction.kernels.values()):
-            return instruction
-    raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(routes()))}")
-
-
 @dataclass(frozen=True, eq=False)
 class Profile:
     """The description of a target."""
@@ -164,17 +163,24 @@ class Profile:
         needed = set(memories)
         return next((core for core in self.cores if needed <= core.memories), self.cores[-1])
 
+    def core_with(self, memory: str) -> Core | None:
+        """The core that has the memory of a name."""
+        locs = {loc for loc, each in self.memories.items() if each.name == memory}
+        return next((core for core in self.cores if locs & core.memories), None)
+
     def owner(self, pipe: str) -> Core | None:
         """The only core that has a pipe, or None if several have it."""
         owners = [core for core in self.cores if pipe in core.pipes]
         return owners[0] if len(owners) == 1 else None
 
-    def kernel(self, route: str) -> Kernel:
+    def kernel(self, route: str) -> RouteKernel:
         """How this target executes a route; an empty kernel if it does not have it."""
-        return kernel_of(_owner(route), self.name, route)
+        if route not in routes():
+            raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(routes()))}")
+        return self.kernels.get(route, NO_KERNEL)
 
     @property
-    def kernels(self) -> dict[str, Kernel]:
+    def kernels(self) -> dict[str, RouteKernel]:
         """Every kernel of this target by route."""
         tables = (kernels_of(instruction, self.name) for instruction in INSTRUCTIONS.values())
         return {route: kernel for table in tables for route, kernel in table.items()}

@@ -64,7 +64,7 @@ def _problems(profile: Profile) -> Iterator[str]:
 
 def _revision_problems(profile: Profile) -> Iterator[str]:
     rules = {rule.id for each in INSTRUCTIONS.values() for rule in (*each.rules, *each.cpp.headers, *each.cpp.slices)}
-    if unknown := sorted(profile.revision.dropped - rules):
+    if unknown := sorted((profile.revision.dropped | profile.revision.added) - rules):
         yield f"no rule has the id {_listed(unknown)}"
     for route, kernel in profile.revision.kernels.items():
         owner = next((each for each in INSTRUCTIONS.values() if route in kernels_of(each, profile.family)), None)

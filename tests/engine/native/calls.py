@@ -21,12 +21,12 @@ import numpy as np
 from ptokit.engine.native import jit
 from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.instruction import is_supported
-from ptokit.engine.native.program.ledger import Page, candidates, page, settle
+from ptokit.engine.native.program.ledger import Page, candidates, flush, page
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
 from ptokit.engine.native.program.thread import Fallback, Thread
 from ptokit.engine.native.program.variant import trace
-from ptokit.engine.native.whole.strategies import Crew
+from ptokit.engine.native.whole.strategies import Team
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.prepared import Prepared, Write
 from ptokit.engine.runnable import Listener
@@ -34,6 +34,7 @@ from ptokit.engine.storage import ADDRESS_SPACE, Storage
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
+from ptokit.isa.spelling import TMP
 from ptokit.lang import dispatch
 from ptokit.program.expr import BLOCK_NUM, Expr, Var
 from ptokit.program.ir import (
@@ -146,6 +147,15 @@ def _check_sharing(one: tuple[OperandSpec, Storage], other: tuple[OperandSpec, S
         raise Inexpressible
 
 
+@dataclass(frozen=True)
+class Workspace:
+    """The workspace of a call."""
+
+    spec: TileSpec
+    operand: str = ""
+    """An operand that is the same tile, if there is one."""
+
+
 class CountingThread(Thread):
     """A thread that counts the statements which Python ran."""
 
@@ -166,13 +176,14 @@ class NativeCall:
         options: Options,
         specs: Sequence[OperandSpec],
         modifiers: Modifiers,
+        workspace: Workspace | None,
         shared: Sequence[int | None],
         *,
         written_down: bool = False,
     ) -> None:
         """`shared` as `sharing` gives it; `written_down`: the scatter takes effect afterwards, out of a ledger."""
         self.names = [param.name for param in instruction.operands][: len(specs)]
-        self.program, self.values = _program(instruction, specs, modifiers, self.names, shared)
+        self.program, self.values = _program(instruction, specs, modifiers, self.names, shared, workspace)
         self.slots = Slots(self.program)
         (self.instr,) = self.program.body
         placed = {name: decl.addresses[0] for name, decl in self.program.tiles.items() if decl.addresses}
@@ -220,12 +231,14 @@ class NativeCall:
         if thread.failure is not None:
             raise thread.failure
         for ledger in thread.ledgers:
-            settle([ledger], given[ledger.page.array], Crew(2, Stop()))
+            flush([ledger], given[ledger.page.array], Team(2, Stop()))
         return thread.in_python == before
 
     def _tiles(self, given: Mapping[str, Storage]) -> Iterator[tuple[Any, Any]]:
-        """The bytes of each tile, as the caller has them and in the arena."""
+        """The bytes of each tile, as the caller has them and in the arena; nothing is read from a workspace."""
         for name, decl in self.program.tiles.items():
+            if name == TMP:
+                continue
             at = self.slots.tiles.get(name)
             if at is None:
                 at = self.slots.memory[decl.spec.loc] + self.placed[name]  # type: ignore[operator]
@@ -238,8 +251,9 @@ def _program(
     modifiers: Modifiers,
     names: Sequence[str],
     shared: Sequence[int | None],
+    workspace: Workspace | None,
 ) -> tuple[CallProgram, dict[Var, int]]:
-    tiles = [spec for spec in specs if isinstance(spec, TileSpec)]
+    tiles = [spec for spec in (*specs, workspace and workspace.spec) if isinstance(spec, TileSpec)]
     if any(tile.valid_rows > tile.rows or tile.valid_cols > tile.cols for tile in tiles):
         raise Inexpressible
     writer = Writer()
@@ -247,7 +261,9 @@ def _program(
     for name, spec, earlier in zip(names, specs, shared, strict=True):
         is_same = earlier is not None and (isinstance(spec, TensorSpec) or spec.addr is None)
         operands.append(writer.operand(name, spec, names[earlier] if is_same else ""))
-    instr = Instr(instruction.name, tuple(operands), modifiers)
+    use = writer.operand(TMP, workspace.spec, workspace.operand) if workspace else None
+    assert use is None or isinstance(use, TileUse)
+    instr = Instr(instruction.name, tuple(operands), modifiers, workspace=use)
     program = CallProgram(instruction.name, tuple(writer.arguments), (instr,), held=tuple(writer.tiles.values()))
     return program, writer.values
 
@@ -451,24 +467,25 @@ class Watched(Prepared):
     ) -> None:
         super().__init__(instruction, profile, options, specs, modifiers, repeats, clashes, workspace)
         self.key = instruction, profile, options, tuple(specs), modifiers
-        self.workspace = workspace
+        self.workspace: Workspace | None = None
+        if isinstance(workspace, TileSpec):
+            same = [name for name, spec in zip(self.names, specs, strict=True) if spec == workspace]
+            self.workspace = Workspace(workspace, same[0] if TMP in repeats else "")
         self.known: dict[Any, Any] = {}
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it has neither slices (tests/lang/test_slices.py) nor a workspace (tests/lang/test_workspaces.py)."""
-        return self.workspace is None and not any(getattr(spec, "is_slice", False) for spec in self.key[3])
+        self.has_slices = any(getattr(spec, "is_slice", False) for spec in (*specs, workspace))
+        """Whether an operand is a slice; tests/lang/test_slices.py has such calls."""
 
 
 @contextmanager
-def every_call(look: Callable[[Watched, Sequence[Storage]], None]) -> Iterator[None]:
-    """In this context, every eager call is checked before it runs."""
+def every_call(look: Callable[[Watched, Sequence[Storage]], None], *, workspaces: bool = False) -> Iterator[None]:
+    """In this context, every eager call without slices is checked before it runs; with `workspaces`, those that have
+    a workspace too."""
 
     class Shown(Watched):
         def run(
             self, storages: Sequence[Storage], write: Write | None = None, *, tolerant: bool = False
         ) -> Iterator[tuple[Finding, ...]]:
-            if self.is_plain:
+            if not self.has_slices and (workspaces or self.workspace is None):
                 look(self, storages)
             return super().run(storages, write, tolerant=tolerant)
 
@@ -485,5 +502,5 @@ def every_call(look: Callable[[Watched, Sequence[Storage]], None]) -> Iterator[N
 def both_engines(ways: Ways | None = None) -> Iterator[Ways]:
     """Within, every eager call runs on both engines, which must agree; `ways` counts how."""
     both = Both(Ways() if ways is None else ways)
-    with every_call(lambda call, storages: both.compare(call.key, call, storages)):
+    with every_call(lambda call, storages: both.compare((*call.key, call.workspace), call, storages), workspaces=True):
         yield both.ways

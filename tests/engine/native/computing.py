@@ -14,6 +14,7 @@ from ptokit.engine.native.address import MemoryView
 from ptokit.engine.native.compute import operations as compute
 from ptokit.engine.native.emit import IrModule
 from ptokit.engine.native.jit import IrSource, library
+from ptokit.engine.native.move import CodeWriter
 from ptokit.engine.native.program.symbolic import Conditions, SymbolicNumber
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import Layout, Term
@@ -148,8 +149,7 @@ class Compiled:
         *places, table = code.arguments
         values = {f"n{k}": code.load("i64", code.at(table, 8 * k)) for k in range(len(numbers.values))}
         compute.emit(
-            module,
-            code,
+            CodeWriter(code, lambda n: values[n.expr] if isinstance(n, SymbolicNumber) else code.i64(n)),
             work,
             case.types,
             MemoryView(places[0], work.dst.layout, case.dst.dtype.size),
@@ -157,7 +157,6 @@ class Compiled:
                 MemoryView(base, each.layout, region.dtype.size)
                 for base, each, region in zip(places[1:], inputs, case.inputs, strict=True)
             ],
-            lambda n: values[n.expr] if isinstance(n, SymbolicNumber) else code.i64(n),
             "refused",
         )
         code.ret(code.constant("i32", 0))

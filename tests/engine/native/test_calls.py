@@ -12,6 +12,7 @@ pytest.importorskip("llvmlite")
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ptokit as pto
 from ptokit import spec
 from tests.conformance.harness import check_example
 from tests.engine.native.calls import Ways, both_engines
@@ -49,6 +50,17 @@ def test_examples(chunk: int) -> None:
                 problem.add_note(f"in the example of {name}")
                 raise
     judge(ways)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_calls_with_a_workspace(target: str) -> None:
+    with both_engines() as ways, pto.target(target):
+        src, dst, small = (pto.Tile("vec", "float32", rows, 16).write(1) for rows in (16, 16, 1))
+        found = [pto.trowsum(dst, src, tmp=tmp).findings for tmp in (pto.Tile("vec", "float32", 16, 16), small)]
+        with pytest.raises(pto.VerifyError, match="A-38"):
+            pto.trowsum(dst, src, tmp=src)
+    assert [finding.rule for finding in found[1]] == ["CP-TMP-01"] * (target == "a2a3")
+    assert (ways.quick.total(), ways.failed) == (2, 1)
 
 
 Strategy = Callable[..., st.SearchStrategy[Any]]

@@ -24,7 +24,7 @@ HOME = str(Path(ptokit.__file__).parent.parent)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a cache that is empty, and does not exist yet."""
     monkeypatch.setenv("PTOKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(store, "_room", {})
+    monkeypatch.setattr(store, "_budget", {})
     return tmp_path / "cache" / "v1"
 
 
@@ -224,7 +224,7 @@ def test_whatever_the_disk_refuses_is_no_error(step: str, cache: Path, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(store.os, step, refuse)
-        patch.setattr(store, "_room", {})
+        patch.setattr(store, "_budget", {})
         store.save(OTHER, ENTRY)
         found, size = store.load(KEY), store.size()
         if step in ("stat", "scandir"):
@@ -246,7 +246,7 @@ def test_the_oldest_go_first(cache: Path, monkeypatch: pytest.MonkeyPatch) -> No
     store.save(key(0), entry)
     each = store.size().bytes
     monkeypatch.setattr(store, "LIMIT", 16 * each)
-    monkeypatch.setattr(store, "_room", {})
+    monkeypatch.setattr(store, "_budget", {})
     for number in range(1, 16):
         store.save(key(number), entry)
     for number in range(16):

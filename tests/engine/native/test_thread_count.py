@@ -79,14 +79,14 @@ def store_rows(src, out):
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many threads each native launch runs on."""
     found: list[int] = []
-    choose = executable.NativeExecutable._shared_out
+    choose = executable.NativeExecutable._threads
 
     def spy(self: Any, *args: Any) -> Any:
         chosen = choose(self, *args)
         found.append(chosen[0])
         return chosen
 
-    monkeypatch.setattr(executable.NativeExecutable, "_shared_out", spy)
+    monkeypatch.setattr(executable.NativeExecutable, "_threads", spy)
     return found
 
 

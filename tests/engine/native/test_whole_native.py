@@ -22,7 +22,7 @@ from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
-from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -90,7 +90,7 @@ class Case:
         access = {name: Access(name, layout_of(array.shape, elements(array), 1)) for name, array in self.arrays.items()}
         types = {name: dtype(array.dtype) if name == "indices" else kind for name, array in self.arrays.items()}
         self.types = types
-        index = Index(access["indices"], side, Unit.ROW, table.shape[0], remap, cast=indices.itemsize != 8)
+        index = Index(access["indices"], side, IndexUnit.ROW, table.shape[0], remap, cast=indices.itemsize != 8)
         ends = (access["table"], access["src"]) if side is Side.DST else (access["out"], access["table"])
         move = Move((indices.shape[0], table.shape[1]), *ends, index, combine)
         self.whole = Whole(move, tuple(types.items()), accumulate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
@@ -68,6 +68,11 @@ class MemoryView:
     def row(self, code: IrBuilder, i: IrValue, value_of: ValueOf) -> IrValue:
         """Where row `i` begins."""
         return code.at(self.base, coordinate(code, self.layout.rows, i, value_of) * self.size)
+
+    @property
+    def transposed(self) -> MemoryView:
+        """The same with rows and columns exchanged."""
+        return replace(self, layout=Layout(self.layout.cols, self.layout.rows))
 
     def col(self, code: IrBuilder, row: IrValue, j: IrValue, value_of: ValueOf) -> IrValue:
         """Where column `j` of a row lies."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 I1, I8, I32, I64, PTR = "i1", "i8", "i32", "i64", "ptr"
-NOTES = '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{i32 1}\n'
+METADATA = '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{i32 1}\n'
 """`!prof !0` after a branch: the first target is nearly always taken. `!nontemporal !1` after a store: it
 bypasses the caches."""
 FLOATS = {"half": 2, "float": 4, "double": 8}
@@ -40,6 +40,17 @@ def like(kind: str, element: str) -> str:
     return vector(element, lanes_of(kind))
 
 
+def _operator(name: str, of_floats: str = "", *, swapped: bool = False) -> Callable[[IrValue, Operand], IrValue]:
+    """An operator of values: the instruction that it writes, and the one for floating-point numbers if it differs."""
+
+    def apply(left: IrValue, other: Operand) -> IrValue:
+        right = left.code.same(left, other)
+        chosen = of_floats if of_floats and left.is_float else name
+        return left.code.binary(chosen, right, left) if swapped else left.code.binary(chosen, left, right)
+
+    return apply
+
+
 class IrValue:
     """A typed value; operators on it write instructions. Whole numbers join in as constants of its type."""
 
@@ -57,45 +68,15 @@ class IrValue:
         """Whether it holds floating-point numbers."""
         return self.type[0] != "i" and element_of(self.type) in FLOATS
 
-    def _join(self, name: str, other: Operand, *, swapped: bool = False) -> IrValue:
-        right = self.code.same(self, other)
-        return self.code.binary(name, *((right, self) if swapped else (self, right)))
-
-    def __add__(self, other: Operand) -> IrValue:
-        return self._join("fadd" if self.is_float else "add", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Operand) -> IrValue:
-        return self._join("fsub" if self.is_float else "sub", other)
-
-    def __rsub__(self, other: Operand) -> IrValue:
-        return self._join("fsub" if self.is_float else "sub", other, swapped=True)
-
-    def __mul__(self, other: Operand) -> IrValue:
-        return self._join("fmul" if self.is_float else "mul", other)
-
-    __rmul__ = __mul__
-
-    def __and__(self, other: Operand) -> IrValue:
-        return self._join("and", other)
-
-    def __or__(self, other: Operand) -> IrValue:
-        return self._join("or", other)
-
-    def __xor__(self, other: Operand) -> IrValue:
-        return self._join("xor", other)
-
-    def __lshift__(self, other: Operand) -> IrValue:
-        return self._join("shl", other)
-
-    def __rshift__(self, other: Operand) -> IrValue:
-        """A logical shift: no sign is kept."""
-        return self._join("lshr", other)
+    __add__ = __radd__ = _operator("add", "fadd")
+    __sub__, __rsub__ = _operator("sub", "fsub"), _operator("sub", "fsub", swapped=True)
+    __mul__ = __rmul__ = _operator("mul", "fmul")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__, __rshift__ = _operator("shl"), _operator("lshr")  # logical shifts: no sign is kept
 
     def op(self, name: str, other: Operand) -> IrValue:
         """Any other instruction of two operands: `sdiv`, `ashr`, `frem`, …"""
-        return self._join(name, other)
+        return self.code.binary(name, self, self.code.same(self, other))
 
     def compare(self, how: str, other: Operand) -> IrValue:
         """`eq`, `ne`, `slt`, `ult`, … for whole numbers and pointers; `olt`, `uno`, … for floats."""
@@ -121,8 +102,11 @@ NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "or": 0, "xor": 0, "shl": 0, "lshr": 0,
 class IrBuilder:
     """Builds the body of one function, from top to bottom."""
 
-    def __init__(self, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = "") -> None:
+    def __init__(
+        self, module: IrModule, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = ""
+    ) -> None:
         """`parameters` are types (with attributes, if any) and names."""
+        self.module = module
         self.name, self.result, self.attributes = name, result, attributes
         self.parameters = parameters
         self.arguments = [IrValue(self, kind.split()[0], f"%{name}") for kind, name in parameters]
@@ -188,9 +172,9 @@ class IrBuilder:
         count, element = lanes_of(kind), element_of(kind)
         return IrValue(self, kind, f"<{', '.join([f'{element} {number}'] * count)}>")
 
-    def i64(self, number: int) -> IrValue:
-        """A 64-bit whole number."""
-        return IrValue(self, I64, str(number), number)
+    def i64(self, number: Operand) -> IrValue:
+        """A 64-bit whole number; one that is a value stays as it is."""
+        return number if isinstance(number, IrValue) else IrValue(self, I64, str(number), number)
 
     def same(self, value: IrValue, other: Operand) -> IrValue:
         """Another operand in the type of `value`."""
@@ -234,6 +218,12 @@ class IrBuilder:
             return IrValue(self, kind, "")
         return self.write(kind, f"call {kind} @{name}({listed})")
 
+    def reduce(self, name: str, value: IrValue) -> IrValue:
+        """All lanes of a vector of integers combined: `or`, `umax`, …"""
+        element = element_of(value.type)
+        full = f"llvm.vector.reduce.{name}.v{lanes_of(value.type)}{element}"
+        return self.call(element, self.module.declare(full, f"{element} ({value.type})"), value)
+
     def splat(self, value: IrValue, count: int) -> IrValue:
         """The same scalar in every lane."""
         if count == 1:
@@ -246,7 +236,7 @@ class IrBuilder:
 
     def at(self, pointer: IrValue, nbytes: Operand) -> IrValue:
         """The address `nbytes` bytes further."""
-        step = nbytes if isinstance(nbytes, IrValue) else self.i64(nbytes)
+        step = self.i64(nbytes)
         return pointer if step.number == 0 else self.write(PTR, f"getelementptr i8, {pointer!r}, {step!r}")
 
     def load(self, kind: str, pointer: IrValue, align: int = 0) -> IrValue:
@@ -256,6 +246,12 @@ class IrBuilder:
     def store(self, value: IrValue, pointer: IrValue, align: int = 0, flags: str = "") -> None:
         """Write memory, aligned to one element by default."""
         self.line(f"  store {value!r}, {pointer!r}, align {align or size_of(element_of(value.type))}{flags}")
+
+    def fill_bytes(self, pointer: IrValue, byte: IrValue | int, nbytes: IrValue) -> None:
+        """Write one byte again and again."""
+        name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
+        value = byte if isinstance(byte, IrValue) else self.constant(I8, byte)
+        self.call("void", name, pointer, value, nbytes, "i1 false")
 
     def variable(self, kind: str, start: IrValue) -> Variable:
         """A variable of the function's own; registers in the end."""
@@ -270,7 +266,7 @@ class IrBuilder:
     @contextmanager
     def loop(self, start: Operand, stop: Operand, step: Operand = 1) -> Generator[IrValue]:
         """`for i in range(start, stop, step)` over 64-bit numbers; yields `i`."""
-        first, last = (self.i64(each) if isinstance(each, int) else each for each in (start, stop))
+        first, last = self.i64(start), self.i64(stop)
         head, body, latch, done = (self.new_label(hint) for hint in ("head", "body", "latch", "done"))
         before = self.label
         self.jump(head)
@@ -282,9 +278,19 @@ class IrBuilder:
         self.begin(body)
         yield index
         self.begin(latch)
-        self.line(f"  {i}.next = add i64 {i}, {step.name if isinstance(step, IrValue) else step}")
+        self.line(f"  {i}.next = add i64 {i}, {self.i64(step).name}")
         self.jump(head)
         self.begin(done)
+
+    def strips(self, count: IrValue, width: int) -> Iterator[tuple[IrValue, int]]:
+        """Two loops over `count` elements: `width` (a power of two) at a time, then the rest one by one.
+
+        Yields once for each loop: the first element, and how many are taken at a time.
+        """
+        whole = count - (count & (width - 1)) if width > 1 else self.i64(0)
+        for start, stop, step in ((self.i64(0), whole, width), (whole, count, 1))[width == 1 :]:
+            with self.loop(start, stop, step) as k:
+                yield k, step
 
     @contextmanager
     def when(self, condition: IrValue) -> Generator[None]:
@@ -335,14 +341,14 @@ class IrModule:
         self, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = ""
     ) -> IrBuilder:
         """Begin a function."""
-        code = IrBuilder(name, result, parameters, attributes)
+        code = IrBuilder(self, name, result, parameters, attributes)
         self.functions.append(code)
         return code
 
     def outlined(self, kind: str, given: Sequence[IrValue], write: Callable[[IrBuilder, list[IrValue]], None]) -> str:
         """A function of its own that takes values of these types; one that was written before is not written again."""
         parameters = [(value.type, f"p{place}") for place, value in enumerate(given)]
-        code = IrBuilder(f"outlined{len(self._outlined)}", kind, parameters, "noinline nounwind")
+        code = IrBuilder(self, f"outlined{len(self._outlined)}", kind, parameters, "noinline nounwind")
         write(code, code.arguments)
         name = self._outlined.setdefault(code.text.partition("(")[2], code.name)
         if name == code.name:
@@ -365,5 +371,5 @@ class IrModule:
     @property
     def text(self) -> str:
         """The whole module."""
-        parts = [*self._parts.values(), "", *(code.text for code in self.functions), NOTES]
+        parts = [*self._parts.values(), "", *(code.text for code in self.functions), METADATA]
         return "\n".join(parts)

@@ -1,6 +1,6 @@
 """LLVM text to machine code, once for each key: in this process, and on disk for the next one.
 
-What is loaded is always an object image, fresh or from disk, so that both ways run the same bytes. JITLink puts an
+What is loaded is always an object image, fresh or from disk, so that both run the same bytes. JITLink puts an
 image into one piece of memory and reaches outside functions through a table beside it: small, position-independent code
 is right on x86-64 and AArch64, wherever that memory lies.
 """
@@ -150,9 +150,9 @@ def _explained(symbol: str = "") -> Generator[None]:
     try:
         yield
     except RuntimeError as problem:
-        said = "\n".join(line[:300] for line in str(problem).strip().splitlines()[:LINES])
+        message = "\n".join(line[:300] for line in str(problem).strip().splitlines()[:LINES])
         what = f"has no usable {symbol} in" if symbol else "refuses"
-        raise JitError(f"LLVM {what} code that ptokit generated; this is a fault of ptokit:\n{said}") from problem
+        raise JitError(f"LLVM {what} code that ptokit generated; this is a fault of ptokit:\n{message}") from problem
 
 
 @cache

@@ -9,11 +9,11 @@ from math import gcd
 from typing import Any
 
 from ptokit.engine.native.address import WHOLE, MemoryView, ValueOf, coordinate, is_number, run_length
-from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrModule, IrValue, size_of, vector
+from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrValue, size_of, vector
 from ptokit.engine.native.numbers import bits_of, combined, lanes_at_once
 from ptokit.engine.native.resolve import SENTINEL
 from ptokit.isa.dtype import DType
-from ptokit.isa.move import Combine, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Combine, Fill, Index, IndexUnit, Move, Remap, Side
 
 LINE = 64
 """Bytes of a cache line, and of the vectors that copies use."""
@@ -34,7 +34,6 @@ ELEMENTS_AHEAD = 32
 class CodeWriter:
     """Where code is emitted, and how run-time numbers are computed in it."""
 
-    module: IrModule
     code: IrBuilder
     value_of: ValueOf
 
@@ -61,7 +60,7 @@ class CodeWriter:
         """Copy bytes, with prefetches between the steps."""
         code = self.code
         if isinstance(nbytes, IrValue):
-            name = self.module.declare("llvm.memmove.p0.p0.i64", "void (ptr, ptr, i64, i1)")
+            name = code.module.declare("llvm.memmove.p0.p0.i64", "void (ptr, ptr, i64, i1)")
             code.call("void", name, dst, src, nbytes, "i1 false")
             return
         first = nbytes % MOST_UNROLLED or min(nbytes, MOST_UNROLLED)
@@ -83,16 +82,14 @@ class CodeWriter:
         """The same element again and again."""
         code, size = self.code, int(bits.type[1:]) // 8
         if bits.number == 0 or size == 1:
-            name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
-            byte = code.constant(I8, 0) if bits.number == 0 else bits
-            code.call("void", name, dst, byte, self.value_of(count) * size, "i1 false")
+            code.fill_bytes(dst, 0 if bits.number == 0 else bits, self.value_of(count) * size)
             return
         with code.loop(0, self.value_of(count)) as k:
             code.store(bits, code.at(dst, k * size))
 
     def prefetch(self, address: IrValue, *, to_write: bool = False) -> None:
         """Fetch a line that will be needed soon."""
-        name = self.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
+        name = self.code.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
         self.code.call("void", name, address, f"i32 {int(to_write)}", "i32 2", "i32 1")
 
 
@@ -158,9 +155,9 @@ def emit_move(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions
     elif move.index is None:
         _copy(writer, move, dtype, regions)
     elif move.index.by_row:
-        _steered_rows(writer, move, move.index, dtype, regions)
+        _indexed_rows(writer, move, move.index, dtype, regions)
     else:
-        _steered_elements(writer, move, move.index, dtype, regions)
+        _indexed_elements(writer, move, move.index, dtype, regions)
 
 
 def _fill(writer: CodeWriter, move: Move, dtype: DType, dst: MemoryView, fill: Fill) -> None:
@@ -191,17 +188,12 @@ def each(code: IrBuilder, count: IrValue) -> Generator[IrValue]:
             yield i
 
 
-def _transposed(place: MemoryView) -> MemoryView:
-    layout = place.layout
-    return MemoryView(place.base, type(layout)(layout.cols, layout.rows), place.size)
-
-
 def _copy(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
     dst, src, shape = regions.dst, regions.src, move.shape
     assert src is not None
     by_column = common_run(dst.layout.rows, src.layout.rows) > common_run(dst.layout.cols, src.layout.cols)
     if by_column:  # rows lie side by side, columns do not: walk the other way
-        dst, src, shape = _transposed(dst), _transposed(src), (shape[1], shape[0])
+        dst, src, shape = dst.transposed, src.transposed, (shape[1], shape[0])
     if move.combine is Combine.STORE and _is_one_run(dst, src, shape[1]):
         writer.copy(dst.base, src.base, writer.value_of(shape[0]) * (shape[1] * dtype.size))
         return
@@ -270,7 +262,7 @@ def _combine_elements(
     code, kind = writer.code, bits_of(dtype, count)
     new = code.load(kind, src, dtype.size)
     if combine is not Combine.STORE:
-        new = combined(writer.module, code, combine, dtype, code.load(kind, dst, dtype.size), new)
+        new = combined(code, combine, dtype, code.load(kind, dst, dtype.size), new)
     code.store(new, dst, dtype.size)
 
 
@@ -280,20 +272,20 @@ def _lane(writer: CodeWriter, regions: MoveRegions, at: IrValue) -> IrValue:
     return writer.code.load(regions.lane, writer.code.at(regions.lanes, at * size_of(regions.lane)))
 
 
-def _steered_rows(writer: CodeWriter, move: Move, index: Index, dtype: DType, regions: MoveRegions) -> None:
+def _indexed_rows(writer: CodeWriter, move: Move, index: Index, dtype: DType, regions: MoveRegions) -> None:
     """One index for each row: whole rows are scattered or gathered."""
     code, value_of = writer.code, writer.value_of
     dst, src = regions.dst, regions.src
     assert src is not None
-    steered, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
+    indexed, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
     nbytes = writer.length(move.cols, dtype.size)
     with code.loop(0, value_of(move.rows)) as i:
         if regions.far:
-            _fetch_row(writer, regions, steered, i + ahead(nbytes)[0], nbytes, to_write=index.side is Side.DST)
+            _fetch_row(writer, regions, indexed, i + ahead(nbytes)[0], nbytes, to_write=index.side is Side.DST)
         lane = _lane(writer, regions, i)
 
         def move_row(lane: IrValue = lane, i: IrValue = i) -> None:
-            there = steered.row(code, lane.to("zext", I64), value_of)
+            there = indexed.row(code, lane.to("zext", I64), value_of)
             here = fixed.row(code, i, value_of)
             row_starts = (here, there) if index.side is Side.SRC else (there, here)
             _move_row(writer, move.combine, dtype, dst, src, row_starts, move.cols)
@@ -320,15 +312,15 @@ def _zero_row(writer: CodeWriter, dst: MemoryView, i: IrValue, cols: Any) -> Non
 
 
 def _fetch_row(
-    writer: CodeWriter, regions: MoveRegions, steered: MemoryView, i: IrValue, nbytes: int | IrValue, *, to_write: bool
+    writer: CodeWriter, regions: MoveRegions, indexed: MemoryView, i: IrValue, nbytes: int | IrValue, *, to_write: bool
 ) -> None:
     lane = _lane(writer, regions, i).to("zext", I64)
-    head = steered.row(writer.code, lane, writer.value_of)
+    head = indexed.row(writer.code, lane, writer.value_of)
     for line in range(ahead(nbytes)[1]):
         writer.prefetch(writer.code.at(head, line * LINE), to_write=to_write)
 
 
-def _steered_elements(writer: CodeWriter, move: Move, index: Index, dtype: DType, regions: MoveRegions) -> None:
+def _indexed_elements(writer: CodeWriter, move: Move, index: Index, dtype: DType, regions: MoveRegions) -> None:
     """One index for each element."""
     code, value_of = writer.code, writer.value_of
     cols = value_of(move.cols)
@@ -338,10 +330,10 @@ def _steered_elements(writer: CodeWriter, move: Move, index: Index, dtype: DType
         }
         first = i * cols
         with code.loop(0, cols) as j:
-            _steer_element(writer, move, index, dtype, regions, row_starts, first + j, j)
+            _indexed_element(writer, move, index, dtype, regions, row_starts, first + j, j)
 
 
-def _steer_element(
+def _indexed_element(
     writer: CodeWriter,
     move: Move,
     index: Index,
@@ -354,22 +346,22 @@ def _steer_element(
     code, value_of = writer.code, writer.value_of
     dst, src = regions.dst, regions.src
     assert src is not None
-    steered, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
+    indexed, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
     fixed_side = Side.DST if index.side is Side.SRC else Side.SRC
     here = fixed.col(code, row_starts[fixed_side], j, value_of)
     if regions.far:
-        ahead = _aim(writer, index, steered, _lane(writer, regions, at + ELEMENTS_AHEAD), j)
+        ahead = _address_of(writer, index, indexed, _lane(writer, regions, at + ELEMENTS_AHEAD), j)
         writer.prefetch(ahead, to_write=index.side is Side.DST)
     lane = _lane(writer, regions, at)
     if index.side is Side.SRC and index.remap is Remap.ZERO:
         outside = lane.compare("eq", SENTINEL)
-        there = _aim(writer, index, steered, code.select(outside, code.constant(lane.type, 0), lane), j)
+        there = _address_of(writer, index, indexed, code.select(outside, code.constant(lane.type, 0), lane), j)
         found = code.load(bits_of(dtype), there, dtype.size)
         code.store(code.select(outside, code.constant(found.type, 0), found), here, dtype.size)
         return
 
     def move_element() -> None:
-        there = _aim(writer, index, steered, lane, j)
+        there = _address_of(writer, index, indexed, lane, j)
         pair = (here, there) if index.side is Side.SRC else (there, here)
         _combine_elements(writer, move.combine, dtype, *pair, 1)
 
@@ -380,13 +372,13 @@ def _steer_element(
         move_element()
 
 
-def _aim(writer: CodeWriter, index: Index, steered: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
+def _address_of(writer: CodeWriter, index: Index, indexed: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
     """The address that an index names."""
     code, value_of, value = writer.code, writer.value_of, lane.to("zext", I64)
-    if index.unit is Unit.ROW:
-        return steered.col(code, steered.row(code, value, value_of), j, value_of)
+    if index.unit is IndexUnit.ROW:
+        return indexed.col(code, indexed.row(code, value, value_of), j, value_of)
     if is_number(index.width, 0):
-        return code.at(steered.base, coordinate(code, steered.layout.cols, value, value_of) * steered.size)
+        return code.at(indexed.base, coordinate(code, indexed.layout.cols, value, value_of) * indexed.size)
     width = value_of(index.width)
-    row = steered.row(code, value.op("udiv", width), value_of)
-    return steered.col(code, row, value.op("urem", width), value_of)
+    row = indexed.row(code, value.op("udiv", width), value_of)
+    return indexed.col(code, row, value.op("urem", width), value_of)

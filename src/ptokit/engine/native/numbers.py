@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ptokit.engine.combine import accumulate
-from ptokit.engine.native.emit import IrBuilder, IrModule, IrValue, element_of, lanes_of, like
+from ptokit.engine.native.emit import IrBuilder, IrValue, element_of, lanes_of, like
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
@@ -96,12 +96,6 @@ def rounded(dtype: DType, value: IrValue) -> IrValue:
     return ((raw + odd + 0x7FFF) >> 16).to("trunc", like(value.type, "i16"))
 
 
-def any_of(module: IrModule, code: IrBuilder, truths: IrValue) -> IrValue:
-    """Whether one of many holds."""
-    name = module.declare(f"llvm.vector.reduce.or.v{lanes_of(truths.type)}i1", f"i1 ({truths.type})")
-    return code.call("i1", name, truths)
-
-
 def from_integer(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
     """A small whole number (64 bits wide) as one element."""
     kind = NATIVE.get(dtype.name, "float")
@@ -147,12 +141,12 @@ def _narrow_byte(code: IrBuilder, form: ByteFormat, value: IrValue) -> IrValue:
     return code.select(is_nan, code.constant(raw.type, form.nan), signed).to("trunc", like(value.type, "i8"))
 
 
-def combined(module: IrModule, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
+def combined(code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
     """The value of a cell after a value is combined into it."""
     if combine is Combine.STORE:
         return new
     if is_byte_float(dtype):
-        return _looked_up(module, code, combine, dtype, old, new)
+        return _looked_up(code, combine, dtype, old, new)
     if dtype.is_float:
         return FLOATS[combine](code, dtype, old, new)
     return _whole(code, combine, dtype, old, new)
@@ -201,10 +195,8 @@ def pairs(combine: Combine, dtype: DType) -> bytes:
     return cells.tobytes()
 
 
-def _looked_up(
-    module: IrModule, code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue
-) -> IrValue:
+def _looked_up(code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
     assert lanes_of(old.type) == 1
-    table = module.table(f"{dtype.name}_{combine.name.lower()}", pairs(combine, dtype))
+    table = code.module.table(f"{dtype.name}_{combine.name.lower()}", pairs(combine, dtype))
     at = (old.to("zext", "i64") << 8) + new.to("zext", "i64")
     return code.load("i8", code.at(IrValue(code, "ptr", f"@{table}"), at))

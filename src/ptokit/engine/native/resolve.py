@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ptokit.engine.native.address import WHOLE, MemoryView, ValueOf, coordinate, run_length
-from ptokit.engine.native.emit import I32, I64, IrBuilder, IrModule, IrValue, lanes_of, size_of, vector
+from ptokit.engine.native.emit import I32, I64, IrBuilder, IrValue, lanes_of, size_of, vector
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Term
 from ptokit.isa.move import Index, Remap
@@ -28,40 +28,38 @@ def lane_of(dtype: DType) -> str:
 
 
 def emit_resolve(
-    module: IrModule,
     code: IrBuilder,
     index: Index,
     dtype: DType,
     place: MemoryView,
-    rows: IrValue,
-    cols: IrValue,
+    shape: tuple[IrValue, IrValue],
     lanes: IrValue,
     value_of: ValueOf,
     kept: str | None = None,
 ) -> IrValue:
-    """Read `rows` x `cols` index values into `lanes`; returns the greatest of them, unsigned, as it was read.
+    """Read `shape` index values into `lanes`; returns the greatest of them, unsigned, as it was read.
 
     Where that is outside and the policy moves lanes, they are remapped in a second pass. `REFUSE` is left to the
     caller, who compares; so is a capacity of 0 under a policy that needs a row. Under `REFUSE` lanes may be kept in a
     narrower type.
     """
-    reader = _Reader(module, code, index, dtype, value_of)
+    reader = _Reader(code, index, dtype, value_of)
     assert kept is None or index.remap is Remap.REFUSE or kept == reader.lane
     reader.kept = kept or reader.lane
-    greatest = reader.read(place, rows, cols, lanes)
+    greatest = reader.read(place, *shape, lanes)
     if index.remap is not Remap.REFUSE:
         capacity = value_of(index.capacity)
         with code.when(greatest.compare("uge", capacity)):
             remap = REMAPS[index.remap](code, reader.lane, capacity)
-            _walk(code, reader.lane, rows * cols, lanes, remap, 1 if index.remap is Remap.WRAP else 0)
+            _walk(code, reader.lane, shape[0] * shape[1], lanes, remap, 1 if index.remap is Remap.WRAP else 0)
     return greatest
 
 
 class _Reader:
     """Reads index values of one type and keeps the greatest."""
 
-    def __init__(self, module: IrModule, code: IrBuilder, index: Index, dtype: DType, value_of: ValueOf) -> None:
-        self.module, self.code, self.index, self.dtype, self.value_of = module, code, index, dtype, value_of
+    def __init__(self, code: IrBuilder, index: Index, dtype: DType, value_of: ValueOf) -> None:
+        self.code, self.index, self.dtype, self.value_of = code, index, dtype, value_of
         self.lane = self.kept = lane_of(dtype)
         zero = code.constant(vector(self.lane, AT_ONCE[self.lane]), 0)
         self.many = code.variable(zero.type, zero)
@@ -82,18 +80,14 @@ class _Reader:
 
     def _along(self, base: IrValue, terms: tuple[Term, ...], count: IrValue, lanes: IrValue) -> None:
         """Values along one coordinate: many at a time where they lie side by side, then the rest."""
-        code, wide = self.code, AT_ONCE[self.lane]
-        run = run_length(terms)
-        is_even = run == WHOLE or run % wide == 0
-        whole = count - (count & (wide - 1)) if is_even else code.i64(0)
-        for first, last, step, top in ((code.i64(0), whole, wide, self.many), (whole, count, 1, self.one)):
-            if step == 1 or is_even:
-                with code.loop(first, last, step) as k:
-                    at = code.at(base, coordinate(code, terms, k, self.value_of) * self.dtype.size)
-                    value = self._taken(at, step)
-                    short = value.to("trunc", vector(self.kept, step))
-                    code.store(short, code.at(lanes, k * size_of(self.kept)))
-                    top.set(self._larger(top.get(), value))
+        code, wide, run = self.code, AT_ONCE[self.lane], run_length(terms)
+        for k, step in code.strips(count, wide if run == WHOLE or run % wide == 0 else 1):
+            top = self.many if step > 1 else self.one
+            at = code.at(base, coordinate(code, terms, k, self.value_of) * self.dtype.size)
+            value = self._taken(at, step)
+            short = value.to("trunc", vector(self.kept, step))
+            code.store(short, code.at(lanes, k * size_of(self.kept)))
+            top.set(self._larger(top.get(), value))
 
     def _taken(self, at: IrValue, count: int) -> IrValue:
         """Index values in the type of lanes, cast where the index says so."""
@@ -105,10 +99,7 @@ class _Reader:
         return self.code.select(b.compare("ugt", a), b, a)
 
     def _greatest(self) -> IrValue:
-        code, many = self.code, self.many.get()
-        count = lanes_of(many.type)
-        name = self.module.declare(f"llvm.vector.reduce.umax.v{count}{self.lane}", f"{self.lane} ({many.type})")
-        return self._larger(code.call(self.lane, name, many), self.one.get()).to("zext", I64)
+        return self._larger(self.code.reduce("umax", self.many.get()), self.one.get()).to("zext", I64)
 
 
 def _walk(

@@ -40,7 +40,7 @@ _NAME = re.compile(r"[0-9a-f]{64}\.(?:code|[0-9a-f]{16}\.tmp)")
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
-_room: dict[Path, int] = {}
+_budget: dict[Path, int] = {}
 """Bytes that this process may still write to a folder before it looks again how full the folder is."""
 
 
@@ -154,7 +154,7 @@ def save(key: str, entry: Entry) -> None:
         if place is None:
             return
         os.makedirs(place, 0o700, exist_ok=True)
-        _make_room(_usable(), len(data))
+        _evict(_usable(), len(data))
         _write(place / f"{key}.code", place / f"{key}.{secrets.token_hex(8)}.tmp", data)
 
 
@@ -169,9 +169,9 @@ def _write(path: Path, temporary: Path, data: bytes) -> None:
             os.unlink(temporary)
 
 
-def _make_room(place: Path, needed: int) -> None:
+def _evict(place: Path, needed: int) -> None:
     """Check the size of the folder from time to time, and remove the oldest files if it is too large."""
-    if _room.get(place, 0) < needed:
+    if _budget.get(place, 0) < needed:
         files = sorted((about.st_mtime_ns, about.st_size, path) for path, about in _files(place))
         used = sum(size for _, size, _ in files)
         if used + needed > LIMIT:
@@ -181,8 +181,8 @@ def _make_room(place: Path, needed: int) -> None:
                 with suppress(OSError):
                     path.unlink()
                     used -= size
-        _room[place] = max(needed, min(LIMIT - used, LIMIT // 16))  # not all that is left: others write, too
-    _room[place] -= needed
+        _budget[place] = max(needed, min(LIMIT - used, LIMIT // 16))  # not all that is left: others write, too
+    _budget[place] -= needed
 
 
 def _files(place: Path) -> Iterator[tuple[Path, os.stat_result]]:

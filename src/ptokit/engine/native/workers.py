@@ -10,6 +10,7 @@ from contextlib import suppress
 from ctypes import addressof, c_int32
 from itertools import count
 from operator import index
+from queue import SimpleQueue
 from typing import Any
 
 VARIABLE = "PTOKIT_THREADS"
@@ -17,7 +18,7 @@ VARIABLE = "PTOKIT_THREADS"
 MOST = 1024
 """Threads of one run."""
 DIGITS = re.compile("[0-9]{1,9}")
-_PATIENCE = 0.1
+_POLL_SECONDS = 0.1
 """Seconds of a wait before it checks for signals. Ctrl-C ends a wait at once, except on Windows, and for a signal that
 arrives after Python has checked and before it waits."""
 
@@ -27,13 +28,13 @@ _idle: list[_Worker] = []
 
 
 def thread_count(asked: int | None = None) -> int:
-    """How many threads to use: as many as asked for, else as `PTOKIT_THREADS` says, else one for each usable CPU."""
+    """The number of threads: as asked for, else the value of `PTOKIT_THREADS`, else one for each usable CPU."""
     if asked is not None:
         return _checked("threads", asked)
-    said = os.environ.get(VARIABLE)
-    if said is None or not said.strip():
+    text = os.environ.get(VARIABLE)
+    if text is None or not text.strip():
         return min(_cpus(), MOST)
-    return _checked(VARIABLE, int(said) if DIGITS.fullmatch(said.strip()) else said)
+    return _checked(VARIABLE, int(text) if DIGITS.fullmatch(text.strip()) else text)
 
 
 def _checked(name: str, number: Any) -> int:
@@ -77,17 +78,12 @@ def run(work: Callable[[int], None], threads: int, stop: Stop) -> None:
     An exception in any of them sets `stop`; that of the lowest number is raised. An exception here, as by Ctrl-C, sets
     `stop` too and goes on when all have ended: nothing runs after the call.
     """
-    job = _Job(work, threads, stop)
-    crew = _crew(threads)
+    job = _Job(work, stop)
     try:
-        places = _places(threads)
-        while crew:
-            crew[-1].begin(job, places)
-            crew.pop()
+        job.begin(threads)
         job.wait()
     except BaseException:
         job.end_early()
-        _idle.extend(crew[:-1])  # whether the last one has begun is not known, and one that has comes back by itself
         raise
     del job.work  # and its arrays: the last worker may not have left yet
     if job.problems:
@@ -121,49 +117,47 @@ def _places(threads: int) -> _Places | None:
     return _Places(allowed, threads) if threads <= len(allowed) else None
 
 
-def _crew(threads: int) -> list[_Worker]:
-    """Workers for one run: idle ones, and new ones if those are too few."""
-    crew: list[_Worker] = []
-    try:
-        while len(crew) < threads:
-            try:
-                crew.append(_idle.pop())
-            except IndexError:
-                crew.append(_Worker())
-    except BaseException:  # there can be no more threads, or Ctrl-C
-        _idle.extend(crew)
-        raise
-    return crew
-
-
 class _Job:
     """One run. All it does with its lists and sets are single steps, so no lock is needed."""
 
     __slots__ = ("_all_ended", "_busy", "_left", "_stop", "problems", "work")
 
-    def __init__(self, work: Callable[[int], None], threads: int, stop: Stop) -> None:
+    def __init__(self, work: Callable[[int], None], stop: Stop) -> None:
         self.work, self._stop = work, stop
-        self._left = [*range(threads - 1, -1, -1)]
-        """Parts that nobody has begun."""
+        self._left: dict[_Worker, int] = {}
+        """Parts that have not begun, by their workers."""
         self._busy: set[_Worker] = set()
-        """Workers that have a part, or are about to take one."""
+        """Workers that have begun a part, or are about to."""
         self._all_ended = threading.Lock()
         self._all_ended.acquire()
         self.problems: dict[int, BaseException] = {}
         """What was raised, by part."""
 
-    def do_part(self, worker: _Worker) -> None:
-        """Do a part, if one is left."""
-        self._busy.add(worker)  # before a part is taken: at no moment does it belong to nobody
+    def begin(self, threads: int) -> None:
+        """Assign the parts to workers, idle ones first, and wake them up."""
+        for part in reversed(range(threads)):
+            try:
+                worker = _idle.pop()
+            except IndexError:
+                worker = _Worker()
+            self._left[worker] = part
+        places = _places(threads)
+        for worker in [*reversed(self._left)]:
+            worker.begin(self, places)
+
+    def do_part(self, worker: _Worker) -> bool:
+        """Do the worker's part, unless it was cancelled."""
+        self._busy.add(worker)  # before the part is taken: at no moment does it belong to nobody
         try:
-            part = self._left.pop()
-        except IndexError:
-            return
+            part = self._left.pop(worker)
+        except KeyError:
+            return False
         try:
             self.work(part)
         except BaseException as problem:
             self.problems[part] = problem
             self._stop.set()
+        return True
 
     def leave(self, worker: _Worker) -> None:
         """Have no part any more; the last one to leave wakes the caller."""
@@ -177,59 +171,58 @@ class _Job:
     def wait(self) -> None:
         """Wait until every part has ended."""
         while self._left or self._busy:
-            self._all_ended.acquire(timeout=_PATIENCE)
+            self._all_ended.acquire(timeout=_POLL_SECONDS)
 
-    def end_early(self, calm: int = 10) -> None:
+    def end_early(self, depth: int = 10) -> None:
         """Begin no more parts, and wait for those that have begun, however often Ctrl-C is pressed.
 
         Each `try` takes one exception, and none can come up between two of them: Python looks for signals where it
         calls and where it jumps back. So this is no loop, but a tree of a thousand tries that ends when nobody is busy.
         """
-        try:
-            self._left.clear()
-            self._stop.set()
-            if calm and self._busy:
-                self.end_early(calm - 1)
-            self.wait()
+        try:  # noqa: SIM105
+            self._end(depth)
         except BaseException:  # noqa: S110
             pass
-        try:
-            if calm and self._busy:
-                self.end_early(calm - 1)
-            self.wait()
+        try:  # noqa: SIM105
+            self._end(depth)
         except BaseException:  # noqa: S110
             pass
+
+    def _end(self, depth: int) -> None:
+        self._stop.set()
+        with suppress(KeyError):
+            while True:
+                _idle.append(self._left.popitem()[0])
+        if depth and self._busy:
+            self.end_early(depth - 1)
+        self.wait()
 
 
 class _Worker:
     """A thread that sleeps until there is a job, and then again."""
 
-    __slots__ = ("_go", "_job", "_places", "_thread")
+    __slots__ = ("_jobs", "_places", "_thread")
 
     def __init__(self) -> None:
-        self._job: _Job | None = None
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._places: _Places | None = None
         self._thread = 0
-        self._go = threading.Lock()
-        self._go.acquire()
         threading.Thread(target=self._live, name="ptokit-worker", daemon=True).start()
 
     def begin(self, job: _Job, places: _Places | None) -> None:
         """Wake up for a job, on a processor of its own if there are such."""
-        self._job = job
         if places is not None and self._thread:
             self._places = places
             places.send(self._thread)
-        self._go.release()
+        self._jobs.put(job)
 
     def _live(self) -> None:
         self._thread = threading.get_native_id()
-        while self._go.acquire():
-            job, self._job = self._job, None
-            assert job is not None
+        while True:
+            job = self._jobs.get()
             self._go_anywhere()
-            job.do_part(self)
-            _idle.append(self)  # before the caller wakes up: its next run finds this worker
+            if job.do_part(self):
+                _idle.append(self)  # before the caller wakes up: its next run finds this worker
             job.leave(self)
             del job
 

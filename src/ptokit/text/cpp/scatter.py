@@ -21,8 +21,7 @@ from ptokit.program.calls import call_of, named_operands
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Assign, Barrier, Constant, Instr, Operand, Program, Stmt, TileDecl, TileUse, transform
 from ptokit.program.place import BLOCK
-from ptokit.program.steps import ISSUE
-from ptokit.target import Profile
+from ptokit.target import SCALAR, Profile
 
 UNIT = dtype("int16")
 """Bits are combined in units of this type, which every vector instruction takes."""
@@ -196,7 +195,7 @@ class _Flattener:
     def _is_scalar(self, instr: Instr) -> bool:
         """Whether an instruction runs on the scalar pipe; the others here run on the vector pipe."""
         kernels = kernels_of(INSTRUCTIONS[instr.name], self.profile.name).values()
-        return {effect.pipe for kernel in kernels for effect in kernel.effects} == {ISSUE}
+        return {effect.pipe for kernel in kernels for effect in kernel.effects} == {SCALAR}
 
 
 MODIFIERS: dict[str, tuple[PtoEnum, ...]] = {"scatter": (ScatterIndex.Flat,), "count": (IotaOrder.Ascending,)}

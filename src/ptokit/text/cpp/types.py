@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ptokit.isa.instruction import Call
-from ptokit.isa.operand import FRACTAL_ROWS, TileSpec
+from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, Coalesce, GlobalLayout, Pad, SLayout, TileType
 from ptokit.program.calls import call_of, has_slices, named_operands, tile_spec
 from ptokit.program.expr import Expr, apply
@@ -40,9 +40,9 @@ def becomes_row(call: Call, name: str) -> bool:
     if not isinstance(tile, TileSpec) or tile.cols != 1:
         return False
     if call.instruction.cpp.block:
-        tensor = call.src if name == "dst" else call.dst
+        (tensor,) = (spec for spec in call.operands.values() if isinstance(spec, TensorSpec))
         return tile.form == "nd" and tile.rows > 1 and 1 in (tensor.shape[3], tensor.stride[3])
-    return name == "idx" and call.values.get("coalesce") is Coalesce.Row
+    return name == call.instruction.roles.get("index") and call.values.get("coalesce") is Coalesce.Row
 
 
 def as_row(spec: TileSpec) -> TileSpec:

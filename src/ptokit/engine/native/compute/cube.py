@@ -22,7 +22,7 @@ def multiply(
     At the edges a block takes the last row or column again; all of a block is read before any of it is written.
     """
     code = site.code
-    a, b, *more = (inputs[0], inputs[1].turned(), *inputs[2:])
+    a, b, *more = (inputs[0], inputs[1].transposed, *inputs[2:])
     m, n, k = map(dst.writer.value_of, extents)
     deep = lanes_at_once((a, b), extents[2], DEEP)
     whole = whole_part(code, (a, b), k, deep)

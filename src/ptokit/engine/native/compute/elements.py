@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ptokit.engine.native.compute.transcendental import exponential, logarithm
-from ptokit.engine.native.emit import IrBuilder, IrModule, IrValue, like
+from ptokit.engine.native.emit import IrBuilder, IrValue, like
 from ptokit.engine.native.numbers import NATIVE, intrinsic, narrow, real, widen
 from ptokit.isa.dtype import DType
 
@@ -73,7 +73,6 @@ def _odd(code: IrBuilder, value: IrValue, nearest: IrValue) -> IrValue:
 class ElementSite:
     """Where elements of one type are computed with."""
 
-    module: IrModule
     code: IrBuilder
     dtype: DType
 
@@ -99,7 +98,7 @@ def _library(
     code, value = site.code, double(site.code, site.dtype, bits)
     if site.dtype.name != "float64":
         return from_double(code, site.dtype, approximate(code, value))
-    return narrow(code, site.dtype, code.call("double", site.module.declare(name, "double (double)"), value))
+    return narrow(code, site.dtype, code.call("double", code.module.declare(name, "double (double)"), value))
 
 
 def holds(site: ElementSite, how: str, a: IrValue, b: IrValue) -> IrValue:

@@ -6,23 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.address import MemoryView, ValueOf, is_number
-from ptokit.engine.native.compute import convert, cube, masks
-from ptokit.engine.native.compute.elements import (
-    FLOAT_OPS,
-    WHOLE_OPS,
-    ElementSite,
-    from_single,
-    is_float,
-    is_numeric,
-    lanes_for,
-    lanes_of_op,
-    operations,
-    single,
-)
+from ptokit.engine.native.address import MemoryView, is_number
+from ptokit.engine.native.compute import convert, cube, elements, masks
+from ptokit.engine.native.compute.elements import ElementSite, is_float, lanes_for, operations
 from ptokit.engine.native.compute.rows import FOLDS, reduce_columns, reduce_rows
 from ptokit.engine.native.compute.walk import RegionView, RegionWalk, side
-from ptokit.engine.native.emit import IrBuilder, IrModule, IrValue
+from ptokit.engine.native.emit import IrValue
 from ptokit.engine.native.move import CodeWriter
 from ptokit.engine.native.numbers import BYTE_FORMATS
 from ptokit.isa.dtype import DType
@@ -52,17 +41,20 @@ class ComputeTask:
 
     def site(self, dtype: DType) -> ElementSite:
         """Where elements of a type are computed with."""
-        return ElementSite(self.writer.module, self.writer.code, dtype)
+        return ElementSite(self.writer.code, dtype)
 
     def walk(self, *inputs: RegionView) -> RegionWalk:
         """The lanes of the result, and what they read."""
         return RegionWalk(self.writer, self.work.shape, self.dst, inputs or self.inputs)
 
+    def apply(self, most: int, function: Callable[[Sequence[IrValue]], IrValue], *inputs: RegionView) -> None:
+        """Apply a function of elements to all lanes, up to `most` at once."""
+        self.walk(*inputs).vectorised(most).apply(most, lambda given, _j, _lanes: function(given))
+
 
 def _elementwise(task: ComputeTask) -> None:
-    apply, most = operations(task.into)[task.work.op], lanes_of_op(task.work.op, task.into)
-    site = task.site(task.into)
-    task.walk().any_way(most).apply(most, lambda given, _j, _lanes: apply(site, *given))
+    apply, site = operations(task.into)[task.work.op], task.site(task.into)
+    task.apply(elements.lanes_of_op(task.work.op, task.into), lambda given: apply(site, *given))
 
 
 def _divide(task: ComputeTask) -> None:
@@ -82,12 +74,11 @@ def _refuse_zeroes(task: ComputeTask) -> None:
         code.split(found, task.refused, fine)
         code.begin(fine)
 
-    RegionWalk(task.writer, task.work.inputs[1].shape, None, (divisor,)).any_way(most).apply(most, check)
+    RegionWalk(task.writer, task.work.inputs[1].shape, None, (divisor,)).vectorised(most).apply(most, check)
 
 
 def _copy(task: ComputeTask) -> None:
-    most = lanes_for(task.into)
-    task.walk().any_way(most).apply(most, lambda given, _j, _lanes: given[0])
+    task.apply(lanes_for(task.into), lambda given: given[0])
 
 
 def _window(task: ComputeTask) -> None:
@@ -95,9 +86,9 @@ def _window(task: ComputeTask) -> None:
     corner = task.options["row"], task.options["col"]
     for number in corner:
         task.writer.value_of(number)  # here, not in a loop: what was computed once is used from then on
-    most = lanes_for(task.into)
-    source = RegionView(task.writer, task.inputs[0].place, shift=corner)
-    task.walk(source).any_way(most).apply(most, lambda given, _j, _lanes: given[0])
+    task.apply(
+        lanes_for(task.into), lambda given: given[0], RegionView(task.writer, task.inputs[0].place, shift=corner)
+    )
 
 
 def _count(task: ComputeTask) -> None:
@@ -109,19 +100,17 @@ def _count(task: ComputeTask) -> None:
         signed = code.i64(0) - j if down else j
         if not is_float(dtype):
             return given[0] + signed.to("trunc", given[0].type)
-        start = single(code, dtype, given[0])
-        return from_single(code, dtype, start + signed.to("sitofp", start.type))
+        start = elements.single(code, dtype, given[0])
+        return elements.from_single(code, dtype, start + signed.to("sitofp", start.type))
 
     task.walk().apply(1, step)
 
 
 def _convert(task: ComputeTask) -> None:
-    source, code = task.given[0], task.writer.code
-    most = convert.lanes_of_conversion(source, task.into)
-    mode, saturation = task.options["mode"], task.options["saturation"]
-    task.walk().any_way(most).apply(
-        most, lambda given, _j, _lanes: convert.convert(code, source, task.into, given[0], mode, saturation)
-    )
+    types = task.given[0], task.into
+    options = task.options["mode"], task.options["saturation"]
+    most, code = convert.lanes_of_conversion(*types), task.writer.code
+    task.apply(most, lambda given: convert.convert(code, *types, given[0], *options))
 
 
 def _compare(task: ComputeTask) -> None:
@@ -166,12 +155,12 @@ def _takes_bits(_op: str, into: DType, given: Types) -> bool:
 
 
 def _takes_numbers(_op: str, into: DType, given: Types) -> bool:
-    return is_numeric(into) and _alike(into, given)
+    return elements.is_numeric(into) and _alike(into, given)
 
 
 def _takes_conversion(_op: str, into: DType, given: Types) -> bool:
     """No instruction makes floats of one byte from whole numbers, and the reference signs the NaNs they overflow to."""
-    return all(map(is_numeric, (into, *given))) and (is_float(given[0]) or into.name not in BYTE_FORMATS)
+    return all(map(elements.is_numeric, (into, *given))) and (is_float(given[0]) or into.name not in BYTE_FORMATS)
 
 
 def _takes_comparison(_op: str, into: DType, given: Types) -> bool:
@@ -200,7 +189,9 @@ class NativeOperation:
 
 
 OPERATIONS: Mapping[str, NativeOperation] = {
-    **dict.fromkeys((*FLOAT_OPS, *WHOLE_OPS), NativeOperation(_elementwise, _takes_elements, lanewise=True)),
+    **dict.fromkeys(
+        (*elements.FLOAT_OPS, *elements.WHOLE_OPS), NativeOperation(_elementwise, _takes_elements, lanewise=True)
+    ),
     "div": NativeOperation(_divide, _takes_elements, lanewise=True),
     "copy": NativeOperation(_copy, _takes_bits, lanewise=True),
     "iota": NativeOperation(_count, _takes_numbers, lanewise=True),
@@ -229,21 +220,15 @@ def is_lanewise(work: Compute) -> bool:
 
 
 def emit(
-    module: IrModule,
-    code: IrBuilder,
+    writer: CodeWriter,
     work: Compute,
     types: Mapping[str, DType],
     dst: MemoryView,
     inputs: Sequence[MemoryView],
-    value_of: ValueOf,
     refused: str,
 ) -> None:
-    """Write a computation that `supports` has agreed to.
-
-    `value_of` gives the numbers of shapes and layouts; code goes to `refused`, before anything is written, where an
-    integer would be divided by zero.
-    """
-    writer = CodeWriter(module, code, value_of)
+    """Write a computation that `supports` has agreed to. Code goes to `refused`, before anything is written, where an
+    integer would be divided by zero."""
     given = tuple(types[each.operand] for each in work.inputs)
     sides = tuple(side(writer, place, each.shape) for place, each in zip(inputs, work.inputs, strict=True))
     task = ComputeTask(

@@ -6,15 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.compute.elements import (
-    PICKS,
-    ElementSite,
-    from_single,
-    is_float,
-    lanes_for,
-    operations,
-    single,
-)
+from ptokit.engine.native.compute import elements
+from ptokit.engine.native.compute.elements import ElementSite, from_single, is_float, single
 from ptokit.engine.native.compute.walk import RegionView, lanes_at_once, whole_part
 from ptokit.engine.native.emit import IrValue
 from ptokit.engine.native.move import each
@@ -35,7 +28,7 @@ class Fold:
 def _sum(site: ElementSite, total: IrValue, bits: IrValue) -> IrValue:
     if is_float(site.dtype):
         return total + single(site.code, site.dtype, bits)
-    return operations(site.dtype)["add"](site, total, bits)
+    return elements.operations(site.dtype)["add"](site, total, bits)
 
 
 def _begin(site: ElementSite, bits: IrValue) -> IrValue:
@@ -47,7 +40,7 @@ def _end(site: ElementSite, total: IrValue) -> IrValue:
 
 
 def _best(name: str) -> Fold:
-    return Fold(lambda _, bits: bits, PICKS[name], lambda _, bits: bits)
+    return Fold(lambda _, bits: bits, elements.PICKS[name], lambda _, bits: bits)
 
 
 FOLDS: Mapping[str, Fold] = {"sum": Fold(_begin, _sum, _end), "max": _best("max"), "min": _best("min")}
@@ -80,7 +73,7 @@ def _reduce(site: ElementSite, fold: Fold, dst: RegionView, src: RegionView, row
 def reduce_columns(site: ElementSite, fold: Fold, dst: RegionView, src: RegionView, rows: Any, cols: Any) -> None:
     """Write the reductions of `cols` columns into row 0, a vector of neighbouring columns at a time."""
     code, total = site.code, src.writer.value_of(cols)
-    lanes = lanes_at_once((src, dst), cols, lanes_for(site.dtype))
+    lanes = lanes_at_once((src, dst), cols, elements.lanes_for(site.dtype))
     whole = whole_part(code, (src, dst), total, lanes)
     _reduce_columns(site, fold, dst, src, rows, (0, whole, lanes))
     if whole.name != total.name:

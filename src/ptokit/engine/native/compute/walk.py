@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
 from ptokit.engine.native.address import WHOLE, MemoryView, is_number, run_length
 from ptokit.engine.native.emit import IrBuilder, IrValue, vector
 from ptokit.engine.native.move import CodeWriter, each
-from ptokit.isa.layout import Layout
 
 Extents = tuple[Any, Any]
 """Rows and columns, known or of the run."""
@@ -61,10 +60,10 @@ class RegionView:
         length, first = WHOLE if self.one_col else run_length(self.place.layout.cols), self.shift[1]
         return gcd(length, first) if length != WHOLE and isinstance(first, int) else length
 
-    def turned(self) -> RegionView:
+    @property
+    def transposed(self) -> RegionView:
         """The same with rows and columns exchanged."""
-        place = replace(self.place, layout=Layout(self.place.layout.cols, self.place.layout.rows))
-        return RegionView(self.writer, place, self.one_col, self.one_row, self.shift[::-1])
+        return RegionView(self.writer, self.place.transposed, self.one_col, self.one_row, self.shift[::-1])
 
     def row(self, i: IrValue, lanes: int = 1) -> RegionRow:
         """Row `i`, to be loaded one element or `lanes` elements at a time."""
@@ -122,19 +121,19 @@ class RegionWalk:
         """Every region that a lane touches."""
         return self.inputs if self.dst is None else (*self.inputs, self.dst)
 
-    def turned(self) -> RegionWalk:
+    @property
+    def transposed(self) -> RegionWalk:
         """The same lanes with rows and columns exchanged."""
-        dst = self.dst.turned() if self.dst else None
-        return RegionWalk(self.writer, self.shape[::-1], dst, tuple(side.turned() for side in self.inputs))
+        dst = self.dst.transposed if self.dst else None
+        return RegionWalk(self.writer, self.shape[::-1], dst, tuple(side.transposed for side in self.inputs))
 
     def lanes(self, most: int) -> int:
         """How many lanes of a row can be taken at once."""
         return lanes_at_once(self.sides, self.shape[1], most)
 
-    def any_way(self, most: int) -> RegionWalk:
-        """The one of the two ways that takes more lanes at once."""
-        turned = self.turned()
-        return turned if turned.lanes(most) > self.lanes(most) == 1 else self
+    def vectorised(self, most: int) -> RegionWalk:
+        """The same by columns, if that takes more lanes at once."""
+        return self.transposed if self.transposed.lanes(most) > self.lanes(most) == 1 else self
 
     def apply(self, most: int, body: Body) -> None:
         """Apply `body` to every lane, up to `most` at once."""

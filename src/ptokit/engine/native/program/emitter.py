@@ -7,31 +7,20 @@ variant, and indices without a finding. So the reference engine handles all rare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ptokit.engine.native.emit import I8, I32, I64, PTR, IrValue
+from ptokit.engine.native.emit import I8, I32, I64, PTR, IrValue, Variable
 from ptokit.engine.native.move import CodeWriter
 from ptokit.engine.native.program.expressions import Evaluator
 from ptokit.engine.native.program.forward import Forwarded, forwarded
 from ptokit.engine.native.program.instruction import Execution
 from ptokit.engine.native.program.ledger import Page
 from ptokit.engine.native.program.poison import needs_poison
-from ptokit.engine.native.program.slots import (
-    AFTER,
-    BUDGET,
-    FIRST,
-    ITERATION,
-    LOOK,
-    MISSED,
-    REASONS,
-    SECOND,
-    SLOW,
-    STOP,
-    Slots,
-)
+from ptokit.engine.native.program.slots import SIGNALS, Reason, Slot, Slots
 from ptokit.engine.native.program.stage import Stage
 from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
@@ -51,7 +40,7 @@ class Emitter:
         self.program, self.slots, self.variants = program, slots, variants
         self.pages = {page.number: page for page in pages}
         self.stage = Stage(program, slots)
-        self.module, self.code = self.stage.module, self.stage.code
+        self.code = self.stage.code
         self.apart = are_apart(program)
 
     def text(self) -> str:
@@ -62,35 +51,35 @@ class Emitter:
             self.block = block
             self._poll()
             self.stage.put(self.slots.variables[BLOCK_IDX], block)
-            self.stage.put(ITERATION, code.i64(0))
+            self.stage.put(Slot.ITERATION, code.i64(0))
             for slot in self.slots.poisoned.values():
                 self.stage.put(slot, code.i64(0))
             self._statements(self.program.body)
         code.ret(stop)
-        return self.module.text
+        return code.module.text
 
     # --- state
 
     def _poll(self) -> None:
         """Return if the launch was stopped; let Python check for signals from time to time."""
-        code, left = self.code, self.stage.slot(BUDGET) - 1
-        self.stage.put(BUDGET, left)
+        code, left = self.code, self.stage.slot(Slot.BUDGET) - 1
+        self.stage.put(Slot.BUDGET, left)
         with code.when(left.compare("eq", 0)):
-            self._call_python(LOOK, code.i64(0))
-        flag = self.stage.slot(STOP).to("inttoptr", PTR)
+            self._call_python(SIGNALS, code.i64(0))
+        flag = self.stage.slot(Slot.STOP).to("inttoptr", PTR)
         found = self.code.write(I32, f"load volatile i32, {flag!r}, align 4")
         with self.code.when(found.compare("ne", 0)):
             self.code.ret(self.block)
 
-    def _slow(self, stmt: Stmt, reason: IrValue | int = MISSED) -> None:
+    def _slow(self, stmt: Stmt, reason: IrValue | int = Reason.MISSED) -> None:
         """Let Python run a statement."""
         why = reason if isinstance(reason, IrValue) else self.code.i64(reason)
         self._call_python(self.slots.numbers[id(stmt)], why)
 
     def _call_python(self, statement: int, why: IrValue) -> None:
         """Call Python; return from the function if that fails."""
-        code, asked = self.code, why + statement * REASONS
-        target = self.stage.slot(SLOW).to("inttoptr", PTR)
+        code, asked = self.code, why + statement * Reason.COUNT
+        target = self.stage.slot(Slot.FALLBACK).to("inttoptr", PTR)
         failed = code.write(I32, f"call i32 {target.name}({asked!r})")
         with code.when(failed.compare("ne", 0)):
             code.ret(self.block)
@@ -114,16 +103,16 @@ class Emitter:
     def _loop(self, loop: Loop) -> None:
         code = self.code
         start, stop = self._numbers(loop, (loop.start, loop.stop))
-        outer = self.stage.slot(ITERATION)
+        outer = self.stage.slot(Slot.ITERATION)
         iterations = self._iterations(start, stop, loop.step)
         first, last = (interval(expr, self.stage.bounds) for expr in (loop.start, loop.stop))
         self.stage.bounds[loop.var] = min(first[0], last[0]), max(first[1], last[1])
         with code.loop(0, iterations) as iteration:
             self._poll()
-            self.stage.put(ITERATION, iteration)
+            self.stage.put(Slot.ITERATION, iteration)
             self.stage.put(self.slots.variables[loop.var], start + iteration * loop.step)
             self._statements(loop.body)
-        self.stage.put(ITERATION, outer)
+        self.stage.put(Slot.ITERATION, outer)
 
     def _iterations(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
         """The number of iterations; the distance is unsigned, so that it always fits."""
@@ -150,49 +139,47 @@ class Emitter:
         slow, done = code.new_label("slow"), code.new_label("done")
         evaluator = self.stage.evaluator()
         values = [evaluator.value(expr) for expr in exprs]
-        evaluator.settle(slow)
+        evaluator.guard(slow)
         for variable, value in zip(found, values, strict=True):
             variable.set(value)
         code.jump(done)
         code.begin(slow)
         self._slow(stmt)
-        for variable, slot in zip(found, (FIRST, SECOND), strict=False):
+        for variable, slot in zip(found, (Slot.FIRST, Slot.SECOND), strict=False):
             variable.set(self.stage.slot(slot))
         code.jump(done)
         code.begin(done)
         return [variable.get() for variable in found]
 
     def _flag(self, flag: Flag) -> None:
-        if isinstance(flag.event, int):
-            return
-        self._guarded(flag, [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)], lambda _: None)
+        if not isinstance(flag.event, int):
+            with self._fast_path(flag) as (slow, _):
+                conditions = [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)]
+                self.stage.evaluator().require(conditions, slow)
 
-    def _guarded(self, stmt: Stmt, conditions: Sequence[Expr], fast: Callable[[Evaluator], None]) -> None:
-        """The fast path if the conditions hold, else Python."""
+    @contextmanager
+    def _fast_path(
+        self, stmt: Stmt, reason: Variable | None = None, fused: Stmt | None = None
+    ) -> Generator[tuple[str, str]]:
+        """The code of a statement. Yields two labels: where Python runs it, with what it was `fused` with; the end."""
         code = self.code
         slow, done = code.new_label("slow"), code.new_label("done")
-        evaluator = self.stage.evaluator()
-        self._slow_label = slow
-        evaluator.require(conditions, slow)
-        fast(evaluator)
-        evaluator.settle(slow)
+        yield slow, done
         code.jump(done)
         code.begin(slow)
-        self._slow(stmt)
+        self._slow(stmt, reason.get() if reason else Reason.MISSED)
+        if fused is not None:
+            self._slow(fused, Reason.AFTER)
         code.begin(done)
 
     def _load_scalar(self, stmt: LoadScalar) -> None:
-        argument = self.program.tensors[stmt.source.argument]
-        dtype = argument.dtype
+        dtype = self.program.tensors[stmt.source.argument].dtype
         limits = np.iinfo(dtype.numpy)
         self.stage.bounds[stmt.result] = int(limits.min), int(limits.max)
-
-        def fast(evaluator: Evaluator) -> None:
-            pointer = self.stage.view(evaluator, stmt.source, 1, self._slow_label)
+        with self._fast_path(stmt) as (slow, _):
+            pointer = self.stage.view(self.stage.evaluator(), stmt.source, 1, slow)
             raw = self.code.load(f"i{8 * dtype.size}", pointer, 1)
             self.stage.put(self.slots.variables[stmt.result], raw.to("sext" if dtype.family == "int" else "zext", I64))
-
-        self._guarded(stmt, (), fast)
 
     # --- tiles
 
@@ -201,7 +188,7 @@ class Emitter:
             if tile.addresses:
                 self._place(tile, tile, tile.addresses)
         elif needs_poison(self.program, tile, self._variants):
-            writer = CodeWriter(self.module, self.code, self.stage.evaluator().value_of)
+            writer = CodeWriter(self.code, self.stage.evaluator().value_of)
             writer.fill(self.stage.tile(tile.name), self.code.constant(I8, 255), tile.spec.nbytes)
 
     def _assign(self, stmt: Assign) -> None:
@@ -210,23 +197,17 @@ class Emitter:
     def _place(self, stmt: TileDecl | Assign, tile: TileDecl, addresses: tuple[Expr, ...]) -> None:
         """A tile is bound to an address of its memory."""
         spec = tile.spec
-
-        def fast(evaluator: Evaluator) -> None:
+        with self._fast_path(stmt) as (slow, _):
+            evaluator = self.stage.evaluator()
             at = evaluator.value(addresses[0]) if len(addresses) == 1 else self._current_address(evaluator, addresses)
-            evaluator.settle(
-                self._slow_label,
-                at.compare("sge", 0),
-                at.compare("sle", ADDRESS_SPACE - spec.nbytes),
-                at.op("urem", spec.dtype.size).compare("eq", 0),
-            )
+            low, high = at.compare("sge", 0), at.compare("sle", ADDRESS_SPACE - spec.nbytes)
+            evaluator.guard(slow, low, high, at.op("urem", spec.dtype.size).compare("eq", 0))
             self.stage.put(self.slots.addresses[tile.name], at)
             self._spread_poison(tile, at + spec.nbytes)
 
-        self._guarded(stmt, (), fast)
-
     def _current_address(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> IrValue:
         """The address of the copy for the current iteration."""
-        copy = self.stage.slot(ITERATION).op("urem", len(addresses))
+        copy = self.stage.slot(Slot.ITERATION).op("urem", len(addresses))
         found = evaluator.value(addresses[0])
         for k, address in enumerate(addresses[1:], 1):
             found = self.code.select(copy.compare("eq", k), evaluator.value(address), found)
@@ -238,47 +219,38 @@ class Emitter:
         reached = self.stage.slot(slot)
         with code.when(end.compare("sgt", reached)):
             memory = code.at(self.stage.arena, self.slots.memory[loc])
-            name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
-            code.call("void", name, code.at(memory, reached), code.constant(I8, 255), end - reached, "i1 false")
+            code.fill_bytes(code.at(memory, reached), 255, end - reached)
             self.stage.put(slot, end)
 
     # --- instructions
 
     def _instruction(self, instr: Instr) -> None:
         code = self.code
-        slow, done = code.new_label("slow"), code.new_label("done")
-        reason = code.variable(I64, code.i64(MISSED))
-        for nth, variant in enumerate(self._variants(instr)):
-            other = code.new_label("other")
-            evaluator = self.stage.evaluator()
-            evaluator.require(variant.conditions, other)
-            Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason, nth).emit()
-            code.jump(done)
-            code.begin(other)
-        code.begin(slow)
-        self._slow(instr, reason.get())
-        code.begin(done)
+        reason = code.variable(I64, code.i64(Reason.MISSED))
+        with self._fast_path(instr, reason) as (slow, done):
+            for nth, variant in enumerate(self._variants(instr)):
+                other = code.new_label("other")
+                evaluator = self.stage.evaluator()
+                evaluator.require(variant.conditions, other)
+                Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason, nth).emit()
+                code.jump(done)
+                code.begin(other)
+            code.jump(slow)
 
     def _forward(self, pair: Forwarded) -> None:
         """A tile that only passes data on: one fused move. If a check fails, Python runs both."""
-        code = self.code
-        slow, done = code.new_label("slow"), code.new_label("done")
-        reason = code.variable(I64, code.i64(MISSED))
-        evaluator = self.stage.evaluator()
-        evaluator.require([*pair.first.conditions, *pair.second.conditions], slow)
-        load = Execution(self.stage, self.pages, pair.load, pair.first, evaluator, slow, reason)
-        store = Execution(self.stage, self.pages, pair.store, pair.second, evaluator, slow, reason)
-        for each in (load, store):
-            each.prepare()
-        first, second = pair.moves
-        assert not isinstance(first.src, Fill)
-        steering = load if first.index else store
-        steering.moved(pair.joined, load.place(first.src), store.place(second.dst))
-        code.jump(done)
-        code.begin(slow)
-        self._slow(pair.load, reason.get())
-        self._slow(pair.store, AFTER)
-        code.begin(done)
+        reason = self.code.variable(I64, self.code.i64(Reason.MISSED))
+        with self._fast_path(pair.load, reason, pair.store) as (slow, _):
+            evaluator = self.stage.evaluator()
+            evaluator.require([*pair.first.conditions, *pair.second.conditions], slow)
+            load = Execution(self.stage, self.pages, pair.load, pair.first, evaluator, slow, reason)
+            store = Execution(self.stage, self.pages, pair.store, pair.second, evaluator, slow, reason)
+            for each in (load, store):
+                each.prepare()
+            first, second = pair.moves
+            assert not isinstance(first.src, Fill)
+            steering = load if first.index else store
+            steering.moved(pair.joined, load.place(first.src), store.place(second.dst))
 
     _STATEMENTS: ClassVar[dict[type, Callable[[Emitter, Any], None]]] = {
         TileDecl: _declare,

@@ -15,7 +15,7 @@ from ptokit.engine.native import jit, workers
 from ptokit.engine.native.program.emitter import Emitter
 from ptokit.engine.native.program.independent import are_independent
 from ptokit.engine.native.program.instruction import is_supported
-from ptokit.engine.native.program.launching import Gathered, Parts, ProgramCode
+from ptokit.engine.native.program.launching import FindingBuffer, Parts, ProgramCode
 from ptokit.engine.native.program.ledger import candidates, page
 from ptokit.engine.native.program.sample import cost, sample
 from ptokit.engine.native.program.slots import Slots, address_of
@@ -59,7 +59,7 @@ class NativeExecutable:
         self._deferring_code: ProgramCode | None = None
         self._samples: dict[int, list[Values]] = {}
         self._missed: dict[int, Values] = {}
-        self._fruitless: Counter[int] = Counter()
+        self._failures: Counter[int] = Counter()
         """How often an instruction had no code and tracing it gave none."""
         self._are_independent = lru_cache(MOST_KEPT)(self._find_independent)
         self._cost = lru_cache(MOST_KEPT)(self._find_cost)
@@ -96,12 +96,12 @@ class NativeExecutable:
         if not covered and self._trace(number, values) is not None:
             samples.append(values)
             return True
-        self._fruitless[number] += 1
+        self._failures[number] += 1
         return False
 
     def miss(self, missed: Mapping[int, Values]) -> None:
         """Keep numbers that had no code for the next launch, unless compiling for them has failed before."""
-        fresh = {number: values for number, values in missed.items() if self._fruitless[number] < MOST_TRIES}
+        fresh = {number: values for number, values in missed.items() if self._failures[number] < MOST_TRIES}
         if fresh:
             self._missed = {**fresh, **self._missed}
 
@@ -153,31 +153,31 @@ class NativeExecutable:
         if grid > MOST_GIVEN or any(abs(value) > MOST_GIVEN for value in integers.values()):
             return self.reference.launch(tensors, integers, grid, listener)
         self._make_ready(tensors, integers, grid)
-        count, code = self._shared_out(threads, integers, grid)
-        crew = [code.acquire() for _ in range(count)]
-        gathered = Gathered(listener) if count > 1 else None
+        count, code = self._threads(threads, integers, grid)
+        team = [code.acquire() for _ in range(count)]
+        buffer = FindingBuffer(listener) if count > 1 else None
         stop = workers.Stop()
         arrays = [(slot, tensors[name].span.start, tensors[name].bits.size) for name, slot in self.slots.arrays.items()]
         numbers = self.numbers(integers, grid)
         try:
             small = self._is_small(integers, grid)
-            for thread in crew:
-                own = listener if gathered is None else gathered.of(thread)
+            for thread in team:
+                own = listener if buffer is None else buffer.of(thread)
                 thread.begin(arrays, numbers, lambda: tensors, own, NEVER if small else stop)
             if small:
-                code.work(crew[0], Parts(grid, 1))
+                code.work(team[0], Parts(grid, 1))
             elif code.pages:
-                code.run_deferring(crew, tensors, self._work(grid, tuple(integers.items())), stop)
+                code.run_deferring(team, tensors, self._work(grid, tuple(integers.items())), stop)
             else:
-                code.run(crew, grid, stop)
-            failed = min((thread for thread in crew if thread.failure), key=lambda each: each.failed_at, default=None)
-            if gathered is not None:
-                gathered.flush(grid if failed is None else failed.failed_at)
+                code.run(team, grid, stop)
+            failed = min((thread for thread in team if thread.failure), key=lambda each: each.failed_at, default=None)
+            if buffer is not None:
+                buffer.flush(grid if failed is None else failed.failed_at)
             if failed is not None and failed.failure is not None:
                 raise failed.failure
             return self.engine
         finally:
-            for thread in crew:
+            for thread in team:
                 self.miss(thread.missed)
                 code.release(thread)
 
@@ -193,7 +193,7 @@ class NativeExecutable:
     def _find_cost(self, grid: int, integers: Items) -> int:
         return cost(self.program, dict(integers), grid)
 
-    def _shared_out(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, ProgramCode]:
+    def _threads(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, ProgramCode]:
         """The number of threads that run the blocks, and their code.
 
         There are several if no block writes what another one touches. Scatters that can be deferred do not count if

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from ptokit.engine.native.emit import I1, I64, IrBuilder, IrModule, IrValue
+from ptokit.engine.native.emit import I1, I64, IrBuilder, IrValue
 from ptokit.engine.native.program.symbolic import SymbolicNumber
 from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval
 
@@ -18,13 +18,11 @@ SAFE = 1 << 62
 class Evaluator:
     """Computes expressions at one point of the code, and collects the cases in which they have no value."""
 
-    def __init__(
-        self, module: IrModule, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]
-    ) -> None:
+    def __init__(self, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]) -> None:
         """`bounds` of variables are certain: where they show that a result fits, it is not checked."""
-        self.module, self.code, self.variable, self.bounds = module, code, variable, bounds
+        self.code, self.variable, self.bounds = code, variable, bounds
         self._known: dict[Expr, IrValue] = {}
-        self._trouble: list[IrValue] = []
+        self._invalid: list[IrValue] = []
 
     def value_of(self, number: int | SymbolicNumber) -> IrValue:
         """The value of a number that a lowering has made."""
@@ -34,7 +32,7 @@ class Evaluator:
         """The value of an expression, computed once."""
         if isinstance(expr, int):
             if not SMALLEST <= expr < -SMALLEST:
-                self._trouble.append(self.code.constant(I1, "true"))
+                self._invalid.append(self.code.constant(I1, "true"))
                 return self.code.i64(0)
             return self.code.i64(expr)
         if expr not in self._known:
@@ -51,15 +49,15 @@ class Evaluator:
     def require(self, conditions: Sequence[Expr | IrValue], otherwise: str) -> None:
         """Continue only if all conditions hold and everything so far had a value."""
         held = [c if isinstance(c, IrValue) else self.holds(c) for c in conditions if not isinstance(c, int) or not c]
-        self.settle(otherwise, *held)
+        self.guard(otherwise, *held)
 
-    def settle(self, otherwise: str, *held: IrValue) -> None:
+    def guard(self, otherwise: str, *held: IrValue) -> None:
         """Jump to `otherwise` if an expression had no value, or a condition does not hold."""
-        troubles, self._trouble = self._trouble, []
-        if not held and not troubles:
+        invalid, self._invalid = self._invalid, []
+        if not held and not invalid:
             return
         total: IrValue | None = None
-        for each in (*held, *(trouble ^ self.code.constant(I1, "true") for trouble in troubles)):
+        for each in (*held, *(each ^ self.code.constant(I1, "true") for each in invalid)):
             total = each if total is None else total & each
         assert total is not None
         go_on = self.code.new_label("go")
@@ -85,16 +83,16 @@ class Evaluator:
         return low > -SAFE and high < SAFE
 
     def _checked(self, name: str, a: IrValue, b: IrValue) -> IrValue:
-        intrinsic = self.module.declare(f"llvm.{name}.with.overflow.i64", "{i64,i1} (i64, i64)")
+        intrinsic = self.code.module.declare(f"llvm.{name}.with.overflow.i64", "{i64,i1} (i64, i64)")
         pair = self.code.write("{i64, i1}", f"call {{i64, i1}} @{intrinsic}({a!r}, {b!r})")
-        self._trouble.append(self.code.write(I1, f"extractvalue {pair!r}, 1"))
+        self._invalid.append(self.code.write(I1, f"extractvalue {pair!r}, 1"))
         return self.code.write(I64, f"extractvalue {pair!r}, 0")
 
     def _divide(self, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
         """Quotient and remainder, rounded towards minus infinity."""
         bad = b.compare("eq", 0) | (a.compare("eq", SMALLEST) & b.compare("eq", -1))
         if b.number is None or b.number in (0, -1):
-            self._trouble.append(bad)
+            self._invalid.append(bad)
             b = self.code.select(bad, self.code.i64(1), b)
         quotient, rest = a.op("sdiv", b), a.op("srem", b)
         below = rest.compare("ne", 0) & (rest ^ b).compare("slt", 0)
@@ -102,11 +100,11 @@ class Evaluator:
 
     def _shift(self, a: IrValue, b: IrValue, name: str) -> IrValue:
         bad = b.compare("ugt", 63)
-        self._trouble.append(bad)
+        self._invalid.append(bad)
         count = self.code.select(bad, self.code.i64(0), b)
         shifted = a.op(name, count)
         if name == "shl":
-            self._trouble.append(shifted.op("ashr", count).compare("ne", a))
+            self._invalid.append(shifted.op("ashr", count).compare("ne", a))
         return shifted
 
     def _least(self, a: IrValue, b: IrValue, how: str) -> IrValue:

@@ -41,7 +41,7 @@ def are_independent(program: Program, grid: int, integers: Mapping[Var, int], be
             argument = program.tensors[view.argument]
             if memory_of(argument) in written:
                 touched[memory_of(argument)].append(_touch(argument, view, reach))
-    return all(_is_shared_out(touches) for touches in touched.values())
+    return all(_is_partitioned(touches) for touches in touched.values())
 
 
 def _written(program: Program) -> set[str]:
@@ -74,7 +74,7 @@ def _touch(argument: Argument, view: View, reach: Reach) -> BlockAccess | None:
     return BlockAccess(argument.name, reach.values[BLOCK_IDX], *boxes)
 
 
-def _is_shared_out(touches: list[BlockAccess | None]) -> bool:
+def _is_partitioned(touches: list[BlockAccess | None]) -> bool:
     """Whether every block has a box of its own, in one array; its elements lie apart, or writing it is refused."""
     known = [touch for touch in touches if touch is not None]
     if len(known) < len(touches) or len({touch.argument for touch in known}) > 1:

@@ -12,20 +12,18 @@ from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrValue, Variabl
 from ptokit.engine.native.move import CodeWriter, MoveRegions, emit_move
 from ptokit.engine.native.numbers import computes
 from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.ledger import COUNT, LANES, ROOM, ROWS, Page
-from ptokit.engine.native.program.slots import FULL, NEGATIVE, PADDED, REMARK
+from ptokit.engine.native.program.ledger import CAPACITY, COUNT, LANES, ROWS, Page
+from ptokit.engine.native.program.slots import Reason
 from ptokit.engine.native.program.stage import Stage
 from ptokit.engine.native.program.symbolic import SymbolicNumber, expr_of
 from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.native.resolve import emit_resolve, lane_of
+from ptokit.engine.reference import NEGATIVE
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Compute, Fill, Index, Move, Remap, Side, Unit
+from ptokit.isa.move import Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap, Side
 from ptokit.program.calls import named_operands, tile_spec
 from ptokit.program.ir import Instr, TileUse, View
-
-NEGATIVE_FROM = 1 << 31
-"""From here on, a signed index that counts as unsigned was negative."""
 
 
 class Execution:
@@ -48,7 +46,7 @@ class Execution:
         self.code, self.number = stage.code, stage.slots.numbers[id(instr)]
         self.page = pages.get(self.number)
         """What the instruction defers, if it does."""
-        self.writer = CodeWriter(stage.module, stage.code, evaluator.value_of)
+        self.writer = CodeWriter(stage.code, evaluator.value_of)
         self.operands = named_operands(instr)
         self.bases: dict[str, IrValue] = {}
 
@@ -71,7 +69,7 @@ class Execution:
         for step in self.variant.steps:
             for number in numbers_of(step):  # all of them now, while a fallback is still possible
                 self.evaluator.value_of(number)
-        self.evaluator.settle(self.slow)
+        self.evaluator.guard(self.slow)
         self._check_apart()
         for step in self.variant.steps:
             if isinstance(step, Move) and step.index is not None:
@@ -81,10 +79,10 @@ class Execution:
 
     def _leave_unless_remarked(self) -> None:
         """Fall back once to report the findings of verification; each variant has a bit."""
-        slot, bit = self.stage.slots.reported_slot(self.number, REMARK), 1 << self.nth
+        slot, bit = self.stage.slots.reported_slot(self.number, Reason.REMARK), 1 << self.nth
         reported = self.stage.slot(slot)
         self.stage.put(slot, reported | bit)
-        self._leave_unless((reported & bit).compare("ne", 0), REMARK)
+        self._leave_unless((reported & bit).compare("ne", 0), Reason.REMARK)
 
     def _leave_unless_reported(self, reason: int, *held: IrValue) -> None:
         """Fall back to report a finding, unless it was reported or a condition holds."""
@@ -153,7 +151,7 @@ class Execution:
     def _leave_if_overlapping(self, written: str, read: str) -> None:
         starts = [self.bases[name].to("ptrtoint", I64) for name in (written, read)]
         ends = [start + self._nbytes(name) for start, name in zip(starts, (written, read), strict=True)]
-        self.evaluator.settle(self.slow, starts[0].compare("uge", ends[1]) | starts[1].compare("uge", ends[0]))
+        self.evaluator.guard(self.slow, starts[0].compare("uge", ends[1]) | starts[1].compare("uge", ends[0]))
 
     def _nbytes(self, name: str) -> IrValue:
         operand, size = self.operands[name], self.variant.types[name].size
@@ -172,17 +170,17 @@ class Execution:
 
         def resolve(writer: CodeWriter, base: IrValue, lanes: IrValue, rows: IrValue, across: IrValue) -> IrValue:
             place = MemoryView(base, index.access.layout, dtype.size)
-            return emit_resolve(writer.module, writer.code, index, dtype, place, rows, across, lanes, writer.value_of)
+            return emit_resolve(writer.code, index, dtype, place, (rows, across), lanes, writer.value_of)
 
         rows, cols = map(value_of, move.shape)
         across = self.code.i64(1) if index.by_row else cols
         top = self._outline(I64, move, [self.place(index.access).base, self._lanes(), rows, across], resolve)
         if index.remap is Remap.REFUSE:
-            self.evaluator.settle(self.slow, top.compare("ult", value_of(index.capacity)))
+            self.evaluator.guard(self.slow, top.compare("ult", value_of(index.capacity)))
         if index.cast and dtype.family == "int" and index.remap in (Remap.CLAMP, Remap.WRAP):
-            self._leave_unless_reported(NEGATIVE, top.compare("ult", NEGATIVE_FROM))
+            self._leave_unless_reported(Reason.NEGATIVE, top.compare("ult", NEGATIVE))
         if index.valid is not None:
-            self._leave_unless_reported(PADDED, self._names_no_padding(move, index, *map(value_of, index.valid)))
+            self._leave_unless_reported(Reason.PADDED, self._names_no_padding(move, index, *map(value_of, index.valid)))
 
     def _names_no_padding(self, move: Move, index: Index, rows: IrValue, cols: IrValue) -> IrValue:
         """Whether every lane names a defined element of the tile."""
@@ -190,7 +188,7 @@ class Execution:
         kind = lane_of(self.variant.types[index.access.operand])
         with code.loop(0, self._lane_count(move)) as k:
             lane = code.load(kind, code.at(self._lanes(), k * size_of(kind))).to("zext", I64)
-            if index.unit is Unit.ROW:
+            if index.unit is IndexUnit.ROW:
                 inside = lane.compare("ult", rows)
             else:
                 width = self.evaluator.value_of(index.width)
@@ -206,7 +204,7 @@ class Execution:
         """Fall back if the ledger is full: Python enlarges it."""
         stage, slot = self.stage, self.stage.slots.ledgers[self.number]
         end = stage.slot(slot + COUNT) + self._lane_count(move)
-        self._leave_unless(end.compare("sle", stage.slot(slot + ROOM)), FULL)
+        self._leave_unless(end.compare("sle", stage.slot(slot + CAPACITY)), Reason.FULL)
 
     def _defer(self, page: Page, move: Move, source: MemoryView) -> None:
         """Add the lanes and their elements to the ledger."""
@@ -254,12 +252,10 @@ class Execution:
 
         def body(code: IrBuilder, given: list[IrValue]) -> None:
             passed = dict(zip(known, given[len(values) :], strict=True))
-            writer = CodeWriter(
-                self.stage.module, code, lambda n: code.i64(n) if isinstance(n, int) else passed[expr_of(n)]
-            )
+            writer = CodeWriter(code, lambda n: code.i64(n) if isinstance(n, int) else passed[expr_of(n)])
             code.ret(write(writer, *given[: len(values)]))
 
-        name = self.stage.module.outlined(kind, [*values, *known.values()], body)
+        name = self.code.module.outlined(kind, [*values, *known.values()], body)
         return self.code.call(kind, name, *values, *known.values())
 
     @property
@@ -276,12 +272,12 @@ class Execution:
         def write(writer: CodeWriter, start: IrValue, *bases: IrValue) -> IrValue:
             code, refused = writer.code, writer.code.new_label("refused")
             places = [replace(place, base=base) for place, base in zip(inputs, bases, strict=True)]
-            compute.emit(writer.module, code, work, types, replace(into, base=start), places, writer.value_of, refused)
+            compute.emit(writer, work, types, replace(into, base=start), places, refused)
             code.ret(code.constant("i1", "true"))
             code.begin(refused)
             return code.constant("i1", "false")
 
-        self.evaluator.settle(self.slow, self._outline("i1", work, [into.base, *(p.base for p in inputs)], write))
+        self.evaluator.guard(self.slow, self._outline("i1", work, [into.base, *(p.base for p in inputs)], write))
         if into is spare:
             self._move(Move(work.shape, work.dst, work.dst), spare, target)
 

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.program.ledger import Page, settle
+from ptokit.engine.native.program.ledger import Page, flush
 from ptokit.engine.native.program.slots import Slots
 from ptokit.engine.native.program.stage import ENTRY
 from ptokit.engine.native.program.thread import Fallback, Tensors, Thread
 from ptokit.engine.native.program.thread_count import LaunchWork
-from ptokit.engine.native.whole.strategies import Crew
+from ptokit.engine.native.whole.strategies import Team
 from ptokit.engine.runnable import Listener
 from ptokit.finding import Finding
 
 LEDGER = 32 << 20
-"""Bytes that all ledgers together should have before they are settled."""
+"""Bytes that all ledgers together should have before they are flushed."""
 
 Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -45,33 +45,30 @@ class ProgramCode:
         thread.end()
         self._idle.append(thread)
 
-    def run(self, crew: Sequence[Thread], grid: int, stop: workers.Stop) -> None:
+    def run(self, team: Sequence[Thread], grid: int, stop: workers.Stop) -> None:
         """Run the whole grid on several threads."""
-        parts = Parts(grid, len(crew))
-        workers.run(lambda k: self.work(crew[k], parts), len(crew), stop)
+        parts = Parts(grid, len(team))
+        workers.run(lambda k: self.work(team[k], parts), len(team), stop)
 
-    def run_deferring(self, crew: Sequence[Thread], tensors: Tensors, work: LaunchWork, stop: workers.Stop) -> None:
+    def run_deferring(self, team: Sequence[Thread], tensors: Tensors, work: LaunchWork, stop: workers.Stop) -> None:
         """Run code that defers scatters: wave after wave of blocks, each followed by its scatters."""
-        wave = Wave(work.grid, len(crew), work.nbytes if work.certain else None)
-        while wave.parts and all(thread.failure is None for thread in crew):
-            self._make_room(crew, work, wave)
-            self._run_wave(crew, wave.parts, stop)
-            wave.go_on(sum(ledger.nbytes for thread in crew for ledger in thread.ledgers))
-            self._settle(crew, tensors, stop)
+        wave = Wave(work.grid, len(team), work.nbytes if work.certain else None)
+        while wave.parts and all(thread.failure is None for thread in team):
+            self._reserve(team, work, wave)
+            workers.run(lambda k: self.work(team[k], iter([wave.parts[k]])), len(team), stop)
+            wave.go_on(sum(ledger.nbytes for thread in team for ledger in thread.ledgers))
+            self._flush(team, tensors, stop)
 
-    def _make_room(self, crew: Sequence[Thread], work: LaunchWork, wave: Wave) -> None:
+    def _reserve(self, team: Sequence[Thread], work: LaunchWork, wave: Wave) -> None:
         """Reserve memory for what the blocks of a wave will probably defer."""
-        for thread, part in zip(crew, wave.parts, strict=True):
+        for thread, part in zip(team, wave.parts, strict=True):
             for ledger in thread.ledgers:
                 ledger.reserve(min(LEDGER, len(part) * work.written[ledger.page.number]))
 
-    def _run_wave(self, crew: Sequence[Thread], parts: Sequence[range], stop: workers.Stop) -> None:
-        workers.run(lambda k: self.work(crew[k], iter([parts[k]])), len(crew), stop)
-
-    def _settle(self, crew: Sequence[Thread], tensors: Tensors, stop: workers.Stop) -> None:
+    def _flush(self, team: Sequence[Thread], tensors: Tensors, stop: workers.Stop) -> None:
         """Execute the deferred scatters, in the order of the blocks."""
         for nth, page in enumerate(self.pages):
-            settle([thread.ledgers[nth] for thread in crew], tensors[page.array], Crew(len(crew), stop))
+            flush([thread.ledgers[nth] for thread in team], tensors[page.array], Team(len(team), stop))
 
     def work(self, thread: Thread, parts: Iterator[range]) -> None:
         """Run parts of the grid until there are none, or one fails."""
@@ -132,7 +129,7 @@ class Parts(Iterator[range]):
             self._stop = min(self._stop, block)
 
 
-class Gathered:
+class FindingBuffer:
     """Findings of several threads, reported at the end in the order of their blocks."""
 
     def __init__(self, listener: Listener) -> None:

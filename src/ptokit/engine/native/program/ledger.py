@@ -21,17 +21,17 @@ from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.native.resolve import PADDING, SENTINEL, lane_of
 from ptokit.engine.native.whole.block import ArgumentBlock
 from ptokit.engine.native.whole.mover import Rows, known_width
-from ptokit.engine.native.whole.strategies import NEAR, Crew, pool, scatter_all, scratch_bytes
-from ptokit.engine.reference import Lanes, Plan
+from ptokit.engine.native.whole.strategies import NEAR, Team, pool, scatter_all
+from ptokit.engine.reference import Lanes, Plan, ScatterStep
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
-from ptokit.isa.move import Combine, Fill, Move, Side, Unit
+from ptokit.isa.move import Combine, Fill, IndexUnit, Move, Side
 from ptokit.program.expr import apply, evaluate
 from ptokit.program.ir import Instr, Program
 
-LANES, ROWS, COUNT, ROOM = range(4)
+LANES, ROWS, COUNT, CAPACITY = range(4)
 """The slots of a ledger: two addresses, how many lanes it has, and its capacity in lanes."""
-FIRST_ROOM = 1 << 12
+FIRST_CAPACITY = 1 << 12
 """Capacity of a new ledger, in lanes."""
 MOST_KEPT = 4 << 20
 """Bytes of a ledger that stay allocated between launches; a larger one goes back to the pool."""
@@ -94,7 +94,7 @@ def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page
         return None
     row, col = layout.strides
     by_row = index.by_row
-    if col != 1 or (not by_row and (index.unit is Unit.ROW or index.width)):
+    if col != 1 or (not by_row and (index.unit is IndexUnit.ROW or index.width)):
         return None
     view = next(view for view, writes in views_of(instr) if writes)
     argument = program.tensors[view.argument]
@@ -113,17 +113,17 @@ class Ledger:
     def __init__(self, page: Page, state: Any, slot: int) -> None:
         self.page, self._state, self._slot = page, state, slot
         self._lane = np.dtype(np.uint32 if page.lane == I32 else np.int64)
-        self._first_room = max(1, min(FIRST_ROOM, MOST_KEPT // max(1, page.nbytes)))
-        self._room(self._first_room)
+        self._first_capacity = max(1, min(FIRST_CAPACITY, MOST_KEPT // max(1, page.nbytes)))
+        self._allocate(self._first_capacity)
         self.clear()
 
-    def _room(self, lanes: int) -> None:
+    def _allocate(self, lanes: int) -> None:
         nbytes = lanes * self.page.nbytes
         self.lanes = np.zeros(lanes + PADDING, self._lane)
         self.rows = pool.acquire(nbytes) if nbytes > MOST_KEPT else np.empty(nbytes, np.uint8)
         self._set(LANES, self.lanes.ctypes.data)
         self._set(ROWS, self.rows.ctypes.data)
-        self._set(ROOM, lanes)
+        self._set(CAPACITY, lanes)
 
     def _set(self, which: int, number: int) -> None:
         self._state[self._slot + which] = number
@@ -147,7 +147,7 @@ class Ledger:
         self.clear()
         if self.rows.size > MOST_KEPT:
             pool.release(self.rows)
-            self._room(self._first_room)
+            self._allocate(self._first_capacity)
 
     def reserve(self, nbytes: float) -> None:
         """Have memory for rows of `nbytes`."""
@@ -159,7 +159,7 @@ class Ledger:
         if lanes.outside is not None:
             values[lanes.outside.ravel()] = np.array(SENTINEL).astype(self._lane)
         done, each = self.count, self.page.nbytes
-        if done + values.size > self._state[self._slot + ROOM]:
+        if done + values.size > self._state[self._slot + CAPACITY]:
             self._grow(2 * (done + values.size))
         self.lanes[done : done + values.size] = values
         self.rows[done * each : (done + values.size) * each] = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
@@ -167,43 +167,40 @@ class Ledger:
 
     def write(self, plan: Plan, storages: Sequence[Storage], lanes: Sequence[Lanes | None]) -> None:
         """Append what a plan of one scatter would write."""
-        move, found = plan.steps[0], lanes[0]
-        assert found is not None
-        self.append(found, move.values(storages))
+        step, found = plan.steps[0], lanes[0]
+        assert isinstance(step, ScatterStep) and found is not None
+        self.append(found, step.values(storages))
 
     def _grow(self, lanes: int) -> None:
-        if lanes <= self._state[self._slot + ROOM]:
+        if lanes <= self._state[self._slot + CAPACITY]:
             return
         old_lanes, old_rows, done = self.lanes, self.rows, self.count
-        self._room(lanes)
+        self._allocate(lanes)
         self.lanes[:done] = old_lanes[:done]
         self.rows[: done * self.page.nbytes] = old_rows[: done * self.page.nbytes]
         if old_rows.size > MOST_KEPT:
             pool.release(old_rows)
 
-    def block(self, table: Storage, crew: Crew) -> ArgumentBlock:
+    def block(self, table: Storage, team: Team) -> ArgumentBlock:
         """What is recorded, as a scatter into its table."""
         page, size = self.page, dtype(self.page.element).size
-        memory = np.empty(scratch_bytes(crew.threads), np.uint8)
-        made = ArgumentBlock(
+        return ArgumentBlock(
+            team.parts, team.stop,
             table=table.span.start + page.offset * size, other=self.rows.ctypes.data, lanes=self.lanes.ctypes.data,
             count=self.count, capacity=page.capacity, width=page.width, greatest=page.capacity,
             table_row=page.row * size, table_col=size, other_row=page.nbytes, other_col=size,
-            scratch=memory.ctypes.data, stop=crew.stop.address,
         )  # fmt: skip
-        made.keep.append(memory)
-        return made
 
 
-def settle(ledgers: Sequence[Ledger], table: Storage, crew: Crew) -> None:
+def flush(ledgers: Sequence[Ledger], table: Storage, team: Team) -> None:
     """Execute everything that is recorded for one scatter, ledger after ledger."""
     page = ledgers[0].page
     kind, combine = dtype(page.element), Combine[page.combine]
     far = page.capacity * page.row * kind.size > NEAR
     arithmetic = None if combine is Combine.STORE else kind
     rows = Rows(kind.size, page.lane, known_width(kind.size, page.width), far=far, combine=combine, dtype=arithmetic)
-    blocks = [ledger.block(table, crew) for ledger in ledgers if ledger.count]
+    blocks = [ledger.block(table, team) for ledger in ledgers if ledger.count]
     if blocks:
-        scatter_all(blocks, rows, crew)
+        scatter_all(blocks, rows, team)
     for ledger in ledgers:
         ledger.clear()

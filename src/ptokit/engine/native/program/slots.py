@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
+from itertools import accumulate
 from typing import cast
 
 from ptokit.engine.native.resolve import PADDING
@@ -32,19 +33,24 @@ from ptokit.program.ir import (
     walk,
 )
 
-STOP, SLOW, ARENA, BUDGET, ITERATION, FIRST, SECOND = range(7)
-"""Slots of every state: the stop flag's address, the fallback to Python, the arena, blocks and
-iterations until Python checks for signals, the innermost loop's iteration, two numbers that Python computed."""
-FIXED = 7
 BLOCK = (BLOCK_IDX, BLOCK_NUM)
-LOOK = -1
+SIGNALS = -1
 """Not the number of a statement: Python checks for signals."""
-
 ALIGNMENT = 64
 
-MISSED, REMARK, NEGATIVE, PADDED, FULL, AFTER = range(REASONS := 6)
-"""Why a statement falls back to Python: there is no code for its numbers, or a check failed; a finding is to be
-reported, once (the next three); a ledger is full; the statement that it was fused with fell back."""
+
+class Slot:
+    """Slots of every state: the stop flag's address, the fallback to Python, the arena, blocks and iterations until
+    Python checks for signals, the innermost loop's iteration, two numbers that Python computed."""
+
+    STOP, FALLBACK, ARENA, BUDGET, ITERATION, FIRST, SECOND = range(COUNT := 7)
+
+
+class Reason:
+    """Why a statement falls back to Python: there is no code for its numbers, or a check failed; a finding is to be
+    reported, once (the next three); a ledger is full; the statement that it was fused with fell back."""
+
+    MISSED, REMARK, NEGATIVE, PADDED, FULL, AFTER = range(COUNT := 6)
 
 
 def address_of(tile: str) -> Var:
@@ -63,7 +69,7 @@ class Slots:
         self.program = program
         self.statements: list[Stmt] = list(walk(program.body))
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
-        self._next = FIXED
+        self._next = Slot.COUNT
         self.arrays = {argument.name: self._take(2) for argument in program.arguments if _has_memory(argument)}
         """Two slots for each array: its address, and how many elements it has."""
         self.variables = {var: self._take() for var in self._variables()}
@@ -95,19 +101,22 @@ class Slots:
         return self.reported + 3 * number + reason - 1
 
     @cached_property
+    def _moved(self) -> set[str]:
+        """Tiles that are assigned an address."""
+        return {stmt.tile for stmt in self.statements if isinstance(stmt, Assign)}
+
+    @cached_property
     def placed(self) -> list[str]:
         """Tiles at addresses that the author gave."""
-        moved = {stmt.tile for stmt in self.statements if isinstance(stmt, Assign)}
-        return [name for name, decl in self.program.tiles.items() if decl.addresses or name in moved]
+        return [name for name, decl in self.program.tiles.items() if decl.addresses or name in self._moved]
 
     @cached_property
     def buffers(self) -> dict[str, object]:
         """What handles of one buffer share (A-38), for tiles at one known address."""
-        moved = {stmt.tile for stmt in self.statements if isinstance(stmt, Assign)}
         return {
             name: (decl.spec.loc, decl.addresses, decl.spec.nbytes, decl.spec.dtype)
             for name, decl in self.program.tiles.items()
-            if len(decl.addresses) == 1 and isinstance(decl.addresses[0], int) and name not in moved
+            if len(decl.addresses) == 1 and isinstance(decl.addresses[0], int) and name not in self._moved
         }
 
     @cached_property
@@ -123,18 +132,19 @@ class Slots:
     @cached_property
     def tiles(self) -> dict[str, int]:
         """Where in the arena each tile without an address begins."""
-        found: dict[str, int] = {}
-        at = 0
-        for name, decl in self.program.tiles.items():
-            if name not in self.placed:
-                found[name] = at
-                at += _aligned(decl.spec.nbytes)
-        return found
+        ends = accumulate(self._sizes.values(), initial=0)
+        return dict(zip(self._sizes, ends, strict=False))
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """Bytes of each of these tiles, aligned."""
+        placed = self.placed
+        return {name: _aligned(d.spec.nbytes) for name, d in self.program.tiles.items() if name not in placed}
 
     @cached_property
     def scratch(self) -> int:
         """Where the lanes of an index are stored, after the tiles."""
-        return max((at + _aligned(self.program.tiles[name].spec.nbytes) for name, at in self.tiles.items()), default=0)
+        return sum(self._sizes.values())
 
     @cached_property
     def spare(self) -> int:
@@ -145,15 +155,17 @@ class Slots:
     @cached_property
     def memory(self) -> dict[TileType, int]:
         """Where in the arena each memory with tiles at addresses begins."""
-        most = max((decl.spec.nbytes for decl in self.program.tiles.values()), default=0)
-        begin = self.spare + _aligned(most)
-        return {loc: begin + k * ADDRESS_SPACE for k, loc in enumerate(self.memories)}
+        return {loc: self._end + k * ADDRESS_SPACE for k, loc in enumerate(self.memories)}
 
     @cached_property
+    def _end(self) -> int:
+        """Where in the arena the spare result ends."""
+        return self.spare + _aligned(max((decl.spec.nbytes for decl in self.program.tiles.values()), default=0))
+
+    @property
     def arena(self) -> int:
         """Bytes of the arena; of those for memories, the system allocates only what is used."""
-        most = max((decl.spec.nbytes for decl in self.program.tiles.values()), default=0)
-        return self.spare + _aligned(most) + len(self.memories) * ADDRESS_SPACE
+        return self._end + len(self.memories) * ADDRESS_SPACE
 
 
 def _mentioned(value: object) -> Iterator[Var]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ptokit.engine.native.emit import I64, PTR, IrModule, IrValue
 from ptokit.engine.native.numbers import from_integer, is_byte_float
 from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.slots import ARENA, Slots
+from ptokit.engine.native.program.slots import Slot, Slots
 from ptokit.engine.native.program.symbolic import SymbolicNumber
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
@@ -26,12 +26,10 @@ class Stage:
 
     def __init__(self, program: Program, slots: Slots) -> None:
         self.program, self.slots = program, slots
-        self.module = IrModule()
-        self.code = self.module.function(
-            ENTRY, I64, [(PTR, "state"), (I64, "first"), (I64, "stop")], "optnone noinline"
-        )
+        parameters = [(PTR, "state"), (I64, "first"), (I64, "stop")]
+        self.code = IrModule().function(ENTRY, I64, parameters, "optnone noinline")
         self.state = self.code.arguments[0]
-        self.arena = self.slot(ARENA).to("inttoptr", PTR)
+        self.arena = self.slot(Slot.ARENA).to("inttoptr", PTR)
         self.bounds: dict[Var, Bounds] = {
             BLOCK_IDX: (0, MOST_GIVEN),
             BLOCK_NUM: (0, MOST_GIVEN),
@@ -50,7 +48,7 @@ class Stage:
 
     def evaluator(self) -> Evaluator:
         """An evaluator for expressions at this point of the code."""
-        return Evaluator(self.module, self.code, self._variable, self.bounds)
+        return Evaluator(self.code, self._variable, self.bounds)
 
     def _variable(self, var: Var) -> IrValue:
         known = self.slots.variables
@@ -73,11 +71,9 @@ class Stage:
             offset = apply("add", offset, apply("mul", start, stride))
         slot = self.slots.arrays[argument.array]
         at, count = evaluator.value(offset), evaluator.value_of(span)
-        room = self.slot(slot + 1)
-        evaluator.require(
-            [*(c for c in conditions if not isinstance(c, int)), at.compare("sge", 0), at.compare("sle", room - count)],
-            slow,
-        )
+        available = self.slot(slot + 1)
+        inside = at.compare("sge", 0), at.compare("sle", available - count)
+        evaluator.require([*(c for c in conditions if not isinstance(c, int)), *inside], slow)
         return self.code.at(self.slot(slot).to("inttoptr", PTR), at * argument.dtype.size)
 
     def _tile_operand(self, evaluator: Evaluator, use: TileUse, slow: str) -> IrValue:
@@ -105,7 +101,7 @@ class Stage:
 
     def _constant(self, dtype: DType, bits: int) -> IrValue:
         data = bits.to_bytes(dtype.size, "little")
-        return IrValue(self.code, PTR, f"@{self.module.table(f'bits_{data.hex()}', data)}")
+        return IrValue(self.code, PTR, f"@{self.code.module.table(f'bits_{data.hex()}', data)}")
 
     def _number(self, evaluator: Evaluator, operand: NumberOperand, slow: str) -> IrValue:
         """A computed number as an element in memory."""
@@ -117,11 +113,11 @@ class Stage:
         spot = self.code.variable(kind, self.code.constant(kind, 0))
         if dtype.is_float:
             most = 0 if is_byte_float(dtype) else 1 << 10
-            evaluator.settle(slow, value.compare("sge", -most), value.compare("sle", most))
+            evaluator.guard(slow, value.compare("sge", -most), value.compare("sle", most))
             bits = from_integer(self.code, dtype, value) if most else self.code.constant(kind, 0)
         else:
             bits = value.to("trunc", kind)
             back = bits.to("sext" if dtype.family == "int" else "zext", I64)
-            evaluator.settle(slow, back.compare("eq", value))
+            evaluator.guard(slow, back.compare("eq", value))
         spot.set(bits)
         return spot.pointer

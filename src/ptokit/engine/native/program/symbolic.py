@@ -6,7 +6,7 @@ every decision it takes is recorded as a condition. The result is valid for all 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import gcd, inf
 from typing import Any
@@ -79,6 +79,36 @@ def _written(sum_: Expr, known: Range) -> Iterator[Expr]:
     yield from (Op("ne", (sum_, n)) for n in sorted(known.never) if known.low <= n <= known.high)
 
 
+Operator = Callable[[Any, Any], Any]
+
+
+def _arithmetic(name: str) -> tuple[Operator, Operator]:
+    """An operator, and the same with the operands exchanged: an expression, or a number if that is known."""
+
+    def compute(left: Any, right: Any) -> Any:
+        if not all(isinstance(each, int | SymbolicNumber) for each in (left, right)):
+            return NotImplemented
+        expr = apply(name, expr_of(left), expr_of(right))
+        if isinstance(expr, int):
+            return expr
+        conditions = (left if isinstance(left, SymbolicNumber) else right).conditions
+        return SymbolicNumber(expr, evaluate_one(name, left, right), conditions)
+
+    return compute, lambda right, left: compute(left, right)
+
+
+def _comparison(name: str) -> Operator:
+    """A comparison: a decision, which is recorded."""
+
+    def decide(left: SymbolicNumber, right: Any) -> Any:
+        if not isinstance(right, int | SymbolicNumber):
+            return NotImplemented
+        holds = bool(evaluate_one(name, left, right))
+        return left.conditions.note(apply(name, left.expr, expr_of(right)), holds)
+
+    return decide
+
+
 class SymbolicNumber:
     """An expression together with its current value."""
 
@@ -87,87 +117,28 @@ class SymbolicNumber:
     def __init__(self, expr: Expr, value: int, conditions: Conditions) -> None:
         self.expr, self.value, self.conditions = expr, value, conditions
 
-    def _apply(self, name: str, left: Any, right: Any) -> Any:
-        if not all(isinstance(each, int | SymbolicNumber) for each in (left, right)):
-            return NotImplemented
-        expr = apply(name, expr_of(left), expr_of(right))
-        if isinstance(expr, int):
-            return expr
-        return SymbolicNumber(expr, evaluate_one(name, left, right), self.conditions)
-
-    def _ask(self, name: str, other: Any) -> Any:
-        if not isinstance(other, int | SymbolicNumber):
-            return NotImplemented
-        holds = bool(evaluate_one(name, self, other))
-        return self.conditions.note(apply(name, self.expr, expr_of(other)), holds)
-
-    def __add__(self, other: Any) -> Any:
-        return self._apply("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._apply("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._apply("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._apply("sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._apply("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._apply("mul", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._apply("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._apply("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._apply("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._apply("mod", other, self)
+    __add__, __radd__ = _arithmetic("add")
+    __sub__, __rsub__ = _arithmetic("sub")
+    __mul__, __rmul__ = _arithmetic("mul")
+    __floordiv__, __rfloordiv__ = _arithmetic("floordiv")
+    __mod__, __rmod__ = _arithmetic("mod")
+    __lt__, __le__, __gt__, __ge__, __eq__, __ne__ = map(_comparison, ("lt", "le", "gt", "ge", "eq", "ne"))
 
     def __neg__(self) -> Any:
         return 0 - self
 
-    def __lt__(self, other: Any) -> bool:
-        return self._ask("lt", other)
-
-    def __le__(self, other: Any) -> bool:
-        return self._ask("le", other)
-
-    def __gt__(self, other: Any) -> bool:
-        return self._ask("gt", other)
-
-    def __ge__(self, other: Any) -> bool:
-        return self._ask("ge", other)
-
-    def __eq__(self, other: object) -> Any:
-        return self._ask("eq", other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._ask("ne", other)
-
     def __bool__(self) -> bool:
-        return self._ask("ne", 0)
-
-    def _settle(self) -> int:
-        """The value as a plain number; equality with it becomes a condition."""
-        self._ask("eq", self.value)
-        return self.value
-
-    def __hash__(self) -> int:
-        return hash(self._settle())
+        return self != 0
 
     def __index__(self) -> int:
-        return self._settle()
+        """The value as a plain number; equality with it becomes a condition."""
+        self.conditions.note(apply("eq", self.expr, self.value), True)
+        return self.value
 
-    def __int__(self) -> int:
-        return self._settle()
+    __int__ = __index__
+
+    def __hash__(self) -> int:
+        return hash(int(self))
 
     def __repr__(self) -> str:
         return str(self.value)

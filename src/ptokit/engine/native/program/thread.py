@@ -11,32 +11,17 @@ import numpy as np
 from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import POISON, Executable, InstructionStep, Step
 from ptokit.engine.native.program.ledger import Ledger, Page
-from ptokit.engine.native.program.slots import (
-    ALIGNMENT,
-    ARENA,
-    BUDGET,
-    FIRST,
-    ITERATION,
-    LOOK,
-    MISSED,
-    NEGATIVE,
-    PADDED,
-    REASONS,
-    SECOND,
-    SLOW,
-    STOP,
-    Slots,
-)
+from ptokit.engine.native.program.slots import ALIGNMENT, SIGNALS, Reason, Slot, Slots
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
-from ptokit.finding import Finding, VerifyError
-from ptokit.program.expr import BLOCK_IDX, ExpressionError, Var
+from ptokit.finding import Finding
+from ptokit.program.expr import BLOCK_IDX, Var
 from ptokit.program.ir import Branch, Instr, Loop, Stmt, TileDecl
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
-PATIENCE = 1000
+POLL_INTERVAL = 1000
 """Blocks and iterations after which the calling thread checks for Ctrl-C."""
 GREATEST = (1 << 63) - 1
 """The greatest number that a slot holds."""
@@ -58,7 +43,7 @@ class Thread:
         self.address = ctypes.addressof(self.state)
         self.arena = _aligned(slots.arena)
         self.arena[slots.scratch : slots.spare] = 0
-        self.state[ARENA] = self.arena.ctypes.data
+        self.state[Slot.ARENA] = self.arena.ctypes.data
         self.failure: BaseException | None = None
         self._listen()
         self.ledgers = [Ledger(page, self.state, slots.ledgers[page.number]) for page in pages]
@@ -76,8 +61,8 @@ class Thread:
     ) -> None:
         """Begin a launch: slot, address and size of each array; slots and values of numbers."""
         state = self.state
-        state[STOP] = stop.address
-        state[BUDGET] = PATIENCE if stop is NEVER else GREATEST
+        state[Slot.STOP] = stop.address
+        state[Slot.BUDGET] = POLL_INTERVAL if stop is NEVER else GREATEST
         for slot, address, size in arrays:
             state[slot] = address
             state[slot + 1] = size
@@ -119,7 +104,7 @@ class Thread:
                 while True:
                     asked = yield failed
                     failed = 1
-                    self._run(*divmod(asked, REASONS))
+                    self._run(*divmod(asked, Reason.COUNT))
                     failed = 0
             except GeneratorExit:
                 return
@@ -130,12 +115,12 @@ class Thread:
         answers = self._answers()
         next(answers)
         self._slow = Slow(answers.send)
-        self.state[SLOW] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
+        self.state[Slot.FALLBACK] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
 
     def _run(self, number: int, reason: int) -> None:
         """Run one statement in Python, over the current memory."""
-        if number == LOOK:  # running Python code at all delivers Ctrl-C
-            self.state[BUDGET] = PATIENCE
+        if number == SIGNALS:  # running Python code at all delivers Ctrl-C
+            self.state[Slot.BUDGET] = POLL_INTERVAL
             return
         frame, state, slots = self._frame(), self.state, self.slots
         stmt, reported = slots.statements[number], [0]
@@ -145,7 +130,7 @@ class Thread:
             self._listener(findings)
 
         frame.listener = listen
-        try:
+        with frame.expressions_refused():
             if isinstance(stmt, Loop | Branch):
                 self._compute(stmt, frame)
             else:
@@ -153,13 +138,10 @@ class Thread:
             if isinstance(stmt, Loop) and not self._fits(stmt, frame):
                 self._fallback.step(stmt)(frame)
                 frame.computed = 0, 0
-        except ExpressionError as problem:
-            said = Finding("error", "KN-11", f"{problem}, {frame.when}", fix="keep divisors and shifts in range")
-            raise VerifyError([said.at(frame.where)]) from None
         if isinstance(stmt, Instr):
-            if reason in (NEGATIVE, PADDED) and reported[0]:
+            if reason in (Reason.NEGATIVE, Reason.PADDED) and reported[0]:
                 state[slots.reported_slot(number, reason)] = 1
-            elif reason == MISSED:
+            elif reason == Reason.MISSED:
                 self.missed.setdefault(number, {**frame.values, **self._addresses()})
         self._write_back(frame)
 
@@ -183,7 +165,7 @@ class Thread:
         if not frame.tensors:
             frame.tensors = self._tensors()
         frame.values = {var: state[slot] for var, slot in slots.variables.items()}
-        frame.iteration = state[ITERATION]
+        frame.iteration = state[Slot.ITERATION]
         for name, slot in slots.addresses.items():
             frame.addresses[name] = state[slot]
             memory = slots.memory[slots.program.tiles[name].spec.loc]
@@ -206,7 +188,7 @@ class Thread:
             state[slot] = frame.addresses[name]
         for loc, slot in slots.poisoned.items():
             state[slot] = frame.memories[loc].poisoned
-        for slot, value in zip((FIRST, SECOND), frame.computed, strict=False):
+        for slot, value in zip((Slot.FIRST, Slot.SECOND), frame.computed, strict=False):
             state[slot] = max(-GREATEST, min(GREATEST, value))
 
 
@@ -234,7 +216,7 @@ class ThreadFrame(Frame):
 
     def listen_for_stop(self) -> None:
         """End a loop that Python runs when its launch is stopped."""
-        if ctypes.c_int32.from_address(self.thread.state[STOP]).value:
+        if ctypes.c_int32.from_address(self.thread.state[Slot.STOP]).value:
             raise KeyboardInterrupt
 
 

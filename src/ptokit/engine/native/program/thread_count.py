@@ -14,9 +14,10 @@ from math import isqrt, prod
 
 from ptokit.engine.native.program.sample import UNKNOWN_ITERATIONS, tile_bytes
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.policy import TileType
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
-from ptokit.program.ir import Block, Branch, Instr, Leaf, Loop, Program, TileUse, View, fold
+from ptokit.program.ir import Block, Branch, Instr, Leaf, Loop, Program, View, fold
 
 Values = Mapping[Var, int]
 At = tuple[Values, float]
@@ -141,8 +142,8 @@ def nanoseconds(program: Program, instr: Instr) -> float:
     operands = named_operands(instr)
     factors = [
         program.tiles[use.tile].spec.elements
-        for name in ("dst", "a", "b")
-        if isinstance(use := operands.get(name), TileUse)
+        for k, use in enumerate(instr.tiles)
+        if k == 0 or program.tiles[use.tile].spec.loc in (TileType.Left, TileType.Right)
     ]
     op = INSTRUCTIONS[instr.name].operation
     if op == "matmul" and len(factors) == 3:

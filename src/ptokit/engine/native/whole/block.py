@@ -6,25 +6,29 @@ block, and the caller's stop flag is checked before each.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from ctypes import addressof, c_int64
 from typing import Any
 
+import numpy as np
+
 from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
 from ptokit.engine.native.resolve import PADDING
+from ptokit.engine.native.workers import Stop
+from ptokit.engine.storage import address_of
 
 WORDS = (
     "table", "other", "index", "counter", "greatest",
     "stop", "lanes", "count", "piece", "capacity", "width", "whole",
     "table_row", "table_col", "other_row", "other_col", "index_step",
     "shards", "scratch", "first",
-    "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "room",
+    "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "range",
 )  # fmt: skip
 """The words of a block. The first five change with every call; strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}
 """Where in the block a word lies."""
-GREATEST, SHARDS = WORDS.index("greatest"), WORDS.index("shards")
+GREATEST, CAPACITY, WHOLE, SHARDS = map(WORDS.index, ("greatest", "capacity", "whole", "shards"))
 UNSIGNED = (1 << 64) - 1
 """The mask that makes a word unsigned."""
 PARAMETERS = ((PTR, "args"), (I64, "worker"))
@@ -42,16 +46,24 @@ Words = c_int64 * len(WORDS)
 class ArgumentBlock:
     """A block, as Python fills it in."""
 
-    __slots__ = ("address", "keep", "own", "room", "words")
+    __slots__ = ("address", "keep", "memory", "most_workers", "stop", "words")
 
-    def __init__(self, room: int = 1, own: object = None, **words: int) -> None:
-        """For up to `room` workers; the memory `own` lives as long as the block."""
+    def __init__(self, most_workers: int, stop: Stop, **words: int) -> None:
+        """With memory for the workers, and for the lanes of a small call."""
         self.words = Words()
         self.address = addressof(self.words)
-        self.room, self.own = room, own
+        self.most_workers, self.stop = most_workers, stop
+        self.memory = np.empty(SCRATCH * (most_workers + 1), np.uint8)
+        scratch = address_of(self.memory)
         self.keep: list[Any] = []
         """Memory that must live as long as the call, and that words point to."""
-        self.set(**words)
+        self.set(scratch=scratch, lanes=scratch + SCRATCH * most_workers)
+        self.set(stop=stop.address, **words)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every index lies inside the table."""
+        return self.words[GREATEST] & UNSIGNED < self.words[CAPACITY]
 
     def clear(self) -> None:
         """Drop the memory of a call."""
@@ -68,9 +80,12 @@ class ArgumentBlock:
         return self.words[AT[name] // 8] & UNSIGNED
 
 
-def function(module: IrModule, name: str) -> IrBuilder:
-    """Begin a function that takes a block and the number of a worker."""
-    return module.function(name, "void", PARAMETERS, "nounwind")
+def function(name: str, write: Callable[..., None], *kinds: object) -> str:
+    """The text of a function that takes a block and the number of a worker; `write` writes its body."""
+    code = IrModule().function(name, "void", PARAMETERS, "nounwind")
+    write(code, *kinds)
+    code.ret()
+    return code.module.text
 
 
 def word(code: IrBuilder, name: str, kind: str = I64) -> IrValue:

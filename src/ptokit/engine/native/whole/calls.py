@@ -7,38 +7,23 @@ them first, and an index that another thread makes bad after that is skipped.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from struct import Struct
 
-import numpy as np
-
 from ptokit.engine import whole as reference
+from ptokit.engine.kept import remember
 from ptokit.engine.native.compute.elements import is_float
 from ptokit.engine.native.emit import I32, size_of
 from ptokit.engine.native.numbers import computes
-from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, PADDING, UNSIGNED, ArgumentBlock
+from ptokit.engine.native.whole import strategies
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, PADDING, ArgumentBlock
 from ptokit.engine.native.whole.mover import UNROLLED, Rows, known_width
 from ptokit.engine.native.whole.phases import Indices
-from ptokit.engine.native.whole.strategies import (
-    IS_X86,
-    NEAR,
-    SHORT,
-    Crew,
-    address,
-    direct,
-    gather,
-    native,
-    pool,
-    scatter,
-    scratch_bytes,
-    streamed,
-    sum_up,
-)
+from ptokit.engine.native.whole.strategies import IS_X86, NEAR, SHORT, Native, Team, native, pool
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
-from ptokit.engine.storage import Storage
+from ptokit.engine.storage import Storage, address_of
 from ptokit.engine.whole import Whole
 from ptokit.isa.dtype import dtype as element_type
 from ptokit.isa.layout import Layout
@@ -53,7 +38,7 @@ PIECE, LEAST_PIECE = 1 << 20, 1 << 14
 READ_AT_ONCE = 1 << 17
 """Indices per piece: hardware prefetching needs long runs."""
 MOST_PREPARED = 512
-MOST_IDLE, MOST_ROOM = 2, 16
+MOST_IDLE, MOST_WORKERS = 2, 16
 """Cached blocks of one kind, and the workers that such a block has memory for."""
 FLOAT32 = element_type("float32")
 FIRST = Struct("=5q")
@@ -67,31 +52,27 @@ def run(whole: Whole, storages: Storages, threads: int | None) -> None:
     """Execute a move. Raises `IndexFault` before anything is written, `Unsupported` for what has no machine code."""
     ready = _prepared.get(id(whole))
     if ready is None or ready.whole is not whole:
-        ready = _prepare(whole)
+        ready = (_Gather if whole.index.side is Side.SRC else _Scatter)(whole)
+        remember(_prepared, id(whole), ready, MOST_PREPARED)
     if ready.count:
         ready.run(storages, 1 if threads == 1 else thread_count(threads))
 
 
-def _prepare(whole: Whole) -> _Gather | _Scatter:
-    if len(_prepared) >= MOST_PREPARED:
-        _prepared.clear()
-    ready = (_Gather if whole.index.side is Side.SRC else _Scatter)(whole)
-    _prepared[id(whole)] = ready
-    return ready
-
-
-class _Ready(ABC):
+class _Ready:
     """What gathers and scatters share: numbers of the move, its kinds of rows and indices, cached blocks."""
 
-    OTHER = ""
-    """The operand beside the table and the indices."""
+    begin: Native
+    """For little work: the whole gather, or the index stage of a scatter."""
+    write: Native | None = None
+    """The scatter of resolved lanes."""
 
     def __init__(self, whole: Whole) -> None:
         self.whole, self.types = whole, dict(whole.types)
         index, (self.count, self.width) = whole.index, whole.move.shape
         self.capacity, self.size = index.capacity, self.types["table"].size
-        table, other = self.layouts(whole)
-        (table_row, table_col), (other_row, other_col) = _strides(table), _strides(other)
+        ends = {end.operand: _strides(end.layout) for end in (whole.src, whole.move.dst)}
+        table_row, table_col = ends.pop("table")
+        ((self.other, (other_row, other_col)),) = ends.items()
         step = _strides(index.access.layout)[0]
         kind = self.types["indices"]
         if kind.size not in (2, 4, 8) or not kind.is_integer:
@@ -119,49 +100,45 @@ class _Ready(ABC):
         self.idle: list[ArgumentBlock] = []
         """The same for much work."""
 
-    @abstractmethod
-    def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
-        """Of the table and of the other end."""
-
-    def block(self, storages: Storages, crew: Crew) -> ArgumentBlock:
-        """A block for a call, with room for each worker; it goes back with `put_back`."""
+    def block(self, storages: Storages, team: Team) -> ArgumentBlock:
+        """A block for a call, with memory for each worker; it goes back with `put_back`."""
         block = self.idle.pop() if self.idle else None
-        if block is None or block.room < crew.parts:
-            block = self._new(crew.parts)
-        block.set(**self.words, stop=crew.stop.address, first=0)
-        block.keep.append(crew.stop)
+        if block is None or block.most_workers < team.parts:
+            block = ArgumentBlock(team.parts, team.stop)
+        block.stop = team.stop
+        block.set(**self.words, stop=team.stop.address, first=0)
         self.aim(block, storages)
         return block
 
     def put_back(self, block: ArgumentBlock) -> None:
         """Cache a block, unless it is large or enough are cached."""
         block.clear()
-        if block.room <= MOST_ROOM and len(self.idle) < MOST_IDLE:
+        if block.most_workers <= MOST_WORKERS and len(self.idle) < MOST_IDLE:
             self.idle.append(block)
-
-    def _new(self, parts: int) -> ArgumentBlock:
-        memory, stop = np.empty(scratch_bytes(parts + 1), np.uint8), Stop()
-        scratch = address(memory)
-        return ArgumentBlock(
-            parts, (memory, stop), **self.words,
-            stop=stop.address, scratch=scratch, lanes=scratch + scratch_bytes(parts),
-        )  # fmt: skip
 
     def aim(self, block: ArgumentBlock, storages: Storages) -> None:
         """Give a block the addresses of a call."""
-        table, other, indices = storages["table"], storages[self.OTHER], storages["indices"]
+        table, other, indices = storages["table"], storages[self.other], storages["indices"]
         FIRST.pack_into(block.words, 0, table.address, other.address, indices.address, 0, 0)
 
-    def small(self) -> ArgumentBlock:
-        """A block for little work, cached or new; it goes back to `spare`."""
+    def run_small(self, storages: Storages) -> None:
+        """Little work, on the calling thread."""
         try:
-            return self.spare.pop()
+            block = self.spare.pop()
         except IndexError:
-            return self._new(1)
+            block = ArgumentBlock(1, Stop(), **self.words)
+        self.aim(block, storages)
+        self.begin(block.address, 0)
+        refused = self.is_refused(block)
+        if self.write is not None and not refused:
+            strategies.direct(block, self.write)
+        self.spare.append(block)
+        if refused:
+            self.refuse(storages)
 
     def is_refused(self, block: ArgumentBlock) -> bool:
         """Whether an index was outside that must not be."""
-        return self.refuses and block.words[GREATEST] & UNSIGNED >= self.capacity
+        return self.refuses and not block.is_whole
 
     def refuse(self, storages: Storages) -> None:
         """Raise the reference engine's error; nothing was written.
@@ -170,12 +147,12 @@ class _Ready(ABC):
         """
         reference.run(self.whole, storages, 1)
 
-    def resolve(self, crew: Crew, block: ArgumentBlock, *, keep: bool, indices: Indices) -> None:
+    def resolve(self, team: Team, block: ArgumentBlock, *, keep: bool, indices: Indices) -> None:
         """Read the block's lanes from the indices."""
         is_narrow = self.lane == I32 and indices.lane != I32
         block.set(piece=READ_AT_ONCE)
         is_short = block.get("count") <= READ_AT_ONCE
-        crew.do(native("resolve", indices, is_narrow, keep), block, is_short=is_short)
+        team.do(native("resolve", indices, is_narrow, keep), block, is_short=is_short)
 
 
 def _known_step(step: int, nbytes: int) -> int | None:
@@ -193,8 +170,6 @@ def _strides(layout: Layout) -> tuple[int, int]:
 class _Gather(_Ready):
     """A gather, ready for calls."""
 
-    OTHER = "out"
-
     def __init__(self, whole: Whole) -> None:
         super().__init__(whole)
         if whole.move.combine is not Combine.STORE or self.indices.remap is Remap.SKIP:
@@ -202,59 +177,48 @@ class _Gather(_Ready):
         if IS_X86 and 0 < self.rows.nbytes <= UNROLLED:  # the hardware prefetches enough
             self.rows = replace(self.rows, far=False)
         straight = replace(self.rows, lane=self.indices.lane)
-        self.at_once = native("gather", straight, self.indices)
-
-    def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
-        return whole.src.layout, whole.move.dst.layout
+        self.begin = native("gather", straight, self.indices)
 
     def run(self, storages: Storages, threads: int) -> None:
         """Gather."""
         if self.count <= LANES_AT_ONCE and self.cost <= SHORT:
-            block = self.small()
-            self.aim(block, storages)
-            self.at_once(block.address, 0)
-            refused = self.is_refused(block)
-            self.spare.append(block)
-            if refused:
-                self.refuse(storages)
+            self.run_small(storages)
             return
-        crew = Crew(threads if self.cost > SHORT else 0, Stop())
-        block = self.block(storages, crew)
+        team = Team(threads if self.cost > SHORT else 0, Stop())
+        block = self.block(storages, team)
         if self.refuses:
-            self._checked(storages, crew, block)
+            self._checked(storages, team, block)
         else:
-            block.set(piece=self._piece(crew))
+            block.set(piece=self._piece(team))
             straight = replace(self.rows, lane=self.indices.lane)
-            crew.do(native("gather", streamed(block, straight), self.indices), block)
+            team.do(native("gather", strategies.streamed(block, straight), self.indices), block)
         self.put_back(block)
 
-    def _piece(self, crew: Crew) -> int:
+    def _piece(self, team: Team) -> int:
         """Lanes per piece: some for every thread, but not too few."""
         nbytes = max(1, self.width * self.size)
-        return max(4, min(PIECE // nbytes, max(self.count // (4 * crew.parts), LEAST_PIECE // nbytes)))
+        return max(4, min(PIECE // nbytes, max(self.count // (4 * team.parts), LEAST_PIECE // nbytes)))
 
-    def _checked(self, storages: Storages, crew: Crew, block: ArgumentBlock) -> None:
+    def _checked(self, storages: Storages, team: Team, block: ArgumentBlock) -> None:
         nbytes = (self.count + PADDING) * size_of(self.lane)
         keep = nbytes <= MOST_COPIED
         lanes = pool.acquire(nbytes if keep else 0)
-        block.set(lanes=address(lanes))
-        self.resolve(crew, block, keep=keep, indices=self.indices)
+        block.set(lanes=address_of(lanes))
+        self.resolve(team, block, keep=keep, indices=self.indices)
         if self.is_refused(block):
             self.refuse(storages)
             return
-        block.set(piece=self._piece(crew))
+        block.set(piece=self._piece(team))
         if keep:
-            gather(block, self.rows, crew)
+            strategies.gather(block, self.rows, team)
         else:
             late = replace(self.indices, remap=Remap.ZERO)
-            crew.do(native("gather", replace(self.rows, lane=self.indices.lane), late), block)
+            team.do(native("gather", replace(self.rows, lane=self.indices.lane), late), block)
         pool.release(lanes)
 
 
 class _Scatter(_Ready):
     """A scatter, ready for calls."""
-
-    OTHER = "src"
 
     def __init__(self, whole: Whole) -> None:
         super().__init__(whole)
@@ -267,61 +231,50 @@ class _Scatter(_Ready):
         if self.sums and not (whole.accumulate == FLOAT32 and is_float(dtype) and dtype.size < 4):
             raise Unsupported(f"sums of {dtype} in {whole.accumulate}")
         self.write = native("scatter", self.rows)
-        self.read = native("resolve", self.indices, self.lane != self.indices.lane, True)
-
-    def layouts(self, whole: Whole) -> tuple[Layout, Layout]:
-        return whole.move.dst.layout, whole.src.layout
+        self.begin = native("resolve", self.indices, self.lane != self.indices.lane, True)
 
     def run(self, storages: Storages, threads: int, strategy: str | None = None) -> None:
         """Scatter; `strategy` forces one."""
         if self.count <= LANES_AT_ONCE and self.cost <= SHORT and strategy is None and not self.sums:
-            block = self.small()
-            self.aim(block, storages)
-            self.read(block.address, 0)
-            refused = self.is_refused(block)
-            if not refused:
-                direct(block, self.write)
-            self.spare.append(block)
-            if refused:
-                self.refuse(storages)
+            self.run_small(storages)
             return
-        crew = Crew(threads if self.cost > SHORT or strategy else 0, Stop())
-        block = self.block(storages, crew)
-        self._chunks(storages, crew, block, strategy)
+        team = Team(threads if self.cost > SHORT or strategy else 0, Stop())
+        block = self.block(storages, team)
+        self._chunks(storages, team, block, strategy)
         self.put_back(block)
 
-    def _chunks(self, storages: Storages, crew: Crew, block: ArgumentBlock, strategy: str | None) -> None:
+    def _chunks(self, storages: Storages, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""
         each, refuses = size_of(self.lane), self.refuses
         fits = (self.count + PADDING) * each <= MOST_COPIED
         at_once = self.count if fits and (refuses or self.sums) else min(CHUNK, self.count)
         indices = self.indices
         if refuses and at_once < self.count:
-            self.resolve(crew, block, keep=False, indices=indices)
+            self.resolve(team, block, keep=False, indices=indices)
             if self.is_refused(block):
                 self.refuse(storages)
                 return
             indices = replace(indices, remap=Remap.SKIP)
         if self.sums and at_once < self.count:
-            sum_up(block, replace(self.rows, lane=indices.lane), crew, indices)
+            strategies.sum_up(block, replace(self.rows, lane=indices.lane), team, indices)
             return
         memory = pool.acquire((at_once + PADDING) * each)
         other = block.get("other")
         for start in range(0, self.count, at_once):
             found = min(at_once, self.count - start)
-            block.set(lanes=address(memory), first=start, count=found, greatest=0)
-            self.resolve(crew, block, keep=True, indices=indices)
+            block.set(lanes=address_of(memory), first=start, count=found, greatest=0)
+            self.resolve(team, block, keep=True, indices=indices)
             if indices.remap is Remap.REFUSE and self.is_refused(block):
                 self.refuse(storages)
                 return
             if self.sums:
-                sum_up(block, self.rows, crew, None)
+                strategies.sum_up(block, self.rows, team, None)
                 found = 0
             for part in range(0, found, CHUNK):
                 block.set(
-                    lanes=address(memory) + part * each,
+                    lanes=address_of(memory) + part * each,
                     other=other + (start + part) * self.words["other_row"],
                     count=min(CHUNK, found - part),
                 )
-                scatter(block, self.rows, crew, strategy)
+                strategies.scatter(block, self.rows, team, strategy)
         pool.release(memory)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrModule, IrValue, Variable, size_of, vector
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, Variable, size_of, vector
 from ptokit.engine.native.move import LINE, CodeWriter, Prefetch, ahead
-from ptokit.engine.native.numbers import NATIVE, any_of, bits_of, combined, lanes_at_once, narrow, rounded, widen
+from ptokit.engine.native.numbers import NATIVE, bits_of, combined, lanes_at_once, narrow, rounded, widen
 from ptokit.engine.native.whole.block import word
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
@@ -79,11 +79,8 @@ def known_width(size: int, width: int) -> int:
 class Mover:
     """Writes the code that moves rows of one kind."""
 
-    def __init__(self, module: IrModule, code: IrBuilder, rows: Rows) -> None:
-        self.module, self.code, self.rows = module, code, rows
-        self.writer = CodeWriter(
-            module, code, lambda number: number if isinstance(number, IrValue) else code.i64(number)
-        )
+    def __init__(self, code: IrBuilder, rows: Rows) -> None:
+        self.code, self.rows, self.writer = code, rows, CodeWriter(code, code.i64)
         self.table, self.other = word(code, "table", PTR), word(code, "other", PTR)
         self.table_row, self.table_col = self._step("table_row", rows.table_step), word(code, "table_col")
         self.other_row, self.other_col = self._step("other_row", rows.other_step), word(code, "other_col")
@@ -104,6 +101,16 @@ class Mover:
         """The row of the other end."""
         return self.code.at(self.other, k * self.other_row)
 
+    def pairs(self, lanes: IrValue, first: IrValue, number: Callable[[IrValue], IrValue] = lambda k: k) -> RowPair:
+        """The rows of lanes in a buffer; `first` is the number of the first, and `number` gives those after it."""
+        base = self.item(first)
+
+        def pair(k: IrValue) -> tuple[IrValue, IrValue]:
+            lane = number(k)
+            return self.cell(self.lane(lanes, lane)), self.code.at(base, lane * self.other_row)
+
+        return pair
+
     def load(self, cell: IrValue, item: IrValue, coming: Sequence[Prefetch] = ()) -> None:
         """From the table to the other end."""
         self._move(item, cell, self.other_col, self.table_col, coming)
@@ -116,8 +123,7 @@ class Mover:
         """A row of zeros at the other end."""
         code, kind = self.code, f"i{8 * self.rows.size}"
         if self.rows.dense:
-            name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
-            code.call("void", name, item, "i8 0", self.width * self.rows.size, "i1 false")
+            code.fill_bytes(item, 0, self.width * self.rows.size)
             return
         with code.loop(0, self.width) as j:
             code.store(code.constant(kind, 0), code.at(item, j * self.other_col), 1)
@@ -193,11 +199,11 @@ class Mover:
         many = code.variable(kind, start)
         with code.loop(0, count, wide) as k:
             new = code.load(kind, code.at(items, k * self.rows.size), 1)
-            many.set(combined(self.module, code, combine, dtype, many.get(), new))
+            many.set(combined(code, combine, dtype, many.get(), new))
         found, best = many.get(), old
         for lane in range(wide):
             one = code.write(bits_of(dtype), f"extractelement {found!r}, i64 {lane}")
-            best = combined(self.module, code, combine, dtype, best, one)
+            best = combined(code, combine, dtype, best, one)
         code.store(best, cell, 1)
 
     def _fold(self, cell: IrValue, items: IrValue) -> None:
@@ -212,7 +218,7 @@ class Mover:
             code.store(narrow(code, dtype, added), cell, 1)
             return
         for new in found:
-            total = combined(self.module, code, combine, dtype, total, new)
+            total = combined(code, combine, dtype, total, new)
         code.store(total, cell, 1)
 
     def _move(self, dst: IrValue, src: IrValue, dst_col: IrValue, src_col: IrValue, coming: Sequence[Prefetch]) -> None:
@@ -248,7 +254,7 @@ class Mover:
             code.store(code.load(kind, code.at(src, at), 1), code.at(dst, at), 1)
 
         def short() -> None:
-            name = self.module.declare("llvm.memcpy.p0.p0.i64", "void (ptr, ptr, i64, i1)")
+            name = code.module.declare("llvm.memcpy.p0.p0.i64", "void (ptr, ptr, i64, i1)")
             code.call("void", name, dst, src, nbytes, "i1 false")
 
         with code.when((nbytes & (LINE - 1)).compare("ne", 0)):
@@ -296,7 +302,7 @@ class Mover:
         seen = code.variable(zero.type, zero)
         yield seen
         with (
-            code.when(any_of(self.module, code, seen.get().compare("uno", seen.get()))),
+            code.when(code.reduce("or", seen.get().compare("uno", seen.get()))),
             code.loop(0, self._whole(), wide) as k,
         ):
             at = code.at(row, k * self.rows.size)
@@ -315,7 +321,7 @@ class Mover:
             seen.set(seen.get() + total)
             code.store(rounded(rows.dtype, total), dst, 1)
         elif count > 1 or rows.dtype.name not in NATIVE:
-            code.store(combined(self.module, code, rows.combine, rows.dtype, old, new), dst, 1)
+            code.store(combined(code, rows.combine, rows.dtype, old, new), dst, 1)
         elif rows.combine is Combine.ADD:
             self._add(rows.dtype, dst, old, new)
         else:
@@ -338,4 +344,4 @@ class Mover:
         picked = code.select(b.compare(better, a), new, old)
         code.store(code.select(a.compare("oeq", b), old.op(tie, new), picked), dst, 1)
         with code.when(a.compare("uno", b)):
-            code.store(combined(self.module, code, combine, dtype, old, new), dst, 1)
+            code.store(combined(code, combine, dtype, old, new), dst, 1)

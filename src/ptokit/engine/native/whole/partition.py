@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrModule, IrValue, size_of
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, size_of
 from ptokit.engine.native.move import LINE
-from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, function, pieces, poll, word
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, pieces, poll, word
 from ptokit.engine.native.whole.mover import Mover, Rows
 
 TABLES = 4
@@ -27,25 +27,19 @@ def local_bits(size: int) -> int:
     return {1: 24, 2: 16, 4: 31, 8: 62}[size]
 
 
-def count_lanes(rows: Rows, marked: bool) -> str:
+def count_lanes(code: IrBuilder, rows: Rows, marked: bool) -> None:
     """How many lanes of the worker's slice go to each bucket; `marked` if some may be outside."""
-    module = IrModule()
-    code = function(module, "count")
     lanes, tables = word(code, "lanes", PTR), [_Cursors(code, marked, number) for number in range(TABLES)]
 
     def count_lane(k: IrValue, table: int) -> None:
         tables[table].next(_lane(code, rows, lanes, k))
 
     _over_slice(code, count_lane)
-    code.ret()
-    return module.text
 
 
-def spread_lanes(rows: Rows, marked: bool) -> str:
+def spread_lanes(code: IrBuilder, rows: Rows, marked: bool) -> None:
     """The lanes of the worker's slice to their buckets, each with its element."""
-    module = IrModule()
-    code = function(module, "spread")
-    mover, lanes, size = Mover(module, code, rows), word(code, "lanes", PTR), rows.size
+    mover, lanes, size = Mover(code, rows), word(code, "lanes", PTR), rows.size
     cursors, pairs = _Cursors(code, marked), word(code, "pairs", PTR)
     mask = (code.i64(1) << word(code, "shift")) - 1
 
@@ -57,15 +51,11 @@ def spread_lanes(rows: Rows, marked: bool) -> str:
         _pack(code, lane & mask, value, there)
 
     _over_slice(code, spread_lane)
-    code.ret()
-    return module.text
 
 
-def settle_buckets(rows: Rows) -> str:
+def settle_buckets(code: IrBuilder, rows: Rows) -> None:
     """Buckets, each in the order of its lanes, into the table."""
-    module = IrModule()
-    code = function(module, "settle")
-    mover, pairs, size = Mover(module, code, rows), word(code, "pairs", PTR), rows.size
+    mover, pairs, size = Mover(code, rows), word(code, "pairs", PTR), rows.size
     pair, segments, workers = pair_of(size), word(code, "segments", PTR), word(code, "workers")
     with pieces(code, "buckets", single=True) as bucket:
         base = code.at(mover.table, (bucket << word(code, "shift")) * mover.table_row)
@@ -84,8 +74,6 @@ def settle_buckets(rows: Rows) -> str:
 
                 mover.store_each(count, pair_at)
         code.begin(done)
-    code.ret()
-    return module.text
 
 
 def _lane(code: IrBuilder, rows: Rows, lanes: IrValue, k: IrValue) -> IrValue:

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ptokit.engine.native.address import MemoryView
-from ptokit.engine.native.emit import I1, I32, I64, PTR, IrBuilder, IrModule, IrValue, size_of, vector
+from ptokit.engine.native.emit import I1, I32, I64, PTR, IrBuilder, IrValue, size_of, vector
 from ptokit.engine.native.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
-from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, function, note, pieces, scratch, word
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, note, pieces, scratch, word
 from ptokit.engine.native.whole.mover import Mover, Rows
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
-from ptokit.isa.move import Access, Index, Remap, Side, Unit
+from ptokit.isa.move import Access, Index, IndexUnit, Remap, Side
 
 
 @dataclass(frozen=True)
@@ -37,38 +37,31 @@ class Indices:
         return lane_of(self.dtype)
 
     def resolve(
-        self, module: IrModule, code: IrBuilder, first: IrValue, count: IrValue, lanes: IrValue, kept: str | None = None
+        self, code: IrBuilder, first: IrValue, count: IrValue, lanes: IrValue, kept: str | None = None
     ) -> IrValue:
         """Write the index stage for some lanes; returns the greatest value, which the block stores too."""
         step = word(code, "index_step")
         base = code.at(word(code, "index", PTR), first * step)
         one = Term(1) if self.dense else Term(step.op("udiv", self.dtype.size))  # type: ignore[arg-type]
         access = Access("indices", Layout((one,), ()))
-        index = Index(access, Side.SRC, Unit.ROW, word(code, "capacity"), self.remap, cast=self.cast)  # type: ignore[arg-type]
+        index = Index(access, Side.SRC, IndexUnit.ROW, word(code, "capacity"), self.remap, cast=self.cast)  # type: ignore[arg-type]
         region = MemoryView(base, access.layout, self.dtype.size)
-        found = emit_resolve(
-            module, code, index, self.dtype, region, count, code.i64(1), lanes,
-            lambda number: number if isinstance(number, IrValue) else code.i64(number), kept,
-        )  # fmt: skip
+        found = emit_resolve(code, index, self.dtype, region, (count, code.i64(1)), lanes, code.i64, kept)
         note(code, "greatest", found)
         return found
 
 
-def resolve(indices: Indices, narrow: bool, keep: bool) -> str:
+def resolve(code: IrBuilder, indices: Indices, narrow: bool, keep: bool) -> None:
     """Pieces of an index array into the block's lanes, as 32-bit ones if `narrow`; or only checked."""
-    module = IrModule()
-    code = function(module, "resolve")
     lane = I32 if narrow else indices.lane
     own = scratch(code)
     with _shared(code) as (first, count):
         there = code.at(word(code, "lanes", PTR), first * size_of(lane))
         straight = keep and (lane == indices.lane or indices.remap is Remap.REFUSE)
         kept = lane if straight else None
-        indices.resolve(module, code, first + word(code, "first"), count, there if straight else own, kept)
+        indices.resolve(code, first + word(code, "first"), count, there if straight else own, kept)
         if keep and not straight:
             _narrowed(code, own, there, count)
-    code.ret()
-    return module.text
 
 
 @contextmanager
@@ -90,45 +83,35 @@ def extent(code: IrBuilder, number: IrValue, total: str = "count", each: str = "
 
 def _narrowed(code: IrBuilder, wide: IrValue, lanes: IrValue, count: IrValue) -> None:
     """64-bit lanes as 32-bit ones."""
-    at_once = AT_ONCE[I64]
-    whole = count - (count & (at_once - 1))
-    for first, last, step in ((code.i64(0), whole, at_once), (whole, count, 1)):
-        with code.loop(first, last, step) as k:
-            found = code.load(f"<{step} x i64>" if step > 1 else I64, code.at(wide, k * 8))
-            code.store(found.to("trunc", f"<{step} x i32>" if step > 1 else I32), code.at(lanes, k * 4))
+    for k, step in code.strips(count, AT_ONCE[I64]):
+        found = code.load(vector(I64, step), code.at(wide, k * 8))
+        code.store(found.to("trunc", vector(I32, step)), code.at(lanes, k * 4))
 
 
-def gather(rows: Rows, indices: Indices | None) -> str:
+def gather(code: IrBuilder, rows: Rows, indices: Indices | None) -> None:
     """Blocks of a gather: resolved just before they are moved, or from lanes that were (where `indices` is None).
 
     A block with a value outside that is refused is not moved. (Only calls of one block are refused so late.)
     """
-    module = IrModule()
-    code = function(module, "gather")
-    mover, own = Mover(module, code, rows), scratch(code)
+    mover, own = Mover(code, rows), scratch(code)
     with _shared(code) as (first, count):
         if indices is None:
             lanes = code.at(word(code, "lanes", PTR), first * size_of(rows.lane))
             greatest = word(code, "greatest")
         else:
             lanes = own
-            greatest = indices.resolve(module, code, first, count, lanes)
+            greatest = indices.resolve(code, first, count, lanes)
         outside = greatest.compare("uge", word(code, "capacity"))
         remap = indices.remap if indices else Remap.ZERO
         _gather_block(code, mover, remap, outside, lanes, first, count)
     if rows.stream:
         code.line("  fence seq_cst")  # stores past the caches are not ordered by themselves
-    code.ret()
-    return module.text
 
 
 def _gather_block(
     code: IrBuilder, mover: Mover, remap: Remap, outside: IrValue, lanes: IrValue, first: IrValue, count: IrValue
 ) -> None:
-    base = mover.item(first)
-
-    def pair(k: IrValue) -> tuple[IrValue, IrValue]:
-        return mover.cell(mover.lane(lanes, k)), code.at(base, k * mover.other_row)
+    pair = mover.pairs(lanes, first)
 
     def plain() -> None:
         mover.load_each(count, pair)
@@ -147,11 +130,9 @@ def _gather_block(
         code.choose(outside, checked, plain)
 
 
-def scatter(rows: Rows) -> str:
+def scatter(code: IrBuilder, rows: Rows) -> None:
     """A worker's share of a scatter: the lanes in its range of destinations, its columns of them, in order."""
-    module = IrModule()
-    code = function(module, "scatter")
-    mover, share = Mover(module, code, rows), _Share(code)
+    mover, share = Mover(code, rows), _Share(code)
     mover.table = code.at(mover.table, share.column * mover.table_col)
     mover.other = code.at(mover.other, share.column * mover.other_col)
     if not rows.width:
@@ -159,23 +140,12 @@ def scatter(rows: Rows) -> str:
     lanes, total = word(code, "lanes", PTR), word(code, "count")
 
     def take_all(first: IrValue, count: IrValue) -> None:
-        here = code.at(lanes, first * size_of(rows.lane))
-        base = mover.item(first)
-
-        def pair(k: IrValue) -> tuple[IrValue, IrValue]:
-            return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
-
-        mover.store_each(count, pair)
+        mover.store_each(count, mover.pairs(code.at(lanes, first * size_of(rows.lane)), first))
 
     def take_some(first: IrValue, count: IrValue) -> None:
-        here, base = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
-        kept = compacted(code, own, count, lambda k: share.has(mover.lane(here, k).to("zext", I64)))
-
-        def pair(q: IrValue) -> tuple[IrValue, IrValue]:
-            k = picked(code, own, q)
-            return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
-
-        mover.store_each(kept, pair)
+        here = code.at(lanes, first * size_of(rows.lane))
+        pair = mover.pairs(here, first, lambda q: picked(code, own, q))
+        mover.store_each(compacted(code, own, count, lambda k: share.has(mover.lane(here, k).to("zext", I64))), pair)
 
     def take_one(first: IrValue, count: IrValue) -> None:
         here = code.at(lanes, first * size_of(rows.lane))
@@ -186,7 +156,7 @@ def scatter(rows: Rows) -> str:
         low, high = code.variable(I64, share.low), code.variable(I64, share.high)
         with code.when(whole ^ 1 if not rows.same else code.constant(I1, 1)):
             here = code.at(lanes, first * size_of(rows.lane))
-            least, greatest = _extremes(module, code, rows.lane, here, count)
+            least, greatest = _extremes(code, rows.lane, here, count)
             low.set(least)
             high.set(greatest)
         is_mine = low.get().compare("uge", share.low) & high.get().compare("ult", share.high)
@@ -204,23 +174,19 @@ def scatter(rows: Rows) -> str:
                 take_some(first, count)
 
         code.choose(is_mine | whole, all_mine, not_all)
-    code.ret()
-    return module.text
 
 
-def _extremes(module: IrModule, code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tuple[IrValue, IrValue]:
+def _extremes(code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tuple[IrValue, IrValue]:
     """The least and the greatest of some lanes, unsigned."""
     wide, found = AT_ONCE[lane], list[IrValue]()
     first = code.load(lane, lanes)
     for how, name in (("ult", "umin"), ("ugt", "umax")):
         many, one = code.variable(vector(lane, wide), code.splat(first, wide)), code.variable(lane, first)
-        whole = count - (count & (wide - 1))
-        for begin, end, step, best in ((code.i64(0), whole, wide, many), (whole, count, 1, one)):
-            with code.loop(begin, end, step) as k:
-                value = code.load(vector(lane, step), code.at(lanes, k * size_of(lane)))
-                best.set(code.select(value.compare(how, best.get()), value, best.get()))
-        reduce = module.declare(f"llvm.vector.reduce.{name}.v{wide}{lane}", f"{lane} ({vector(lane, wide)})")
-        most = code.call(lane, reduce, many.get())
+        for k, step in code.strips(count, wide):
+            best = many if step > 1 else one
+            value = code.load(vector(lane, step), code.at(lanes, k * size_of(lane)))
+            best.set(code.select(value.compare(how, best.get()), value, best.get()))
+        most = code.reduce(name, many.get())
         found.append(code.select(most.compare(how, one.get()), most, one.get()).to("zext", I64))
     return found[0], found[1]
 
@@ -257,44 +223,30 @@ def picked(code: IrBuilder, own: IrValue, q: IrValue) -> IrValue:
     return code.load(I32, code.at(own, q * 4)).to("zext", I64)
 
 
-def mark_writers(rows: Rows) -> str:
+def mark_writers(code: IrBuilder, rows: Rows) -> None:
     """For each destination in the worker's range, the last lane that names it, counted from 1."""
-    module = IrModule()
-    code = function(module, "mark")
     share, writers = _Share(code), word(code, "writers", PTR)
     lanes, total, own = word(code, "lanes", PTR), word(code, "count"), scratch(code)
-    clear = module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
-    code.call("void", clear, code.at(writers, share.low * 4), "i8 0", (share.high - share.low) * 4, "i1 false")
+    code.fill_bytes(code.at(writers, share.low * 4), 0, (share.high - share.low) * 4)
     with blocks(code, code.i64(0), total, LANES_AT_ONCE) as (first, count):
         here = code.at(lanes, first * size_of(rows.lane))
         with code.loop(0, count) as k:
             lane = code.load(rows.lane, code.at(here, k * size_of(rows.lane))).to("zext", I64)
             there = code.select(share.has(lane), code.at(writers, lane * 4), own)
             code.store((first + k + 1).to("trunc", I32), there)
-    code.ret()
-    return module.text
 
 
-def store_winners(rows: Rows) -> str:
+def store_winners(code: IrBuilder, rows: Rows) -> None:
     """Blocks of lanes: each that is the last writer of its row stores it."""
-    module = IrModule()
-    code = function(module, "store")
-    mover, own, writers = Mover(module, code, rows), scratch(code), word(code, "writers", PTR)
+    mover, own, writers = Mover(code, rows), scratch(code), word(code, "writers", PTR)
     lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
     with _shared(code) as (first, count):
-        here, base = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
+        here = code.at(lanes, first * size_of(rows.lane))
+        pair = mover.pairs(here, first, lambda q: picked(code, own, q))
 
         def wins(k: IrValue, first: IrValue = first, here: IrValue = here) -> IrValue:
             lane = mover.lane(here, k).to("zext", I64)
             inside = code.select(lane.compare("ult", capacity), lane, 0)  # whose last writer it is not
             return code.load(I32, code.at(writers, inside * 4)).compare("eq", (first + k + 1).to("trunc", I32))
 
-        kept = compacted(code, own, count, wins)
-
-        def pair(q: IrValue, here: IrValue = here, base: IrValue = base) -> tuple[IrValue, IrValue]:
-            k = picked(code, own, q)
-            return mover.cell(mover.lane(here, k)), code.at(base, k * mover.other_row)
-
-        mover.store_each(kept, pair)
-    code.ret()
-    return module.text
+        mover.store_each(compacted(code, own, count, wins), pair)

@@ -3,8 +3,8 @@
 Each gives the bits of executing the lanes in order, for any number of threads: all writes to one cell are made in the
 order of the lanes, on one thread. `docs/engines.md` lists the strategies and the rule that `choose` follows.
 
-A block must hold lanes that were resolved, the greatest value among them as it was read, `PADDING` readable lanes more,
-and memory for each worker (`scratch_bytes`).
+A block must hold lanes that were resolved, the greatest value among them as it was read, and `PADDING` readable lanes
+more.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ptokit.engine.native.emit import size_of
 from ptokit.engine.native.jit import IrSource, library
 from ptokit.engine.native.move import LINE
 from ptokit.engine.native.whole import partition, phases, sums
-from ptokit.engine.native.whole.block import GREATEST, LANES_AT_ONCE, SCRATCH, SHARDS, UNSIGNED, WORDS, ArgumentBlock
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, SHARDS, WHOLE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
-from ptokit.engine.storage import Array
+from ptokit.engine.storage import Array, address_of
 from ptokit.isa.move import Combine
 
 Native = Callable[[int, int], None]
@@ -58,7 +58,7 @@ IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 SHORT = 60_000
 """Nanoseconds of work for which a second thread does not pay."""
 
-PHASES: dict[str, Callable[..., str]] = {
+PHASES: dict[str, Callable[..., None]] = {
     "resolve": phases.resolve,
     "gather": phases.gather,
     "scatter": phases.scatter,
@@ -75,13 +75,10 @@ PHASES: dict[str, Callable[..., str]] = {
 def native(phase: str, *kinds: Any) -> Native:
     """The machine code of a phase for kinds of rows or indices."""
     names = [each.key if hasattr(each, "key") else str(each) for each in kinds]
-    made = library(" / ".join(["whole", phase, *names]), lambda: IrSource(PHASES[phase](*kinds)))
-    function: Any = SIGNATURE(made.address(phase.partition(" ")[0]))
-    function.library = made  # lives as long as the function
-    return function
-
-
-WHOLE, CAPACITY = map(WORDS.index, ("whole", "capacity"))
+    made = library(" / ".join(["whole", phase, *names]), lambda: IrSource(function(phase, PHASES[phase], *kinds)))
+    code: Any = SIGNATURE(made.address(phase))
+    code.library = made  # lives as long as the function
+    return code
 
 
 class Pool:
@@ -112,13 +109,8 @@ class Pool:
 pool = Pool(56 << 20)
 
 
-def address(memory: Array) -> int:
-    """Where an array begins."""
-    return memory.__array_interface__["data"][0]
-
-
 @dataclass
-class Crew:
+class Team:
     """The threads of a call; only the caller's own for little work."""
 
     threads: int
@@ -165,7 +157,7 @@ class Spread:
     """Whether lanes mostly name the same row as their neighbours."""
 
 
-Strategy = Callable[[Sequence[ArgumentBlock], Rows, Crew, Any], None]
+Strategy = Callable[[Sequence[ArgumentBlock], Rows, Team, Any], None]
 """Scatters blocks into one table; the last argument is the `Spread` of their lanes."""
 
 
@@ -173,7 +165,7 @@ def sampled(lanes: Sequence[Array], capacity: int, parts: int) -> Spread:
     """Sample some lanes."""
     step = max(2, sum(each.size for each in lanes) // SAMPLE)
     looks = [each[: each.size // step * step].reshape(-1, step)[:SAMPLE, :2] for each in lanes]
-    pairs = np.concatenate(looks).astype(np.float64)  # which has room for every lane
+    pairs = np.concatenate(looks).astype(np.float64)  # which holds every lane
     found = np.sort(pairs[:, 0])
     found = found[: np.searchsorted(found, capacity)]
     if not found.size:
@@ -225,40 +217,39 @@ def streamed(block: ArgumentBlock, rows: Rows) -> Rows:
     return replace(rows, stream=True) if IS_X86 and large and even and block.get("other") % 16 == 0 else rows
 
 
-def gather(block: ArgumentBlock, rows: Rows, crew: Crew) -> None:
+def gather(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     """Gather the block's resolved lanes."""
-    if rows.far and crew.threads and _is_near(_lanes(block, rows), rows.size * block.get("width")):
+    if rows.far and team.threads and _is_near(_lanes(block, rows), rows.size * block.get("width")):
         rows = replace(rows, far=False)
-    crew.do(native("gather", streamed(block, rows), None), block)
+    team.do(native("gather", streamed(block, rows), None), block)
 
 
 def direct(block: ArgumentBlock, write: Native) -> None:
     """Scatter the block's resolved lanes on the calling thread; a block for little work keeps its single shard."""
     if not block.words[SHARDS]:
         _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
-    words = block.words
-    words[WHOLE] = words[GREATEST] & UNSIGNED < words[CAPACITY]
+    block.words[WHOLE] = block.is_whole
     write(block.address, 0)
 
 
-def scatter(block: ArgumentBlock, rows: Rows, crew: Crew, strategy: str | None = None) -> str:
+def scatter(block: ArgumentBlock, rows: Rows, team: Team, strategy: str | None = None) -> str:
     """Scatter the block's resolved lanes; returns the strategy. `strategy` forces one."""
-    if not crew.threads and strategy is None:
+    if not team.threads and strategy is None:
         direct(block, native("scatter", rows))
         return "direct"
-    return scatter_all([block], rows, crew, strategy)
+    return scatter_all([block], rows, team, strategy)
 
 
-def scatter_all(blocks: Sequence[ArgumentBlock], rows: Rows, crew: Crew, strategy: str | None = None) -> str:
+def scatter_all(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, strategy: str | None = None) -> str:
     """Scatter the resolved lanes of blocks that have one table, block after block, with one strategy."""
     capacity, width = blocks[0].get("capacity"), blocks[0].get("width")
     lanes = [_lanes(block, rows) for block in blocks]
-    spread = sampled(lanes, capacity, crew.parts)
-    taken = strategy or choose(rows, sum(each.size for each in lanes), capacity, width, crew.parts, spread)
+    spread = sampled(lanes, capacity, team.parts)
+    taken = strategy or choose(rows, sum(each.size for each in lanes), capacity, width, team.parts, spread)
     rows = _suited(rows, width, spread)
     if _fills_lines(blocks[0], rows):
         rows = replace(rows, far=False)
-    STRATEGIES[taken](blocks, rows, crew, spread)
+    STRATEGIES[taken](blocks, rows, team, spread)
     return taken
 
 
@@ -289,38 +280,33 @@ def _shards(block: ArgumentBlock, shards: list[tuple[int, int, int, int]]) -> No
     """Give each worker its range of rows, its first column and the number of its columns."""
     made = np.array(shards, np.int64)
     block.keep.append(made)
-    block.set(shards=address(made))
+    block.set(shards=address_of(made))
 
 
-def _is_whole(block: ArgumentBlock) -> bool:
-    """Whether every lane is inside."""
-    return block.get("greatest") < block.get("capacity")
-
-
-def _direct(blocks: Sequence[ArgumentBlock], rows: Rows, crew: Crew, _spread: Spread) -> None:
+def _direct(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: Spread) -> None:
     for block in blocks:
         _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
-        block.set(whole=_is_whole(block))
-    crew.do(native("scatter", rows), *blocks, parts=1)
+        block.set(whole=block.is_whole)
+    team.do(native("scatter", rows), *blocks, parts=1)
 
 
-def _destinations(blocks: Sequence[ArgumentBlock], rows: Rows, crew: Crew, spread: Spread) -> None:
+def _destinations(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, spread: Spread) -> None:
     width = blocks[0].get("width")
     for block in blocks:
         _shards(block, [(a, b, 0, width) for a, b in pairwise(spread.bounds)])
         block.set(whole=0)
-    crew.do(native("scatter", replace(rows, gaps=width * rows.size > LINE)), *blocks)
+    team.do(native("scatter", replace(rows, gaps=width * rows.size > LINE)), *blocks)
 
 
-def _columns(blocks: Sequence[ArgumentBlock], rows: Rows, crew: Crew, _spread: Spread) -> None:
+def _columns(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: Spread) -> None:
     width, capacity = blocks[0].get("width"), blocks[0].get("capacity")
-    cuts = column_cuts(blocks[0].get("table"), rows.size, width, crew.parts)
+    cuts = column_cuts(blocks[0].get("table"), rows.size, width, team.parts)
     each = {b - a for a, b in pairwise(cuts)}
     for block in blocks:
         _shards(block, [(0, capacity, a, b - a) for a, b in pairwise(cuts)])
-        block.set(whole=_is_whole(block))
+        block.set(whole=block.is_whole)
     part = known_width(rows.size, each.pop()) if len(each) == 1 else 0
-    crew.do(native("scatter", replace(rows, width=part, gaps=True)), *blocks)
+    team.do(native("scatter", replace(rows, width=part, gaps=True)), *blocks)
 
 
 def column_cuts(table: int, size: int, width: int, parts: int) -> list[int]:
@@ -330,28 +316,28 @@ def column_cuts(table: int, size: int, width: int, parts: int) -> list[int]:
     return [0, *cuts, width]
 
 
-def _block_by_block(strategy: Callable[[ArgumentBlock, Rows, Crew], None]) -> Strategy:
+def _block_by_block(strategy: Callable[[ArgumentBlock, Rows, Team], None]) -> Strategy:
     """A strategy of several phases; all threads execute it together, one block after the other."""
 
-    def run(blocks: Sequence[ArgumentBlock], rows: Rows, crew: Crew, _spread: Spread) -> None:
+    def run(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: Spread) -> None:
         for block in blocks:
-            strategy(block, rows, crew)
+            strategy(block, rows, team)
 
     return run
 
 
-def _winners(block: ArgumentBlock, rows: Rows, crew: Crew) -> None:
+def _winners(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     capacity = block.get("capacity")
     if not capacity:  # no lane has a row
         return
     memory = pool.acquire(4 * capacity)
     is_short = block.get("count") + capacity // 8 <= MOST_MARKED
-    parts = 1 if is_short else crew.parts
+    parts = 1 if is_short else team.parts
     cuts = [capacity * part // parts for part in range(parts + 1)]
     _shards(block, [(a, b, 0, 0) for a, b in pairwise(cuts)])
-    block.set(writers=address(memory), piece=LANES_AT_ONCE)
-    crew.do(native("mark", Rows(1, rows.lane)), block, is_short=is_short)
-    crew.do(native("store", replace(rows, same=False)), block)
+    block.set(writers=address_of(memory), piece=LANES_AT_ONCE)
+    team.do(native("mark", Rows(1, rows.lane)), block, is_short=is_short)
+    team.do(native("store", replace(rows, same=False)), block)
     pool.release(memory)
 
 
@@ -360,21 +346,21 @@ def can_bucket(rows: Rows, capacity: int) -> bool:
     return rows.size in (1, 2, 4, 8) and capacity <= MOST_BUCKETS << partition.local_bits(rows.size)
 
 
-def _buckets(block: ArgumentBlock, rows: Rows, crew: Crew) -> None:
+def _buckets(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     count, capacity = block.get("count"), block.get("capacity")
     shift = bucket_shift(rows.size, capacity)
     buckets = max(1, (capacity - 1 >> shift) + 1)
-    pair, parts = partition.pair_of(rows.size), crew.parts
+    pair, parts = partition.pair_of(rows.size), team.parts
     pairs = pool.acquire(count * pair + parts * (buckets + 1) * APART + 4096)
     counts = np.zeros((parts, partition.TABLES, buckets + 1), np.int64)
-    block.set(pairs=address(pairs), counts=address(counts), shift=shift, buckets=buckets, workers=parts)
-    marked = not _is_whole(block)
-    crew.do(native("count", Rows(1, rows.lane), marked), block)
+    block.set(pairs=address_of(pairs), counts=address_of(counts), shift=shift, buckets=buckets, workers=parts)
+    marked = not block.is_whole
+    team.do(native("count", Rows(1, rows.lane), marked), block)
     segments = _segments(counts.sum(axis=1), APART // pair)
     counts[:, 0] = segments[..., 0].T
-    crew.do(native("spread", Rows(rows.size, rows.lane, 1, other_step=rows.other_step), marked), block)
-    block.set(segments=address(segments))
-    crew.do(native("settle", replace(rows, same=False)), block)
+    team.do(native("spread", Rows(rows.size, rows.lane, 1, other_step=rows.other_step), marked), block)
+    block.set(segments=address_of(segments))
+    team.do(native("settle", replace(rows, same=False)), block)
     pool.release(pairs)
 
 
@@ -403,16 +389,11 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def sum_up(block: ArgumentBlock, rows: Rows, crew: Crew, indices: phases.Indices | None) -> None:
+def sum_up(block: ArgumentBlock, rows: Rows, team: Team, indices: phases.Indices | None) -> None:
     """Add in float32 and round once: ranges of the table, assigned one by one, each with its own sums."""
     capacity, width = block.get("capacity"), max(1, block.get("width"))
-    room = max(1, min(capacity, MOST_EXTRA // crew.parts // (4 * width + 1)))
-    sums, marks = np.empty(crew.parts * room * width, np.float32), np.zeros(crew.parts * room, np.uint8)
-    block.set(room=room, buckets=-(-capacity // room), totals=address(sums), marks=address(marks))
+    count = max(1, min(capacity, MOST_EXTRA // team.parts // (4 * width + 1)))
+    sums, marks = np.empty(team.parts * count * width, np.float32), np.zeros(team.parts * count, np.uint8)
+    block.set(range=count, buckets=-(-capacity // count), totals=address_of(sums), marks=address_of(marks))
     block.keep += [sums, marks]
-    crew.do(native("total", rows, indices), block)
-
-
-def scratch_bytes(threads: int) -> int:
-    """Bytes of the workers' own memory."""
-    return SCRATCH * max(1, threads)
+    team.do(native("total", rows, indices), block)

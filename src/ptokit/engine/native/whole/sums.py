@@ -5,33 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ptokit.engine.native.compute.elements import from_single, single
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrModule, IrValue, size_of, vector
+from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, size_of, vector
 from ptokit.engine.native.numbers import bits_of
-from ptokit.engine.native.whole.block import LANES_AT_ONCE, PICKED, blocks, function, pieces, scratch, word
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, PICKED, blocks, pieces, scratch, word
 from ptokit.engine.native.whole.mover import Mover, Rows
 from ptokit.engine.native.whole.phases import Indices, compacted, extent, picked
 
 
-def total(rows: Rows, indices: Indices | None) -> str:
+def total(code: IrBuilder, rows: Rows, indices: Indices | None) -> None:
     """Ranges of the table, each with sums in float32 that are rounded when all its lanes have been added.
 
     The lanes are walked twice: to add, and to round what was added to. A mark for each row says that it has a sum.
     """
-    module = IrModule()
-    code = function(module, "total")
-    sums = _Sums(module, code, rows)
+    sums = _Sums(code, rows)
     with pieces(code, "buckets", single=True) as number:
-        low, count = extent(code, number, "capacity", "room")
+        low, count = extent(code, number, "capacity", "range")
         for act in (sums.add, sums.finish):
             with blocks(code, code.i64(0), word(code, "count"), LANES_AT_ONCE) as (first, length):
                 if indices is None:
                     lanes = code.at(word(code, "lanes", PTR), first * size_of(rows.lane))
                 else:
                     lanes = sums.own
-                    indices.resolve(module, code, first, length, lanes)
+                    indices.resolve(code, first, length, lanes)
                 sums.each(lanes, length, low, count, first, act)
-    code.ret()
-    return module.text
 
 
 Act = Callable[[IrValue, IrValue, IrValue], None]
@@ -41,13 +37,13 @@ Act = Callable[[IrValue, IrValue, IrValue], None]
 class _Sums:
     """A worker's sums for a range of rows."""
 
-    def __init__(self, module: IrModule, code: IrBuilder, rows: Rows) -> None:
+    def __init__(self, code: IrBuilder, rows: Rows) -> None:
         assert rows.dtype is not None
         self.code, self.rows, self.dtype = code, rows, rows.dtype
-        self.mover, self.own = Mover(module, code, rows), scratch(code)
-        room, worker = word(code, "room"), code.arguments[1]
-        self.marks = code.at(word(code, "marks", PTR), worker * room)
-        self.sums = code.at(word(code, "totals", PTR), worker * room * self.mover.width * 4)
+        self.mover, self.own = Mover(code, rows), scratch(code)
+        rows_at_once, worker = word(code, "range"), code.arguments[1]
+        self.marks = code.at(word(code, "marks", PTR), worker * rows_at_once)
+        self.sums = code.at(word(code, "totals", PTR), worker * rows_at_once * self.mover.width * 4)
 
     def lane(self, lanes: IrValue, k: IrValue) -> IrValue:
         """A lane, as a 64-bit number."""
@@ -96,11 +92,6 @@ class _Sums:
     def _each(self, row: IrValue, write: Callable[[IrValue, int, IrValue], None]) -> None:
         """Columns of a row, sixteen at a time where they lie side by side, with the places of their sums."""
         code, width = self.code, self.mover.width
-        base, wide = row * width, 16 if self.rows.dense and self.rows.width != 1 else 1
-        whole = width - (width & (wide - 1)) if wide > 1 else width
-        for first, last, step in ((code.i64(0), whole, wide), (whole, width, 1)):
-            if step == wide or wide > 1:
-                with code.loop(first, last, step) as j:
-                    write(j, step, code.at(self.sums, (base + j) * 4))
-            if wide == 1:
-                return
+        base = row * width
+        for j, step in code.strips(width, 16 if self.rows.dense and self.rows.width != 1 else 1):
+            write(j, step, code.at(self.sums, (base + j) * 4))

@@ -1,0 +1,923 @@
+"""The Python function of each instruction. Written by `python tests/lang/stubs.py`."""
+
+from ptokit.isa.policy import (
+    CmpMode,
+    Coalesce,
+    GatherExec,
+    GatherOOB,
+    RoundMode,
+    Saturation,
+    ScatterAtomicOp,
+    ScatterConflict,
+    ScatterIndex,
+    ScatterOOB,
+    StoreAtomic,
+)
+from ptokit.lang.dispatch import Event, Wait
+from ptokit.lang.tensor import GlobalTensor
+from ptokit.lang.tile import Tile
+
+__all__ = [
+    "mgather",
+    "mscatter",
+    "tabs",
+    "tadd",
+    "tadds",
+    "tand",
+    "tands",
+    "tci",
+    "tcmp",
+    "tcmps",
+    "tcolexpand",
+    "tcolexpandadd",
+    "tcolexpanddiv",
+    "tcolexpandmax",
+    "tcolexpandmin",
+    "tcolexpandmul",
+    "tcolexpandsub",
+    "tcolmax",
+    "tcolmin",
+    "tcolsum",
+    "tcvt",
+    "tdiv",
+    "tdivs",
+    "texp",
+    "texpands",
+    "textract",
+    "tgather",
+    "tload",
+    "tlog",
+    "tmatmul",
+    "tmatmul_acc",
+    "tmatmul_bias",
+    "tmax",
+    "tmaxs",
+    "tmin",
+    "tmins",
+    "tmov",
+    "tmul",
+    "tmuls",
+    "tneg",
+    "tor",
+    "tors",
+    "trecip",
+    "trowexpand",
+    "trowexpandadd",
+    "trowexpanddiv",
+    "trowexpandmax",
+    "trowexpandmin",
+    "trowexpandmul",
+    "trowexpandsub",
+    "trowmax",
+    "trowmin",
+    "trowsum",
+    "tscatter",
+    "tsel",
+    "tsels",
+    "tshl",
+    "tshls",
+    "tshr",
+    "tshrs",
+    "tsqrt",
+    "tstore",
+    "tsub",
+    "tsubs",
+    "ttrans",
+]
+
+def mgather(
+    dst: Tile,
+    table: GlobalTensor,
+    idx: Tile | GlobalTensor,
+    *,
+    coalesce: str | Coalesce | None = None,
+    oob: str | GatherOOB = GatherOOB.Undefined,
+    executor: str | GatherExec | None = None,
+    scratch: GlobalTensor | None = None,
+    wait: Wait = None,
+) -> Event:
+    """Gather rows or elements of a GM table into a tile, through an index.
+
+        row:  dst[r, j] = table[idx[r], j]        0 <= r < ValidRow, 0 <= j < ValidCol
+        elem: dst[i, j] = tableFlat[idx[i, j]]    over the destination's valid region
+
+    Args:
+        dst: destination tile: Vec, or Mat in NZ form on a2a3 and a5
+        table: the table in GM
+        idx: int32 or uint32 indices: a Vec tile, or a GM tensor for a Mat destination
+        scratch: GM workspace of Rows * Cols elements, for an elem gather into L1
+        coalesce: what one index moves: row | elem (default: row; elem when a scratch is given)
+        oob: what an index outside the table does: undefined | clamp | wrap | zero (default: undefined)
+        executor: which unit collects the elements of an elem gather into L1: scalar | simt (default: scalar)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def mscatter(
+    table: GlobalTensor,
+    src: Tile,
+    idx: Tile,
+    *,
+    coalesce: str | Coalesce | None = None,
+    atomic: str | ScatterAtomicOp = ScatterAtomicOp.NONE,
+    oob: str | ScatterOOB = ScatterOOB.Undefined,
+    conflict: str | ScatterConflict = ScatterConflict.Default,
+    wait: Wait = None,
+) -> Event:
+    """Scatter rows or elements of a tile into a GM table, through an index.
+
+        row:  table[idx[i], j] = src[i, j]    over the source's valid region
+        elem: mem[idx[i, j]] = src[i, j]      indices are linear element offsets
+        atomic add, max, min combine with the cell instead of replacing it
+
+    Args:
+        table: the table in GM
+        src: source tile: Vec, row-major
+        idx: int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements
+        coalesce: what one index places: row | elem (default: from the index shape)
+        atomic: how an element is combined with the cell: none | add | max | min (default: none)
+        oob: what an index outside the table does: undefined | skip | clamp | wrap (default: undefined)
+        conflict: which write to a repeated cell remains: default | last (default: default)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tabs(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """The absolute value.
+
+        dst = |src|    the lowest integer stays itself
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tadd(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Add two tiles.
+
+        dst = src0 + src1    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tadds(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """Add a scalar to a tile.
+
+        dst = src + scalar    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tand(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Bitwise and of two tiles.
+
+        dst = src0 & src1
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tands(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """Bitwise and with a scalar.
+
+        dst = src & scalar
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tci(dst: Tile, start: float, *, descending: bool = False, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Count up or down from a number.
+
+        dst[0, j] = start + j, or start - j    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        start: a number, held in the destination's type
+        descending: the order of the numbers: descending if True, else ascending
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcmp(dst: Tile, src0: Tile, src1: Tile, mode: str | CmpMode = CmpMode.EQ, *, wait: Wait = None) -> Event:
+    """Compare two tiles.
+
+        bit j of row i of dst = src0[i, j] <mode> src1[i, j]    the rest of a row is 0
+
+    Args:
+        dst: destination: Vec tile of packed bits, row by row: bit k of byte j stands for column 8j + k
+        src0: a Vec tile to compare
+        src1: a Vec tile of src0's type and valid region
+        mode: how elements are compared: eq | ne | lt | le | gt | ge (default: eq)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcmps(dst: Tile, src: Tile, scalar: float, mode: str | CmpMode = CmpMode.EQ, *, wait: Wait = None) -> Event:
+    """Compare a tile with a scalar.
+
+        bit j of row i of dst = src[i, j] <mode> scalar    the rest of a row is 0
+
+    Args:
+        dst: destination: Vec tile of packed bits, row by row: bit k of byte j stands for column 8j + k
+        src: a Vec tile to compare
+        scalar: a number, held in the source's type
+        mode: how elements are compared: eq | ne | lt | le | gt | ge (default: eq)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolexpand(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Repeat a row.
+
+        dst[i, j] = src[0, j]
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a plain Vec tile; its row 0 is repeated
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolexpandadd(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Add a number to each column.
+
+        dst[i, j] = src0[i, j] + src1[0, j]    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: plain Vec tile: dst's valid region, or one row, a number a column
+        src1: plain Vec tile: dst's valid region, or one row, a number a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolexpanddiv(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Divide columns by a number each.
+
+        dst[i, j] = src0[i, j] / src1[0, j]    floats by IEEE, integers towards zero
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: plain Vec tile: dst's valid region, or one row, a number a column
+        src1: plain Vec tile: dst's valid region, or one row, a number a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolexpandmax(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """The larger of a tile and a number for each column.
+
+        dst[i, j] = src1[0, j] if src1[0, j] > src0[i, j] else src0[i, j]
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: plain Vec tile: dst's valid region, or one row, a number a column
+        src1: plain Vec tile: dst's valid region, or one row, a number a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolexpandmin(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """The smaller of a tile and a number for each column.
+
+        dst[i, j] = src1[0, j] if src1[0, j] < src0[i, j] else src0[i, j]
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: plain Vec tile: dst's valid region, or one row, a number a column
+        src1: plain Vec tile: dst's valid region, or one row, a number a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolexpandmul(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Multiply columns by a number each.
+
+        dst[i, j] = src0[i, j] * src1[0, j]    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: plain Vec tile: dst's valid region, or one row, a number a column
+        src1: plain Vec tile: dst's valid region, or one row, a number a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolexpandsub(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Subtract a number from each column.
+
+        dst[i, j] = src0[i, j] - src1[0, j]    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: plain Vec tile: dst's valid region, or one row, a number a column
+        src1: plain Vec tile: dst's valid region, or one row, a number a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolmax(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """The largest element of every column.
+
+        dst[0, j] = the largest of src[:, j]    a leading NaN stays, a later one loses
+
+    Args:
+        dst: destination: a plain Vec tile of one row or more; row 0 is written
+        src: a plain Vec tile
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolmin(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """The smallest element of every column.
+
+        dst[0, j] = the smallest of src[:, j]    a leading NaN stays, a later one loses
+
+    Args:
+        dst: destination: a plain Vec tile of one row or more; row 0 is written
+        src: a plain Vec tile
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolsum(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Sum every column.
+
+        dst[0, j] = src[0, j] + src[1, j] + ...    in this order, in float32, rounded once
+
+    Args:
+        dst: destination: a plain Vec tile of one row or more; row 0 is written
+        src: a plain Vec tile
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcvt(
+    dst: Tile,
+    src: Tile,
+    round: str | RoundMode = RoundMode.Rint,
+    saturation: str | Saturation | None = None,
+    *,
+    tmp: Tile | None = None,
+    wait: Wait = None,
+) -> Event:
+    """Convert a tile to another element type.
+
+        dst = src in dst's type    floats round to integers by the mode, to floats to nearest even
+
+    Args:
+        dst: destination: a plain Vec tile
+        src: a Vec tile of its valid region
+        round: how fractions are rounded to integers, also from a float type to itself: none | rint | round | floor
+            | ceil | trunc | odd (default: rint)
+        saturation: clamp to dst's range or wrap: on | off (default: off for float16 to int16, float16 to int8,
+            float16 to uint8, float32 to int16, int32 to int16, int64 to int32; on for the others)
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tdiv(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Divide two tiles.
+
+        dst = src0 / src1    floats by IEEE, integers towards zero
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tdivs(dst: Tile, dividend: Tile | float, divisor: Tile | float, *, wait: Wait = None) -> Event:
+    """Divide a tile by a scalar, or a scalar by a tile.
+
+        dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        dividend, divisor: a Vec tile of the destination's type and valid region and a number, held in the
+            destination's type, in either order
+        wait: events that earlier calls returned, to wait for
+    """
+
+def texp(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """The exponential function.
+
+        dst = e ** src    within 2 ulp
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def texpands(dst: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """Fill a tile with a scalar.
+
+        dst = scalar    the valid region; all of a Mat tile
+
+    Args:
+        dst: destination: a Vec tile, or a Mat tile, which is filled whole
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def textract(dst: Tile, src: Tile, row: int = 0, col: int = 0, *, wait: Wait = None) -> Event:
+    """Copy a window of a tile.
+
+        dst[i, j] = src[row + i, col + j]    over dst's valid region
+
+    Args:
+        dst: destination: Left, Right, Mat or Vec
+        src: source: Mat, Acc or Vec
+        row: a number: the window's first row
+        col: a number: the window's first column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tgather(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Gather elements of a tile by their numbers.
+
+        dst[i, j] = src.element[idx[i, j]]    element r * Cols + c is src[r, c]
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type
+        idx: Vec tile of element numbers, of the destination's valid region
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tload(dst: Tile, src: GlobalTensor, *, wait: Wait = None) -> Event:
+    """Load a contiguous block of GM into a tile.
+
+        dst[i, j] = src[i, j]    over the destination's valid region
+
+    Args:
+        dst: destination tile: Vec or Mat
+        src: the block in GM
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tlog(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """The natural logarithm.
+
+        dst = ln(src)    within 2 ulp
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmatmul(dst: Tile, a: Tile, b: Tile, *, wait: Wait = None) -> Event:
+    """Multiply two matrices.
+
+        dst = a @ b    summed in float32, or exactly in int32
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        a: the left matrix: a Left tile
+        b: the right matrix: a Right tile of a's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmatmul_acc(dst: Tile, acc: Tile, a: Tile, b: Tile, *, wait: Wait = None) -> Event:
+    """Multiply two matrices and add.
+
+        dst = acc + a @ b    summed in float32, or int32 that wraps
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        acc: an Acc tile like dst, to add to; it may be dst
+        a: the left matrix: a Left tile
+        b: the right matrix: a Right tile of a's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmatmul_bias(dst: Tile, a: Tile, b: Tile, bias: Tile, *, wait: Wait = None) -> Event:
+    """Multiply two matrices and add a row.
+
+        dst = a @ b + bias    bias is added to every row
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        a: the left matrix: a Left tile
+        b: the right matrix: a Right tile of a's type
+        bias: a Bias tile of one row, added to every row of the product
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmax(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """The larger of two tiles.
+
+        dst = src1 if src1 > src0 else src0    so a NaN in src1 loses
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmaxs(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """The larger of tile and scalar.
+
+        dst = scalar if scalar > src else src
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmin(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """The smaller of two tiles.
+
+        dst = src1 if src1 < src0 else src0    so a NaN in src1 loses
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmins(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """The smaller of tile and scalar.
+
+        dst = scalar if scalar < src else src
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmov(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Move a tile into another tile, changing its layout where the two differ.
+
+        dst[i, j] = src[i, j]    over the destination's valid region
+
+    Args:
+        dst: destination tile
+        src: source tile
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmul(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Multiply two tiles.
+
+        dst = src0 * src1    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmuls(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """Multiply a tile by a scalar.
+
+        dst = src * scalar    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tneg(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Change the sign.
+
+        dst = -src    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tor(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Bitwise or of two tiles.
+
+        dst = src0 | src1
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tors(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """Bitwise or with a scalar.
+
+        dst = src | scalar
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trecip(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """The reciprocal.
+
+        dst = 1 / src    correctly rounded, by IEEE
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowexpand(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Repeat a column.
+
+        dst[i, j] = src[i, 0]
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile; its column 0 is repeated
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowexpandadd(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Add a number to each row.
+
+        dst[i, j] = src0[i, j] + src1[i]    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: Vec tile: dst's valid region, or one number a row
+        src1: Vec tile: dst's valid region, or one number a row
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowexpanddiv(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Divide rows by a number each.
+
+        dst[i, j] = src0[i, j] / src1[i]    floats by IEEE, integers towards zero
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: Vec tile: dst's valid region, or one number a row
+        src1: Vec tile: dst's valid region, or one number a row
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowexpandmax(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The larger of a tile and a number for each row.
+
+        dst[i, j] = src1[i] if src1[i] > src0[i, j] else src0[i, j]
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: Vec tile: dst's valid region, or one number a row
+        src1: Vec tile: dst's valid region, or one number a row
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowexpandmin(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The smaller of a tile and a number for each row.
+
+        dst[i, j] = src1[i] if src1[i] < src0[i, j] else src0[i, j]
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: Vec tile: dst's valid region, or one number a row
+        src1: Vec tile: dst's valid region, or one number a row
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowexpandmul(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Multiply rows by a number each.
+
+        dst[i, j] = src0[i, j] * src1[i]    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: Vec tile: dst's valid region, or one number a row
+        src1: Vec tile: dst's valid region, or one number a row
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowexpandsub(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Subtract a number from each row.
+
+        dst[i, j] = src0[i, j] - src1[i]    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: Vec tile: dst's valid region, or one number a row
+        src1: Vec tile: dst's valid region, or one number a row
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowmax(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The largest element of every row.
+
+        dst[i, 0] = the largest of src[i, :]    a leading NaN stays, a later one loses
+
+    Args:
+        dst: destination: a Vec tile, N x 1 or wider; column 0 is written
+        src: a plain Vec tile
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowmin(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The smallest element of every row.
+
+        dst[i, 0] = the smallest of src[i, :]    a leading NaN stays, a later one loses
+
+    Args:
+        dst: destination: a Vec tile, N x 1 or wider; column 0 is written
+        src: a plain Vec tile
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowsum(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Sum every row.
+
+        dst[i, 0] = src[i, 0] + src[i, 1] + ...    in this order, in float32, rounded once
+
+    Args:
+        dst: destination: a Vec tile, N x 1 or wider; column 0 is written
+        src: a plain Vec tile
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tscatter(
+    dst: Tile,
+    src: Tile,
+    idx: Tile,
+    *,
+    index: str | ScatterIndex = ScatterIndex.Row,
+    wait: Wait = None,
+) -> Event:
+    """Scatter elements of a tile into another tile, each to the row its index names.
+
+        row:  dst[idx[i, j], j] = src[i, j]         elements that no index names keep their content
+        flat: dst.storage[idx[i, j]] = src[i, j]    a2a3 and a5 clear the destination first
+
+    Args:
+        dst: destination tile: Vec
+        src: source tile: Vec, of the destination's type
+        idx: Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte
+        index: what the index counts: row | flat (default: row)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tsel(dst: Tile, mask: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Select between two tiles by a mask.
+
+        dst = src0 where the mask's bit is 1, else src1
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        mask: Vec tile of packed bits, row by row: bit k of byte j stands for column 8j + k
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tsels(dst: Tile, mask: Tile, src: Tile, scalar: float, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Select between a tile and a scalar by a mask.
+
+        dst = src where the mask's bit is 1, else scalar
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        mask: Vec tile of packed bits, row by row: bit k of byte j stands for column 8j + k
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tshl(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Shift left by a tile of counts.
+
+        dst = src0 << src1    0 for counts of the width and more
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tshls(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """Shift left by a scalar.
+
+        dst = src << scalar    0 for counts of the width and more
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tshr(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Shift right by a tile of counts.
+
+        dst = src0 >> src1    the sign (0 if unsigned) for counts of the width and more
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tshrs(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """Shift right by a scalar.
+
+        dst = src >> scalar    the sign (0 if unsigned) for counts of the width and more
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tsqrt(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """The square root.
+
+        dst = sqrt(src)    correctly rounded
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tstore(dst: GlobalTensor, src: Tile, *, atomic: str | StoreAtomic = StoreAtomic.NONE, wait: Wait = None) -> Event:
+    """Store a tile into a contiguous block of GM.
+
+        dst[i, j] = src[i, j]    over the source's valid region
+        atomic add: dst[i, j] += src[i, j]
+
+    Args:
+        dst: the block in GM
+        src: source tile: Vec, or Acc
+        atomic: how an element is combined with the cell: none | add (default: none)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tsub(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Subtract two tiles.
+
+        dst = src0 - src1    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tsubs(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """Subtract a scalar from a tile.
+
+        dst = src - scalar    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def ttrans(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Transpose a tile.
+
+        dst[j, i] = src[i, j]    over the source's valid region
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a plain Vec tile of the destination's type
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """

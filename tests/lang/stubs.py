@@ -1,0 +1,59 @@
+"""The stub of `ptokit.lang.instructions`, from the definitions of the instructions.
+
+    python tests/lang/stubs.py
+
+writes it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import ptokit
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Instruction
+from ptokit.lang.instructions import __all__ as NAMES
+from ptokit.lang.instructions import declaration, documentation
+
+FILE = Path(ptokit.__file__).parent / "lang" / "instructions.pyi"
+WIDTH = 120
+HEADER = '''"""The Python function of each instruction. Written by `python tests/lang/stubs.py`."""
+
+from ptokit.isa.policy import {enums}
+from ptokit.lang.dispatch import Event, Wait
+from ptokit.lang.tensor import GlobalTensor
+from ptokit.lang.tile import Tile
+
+__all__ = [{names}]
+'''
+
+
+def stub() -> str:
+    """The text of the stub."""
+    instructions = [INSTRUCTIONS[name] for name in NAMES]
+    functions = [_function(instruction) for instruction in instructions]
+    modifiers = (modifier.enum.__name__ for each in instructions for modifier in each.modifiers)
+    enums = sorted({name for name in modifiers if any(f"| {name}" in function for function in functions)})
+    return "\n".join(
+        (HEADER.format(enums=f"({_list(enums)})", names=_list([f'"{name}"' for name in NAMES])), *functions)
+    )
+
+
+def _function(instruction: Instruction) -> str:
+    head = declaration(instruction)
+    if len(head) > WIDTH:
+        name, _, rest = head.partition("(")
+        parameters, _, result = rest.rpartition(")")
+        head = f"{name}({_list(parameters.split(', '))}){result}"
+    first, *others = documentation(instruction).splitlines()
+    lines = "\n".join((f'"""{first}', *others, '"""'))
+    return f"{head}\n{indent(lines, '    ')}\n"
+
+
+def _list(parts: list[str]) -> str:
+    return "\n" + "".join(f"    {part},\n" for part in parts)
+
+
+if __name__ == "__main__":
+    FILE.write_text(stub(), encoding="utf-8")
