@@ -9,6 +9,7 @@ import numpy as np
 
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.program.calls import all_operands, chosen_modifiers
 from ptokit.program.expr import Expr, apply, parts, show_expr
@@ -97,7 +98,7 @@ class _Printer:
             at = f" at {', '.join(map(self._address, stmt.addresses))}" if stmt.addresses else ""
             return f"{stmt.name} = tile {stmt.spec}{copies}{at}"
         if isinstance(stmt, Assign):
-            return f"tassign({stmt.tile}, {self._address(stmt.address)})"
+            return f"{TASSIGN.name}({stmt.tile}, {self._address(stmt.address)})"
         if isinstance(stmt, LoadScalar):
             index = ", ".join(map(self._expr, stmt.source.starts))
             return f"{stmt.result} = load_scalar({stmt.source.argument}, {index})"
