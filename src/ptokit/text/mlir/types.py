@@ -141,7 +141,8 @@ def _bare_type(c: Cursor) -> Type | None:
         c.advance()
         return read(c, word)
     if _UNMARKED.match(c.text, c.start):
-        return _known(c, c.advance().removeprefix("pto."))
+        name = c.advance().removeprefix("pto.")
+        return PTO_TYPES[name](c, name) if name in PTO_TYPES else Type(f"!pto.{name}<{c.body()}>")
     return None
 
 
@@ -155,7 +156,7 @@ def _dialect_type(c: Cursor) -> Type:
     if (alias := c.alias(f"!{name}", at)) is not None:
         return alias
     if name.startswith("pto.") and name[4:] in PTO_TYPES:
-        kind = _known(c, name[4:])
+        kind = PTO_TYPES[name[4:]](c, name[4:])
     elif c.word == "<" and c.start == c.behind:
         kind = Type(f"!{name}<{c.body()}>")
     else:
@@ -163,14 +164,6 @@ def _dialect_type(c: Cursor) -> Type:
     if key is not None:
         c.types[key[0]] = kind
     return kind
-
-
-def _known(c: Cursor, name: str) -> Type:
-    return PTO_TYPES.get(name, _opaque)(c, name)
-
-
-def _opaque(c: Cursor, name: str) -> Type:
-    return Type(f"!pto.{name}<{c.body()}>")
 
 
 def function_type(c: Cursor) -> Type:

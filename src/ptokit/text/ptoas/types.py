@@ -342,8 +342,7 @@ def type_text(kind: Type) -> str:
 
 
 def _tile_fields(spec: TileSpec) -> list[str]:
-    layout = (spec.blayout, spec.slayout, spec.fractal, spec.pad)
-    if (spec.loc, *layout) == (TileType.Vec, BLayout.RowMajor, SLayout.NoneBox, 512, Pad.Null):
+    if _layout(spec) == (TileType.Vec, BLayout.RowMajor, SLayout.NoneBox, 512, Pad.Null):
         fields = [shape_text((spec.rows, spec.cols), spec.dtype.mlir)]
     else:
         words = (spec.blayout.text, spec.slayout.text, str(spec.fractal), spec.pad.text)
@@ -355,7 +354,8 @@ def agree(known: Type, written: Type) -> bool:
     """Whether the type at a use is compatible with that of the value: open parts match."""
     if isinstance(known, TileSpec) and isinstance(written, TileSpec):
         same = (known.dtype, known.rows, known.cols) == (written.dtype, written.rows, written.cols)
-        return same and (written == known or _is_short(written) or _but_valid(written) == _but_valid(known))
+        is_short = "," not in type_text(written)
+        return same and (written == known or is_short or _layout(written) == _layout(known))
     if isinstance(known, Tensor) and isinstance(written, Tensor):
         pairs = zip(known.dims, written.dims, strict=False)
         open_ = all(a == b or a is None or b is None for a, b in pairs)
@@ -365,9 +365,5 @@ def agree(known: Type, written: Type) -> bool:
     return known == written
 
 
-def _is_short(spec: TileSpec) -> bool:
-    return "," not in type_text(spec)
-
-
-def _but_valid(spec: TileSpec) -> tuple[object, ...]:
+def _layout(spec: TileSpec) -> tuple[object, ...]:
     return spec.loc, spec.blayout, spec.slayout, spec.fractal, spec.pad
