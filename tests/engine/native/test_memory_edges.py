@@ -159,22 +159,53 @@ def test_a_scratch_that_shares_bytes_with_the_table(target: str, at: int) -> Non
     assert not same(through_scratch, 1, make, target=target).ending
 
 
+@pto.kernel
+def cells_through_scratch(table, idx, scratch):
+    tile = pto.Tile("mat", "int32", 16, 32, blayout="col_major", slayout="row_major")
+    pto.mgather(tile, table, idx, scratch=scratch)
+
+
+@pytest.mark.parametrize("apart", [0, 1, 100, 127, 128, 129, 300, 510, 511, 512, 600])
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_scratch_that_shares_bytes_with_the_index(target: str, apart: int) -> None:
+    """The scratch is zeroed, then each lane reads its index and takes effect, wherever the scratch begins."""
+    shared = np.random.default_rng(5).integers(0, 512, 1200).astype("int32")
+    table = np.random.default_rng(6).integers(0, 512, (16, 32)).astype("int32")
+
+    def make() -> dict[str, Any]:
+        memory = shared.copy()
+        blocks = (memory[first : first + 512].reshape(16, 32) for first in (0, apart))
+        return dict(zip(("table", "idx", "scratch"), (table, *blocks), strict=True))
+
+    found = same(cells_through_scratch, 1, make, target=target)
+    assert not found.ending
+    shared[apart : apart + 512] = 0  # MG-L1-12
+    for i, j in np.ndindex(16, 32):
+        shared[apart + j // 8 * 128 + 8 * i + j % 8] = table.flat[shared[32 * i + j]]
+    assert found.memories["idx"] == shared[:512].tobytes()
+    assert found.memories["scratch"] == shared[apart : apart + 512].tobytes()
+
+
 # --- Copies ----------------------------------------------------------------------------------------------------
 
 LENGTHS = [*range(70), 127, 128, 129, 255, 256, 257, 511, 512, 513, 768, 1024, 4097]
 
 
-def test_a_copy_moves_just_its_bytes() -> None:
+@pytest.mark.parametrize("copy", [CodeWriter.copy, CodeWriter.stream])
+def test_a_copy_moves_just_its_bytes(copy: Any) -> None:
+    """Streams move 16 bytes at a time, to addresses that are multiples of 16."""
     module = IrModule()
-    for length in LENGTHS:
+    lengths = LENGTHS if copy is CodeWriter.copy else range(0, 1300, 16)
+    for length in lengths:
         code = module.function(f"f{length}", "void", [(PTR, "dst"), (PTR, "src")])
-        CodeWriter(code, code.i64).copy(*code.arguments, length)
+        copy(CodeWriter(code, code.i64), *code.arguments, length)
         code.ret()
     text = module.text
     library = jit.library(text, lambda: jit.IrSource(text))
-    for length in LENGTHS:
+    for length in lengths:
         src = np.random.default_rng(length).integers(0, 256, length + 600).astype("uint8")
-        dst = np.full(length + 600, 7, "uint8")
+        room = np.full(length + 616, 7, "uint8")
+        dst = room[-room.ctypes.data % 16 :]
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address(f"f{length}"))
         function(dst.ctypes.data, src.ctypes.data)
         assert (dst[:length] == src[:length]).all() and (dst[length:] == 7).all(), length

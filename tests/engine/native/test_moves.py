@@ -26,22 +26,22 @@ from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Combine, Fill, Index, IndexUnit, Move, Remap, Side
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ROWS, COLS = 6, 11
+ROWS, COLS = 6, 16
 """The largest region."""
 ROOM = 400
 """Elements of every memory."""
 Offset = Callable[[int, int], int]
 FORMS: dict[str, tuple[Layout, Offset]] = {
     "rows side by side": (Layout.plain(COLS, 1), lambda i, j: COLS * i + j),
-    "rows apart": (Layout.plain(17, 1), lambda i, j: 17 * i + j),
+    "rows apart": (Layout.plain(21, 1), lambda i, j: 21 * i + j),
     "columns": (Layout.plain(1, 9), lambda i, j: i + 9 * j),
-    "all apart": (Layout.plain(37, 3), lambda i, j: 37 * i + 3 * j),
+    "all apart": (Layout.plain(53, 3), lambda i, j: 53 * i + 3 * j),
     "blocks of columns": (Layout((Term(4),), (Term(1, 1, 4), Term(32, 4))), lambda i, j: 4 * i + j % 4 + j // 4 * 32),
-    "blocks of rows": (Layout((Term(1, 1, 4), Term(48, 4)), (Term(4),)), lambda i, j: i % 4 + i // 4 * 48 + 4 * j),
+    "blocks of rows": (Layout((Term(1, 1, 4), Term(80, 4)), (Term(4),)), lambda i, j: i % 4 + i // 4 * 80 + 4 * j),
 }
-SHAPES = [(ROWS, COLS), (1, COLS), (ROWS, 1), (3, 8), ("m", "n")]
+SHAPES = [(ROWS, COLS), (1, COLS), (ROWS, 1), (4, 11), (3, 8), ("m", "n")]
 """The last one is known at run time only."""
-FEW = [(ROWS, COLS), (3, 8), ("m", "n")]
+FEW = [(ROWS, COLS), (4, 11), ("m", "n")]
 SOURCES = [FORMS[name][0] for name in ("rows side by side", "columns", "blocks of columns")]
 UNKNOWN = (5, 7)
 ARGUMENTS = [(PTR, "first"), (PTR, "second"), (PTR, "lanes"), (I64, "m"), (I64, "n")]
@@ -177,7 +177,7 @@ def test_rows_that_indices_name(form: str, side: Side, remap: Remap, lane: str, 
 @pytest.mark.parametrize(("side", "remap"), OUTSIDE + INSIDE)
 @pytest.mark.parametrize(
     ("unit", "width", "most", "lane"),
-    [(IndexUnit.ROW, 0, 6, I64), (IndexUnit.ELEMENT, 0, 11, I32), (IndexUnit.ELEMENT, 11, 66, I32),
+    [(IndexUnit.ROW, 0, 6, I64), (IndexUnit.ELEMENT, 0, 16, I32), (IndexUnit.ELEMENT, 16, 96, I32),
      (IndexUnit.ELEMENT, 4, 24, I64)],
 )  # fmt: skip
 def test_elements_that_indices_name(
