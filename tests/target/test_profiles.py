@@ -505,9 +505,13 @@ STATED = {
 }
 
 
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_target_states_what_its_documents_say_of_cost(name: str) -> None:
+    assert " ".join(profile(name).statements) == STATED.get(profile(name).family, "")
+
+
 @pytest.mark.parametrize("name", STATED)
 def test_the_page_of_an_instruction_shows_what_its_target_states(name: str) -> None:
-    assert " ".join(profile(name).statements) == STATED[name]
     for instruction, document in (("mgather", "MG"), ("mscatter", "MS")):
         shown = CliRunner().invoke(app, ["explain", instruction, "--target", name]).output
         _, _, section = shown.partition("\nCost\n")

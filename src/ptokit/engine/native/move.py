@@ -281,7 +281,7 @@ def _indexed_rows(writer: CodeWriter, move: Move, index: Index, dtype: DType, re
     nbytes = writer.length(move.cols, dtype.size)
     with code.loop(0, value_of(move.rows)) as i:
         if regions.far:
-            _fetch_row(writer, regions, indexed, i + ahead(nbytes)[0], nbytes, to_write=index.side is Side.DST)
+            _fetch_row(writer, regions, indexed, i + ahead(nbytes)[0], nbytes, to_write=indexed is dst)
         lane = _lane(writer, regions, i)
 
         def move_row(lane: IrValue = lane, i: IrValue = i) -> None:
@@ -351,7 +351,7 @@ def _indexed_element(
     here = fixed.col(code, row_starts[fixed_side], j, value_of)
     if regions.far:
         ahead = _address_of(writer, index, indexed, _lane(writer, regions, at + ELEMENTS_AHEAD), j)
-        writer.prefetch(ahead, to_write=index.side is Side.DST)
+        writer.prefetch(ahead, to_write=indexed is dst)
     lane = _lane(writer, regions, at)
     if index.side is Side.SRC and index.remap is Remap.ZERO:
         outside = lane.compare("eq", SENTINEL)
