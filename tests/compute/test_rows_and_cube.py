@@ -233,38 +233,6 @@ def test_products(target: str, kind: str, m: int, k: int, n: int) -> None:
                 assert abs(Fraction(plain(found[i, j])) - sum(products) - extra) <= slack
 
 
-LONGEST = 4095
-"""The most valid rows and columns of a product."""
-TOO_LARGE = "A-38"
-"""On-chip memories do not hold all tiles of such products."""
-
-
-@pytest.mark.clause("CP-MM-02")
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("axis", ["m", "k", "n"])
-@pytest.mark.parametrize("name", ["tmatmul", "tmatmul_acc", "tmatmul_bias"])
-def test_extents_of_products_end_at_4095(target: str, axis: str, name: str) -> None:
-    """The longest product has a result; of one more row or column, just the operands that have it are refused."""
-    whole = {"m": 16, "k": 32, "n": 32, axis: LONGEST + 1}
-    for extent in (LONGEST - 1, LONGEST, LONGEST + 1):
-        m, k, n = ({"m": 2, "k": 3, "n": 4} | {axis: extent}).values()
-        with pto.target(target):
-            left = pto.Tile("left", "int8", whole["m"], whole["k"], valid=(m, k)).write(1)
-            right = pto.Tile("right", "int8", whole["k"], whole["n"], valid=(k, n)).write(2)
-            dst, acc = (pto.Tile("acc", "int32", whole["m"], whole["n"], valid=(m, n)).write(7) for _ in range(2))
-            bias = pto.Tile("bias", "int32", 1, whole["n"], valid=(1, n)).write(7)
-            given = {"tmatmul": (left, right), "tmatmul_acc": (acc, left, right), "tmatmul_bias": (left, right, bias)}
-            try:
-                getattr(pto, name)(dst, *given[name])
-                found = []
-                assert (dst.read() == 2 * k + (0 if name == "tmatmul" else 7)).all()
-            except pto.VerifyError as refusal:
-                assert (dst.read() == 7).all()
-                found = [(each.rule, each.operand) for each in refusal.findings if each.rule != TOO_LARGE]
-                assert found or target in ("a2a3", "a5")
-        assert found == ([("CP-MM-02", "b" if axis == "n" else "a")] if extent > LONGEST else [])
-
-
 def test_integer_accumulation_wraps() -> None:
     left, right = pto.Tile("left", "int8", 16, 32).write(1), pto.Tile("right", "int8", 32, 32).write(1)
     acc = pto.Tile("acc", "int32", 16, 32).write(2**31 - 1)
@@ -286,30 +254,6 @@ def test_windows(target: str, src: str, dst: str, row: int, col: int) -> None:
         event = pto.textract(window, pto.Tile(src, "float32", 64, 48, **FORMS.get(src, {})).write(data), row, col)
         assert event.route == f"textract.{src}.{dst}"
         expect(window, lambda i, j: float(data[row + i, col + j]))
-
-
-@pytest.mark.clause("CP-EXT-01")
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("src", "dst"), [("mat", "left"), ("vec", "vec")])
-@pytest.mark.parametrize("kind", ["int8", "float16", "float32"])
-def test_corners_of_windows(target: str, src: str, dst: str, kind: str) -> None:
-    """A window ends at the last valid row and column at the latest; on the NPU it begins at a block or a fractal."""
-    rows, cols, block = 40, 90, 32 // np.dtype(kind).itemsize
-    with pto.target(target):
-        source = pto.Tile(src, kind, 48, 96, valid=(rows, cols), **FORMS.get(src, {})).write(1)
-        window = pto.Tile(dst, kind, 32, 32, valid=(8, 26))
-        for row in range(34):
-            for col in (0, 1, block // 2, block, block + 1, 2 * block, 63, 64, 65):
-                expected = ["large enough"] if row + 8 > rows or col + 26 > cols else []
-                starts = col % block == 0 and (src == "vec" or row % 16 == 0)
-                expected += ["cut at"] if target in ("a2a3", "a5") and not starts else []
-                try:
-                    pto.textract(window, source, row, col)
-                    found = []
-                except pto.VerifyError as refusal:
-                    found = [each.message for each in refusal.findings]
-                assert len(found) == len(expected), (row, col, found)
-                assert all(part in message for part, message in zip(expected, found, strict=True)), (row, col, found)
 
 
 def test_windows_of_one_signature_do_not_mix() -> None:

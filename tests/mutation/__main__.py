@@ -137,7 +137,7 @@ class Cover:
 
     def _groups(self, mutant: Mutant) -> Iterator[set[tuple[float, str]]]:
         """Tests that enter the function, tests that enter functions which name the table, tests that hold tables
-        against documents, and for a table all tests that enter its module."""
+        against documents, those of the table's package first, and for a table all tests that enter its module."""
         yield self._entering((mutant.module, start) for start in mutant.starts[::-1][:1])
         yield self._entering((mutant.module, start) for start in mutant.starts)
         if mutant.table:
@@ -146,6 +146,7 @@ class Cover:
             holding = {row for row in about if row[1].startswith(TABLE_TESTS)}
             cheap = {row for row in holding if row[0] < CHEAP}
             yield cheap & naming
+            yield {row for row in cheap if row[1].startswith(f"tests/{mutant.module.partition('/')[0]}/")}
             yield cheap
             yield naming
             yield holding
