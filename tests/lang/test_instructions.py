@@ -12,7 +12,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.lang.instructions import __all__ as NAMES
+from ptokit.lang.instructions import NAMES
 from tests.lang.stubs import FILE, stub
 
 

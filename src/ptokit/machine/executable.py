@@ -84,7 +84,7 @@ class MachineExecutable(Executable):
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,
-            session.traffic.result() if session.traffic and options.wants("traffic") else (),
+            session.traffic.result() if session.traffic and options.enables("traffic") else (),
             tuple(session.lanes),
             self.program.name,
             not session.skipped,
