@@ -11,6 +11,7 @@ array([40., 16.], dtype=float32)
 
 from typing import TYPE_CHECKING
 
+from ptokit._version import __version__ as __version__
 from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError, Where
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import dyn
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from ptokit.lang.loaded import TextKernel, load
     from ptokit.machine.options import MachineOptions
     from ptokit.ops import gather, scatter
-
-__version__ = "0.3.0"
 
 __all__ = [
     "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "Kernel", "Layout", "MachineOptions",

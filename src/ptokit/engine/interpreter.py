@@ -12,8 +12,7 @@ from ptokit.engine.bind import bind, elements, measures, offset_of
 from ptokit.engine.frame import Bytes, Frame
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
-from ptokit.engine.registry import REFERENCE
-from ptokit.engine.runnable import Listener
+from ptokit.engine.runnable import REFERENCE, Listener
 from ptokit.engine.storage import Storage
 from ptokit.finding import VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS

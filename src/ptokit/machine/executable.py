@@ -9,10 +9,10 @@ from time import perf_counter
 
 from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
-from ptokit.engine.registry import MACHINE
 from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, not_in_run
 from ptokit.isa.layout import Layout
+from ptokit.machine import MACHINE
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.cores import pipes_of
 from ptokit.machine.findings import Findings
