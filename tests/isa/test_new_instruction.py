@@ -323,6 +323,40 @@ def test_no_operand_target_or_memory_is_named_in_control_flow(package: str) -> N
         assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
 
 
+def choices(tree: ast.AST) -> Iterator[str]:
+    """The modifiers of instructions that a module reads, and the enums of modifiers that it imports."""
+    modifiers = [modifier for each in catalog.INSTRUCTIONS.values() for modifier in each.modifiers]
+    names, enums = {each.name for each in modifiers}, {each.enum.__name__ for each in modifiers}
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(names=imported):
+                yield from (alias.name for alias in imported if alias.name in enums)
+            case ast.Attribute(ast.Name("call") | ast.Attribute(attr="call"), name) if name in names:
+                yield name
+            case ast.Subscript(ast.Attribute(attr="values"), ast.Constant(str() as name)) | ast.Call(
+                ast.Attribute(ast.Attribute(attr="values"), "get"), [ast.Constant(str() as name), *_]
+            ) if name in names:
+                yield name
+
+
+@pytest.mark.parametrize("package", ["machine", "program", "engine"])
+def test_no_modifier_is_named_in_control_flow(package: str) -> None:
+    """The lowered moves have what modifiers mean; operations on elements (`compute`) take some of them as options."""
+    root = Path(pto.__file__).parent / package
+    for file in root.rglob("*.py"):
+        if "compute" not in file.with_suffix("").relative_to(root).parts:
+            found = set(choices(ast.parse(file.read_text(encoding="utf-8"))))
+            assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["call.oob", "site.call.coalesce", "call.values['atomic']", "call.values.get('oob')", "from x import GatherOOB"],
+)
+def test_a_modifier_in_control_flow_is_seen(text: str) -> None:
+    assert list(choices(ast.parse(text)))
+
+
 def test_it_leaves_the_catalogue() -> None:
     catalog.remove(TGATHERBLK.name)
     with pytest.raises(AttributeError, match="tgatherblk"):

@@ -13,8 +13,7 @@ from ptokit.engine.reference import IndexedStep, Lanes
 from ptokit.engine.storage import Array
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
-from ptokit.isa.move import Combine, IndexUnit, Remap, Side
-from ptokit.isa.policy import GatherOOB
+from ptokit.isa.move import Combine, Fill, IndexUnit, Move, Remap, Side
 from ptokit.machine.executed import Executed
 from ptokit.machine.repeats import destinations, indexed, last_writers
 
@@ -163,10 +162,17 @@ def _codes(step: IndexedStep, lanes: Lanes, indices: Array, call: Call) -> Array
         taken = indices & 0xFFFFFFFF if step.index.cast else indices
         code[taken != lanes.values] = MOVED[step.index.remap]
     if lanes.outside is not None:
-        # some kernels zero the whole tile first and then skip what is outside
-        zeroes = step.index.remap is Remap.ZERO or call.values.get("oob") is GatherOOB.Zero
+        zeroes = step.index.remap is Remap.ZERO or _zeroes_first(call)
         code[lanes.outside] = Outcome.ZEROED if zeroes else Outcome.SKIPPED
     return code
+
+
+def _zeroes_first(call: Call) -> bool:
+    """Whether a gather fills its destination with zero and then skips what is outside."""
+    move, index = call.indexed or (None, None)
+    filled = [each.dst.operand for each in call.lowered if isinstance(each, Move) and each.src == Fill()]
+    is_skipping = index is not None and (index.side, index.remap) == (Side.SRC, Remap.SKIP)
+    return is_skipping and move is not None and move.dst.operand in filled
 
 
 def _cells(step: IndexedStep, lanes: Lanes) -> Array:
