@@ -20,7 +20,10 @@ from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program.bounds import event_finding, index_finding
 from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
 from ptokit.program.expr import BLOCK_NUM, Var, compiled, value_of
-from ptokit.program.ir import Assign, Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileDecl
+
+from ptokit.program.ir import (  # isort: skip
+    Assign, Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileDecl, children,
+)  # fmt: skip
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 from ptokit.target.profile import EVENT_IDS
@@ -34,8 +37,8 @@ Step = Callable[[Frame], None]
 class LoopStep:
     """A loop."""
 
-    def __init__(self, loop: Loop, body: tuple[Step, ...]) -> None:
-        self.loop, self.body = loop, body
+    def __init__(self, loop: Loop, executable: Executable) -> None:
+        self.loop, self.body = loop, executable.block(loop.body)
         self.start, self.stop = compiled(loop.start), compiled(loop.stop)
 
     def bounds(self, frame: Frame) -> range:
@@ -56,7 +59,6 @@ class Executable:
     """A program made ready for a target; it can be launched any number of times."""
 
     engine = REFERENCE
-    loop_step = LoopStep
 
     def __init__(self, program: Program, profile: Profile, options: Options) -> None:
         self.program, self.profile, self.options = program, profile, options
@@ -65,7 +67,7 @@ class Executable:
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """The whole program."""
-        return self._block(self.program.body)
+        return self.block(self.program.body)
 
     def launch(
         self,
@@ -101,21 +103,20 @@ class Executable:
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> None:
         """None: this engine has no fast path to repeat a launch."""
 
-    def _block(self, block: Block) -> tuple[Step, ...]:
+    def block(self, block: Block) -> tuple[Step, ...]:
+        """The steps of a block."""
         return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
 
     def _step(self, stmt: Stmt) -> Step:
-        if isinstance(stmt, Loop):
-            return self.loop_step(stmt, self._block(stmt.body))
-        if isinstance(stmt, Branch):
-            return _Branch(stmt, self._block(stmt.then), self._block(stmt.otherwise))
         return STEPS[type(stmt)](stmt, self)
 
 
-class _Branch:
-    def __init__(self, branch: Branch, then: tuple[Step, ...], otherwise: tuple[Step, ...]) -> None:
+class BranchStep:
+    """A branch."""
+
+    def __init__(self, branch: Branch, executable: Executable) -> None:
         self.where, self.condition = branch.where, compiled(branch.condition)
-        self.then, self.otherwise = then, otherwise
+        self.then, self.otherwise = map(executable.block, children(branch))
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.where
@@ -267,4 +268,6 @@ STEPS: dict[type, Callable[[Any, Executable], Step]] = {
     Instr: InstructionStep,
     LoadScalar: LoadScalarStep,
     Flag: FlagStep,
+    Loop: LoopStep,
+    Branch: BranchStep,
 }

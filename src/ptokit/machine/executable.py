@@ -25,7 +25,7 @@ from ptokit.machine.shadow import READ
 from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
-from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Stmt, TileDecl
+from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
 from ptokit.program.verify_call import judged
 
 MOST_ITERATIONS = 4
@@ -97,9 +97,7 @@ class MachineExecutable(Executable):
         super()._run_block(frame, block)
         (frame.session if frame.adversary is None else frame.adversary).end()
 
-    loop_step = _Loop
-
-    def _block(self, block: Block) -> tuple[Step, ...]:
+    def block(self, block: Block) -> tuple[Step, ...]:
         return tuple(self._step(stmt) for stmt in block)
 
     def _step(self, stmt: Stmt) -> Step:
@@ -191,4 +189,5 @@ STEPS = {
     LoadScalar: _LoadScalar,
     Flag: _Flag,
     Barrier: _Barrier,
+    Loop: _Loop,
 }

@@ -11,7 +11,7 @@ from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
-from ptokit.program.calls import all_operands, chosen_modifiers
+from ptokit.program.calls import chosen_modifiers
 from ptokit.program.expr import Expr, apply, parts, show_expr
 from ptokit.program.ir import (
     Argument,
@@ -27,7 +27,6 @@ from ptokit.program.ir import (
     Integer,
     LoadScalar,
     Loop,
-    Number,
     Operand,
     Program,
     Stmt,
@@ -35,6 +34,7 @@ from ptokit.program.ir import (
     TileUse,
     View,
     children,
+    expressions,
 )
 
 WIDTH = 80
@@ -76,7 +76,7 @@ class _Printer:
 
     def _definitions(self, stmt: Stmt, depth: int) -> Iterator[str]:
         """The definitions of names that a statement is the first to use."""
-        for expr in (part for whole in _expressions(stmt) for part in parts(whole)):
+        for expr in (part for whole in expressions(stmt) for part in parts(whole)):
             if expr in self.names and not any(expr in known for known in self.defined):
                 inner = {other: name for other, name in self.names.items() if other != expr}
                 yield _line(depth, f"{self.names[expr]} = {show_expr(expr, inner)}", None)
@@ -87,26 +87,28 @@ class _Printer:
 
     def _text(self, stmt: Stmt) -> str:
         """A statement without the blocks inside."""
-        if isinstance(stmt, Loop):
-            step = f", {stmt.step}" if stmt.step != 1 else ""
-            buffers = f", buffers={stmt.buffers}" if stmt.buffers != 1 else ""
-            return f"for {stmt.var} in range({self._expr(stmt.start)}, {self._expr(stmt.stop)}{step}{buffers}):"
-        if isinstance(stmt, Branch):
-            return f"when {self._expr(stmt.condition)}:"
-        if isinstance(stmt, TileDecl):
-            copies = f" x {stmt.buffers}" if stmt.buffers > 1 else ""
-            at = f" at {', '.join(map(self._address, stmt.addresses))}" if stmt.addresses else ""
-            return f"{stmt.name} = tile {stmt.spec}{copies}{at}"
-        if isinstance(stmt, Assign):
-            return f"{TASSIGN.name}({stmt.tile}, {self._address(stmt.address)})"
-        if isinstance(stmt, LoadScalar):
-            index = ", ".join(map(self._expr, stmt.source.starts))
-            return f"{stmt.result} = load_scalar({stmt.source.argument}, {index})"
-        if isinstance(stmt, Flag):
-            return f'{stmt.action}_flag("{stmt.src}", "{stmt.dst}", {self._expr(stmt.event)})'
-        if isinstance(stmt, Barrier):
-            return f'barrier("{stmt.pipe}")'
-        return self._instruction(stmt)
+        match stmt:
+            case Loop():
+                step = f", {stmt.step}" if stmt.step != 1 else ""
+                buffers = f", buffers={stmt.buffers}" if stmt.buffers != 1 else ""
+                return f"for {stmt.var} in range({self._expr(stmt.start)}, {self._expr(stmt.stop)}{step}{buffers}):"
+            case Branch():
+                return f"when {self._expr(stmt.condition)}:"
+            case TileDecl():
+                copies = f" x {stmt.buffers}" if stmt.buffers > 1 else ""
+                at = f" at {', '.join(map(self._address, stmt.addresses))}" if stmt.addresses else ""
+                return f"{stmt.name} = tile {stmt.spec}{copies}{at}"
+            case Assign():
+                return f"{TASSIGN.name}({stmt.tile}, {self._address(stmt.address)})"
+            case LoadScalar():
+                index = ", ".join(map(self._expr, stmt.source.starts))
+                return f"{stmt.result} = load_scalar({stmt.source.argument}, {index})"
+            case Flag():
+                return f'{stmt.action}_flag("{stmt.src}", "{stmt.dst}", {self._expr(stmt.event)})'
+            case Barrier():
+                return f'barrier("{stmt.pipe}")'
+            case Instr():
+                return self._instruction(stmt)
 
     def _address(self, address: Expr) -> str:
         return f"{address:#x}" if isinstance(address, int) else self._expr(address)
@@ -179,30 +181,3 @@ def _row(lead: str, text: str, place: str) -> str:
     if len(lines[-1]) + 1 + len(place) > WIDTH:
         lines.append("")
     return "\n".join([*lines[:-1], f"{lines[-1].ljust(WIDTH - len(place))}{place}".rstrip()])
-
-
-def _expressions(stmt: Stmt) -> Iterator[Expr]:
-    """The expressions that a statement shows."""
-    if isinstance(stmt, Loop):
-        yield from (stmt.start, stmt.stop)
-    elif isinstance(stmt, Branch):
-        yield stmt.condition
-    elif isinstance(stmt, TileDecl):
-        yield from stmt.addresses
-    elif isinstance(stmt, Assign):
-        yield stmt.address
-    elif isinstance(stmt, Flag):
-        yield stmt.event
-    elif isinstance(stmt, Instr):
-        for operand in all_operands(stmt).values():
-            yield from _parts_of(operand)
-    elif isinstance(stmt, LoadScalar):
-        yield from stmt.source.starts
-
-
-def _parts_of(operand: Operand) -> tuple[Expr, ...]:
-    if isinstance(operand, TileUse):
-        return (*operand.valid, *operand.start)
-    if isinstance(operand, View):
-        return (*operand.starts, *operand.sizes)
-    return (operand.value,) if isinstance(operand, Number) else ()

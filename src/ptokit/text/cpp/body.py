@@ -403,13 +403,8 @@ def _all_names(program: ir.Program) -> Iterator[tuple[str, str]]:
 
 def _inner_variables(program: ir.Program) -> Iterator[Var]:
     """Variables that statements define."""
-    for stmt in ir.walk(program.body):
-        if isinstance(stmt, ir.Loop):
-            yield stmt.var
-        elif isinstance(stmt, ir.LoadScalar):
-            yield stmt.result
-        elif isinstance(stmt, ir.Assign):
-            yield _address_of(stmt.tile)
+    yield from ir.definitions(program.body)
+    yield from map(_address_of, _assigned(program.body))
 
 
 def _address_of(tile: str) -> Var:

@@ -369,11 +369,8 @@ def _defines(instr: ir.Instr, decl: ir.TileDecl) -> bool:
 def _own_names(program: ir.Program) -> Iterator[str]:
     """The names of the program's arguments, tiles and variables."""
     yield from (argument.name for argument in program.arguments)
-    for stmt in ir.walk(program.body):
-        if isinstance(stmt, ir.TileDecl):
-            yield stmt.name
-        elif isinstance(stmt, ir.Loop | ir.LoadScalar):
-            yield stmt.var if isinstance(stmt, ir.Loop) else stmt.result
+    yield from program.tiles
+    yield from ir.definitions(program.body)
 
 
 def _attributes(

@@ -22,14 +22,13 @@ from ptokit.program.ir import (
     Float,
     Instr,
     Integer,
-    LoadScalar,
-    Loop,
     Number,
     Program,
     Stmt,
     TileUse,
     View,
     Window,
+    definitions,
     walk,
 )
 
@@ -86,8 +85,7 @@ class Slots:
         return self._next - slots
 
     def _variables(self) -> list[Var]:
-        made = [stmt for stmt in self.statements if isinstance(stmt, Loop | LoadScalar)]
-        inside = [stmt.var if isinstance(stmt, Loop) else stmt.result for stmt in made]
+        inside = list(definitions(self.program.body))
         measures = [e for argument in self.program.tensors.values() for e in (*argument.shape, *argument.stride)]
         integers = [argument.var for argument in self.program.arguments if isinstance(argument, Integer)]
         known = all(isinstance(measure, int) for measure in measures)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.frame import Frame
-from ptokit.engine.interpreter import POISON, Executable, InstructionStep, Step
+from ptokit.engine.interpreter import POISON, Executable, InstructionStep, LoopStep, Step
 from ptokit.engine.native.program.ledger import Ledger, Page
 from ptokit.engine.native.program.slots import ALIGNMENT, SIGNALS, Reason, Slot, Slots
 from ptokit.engine.native.workers import Stop
@@ -17,7 +17,7 @@ from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
 from ptokit.finding import Finding
 from ptokit.program.expr import BLOCK_IDX, Var
-from ptokit.program.ir import Branch, Instr, Loop, Stmt, TileDecl
+from ptokit.program.ir import Instr, Loop, Stmt, TileDecl, children, expressions
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
@@ -131,13 +131,8 @@ class Thread:
 
         frame.listener = listen
         with frame.expressions_refused():
-            if isinstance(stmt, Loop | Branch):
-                self._compute(stmt, frame)
-            else:
+            if not children(stmt) or not self._compute(stmt, frame):
                 self._fallback.step(stmt)(frame)
-            if isinstance(stmt, Loop) and not self._fits(stmt, frame):
-                self._fallback.step(stmt)(frame)
-                frame.computed = 0, 0
         if isinstance(stmt, Instr):
             if reason in (Reason.NEGATIVE, Reason.PADDED) and reported[0]:
                 state[slots.reported_slot(number, reason)] = 1
@@ -145,17 +140,15 @@ class Thread:
                 self.missed.setdefault(number, {**frame.values, **self._addresses()})
         self._write_back(frame)
 
-    def _fits(self, loop: Loop, frame: Frame) -> bool:
-        """Whether native code can count through a loop."""
-        start, stop = frame.computed
-        numbers = range(start, stop, loop.step)
-        return not numbers or max(abs(numbers[0]), abs(numbers[-1])) <= GREATEST
-
-    def _compute(self, stmt: Loop | Branch, frame: Frame) -> None:
-        """The numbers of a loop or a branch; native code runs the body."""
+    def _compute(self, stmt: Stmt, frame: Frame) -> bool:
+        """Compute the numbers of a loop or a branch; native code runs the body, unless it cannot count that far."""
         frame.where = stmt.where
-        exprs = (stmt.start, stmt.stop) if isinstance(stmt, Loop) else (stmt.condition,)
-        frame.computed = tuple(map(frame.value, exprs))
+        frame.computed = tuple(map(frame.value, expressions(stmt)))
+        numbers = range(*frame.computed, stmt.step) if isinstance(stmt, Loop) else ()
+        if not numbers or max(abs(numbers[0]), abs(numbers[-1])) <= GREATEST:
+            return True
+        frame.computed = 0, 0
+        return False
 
     def _addresses(self) -> dict[Var, int]:
         return {var: self.state[slot] for var, slot in self.slots.addressed.items()}
@@ -235,11 +228,18 @@ class Fallback(Executable):
         return self._made[id(stmt)]
 
     def _step(self, stmt: Stmt) -> Step:
-        if isinstance(stmt, Loop):
-            return self.loop_step(stmt, (*self._block(stmt.body), ThreadFrame.listen_for_stop))  # type: ignore[arg-type]
         if isinstance(stmt, TileDecl) and stmt.name in self._slots.tiles:
             return lambda frame: frame.tiles[stmt.name].bits.view(np.uint8).fill(POISON)
-        return _Instruction(stmt, self) if isinstance(stmt, Instr) else super()._step(stmt)  # type: ignore[return-value]
+        made = STEPS.get(type(stmt))
+        return made(stmt, self) if made else super()._step(stmt)
+
+
+class _StoppedLoop(LoopStep):
+    """A loop that ends when its launch is stopped."""
+
+    def __init__(self, loop: Loop, executable: Executable) -> None:
+        super().__init__(loop, executable)
+        self.body += (ThreadFrame.listen_for_stop,)  # type: ignore[assignment]
 
 
 class _Instruction(InstructionStep):
@@ -249,3 +249,7 @@ class _Instruction(InstructionStep):
         ledger = frame.ledgers.get(id(self.instr))
         prepared, storages = self.prepare(frame)
         frame.run(prepared.run(storages, ledger.write if ledger else None))
+
+
+STEPS: dict[type, Callable[[Any, Executable], Any]] = {Loop: _StoppedLoop, Instr: _Instruction}
+"""The steps that are not those of the reference engine."""
