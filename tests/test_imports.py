@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,12 @@ def test_importing_ptokit_loads_numpy_and_ml_dtypes_only() -> None:
 def test_every_public_name_is_documented() -> None:
     for name in ptokit.__all__:
         assert getattr(ptokit, name).__doc__, name
+
+
+def test_no_two_classes_share_a_name() -> None:
+    files = {path: ast.walk(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCE.rglob("*.py")}
+    found = [
+        (node.name, path.name) for path, nodes in files.items() for node in nodes if isinstance(node, ast.ClassDef)
+    ]
+    times = Counter(name for name, _ in found)
+    assert [each for each in found if times[each[0]] > 1] == []

@@ -48,11 +48,11 @@ def _bind_tile(program: Program, use: TileUse, frame: Frame) -> Bound:
     spec = tile_spec(decl.spec, use, frame.value, frame.addresses.get(name))
     if use.window is None:
         return Bound(spec, lambda frame: frame.tiles[name])
-    return Bound(spec, _Part(name, frame.value(offset_in(decl.spec, use.window)), spec.elements))
+    return Bound(spec, _TilePart(name, frame.value(offset_in(decl.spec, use.window)), spec.elements))
 
 
 @dataclass
-class _Part:
+class _TilePart:
     """Takes some elements of a tile; the last result is cached."""
 
     tile: str

@@ -191,7 +191,7 @@ def _step(move: Move | Compute, operands: Operands) -> PlanStep:
         return _Fill(move, operands, move.src)
     if move.index is None:
         return CopyStep(move, operands, move.src)
-    kind = _Gather if move.index.side is Side.SRC else ScatterStep
+    kind = GatherStep if move.index.side is Side.SRC else ScatterStep
     return kind(move, operands, move.src, move.index)
 
 
@@ -484,7 +484,7 @@ class IndexedStep(CopyStep):
             self._check_span((run.src if self.index.side is Side.SRC else run.dst)[:end])
 
 
-class _Gather(IndexedStep):
+class GatherStep(IndexedStep):
     """The index names the source."""
 
     def run(self, storages: Storages, lanes: Lanes | None, /) -> None:

@@ -38,7 +38,7 @@ SIGNALS = -1
 ALIGNMENT = 64
 
 
-class Slot:
+class StateSlot:
     """Slots of every state: the stop flag's address, the fallback to Python, the arena, blocks and iterations until
     Python checks for signals, the innermost loop's iteration, two numbers that Python computed."""
 
@@ -68,7 +68,7 @@ class Slots:
         self.program = program
         self.statements: list[Stmt] = list(walk(program.body))
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
-        self._next = Slot.COUNT
+        self._next = StateSlot.COUNT
         self.arrays = {argument.name: self._take(2) for argument in program.arguments if _has_memory(argument)}
         """Two slots for each array: its address, and how many elements it has."""
         self.variables = {var: self._take() for var in self._variables()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ptokit.engine.native.emit import I64, PTR, IrModule, IrValue
 from ptokit.engine.native.numbers import from_integer, is_byte_float
 from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.slots import Slot, Slots
+from ptokit.engine.native.program.slots import Slots, StateSlot
 from ptokit.engine.native.program.symbolic import SymbolicNumber
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
@@ -29,7 +29,7 @@ class Stage:
         parameters = [(PTR, "state"), (I64, "first"), (I64, "stop")]
         self.code = IrModule().function(ENTRY, I64, parameters, "optnone noinline")
         self.state = self.code.arguments[0]
-        self.arena = self.slot(Slot.ARENA).to("inttoptr", PTR)
+        self.arena = self.slot(StateSlot.ARENA).to("inttoptr", PTR)
         self.bounds: dict[Var, Bounds] = {
             BLOCK_IDX: (0, MOST_GIVEN),
             BLOCK_NUM: (0, MOST_GIVEN),

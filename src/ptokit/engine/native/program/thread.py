@@ -11,7 +11,7 @@ import numpy as np
 from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import POISON, Executable, InstructionStep, LoopStep, Step
 from ptokit.engine.native.program.ledger import Ledger, Page
-from ptokit.engine.native.program.slots import ALIGNMENT, SIGNALS, Reason, Slot, Slots
+from ptokit.engine.native.program.slots import ALIGNMENT, SIGNALS, Reason, Slots, StateSlot
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
@@ -43,7 +43,7 @@ class Thread:
         self.address = ctypes.addressof(self.state)
         self.arena = _aligned(slots.arena)
         self.arena[slots.scratch : slots.spare] = 0
-        self.state[Slot.ARENA] = self.arena.ctypes.data
+        self.state[StateSlot.ARENA] = self.arena.ctypes.data
         self.failure: BaseException | None = None
         self._listen()
         self.ledgers = [Ledger(page, self.state, slots.ledgers[page.number]) for page in pages]
@@ -61,8 +61,8 @@ class Thread:
     ) -> None:
         """Begin a launch: slot, address and size of each array; slots and values of numbers."""
         state = self.state
-        state[Slot.STOP] = stop.address
-        state[Slot.BUDGET] = POLL_INTERVAL if stop is NEVER else GREATEST
+        state[StateSlot.STOP] = stop.address
+        state[StateSlot.BUDGET] = POLL_INTERVAL if stop is NEVER else GREATEST
         for slot, address, size in arrays:
             state[slot] = address
             state[slot + 1] = size
@@ -115,12 +115,12 @@ class Thread:
         answers = self._answers()
         next(answers)
         self._slow = Slow(answers.send)
-        self.state[Slot.FALLBACK] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
+        self.state[StateSlot.FALLBACK] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
 
     def _run(self, number: int, reason: int) -> None:
         """Run one statement in Python, over the current memory."""
         if number == SIGNALS:  # running Python code at all delivers Ctrl-C
-            self.state[Slot.BUDGET] = POLL_INTERVAL
+            self.state[StateSlot.BUDGET] = POLL_INTERVAL
             return
         frame, state, slots = self._frame(), self.state, self.slots
         stmt, reported = slots.statements[number], [0]
@@ -158,7 +158,7 @@ class Thread:
         if not frame.tensors:
             frame.tensors = self._tensors()
         frame.values = {var: state[slot] for var, slot in slots.variables.items()}
-        frame.iteration = state[Slot.ITERATION]
+        frame.iteration = state[StateSlot.ITERATION]
         for name, slot in slots.addresses.items():
             frame.addresses[name] = state[slot]
             memory = slots.memory[slots.program.tiles[name].spec.loc]
@@ -181,7 +181,7 @@ class Thread:
             state[slot] = frame.addresses[name]
         for loc, slot in slots.poisoned.items():
             state[slot] = frame.memories[loc].poisoned
-        for slot, value in zip((Slot.FIRST, Slot.SECOND), frame.computed, strict=False):
+        for slot, value in zip((StateSlot.FIRST, StateSlot.SECOND), frame.computed, strict=False):
             state[slot] = max(-GREATEST, min(GREATEST, value))
 
 
@@ -209,7 +209,7 @@ class ThreadFrame(Frame):
 
     def listen_for_stop(self) -> None:
         """End a loop that Python runs when its launch is stopped."""
-        if ctypes.c_int32.from_address(self.thread.state[Slot.STOP]).value:
+        if ctypes.c_int32.from_address(self.thread.state[StateSlot.STOP]).value:
             raise KeyboardInterrupt
 
 
