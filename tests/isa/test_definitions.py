@@ -19,7 +19,6 @@ from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.spelling import Attribute
 from ptokit.isa.vector import F2, OpRow, alike, build, by_target, filled, plain, shaped, typed, types, vec, whole
-from ptokit.lang import instructions
 from ptokit.lang.instructions import __all__ as EXPORTED
 from tests.lang.stubs import stub
 
@@ -211,12 +210,6 @@ def test_a_name_that_cannot_be_an_argument_is_refused(name: str, problem: str) -
 def test_other_names_are_free(name: str) -> None:
     mix, *others, far = TBLEND.operands
     assert not list(catalog.problems_of(replace(TBLEND, operands=(mix, *others, replace(far, name=name)))))
-
-
-def test_other_functions_stay_what_they_are() -> None:
-    before = instructions.tadd
-    catalog.add(TBLEND)
-    assert instructions.tadd is before
 
 
 def test_the_catalogue_satisfies_what_it_asks_for() -> None:
