@@ -247,5 +247,5 @@ def _iterations(start: Expr, stop: Expr, step: Expr) -> Expr:
 
 def _constant(number: Scalar) -> Operand:
     if number.spec.value is not None:
-        return Number(number.spec.dtype, number.spec.value, steers=True)
+        return Number(number.spec.dtype, number.spec.value, is_position=True)
     return Constant(number.spec.dtype, int(number.storage.bits.view(f"u{number.spec.dtype.size}")[0]))

@@ -177,7 +177,7 @@ def _zeroes_first(call: Call) -> bool:
 
 def _cells(step: IndexedStep, lanes: Lanes) -> Array:
     is_number = step.by_row or step.index.unit is IndexUnit.ELEMENT
-    cell = (lanes.values if is_number else step.aimed(lanes)).copy()
+    cell = (lanes.values if is_number else step.indexed_offsets(lanes)).copy()
     if lanes.outside is not None:
         cell[lanes.outside] = -1
     return cell

@@ -115,7 +115,7 @@ class Number:
 
     dtype: DType
     value: Expr
-    steers: bool = False
+    is_position: bool = False
     """Whether it is a position, as the corner of a window is, and not data."""
 
 

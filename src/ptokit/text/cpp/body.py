@@ -368,7 +368,7 @@ class KernelBody:
         if isinstance(operand, ir.Given):
             return self.identifiers.of(operand.name, ARGUMENT)
         self._define(operand.value)
-        return self.text(operand.value) if operand.steers else converted(operand.dtype, self._number(operand))
+        return self.text(operand.value) if operand.is_position else converted(operand.dtype, self._number(operand))
 
     def _number(self, number: ir.Number) -> str:
         text = self.text(number.value)

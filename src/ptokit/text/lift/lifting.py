@@ -281,7 +281,7 @@ class _Lift(Writing):
             return self.scalars[operand.name]
         if isinstance(operand, ir.Constant):
             return self._constant_operand(operand)
-        return self.number(operand.value) if operand.steers else self._data(operand)
+        return self.number(operand.value) if operand.is_position else self._data(operand)
 
     def _tile(self, use: ir.TileUse) -> Value:
         if use.window is not None:

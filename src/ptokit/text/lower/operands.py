@@ -145,7 +145,7 @@ def number_operand(instruction: Instruction, param: Param, meaning: Meaning, dty
     if param.kind == "position":
         if not isinstance(meaning, int | Var | Op):
             raise Refusal(f"{what} must be a whole number")
-        return Number(INT32, meaning, steers=True)
+        return Number(INT32, meaning, is_position=True)
     if dtype is None:
         raise Refusal(f"{what} is a number, and no tile determines its type")
     if isinstance(meaning, int | Var | Op):
