@@ -15,7 +15,7 @@ from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
 from ptokit.isa.table import Table, lookup, revision_of
 from ptokit.isa.unknown import Undecided, certain
-from ptokit.spec import FAMILIES, OURS
+from ptokit.spec import FAMILIES, OURS, WITH_PIPES
 
 Modifiers = tuple[PtoEnum | None, ...]
 """The modifiers of a call in the order of its instruction; None for the default."""
@@ -123,8 +123,7 @@ Test = Callable[[Call], bool]
 CallText = str | Callable[[Call], str]
 """A text, or a function that makes it for a call."""
 
-DEVICES, EVERYWHERE = FAMILIES, (*FAMILIES, *OURS)
-NPU = ("a2a3", "a5")
+DEVICES, NPU, EVERYWHERE = FAMILIES, WITH_PIPES, (*FAMILIES, *OURS)
 
 
 def error(*targets: str) -> dict[str, Level]:

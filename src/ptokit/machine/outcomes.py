@@ -169,10 +169,10 @@ def _codes(step: IndexedStep, lanes: Lanes, indices: Array, call: Call) -> Array
 
 def _zeroes_first(call: Call) -> bool:
     """Whether a gather fills its destination with zero and then skips what is outside."""
-    move, index = call.indexed or (None, None)
+    assert call.indexed is not None
+    move, index = call.indexed
     filled = [each.dst.operand for each in call.lowered if isinstance(each, Move) and each.src == Fill()]
-    is_skipping = index is not None and (index.side, index.remap) == (Side.SRC, Remap.SKIP)
-    return is_skipping and move is not None and move.dst.operand in filled
+    return (index.side, index.remap) == (Side.SRC, Remap.SKIP) and move.dst.operand in filled
 
 
 def _cells(step: IndexedStep, lanes: Lanes) -> Array:

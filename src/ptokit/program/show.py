@@ -11,36 +11,14 @@ from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
+from ptokit.program import ir
 from ptokit.program.calls import chosen_modifiers
 from ptokit.program.expr import Expr, apply, parts, show_expr
-from ptokit.program.ir import (
-    Argument,
-    Assign,
-    Barrier,
-    Block,
-    Branch,
-    Constant,
-    Flag,
-    Float,
-    Given,
-    Instr,
-    Integer,
-    LoadScalar,
-    Loop,
-    Operand,
-    Program,
-    Stmt,
-    TileDecl,
-    TileUse,
-    View,
-    children,
-    expressions,
-)
 
 WIDTH = 80
 
 
-def show(program: Program, target: str = "") -> str:
+def show(program: ir.Program, target: str = "") -> str:
     """The whole program. `+` marks what auto mode added; `:n` is a line of the source."""
     return "\n".join(_Printer(program).lines(target))
 
@@ -48,7 +26,7 @@ def show(program: Program, target: str = "") -> str:
 class _Printer:
     """Prints statements, with the author's names of expressions."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ir.Program) -> None:
         self.program = program
         self.names = dict(program.names)
         self.defined: list[set[Expr]] = [set()]
@@ -62,21 +40,21 @@ class _Printer:
         yield from (f"    {name} = {value}" for name, value in program.constants)
         yield from self._block(program.body, 0)
 
-    def _block(self, block: Block, depth: int) -> Iterator[str]:
+    def _block(self, block: ir.Block, depth: int) -> Iterator[str]:
         self.defined.append(set())
         for stmt in block:
             yield from self._definitions(stmt, depth)
-            auto = isinstance(stmt, Flag | Barrier) and stmt.auto
+            auto = isinstance(stmt, ir.Flag | ir.Barrier) and stmt.auto
             yield _line(depth, self._text(stmt), stmt.where, auto=auto)
-            for arm, inner in enumerate(children(stmt)):
+            for arm, inner in enumerate(ir.children(stmt)):
                 if arm and inner:
                     yield _line(depth, "otherwise:", None)
                 yield from self._block(inner, depth + 1)
         self.defined.pop()
 
-    def _definitions(self, stmt: Stmt, depth: int) -> Iterator[str]:
+    def _definitions(self, stmt: ir.Stmt, depth: int) -> Iterator[str]:
         """The definitions of names that a statement is the first to use."""
-        for expr in (part for whole in expressions(stmt) for part in parts(whole)):
+        for expr in (part for whole in ir.expressions(stmt) for part in parts(whole)):
             if expr in self.names and not any(expr in known for known in self.defined):
                 inner = {other: name for other, name in self.names.items() if other != expr}
                 yield _line(depth, f"{self.names[expr]} = {show_expr(expr, inner)}", None)
@@ -85,35 +63,35 @@ class _Printer:
     def _expr(self, expr: Expr) -> str:
         return show_expr(expr, self.names)
 
-    def _text(self, stmt: Stmt) -> str:
+    def _text(self, stmt: ir.Stmt) -> str:
         """A statement without the blocks inside."""
         match stmt:
-            case Loop():
+            case ir.Loop():
                 step = f", {stmt.step}" if stmt.step != 1 else ""
                 buffers = f", buffers={stmt.buffers}" if stmt.buffers != 1 else ""
                 return f"for {stmt.var} in range({self._expr(stmt.start)}, {self._expr(stmt.stop)}{step}{buffers}):"
-            case Branch():
+            case ir.Branch():
                 return f"when {self._expr(stmt.condition)}:"
-            case TileDecl():
+            case ir.TileDecl():
                 copies = f" x {stmt.buffers}" if stmt.buffers > 1 else ""
                 at = f" at {', '.join(map(self._address, stmt.addresses))}" if stmt.addresses else ""
                 return f"{stmt.name} = tile {stmt.spec}{copies}{at}"
-            case Assign():
+            case ir.Assign():
                 return f"{TASSIGN.name}({stmt.tile}, {self._address(stmt.address)})"
-            case LoadScalar():
+            case ir.LoadScalar():
                 index = ", ".join(map(self._expr, stmt.source.starts))
                 return f"{stmt.result} = load_scalar({stmt.source.argument}, {index})"
-            case Flag():
+            case ir.Flag():
                 return f'{stmt.action}_flag("{stmt.src}", "{stmt.dst}", {self._expr(stmt.event)})'
-            case Barrier():
+            case ir.Barrier():
                 return f'barrier("{stmt.pipe}")'
-            case Instr():
+            case ir.Instr():
                 return self._instruction(stmt)
 
     def _address(self, address: Expr) -> str:
         return f"{address:#x}" if isinstance(address, int) else self._expr(address)
 
-    def _instruction(self, instr: Instr) -> str:
+    def _instruction(self, instr: ir.Instr) -> str:
         given = [self._operand(operand) for operand in instr.operands]
         chosen = zip(INSTRUCTIONS[instr.name].modifiers, chosen_modifiers(self.program, instr), strict=True)
         given += [f'{modifier.name}="{value.text}"' for modifier, value in chosen if value is not None]
@@ -122,16 +100,16 @@ class _Printer:
         event = f"event {instr.event} = " if instr.event is not None else ""
         return f"{event}{instr.name}({', '.join(given)})"
 
-    def _operand(self, operand: Operand) -> str:
-        if isinstance(operand, TileUse):
+    def _operand(self, operand: ir.Operand) -> str:
+        if isinstance(operand, ir.TileUse):
             return self._tile(operand)
-        if isinstance(operand, View):
+        if isinstance(operand, ir.View):
             return self._view(operand)
-        if isinstance(operand, Constant):
+        if isinstance(operand, ir.Constant):
             return str(np.array([operand.bits], f"u{operand.dtype.size}").view(operand.dtype.numpy)[0])
-        return operand.name if isinstance(operand, Given) else self._expr(operand.value)
+        return operand.name if isinstance(operand, ir.Given) else self._expr(operand.value)
 
-    def _tile(self, use: TileUse) -> str:
+    def _tile(self, use: ir.TileUse) -> str:
         spec = self.program.tiles[use.tile].spec
         name, whole = use.tile, (spec.rows, spec.cols)
         if use.window is not None:
@@ -141,7 +119,7 @@ class _Printer:
             return name
         return f"{name} valid [{', '.join(map(self._expr, use.valid))}]"
 
-    def _view(self, view: View) -> str:
+    def _view(self, view: ir.View) -> str:
         argument = self.program.tensors[view.argument]
         if view.sizes == argument.shape and not any(view.starts):
             return view.argument
@@ -156,9 +134,9 @@ class _Printer:
         return f"{self._expr(start)} : {self._expr(apply('add', start, size))}"
 
 
-def _argument(argument: Argument | Integer | Float) -> str:
-    if not isinstance(argument, Argument):
-        return f"{argument.name}: {'whole number' if isinstance(argument, Integer) else argument.dtype}"
+def _argument(argument: ir.Argument | ir.Integer | ir.Float) -> str:
+    if not isinstance(argument, ir.Argument):
+        return f"{argument.name}: {'whole number' if isinstance(argument, ir.Integer) else argument.dtype}"
     shape = ", ".join(map(str, argument.shape))
     layout = "" if argument.layout.name == "ND" else f" {argument.layout.name}"
     shared = f", shares memory with {argument.memory}" if argument.memory else ""
