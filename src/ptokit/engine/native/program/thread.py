@@ -143,8 +143,8 @@ class Thread:
     def _compute(self, stmt: Stmt, frame: Frame) -> bool:
         """Compute the numbers of a loop or a branch; native code runs the body, unless it cannot count that far."""
         frame.where = stmt.where
-        frame.computed = tuple(map(frame.value, expressions(stmt)))
-        numbers = range(*frame.computed, stmt.step) if isinstance(stmt, Loop) else ()
+        found = frame.computed = tuple(map(frame.value, expressions(stmt)))
+        numbers = range(found[0], found[1], stmt.step) if isinstance(stmt, Loop) else ()
         if not numbers or max(abs(numbers[0]), abs(numbers[-1])) <= GREATEST:
             return True
         frame.computed = 0, 0
