@@ -71,9 +71,8 @@ def test_modules_do_not_import_in_cycles() -> None:
     for path in SOURCE.rglob("*.py"):
         name = ".".join(("ptokit", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
-        graph[name] = {node.module for node in nodes if node.module}
-        graph[name] |= {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+        found = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module and n.level == 0]
+        graph[name] = {other for n in found for other in (n.module, *(f"{n.module}.{part.name}" for part in n.names))}
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:

@@ -218,8 +218,8 @@ class PtoasReader:
         )
 
     def _kernel(self, start: int, comments: tuple[str, ...]) -> None:
-        name = self._name("the name of the kernel")
-        attributes = self._attributes() if self.tokens.at("{") else {}
+        name = self.grammar.name("the name of the kernel")
+        attributes = self.grammar.dictionary({}) if self.tokens.at("{") else {}
         if self._named or self._begun or self._scope.headed:
             self._finish_function()
         if name in self._names:
@@ -228,16 +228,8 @@ class PtoasReader:
         self._note(self._function, comments)
         self._last = self._function
 
-    def _name(self, what: str) -> str:
-        tokens = self.tokens
-        if tokens.kind not in ("word", "string"):
-            tokens.expected(what)
-        kind, text, start = tokens.kind, tokens.text, tokens.start
-        tokens.advance()
-        return self.grammar.string(text, start) if kind == "string" else text
-
     def _architecture(self, _start: int, comments: tuple[str, ...]) -> None:
-        self._arch = self._name("the name of an architecture")
+        self._arch = self.grammar.name("the name of an architecture")
         self._note("arch", comments)
 
     def _arg(self, start: int, comments: tuple[str, ...]) -> None:
@@ -289,10 +281,7 @@ class PtoasReader:
             self._scope.frames.append(OpenBody(operation.bodies[1], {}, operation, tokens.opening))
             self._opened = True
         elif tokens.at("{"):
-            operation.attributes = self._attributes()
-
-    def _attributes(self) -> dict[str, Any]:
-        return {key: value for key, (value, _) in self.grammar.dictionary().items()}
+            operation.attributes = self.grammar.dictionary({})
 
 
 def _stem(file: str) -> str:
