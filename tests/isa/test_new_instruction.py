@@ -18,6 +18,10 @@ from typer.testing import CliRunner
 import ptokit as pto
 from ptokit.cli.commands import app
 from ptokit.isa import catalog
+from ptokit.isa.instruction import Call, Param
+from ptokit.isa.move import Access, Compute
+from ptokit.isa.vector import F2 as FLOATS_OF_TWO
+from ptokit.isa.vector import OpRow, build, by_target, filled, vec, whole
 from ptokit.lang.launch import mode_of
 from ptokit.lang.loaded import from_text
 from ptokit.program.ir import Instr, Program, TileUse
@@ -252,6 +256,42 @@ def test_its_suffix_is_read_and_a_wrong_one_is_refused() -> None:
     assert "%dst = tgatherblk.clamp %src, %offsets, %tmp : (" in text
     with pytest.raises(Exception, match=r"tgatherblk has no suffix `.clam`, expected: .*clamp"):
         read_program(text.replace("tgatherblk.clamp", "tgatherblk.clam"))
+
+
+@pytest.fixture
+def number_last() -> Iterator[str]:
+    """An instruction with a number in the type of its last tile, behind a tile of another type."""
+    types = by_target(FLOATS_OF_TWO, FLOATS_OF_TWO)
+    params = (
+        Param("res", "write", "the sums"), Param("pick", "read", "integers"), Param("val", "read", "floats"),
+        Param("bump", "read", "a number", kind="number", typed_as="val"),
+    )  # fmt: skip
+    rules = (*(vec("CP-GAT-01", name) for name in ("res", "pick", "val")), filled("CP-GAT-01", "res"))
+
+    def lower(call: Call) -> tuple[Compute, ...]:
+        return (
+            Compute("add", call.res.valid, Access("res", call.res.layout), (whole(call, "val"), whole(call, "bump"))),
+        )
+
+    catalog.add(build(OpRow("tbump", "Add a number.", "res = val + bump", types, "add"), params, rules, lower))
+    yield "tbump"
+    catalog.remove("tbump")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_number_has_the_type_of_the_operand_that_its_definition_names(number_last: str, form: str) -> None:
+    @pto.kernel
+    def bumped(x, i, y):
+        values, picks = pto.Tile("vec", "float32", 8, 32), pto.Tile("vec", "int32", 8, 32)
+        sums = pto.Tile("vec", "float32", 8, 32)
+        pto.tload(values, x)
+        pto.tload(picks, i)
+        pto.tbump(sums, picks, values, 0.5)  # type: ignore[attr-defined]
+        pto.tstore(y, sums)
+
+    given = np.ones((8, 32), "float32"), np.ones((8, 32), "int32"), np.zeros((8, 32), "float32")
+    wanted = bumped.trace(bumped.bind(given, {}), mode_of("cpu")).program
+    assert read_program(print_program(wanted, form)) == wanted  # type: ignore[arg-type]
 
 
 # --- C++ and pages -------------------------------------------------------------------------------------------

@@ -574,6 +574,10 @@ class Instruction:
         """Whether an operand is a whole table in memory, not a block of the tile's extents."""
         return any("memory" in param.kind and not param.is_block for param in self.operands)
 
+    def type_source(self, param: Param) -> str:
+        """The operand whose element type a number has."""
+        return param.typed_as or self.operands[0].name
+
     def sources(self, order: PtoEnum | None = None) -> tuple[str, ...]:
         """The names of its sources in the order of the text; `order` is the value of the modifier `order`."""
         names = tuple(param.name for param in self.operands[1:])

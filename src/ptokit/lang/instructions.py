@@ -128,7 +128,7 @@ def _body(instruction: Instruction) -> str:
 
 def _converted(instruction: Instruction, param: Param) -> str:
     if param.kind == "number":
-        return f"_number(instruction, {param.name}, {param.typed_as or instruction.operands[0].name})"
+        return f"_number(instruction, {param.name}, {instruction.type_source(param)})"
     return f"corner({param.name}, {param.name!r})" if param.kind == "position" else param.name
 
 
