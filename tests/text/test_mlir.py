@@ -628,7 +628,7 @@ ERRORS = {
     "keyword alone": ("pto.trap {coalesce = →elem}", "expected the value", "`coalesce = #pto<coalesce elem>`?"),
     "keyword of a longer name": ("pto.trap {gatherOob = →zero}", "expected the value", "#pto<gather_oob zero>`?"),
     "keyword of another name": ("pto.trap {rmode = →ROUND}", "expected the value", "#pto<round_mode ROUND>`?"),
-    "colon for an equals sign": ("pto.trap {a→: 1 : i32}", "expected `=`, `,` or `}` behind the attribute `a`", ""),
+    "colon for an equals sign": ("pto.trap {a→: 1 : i32}", "expected `=`, `,` or `}` after the attribute `a`", ""),
     "attribute twice": ("pto.trap {a, →a}", "`a` is given twice", ""),
     "key of a configuration": ("pto.trap {a = #pto.tile_buf_config<→pat=1>}", "no key `pat`", "did you mean `pad`?"),
     # types
@@ -935,3 +935,34 @@ def test_a_text_leaves_nothing_behind_for_the_next() -> None:
         with contextlib.suppress(TextError):
             read_module(bad)
         assert print_module(read_module(good)) == before
+
+
+# --- terminators
+
+
+@pytest.mark.parametrize(
+    ("lines", "message", "line"),
+    [
+        (("return", "pto.trap"), "`func.return` must be the last operation in the parent block", 2),
+        (("scf.for %i = %n to %n step %n {", "scf.yield", "pto.trap", "}"),
+         "`scf.yield` must be the last operation in the parent block", 3),
+        (("scf.for %i = %n to %n step %n {", "return", "}"), "`func.return` expects parent op `func.func`", 3),
+        (("scf.for %i = %n to %n step %n {", "scf.yield %n : index", "}"),
+         "`scf.yield` has operands of types: index", 3),
+        (("%r = scf.for %i = %n to %n step %n iter_args(%x = %n) -> (index) {", "scf.yield", "}"),
+         "`scf.yield` has operands of types: none", 3),
+    ],
+)  # fmt: skip
+def test_terminators_stand_at_the_end_of_their_blocks(lines: tuple[str, ...], message: str, line: int) -> None:
+    with pytest.raises(TextError) as caught:
+        read_module(in_function(*lines))
+    assert message in caught.value.message
+    assert caught.value.line == line
+    assert len(caught.value.errors) == 1
+
+
+@pytest.mark.parametrize(("results", "returned"), [("", " %n : index"), (" -> index", ""), (" -> i32", " %n : index")])
+def test_a_function_returns_what_its_signature_states(results: str, returned: str) -> None:
+    with pytest.raises(TextError, match=r"`func.return` has operands of types: .*; the results of `func.func` have: "):
+        read_module(f"func.func @f(%n: index){results} {{\n  return{returned}\n}}")
+    read_module("func.func @f(%n: index) -> index {\n  return %n : index\n}")

@@ -722,7 +722,7 @@ ERRORS = [
     ("mgather.row.clmp %t, %x, %t", 13, "no suffix `.clmp`", "`clamp`"),
     ("mgather.row.elem %t, %x, %t", 13, "two suffixes for `coalesce`: row and elem", ""),
     ("mscatter.row.atomic_mul %x, %t, %t", 14, "no suffix `.atomic_mul`", "`atomic_"),
-    ("mgather.row %t, %x, %t {coalesce = elem}", 1, "given twice, by a suffix or by an attribute", ""),
+    ("mgather.row %t, %x, %t {coalesce = elem}", 25, "given twice, by a suffix or by an attribute", ""),
     ("tadd %t, %u, %t", 10, "`%u` is not defined", ".arg %u"),
     ("tadd %t, %tt, %t", 10, "`%tt` is not defined", "`%t`"),
     ("tabs %t, %somewhere", 10, "`%somewhere` is not defined", ".arg %somewhere"),
@@ -973,3 +973,29 @@ def test_every_example_of_the_page_is_read() -> None:
         text = format_ptoas(example, "page.ptoas")
         assert format_ptoas(text, "page.ptoas") == text
         lower(read_ptoas(example, "page.ptoas"))
+
+
+# --- Attributes and terminators ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "meant"),
+    [
+        ("%v = make_tensor_view %p, shape = [8, 8], strides = [8, 1] {layuot = dn} : !pto.tensor_view<8x8xi32>",
+         61, "layout"),
+        ("%u = alloc_tile {vaild_row = 3} : !pto.tile<8x8xi32>", 18, "valid_row"),
+        ("mgather %u, %x, %c {coalesc = row} : !pto.tile<16x32xf32>", 21, "coalesce"),
+    ],
+)  # fmt: skip
+def test_an_unknown_attribute_is_refused_at_its_key(line: str, column: int, meant: str) -> None:
+    head = f".kernel k\n.arg %p : !pto.ptr<i32>\n.arg %x : {MEM}\n.arg %c : {COL}\n"
+    with pytest.raises(TextError, match="has no lowering") as caught:
+        lower(read_ptoas(head + line))
+    assert (caught.value.line, caught.value.column) == (5, column)
+    assert caught.value.hint == f"did you mean `{meant}`?"
+
+
+@pytest.mark.parametrize("text", ["return\nbarrier PIPE_ALL", "for %i = 0 to 8 step 1 {\nyield\nbarrier PIPE_ALL\n}"])
+def test_nothing_follows_a_terminator(text: str) -> None:
+    with pytest.raises(TextError, match="must be the last operation in its body"):
+        read_ptoas(f".kernel k\n{text}\n")

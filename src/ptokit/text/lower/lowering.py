@@ -10,13 +10,14 @@ from typing import NoReturn
 
 from ptokit.finding import Where
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import MOST_ERRORS, TextError, choices, guess
 from ptokit.text.extents import ScopedExtents, merge_extents, part_extents, part_type
-from ptokit.text.lower.operands import Meaning, NotKnown, Refusal, TileName
+from ptokit.text.lower.operands import Meaning, NotKnown, Refusal, TileName, refuse_unknown
 from ptokit.text.memories import ElementPointer, Memories
 from ptokit.text.numbers import Limits, TooLong
 from ptokit.text.spelling import instruction_of, instructions
@@ -30,6 +31,18 @@ MOST_BODIES = 64
 YIELDING = ("scf.yield", "func.return", "return", "yield")
 OWN = ("sync", "section", "tgemv")
 """Prefixes of operations of `pto` that have a dot in their names."""
+
+ATTRIBUTES = {
+    "make_tensor_view": ("layout",), TASSIGN.op: ("addr",), "subset": ("sizes",), "barrier": ("pipe",),
+    **dict.fromkeys(("set_flag", "wait_flag"), ("src_pipe", "dst_pipe", "event_id")),
+    **dict.fromkeys(("set_flag_dyn", "wait_flag_dyn"), ("src_pipe", "dst_pipe")),
+    **dict.fromkeys(("record_event", "wait_event"), ("src_op", "dst_op", "event_id")),
+    "barrier_sync": ("op_type",), "arith.constant": ("value",), "arith.cmpi": ("predicate",),
+    **dict.fromkeys(("func.call", "call"), ("callee",)),
+}  # fmt: skip
+"""The attributes of operations that are no instructions."""
+OPERANDS = {"alloc_tile": ("addr", "valid_row", "valid_col")}
+"""Operands with a key, which may be taken for attributes."""
 
 Handler = Callable[["Lowering", Operation], None]
 """Reads one kind of operation."""
@@ -150,6 +163,7 @@ class Lowering:
         handler = self.handlers.get(operation.name) or self.handlers.get(f"{operation.name.partition('.')[0]}.*")
         try:
             if handler is not None:
+                refuse_unknown(operation, ATTRIBUTES.get(operation.name, ()), OPERANDS.get(operation.name, ()))
                 handler(self, operation)
             elif instruction_of(operation.name) is not None:
                 self.handlers["*"](self, operation)

@@ -119,15 +119,18 @@ class Cursor:
 
     # --- Errors ----------------------------------------------------------------------------------------------
 
-    def fail(self, message: str, at: int | None = None, hint: str = "") -> NoReturn:
-        """Refuse the text."""
+    def fail(
+        self, message: str, at: int | None = None, hint: str = "", *, syntax: bool = False, form: bool = False
+    ) -> NoReturn:
+        """Refuse the text. The fields of the problem are those of `Problem`."""
         if self.kind == "bad" and (at is None or at in (self.start, self.behind)):
-            message, at, hint = self._bad(), self.start, ""
-        raise Problem(message, self.start if at is None else at, hint)
+            message, at, hint, syntax, form = self._bad(), self.start, hint_at(self.text, self.start), False, False
+        raise Problem(message, self.start if at is None else at, hint, syntax=syntax, form=form)
 
-    def expected(self, what: str, hint: str = "") -> NoReturn:
+    def expected(self, what: str, hint: str = "", *, form: bool = False) -> NoReturn:
         """Refuse the text because something is missing: here, or at the end of the last line that says something."""
-        self.fail(f"expected {what}", self.behind if self.is_on_new_line() else self.start, hint)
+        at = self.behind if self.is_on_new_line() else self.start
+        self.fail(f"expected {what}", at, hint, syntax=True, form=form)
 
     def is_on_new_line(self) -> bool:
         """Whether the token stands on another line than the one before it, or the text ends."""
@@ -147,10 +150,10 @@ class Cursor:
         self.advance()
         return True
 
-    def expect(self, word: str, tail: str = "") -> None:
+    def expect(self, word: str, tail: str = "", *, form: bool = True) -> None:
         """Take a mark or a keyword."""
         if self.word != word:
-            self.expected(f"`{word}`{tail}")
+            self.expected(f"`{word}`{tail}", form=form and word != "=")
         self.advance()
 
     def listed(self, opening: str, item: Callable[[], Item]) -> list[Item]:
@@ -214,7 +217,7 @@ class Cursor:
     def operand(self, what: str = "an operand, as in `%x`") -> OperandUse:
         """Take the name of a value."""
         if self.kind != "value":
-            self.expected(what, NUMBER_HINT if self.kind == "number" else "")
+            self.expected(what, NUMBER_HINT if self.kind == "number" else "", form=True)
         at, name = self.start, self.advance()[1:]
         index = 0
         if self.kind == "hash" and self.word[1:].isdigit() and self.start == self.behind:
@@ -260,6 +263,11 @@ HINTS = {
     ";": "an op ends with its line, without `;`", "}": "is there a `}` too many, or a bracket open before it?",
 }  # fmt: skip
 """What to do about a text that starts so where it went wrong."""
+
+
+def hint_at(text: str, at: int) -> str:
+    """What to do about a text that went wrong at an offset."""
+    return next((hint for start, hint in HINTS.items() if text.startswith(start, at)), "")
 
 
 def unescaped(quoted: str) -> str:

@@ -77,7 +77,7 @@ class Destinations(Piece):
         if not draft.results:
             draft.results += [UNKNOWN] * c.bound
         if not draft.operands and not self.bare:
-            c.expected("`ins(...)` or operands")
+            c.expected("`ins(...)` or operands", form=True)
 
     def _read_dict(self, c: Parser, draft: OpDraft) -> None:
         if not (self.bare and starts_region(c)):
@@ -93,14 +93,14 @@ class Destinations(Piece):
         part = name
         while c.word != ")":
             if c.starts_statement():
-                c.expected("`)`")
+                c.expected("`)`", form=True)
             part = self._read_item(c, draft, part)
             if c.accept(":"):
                 self._read_type(c, draft, part)
                 while c.accept(",") and c.kind != "value":
                     self._read_type(c, draft, part)
             elif not c.accept(",") and c.word not in (")", "{") and not c.word.isidentifier():
-                c.expected(f"`,`, `:` or `)` in {name}(...)")
+                c.expected(f"`,`, `:` or `)` in {name}(...)", form=True)
         c.expect(")")
 
     def _read_item(self, c: Parser, draft: OpDraft, part: str) -> str:
@@ -114,7 +114,7 @@ class Destinations(Piece):
             if c.kind == "bare" and not c.is_part():
                 meant = near(c.word, c.scope) if c.word not in c.scope else c.word
                 hint = f"did you mean `%{meant}`?" if meant else ""
-                c.expected(f"an operand, as in `%x`, or `)` at the end of {part}(...)", hint)
+                c.expected(f"an operand, as in `%x`, or `)` at the end of {part}(...)", hint, form=True)
             part = c.advance() if c.kind == "bare" else part
             draft.add(part, c.operand(f"an operand of {part}(...)"))
         return part

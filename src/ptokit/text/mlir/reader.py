@@ -12,12 +12,12 @@ from ptokit.text.errors import MOST_ERRORS, MOST_SHOWN, Problem, TextError, erro
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import Collector, find_remarks
-from ptokit.text.mlir.cursor import HINTS, SPACE, OperandUse
+from ptokit.text.mlir.cursor import SPACE, OperandUse, hint_at
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
 from ptokit.text.mlir.interface import RESULTS, STARTS_OP, Argument, Forward, Parser
 from ptokit.text.mlir.ir import ANY, SHORT, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE
-from ptokit.text.mlir.types import function_type, optional_type, read_type, unknown_hint
+from ptokit.text.mlir.types import Signature, function_type, optional_type, read_type, unknown_hint
 from ptokit.text.tree import UNREAD
 
 MAX_SKIPPED = 1 << 20
@@ -29,8 +29,6 @@ _BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
 _RESUMES = re.compile(rf"[}}^]|{STARTS_OP.pattern}", re.ASCII)
 _NAME = re.compile(r"%([\w$.-]+)", re.ASCII)
 _DEFINED = re.compile(r"%([\w$.-]+)(?::\d+)?\s*=(?!=)", re.ASCII)
-_USAGE_HELPS = re.compile(r"expected (?:an operand|`(?!=)(?!.*tile))|the op ")
-"""Errors in the form of an op, where it helps to see it."""
 
 
 class StopReading(Exception):
@@ -74,7 +72,7 @@ class Reader(Parser):
     def entry_value(self, name: str) -> MlirAttribute:
         if not self.accept("="):
             if self.word not in (",", "}") and not self.is_on_new_line():
-                self.fail(f"expected `=`, `,` or `}}` behind the attribute `{name}`")
+                self.expected(f"`=`, `,` or `}}` after the attribute `{name}`")
             return UNIT
         word = self.word
         value = self.optional_attribute()
@@ -147,7 +145,8 @@ class Reader(Parser):
 
     def operation(self) -> MlirOp:
         """One operation, with its location and its comments."""
-        start = self._statement = self.start
+        start, found = self.start, len(self.problems)
+        self._statement = start
         outer = self._collector.enter(start) if not self.problems else None
         names = self._result_names()
         self.bound, self.places = sum(count for _, count, _ in names), {}
@@ -156,6 +155,8 @@ class Reader(Parser):
         self.bound, self.places = kept
         op.offset, op.places = start, self.places
         self._bind(op, names)
+        if op.regions and len(self.problems) == found:
+            self._check_terminators(op)
         op.location = optional_location(self)
         if outer is not None and not self.problems:
             self._collector.leave(op, outer, self.start)
@@ -183,7 +184,7 @@ class Reader(Parser):
             return
         if self.bound != len(op.results):
             said = f"the op gives {len(op.results)} results, but {self.bound} get a name"
-            raise self._in_op(Problem(said, op.offset), op.name)
+            raise self._in_op(Problem(said, op.offset, form=True), op.name)
         done = 0
         for name, count, at in names:
             op.results[done : done + count] = self.define(name, op.results[done : done + count], at)
@@ -193,7 +194,7 @@ class Reader(Parser):
         """An op in its own form, or an unknown op."""
         if self.kind != "bare":
             is_inside = self.scope or self._in_function
-            self.fail("expected an operation or `}`" if is_inside else "expected an operation")
+            self.fail("expected an operation or `}`" if is_inside else "expected an operation", syntax=True)
         at, name = self.start, self.word
         full = SHORT.get(name, name)
         if name.startswith("pto."):
@@ -220,8 +221,8 @@ class Reader(Parser):
             meant = near(name, [f"pto.{known}" for known in rows()])
             problem.message += f" (`{name}` is not a known op)"
             problem.hint = f"did you mean `{meant}`?" if meant else ""
-        elif _USAGE_HELPS.match(problem.message):
-            problem.hint = _hint_at(self.text, problem) or usage(short)
+        elif problem.form and not _hint_at(self.text, problem):
+            problem.usage = usage(short)
         return problem
 
     def _demand_spelling(self, name: str, at: int) -> None:
@@ -384,9 +385,26 @@ class Reader(Parser):
         elif len(self.problems) == found and not self._is_cut and (owner or len(region.blocks) > 1):
             blocks = region.blocks if region.blocks else [Block()]
             for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-                if not block.ops or not _may_end(block.ops[-1]):
+                if not any(map(_may_end, block.ops)):
                     self._note(Problem(f"{_ending(owner, block, following)}", self._end))
                     return
+
+    def _check_terminators(self, parent: MlirOp) -> None:
+        """Terminators end their blocks, in ops that they belong to, with operands of the types of the results."""
+        for block in (block for region in parent.regions for block in region.blocks):
+            for op in block.ops:
+                if op.name not in TERMINATORS:
+                    continue
+                if op.name == "func.return" and parent.name not in ("func.func", UNREAD):
+                    self._note(Problem("`func.return` expects parent op `func.func`", op.offset))
+                elif op is not block.ops[-1]:
+                    self._note(Problem(f"`{op.name}` must be the last operation in the parent block", op.offset))
+                elif op.name in ("func.return", "scf.yield") and (wanted := _returned(parent)) is not None:
+                    found = [value.type for value in op.operands]
+                    if not (len(found) == len(wanted) and all(map(_is_like, found, wanted))):
+                        kinds = [", ".join(kind.text for kind in each) or "none" for each in (found, wanted)]
+                        message = f"`{op.name}` has operands of types: {kinds[0]}; the results of `{parent.name}`"
+                        self._note(Problem(f"{message} have: {kinds[1]}", op.offset))
 
     # --- Values ----------------------------------------------------------------------------------------------
 
@@ -446,12 +464,10 @@ class Reader(Parser):
 
     def _refuse(self, problem: Problem, start: int) -> None:
         """Note why a statement could not be read: a bracket that it leaves open, if this explains it."""
-        is_slip = problem.message.startswith("expected a type") and problem.hint
-        if problem.message.startswith("expected") and not is_slip:
+        if problem.syntax and not problem.hint:
             at = unclosed(self.text, start, problem.offset, _RESUMES)
             if at is not None:
-                hint = problem.hint if "is written" in problem.hint else ""
-                problem = Problem(unclosed_message(self.text, at), at, hint)
+                problem = Problem(unclosed_message(self.text, at), at, "", problem.usage)
         self._note(problem)
 
     def _line_end(self, at: int) -> int:
@@ -533,7 +549,7 @@ class Reader(Parser):
         """All problems of the text."""
         unique = {(problem.offset, problem.message): problem for problem in self.problems}
         return tuple(
-            error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p))
+            error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p) or p.usage)
             for p in unique.values()
         )  # fmt: skip
 
@@ -551,10 +567,7 @@ def _behind_blanks(text: str, at: int) -> int:
 
 
 def _hint_at(text: str, problem: Problem) -> str:
-    """What to do about a text that starts so where something else was expected."""
-    if "expected" not in problem.message:
-        return ""
-    return next((hint for start, hint in HINTS.items() if text.startswith(start, problem.offset)), "")
+    return hint_at(text, problem.offset) if problem.syntax else ""
 
 
 def _may_end(op: MlirOp) -> bool:
@@ -563,6 +576,18 @@ def _may_end(op: MlirOp) -> bool:
         return True
     known, _, rest = op.name.partition(".")
     return op.name not in FORMS and known not in KNOWN and not (known == "pto" and rest in rows())
+
+
+def _returned(parent: MlirOp) -> Sequence[Type] | None:
+    """The types of what a terminator gives to the op around it; None if they do not follow from its results."""
+    if parent.name == "func.func":
+        kind = parent.properties.get("function_type")
+        return kind.value.outputs if kind is not None and isinstance(kind.value, Signature) else None
+    return [value.type for value in parent.results] if parent.name in ("scf.for", "scf.if") else None
+
+
+def _is_like(kind: Type, other: Type) -> bool:
+    return kind == other or not {kind, other}.isdisjoint((UNKNOWN, ANY))
 
 
 def _ending(owner: str, block: Block, following: Block | None) -> str:

@@ -63,8 +63,8 @@ class Row:
         if kinds is None:
             return [self._untyped(c, draft, part, operand) for operand in operands]
         if len(kinds) != len(operands):
-            what = "the op" if part == "args" else f"{part}(...)"
-            c.fail(f"{what} has {len(operands)} operands and {len(kinds)} types", operands[0].offset)
+            what, at = "the op" if part == "args" else f"{part}(...)", operands[0].offset
+            c.fail(f"{what} has {len(operands)} operands and {len(kinds)} types", at, form=part == "args")
         return [c.resolve(operand, kind) for operand, kind in zip(operands, kinds, strict=True)]
 
     def _untyped(self, c: Parser, draft: OpDraft, part: str, operand: OperandUse) -> SsaValue:

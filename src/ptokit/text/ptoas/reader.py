@@ -10,7 +10,7 @@ from ptokit.text.brackets import unclosed, unclosed_message
 from ptokit.text.errors import MOST_ERRORS, TextError, guess, joined
 from ptokit.text.ptoas.builder import Builder
 from ptokit.text.ptoas.scope import KernelScope, OpenBody
-from ptokit.text.ptoas.shapes import BLOCKS
+from ptokit.text.ptoas.shapes import BLOCKS, SHORT, TERMINATORS
 from ptokit.text.ptoas.statement import Grammar
 from ptokit.text.ptoas.tokens import END, MAX_STATEMENTS, STATEMENT, Tokens, checked
 from ptokit.text.ptoas.types import Placeholder
@@ -131,7 +131,7 @@ class PtoasReader:
     def _explained(self, problem: TextError, start: int) -> TextError:
         """The error, or a bracket that the statement leaves open, if this explains it."""
         source, text, at = self.source, self.source.text, None
-        if problem.message.startswith("expected"):
+        if problem.syntax:
             at = unclosed(text, start, source.offset(problem.where), STATEMENT)
         return problem if at is None else source.error(unclosed_message(text, at), source.where(at))
 
@@ -190,10 +190,14 @@ class PtoasReader:
             self._note(self._function.body, comments)
             return
         draft = self.grammar.statement()
+        before = self._scope.frames[-1].body.operations[-1:]
+        if before and before[0].name in TERMINATORS:
+            tokens.fail(f"`{SHORT[before[0].name]}` must be the last operation in its body", draft.start)
         operation = self._builder.build(draft)
         inner = tuple(line for line in tokens.comments() if line)
         operation.where = self.source.where(draft.results[0].start if draft.results else draft.start)
         operation.comments = (*comments, *inner)
+        operation.places = {key: self.source.where(at) for key, at in draft.places.items()}
         self._last = operation
         if operation.name in BLOCKS:
             self._scope.frames[-1].start = tokens.start
@@ -219,7 +223,8 @@ class PtoasReader:
 
     def _kernel(self, start: int, comments: tuple[str, ...]) -> None:
         name = self._name("the name of the kernel")
-        attributes = self._attributes() if self.tokens.at("{") else {}
+        found = self.grammar.dictionary() if self.tokens.at("{") else {}
+        attributes = {key: value for key, (value, _) in found.items()}
         if self._named or self._begun or self._scope.headed:
             self._finish_function()
         if name in self._names:
@@ -289,10 +294,9 @@ class PtoasReader:
             self._scope.frames.append(OpenBody(operation.bodies[1], {}, operation, tokens.opening))
             self._opened = True
         elif tokens.at("{"):
-            operation.attributes = self._attributes()
-
-    def _attributes(self) -> dict[str, Any]:
-        return {key: value for key, (value, _) in self.grammar.dictionary().items()}
+            found = self.grammar.dictionary()
+            operation.attributes = {key: value for key, (value, _) in found.items()}
+            operation.places = {key: self.source.where(at) for key, (_, at) in found.items()}
 
 
 def _stem(file: str) -> str:

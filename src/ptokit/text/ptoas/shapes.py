@@ -134,6 +134,8 @@ LONG = {"for": "scf.for", "if": "scf.if", "yield": "scf.yield", "call": "func.ca
 """Short names of other operations."""
 SHORT = {name: short for short, name in LONG.items()}
 
+TERMINATORS = ("scf.yield", "func.return")
+"""Operations that end a body."""
 BLOCKS = ("scf.for", "scf.if", "section.cube", "section.vector")
 """Operations with a body."""
 

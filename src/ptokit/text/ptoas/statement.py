@@ -59,6 +59,8 @@ class Draft:
     """The operands of `outs(...)`; those of `ins(...)` are the operands."""
     keyed: dict[str, list[RawItem]] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    """Where the keys of attributes stand."""
     types: list[TypeAt] = field(default_factory=list)
     out_types: list[TypeAt] = field(default_factory=list)
     given: list[TypeAt] | None = None
@@ -212,7 +214,7 @@ class Grammar:
             entries = self._listed("]", self.item) if tokens.accept("[") else [self.item()]
             if item.text in draft.keyed:
                 tokens.fail(f"`{item.text}` is given twice", item.start)
-            draft.keyed[item.text] = entries
+            draft.keyed[item.text], draft.places[item.text] = entries, item.start
         elif item.kind == "symbol" and tokens.accept("("):
             draft.operands += [item, *self._listed(")", self.item)]
         else:
@@ -290,7 +292,7 @@ class Grammar:
     def _put(self, draft: Draft, key: str, value: object, start: int) -> None:
         if key in draft.attributes:
             self.tokens.fail(f"the attribute `{key}` is given twice", start)
-        draft.attributes[key] = value
+        draft.attributes[key], draft.places[key] = value, start
 
     def dictionary(self) -> dict[str, tuple[Any, int]]:
         """`{key = value, key}`, with the places of the keys."""
