@@ -715,7 +715,7 @@ REFUSED = {
     "%z = pto.load_scalar %fp[%c0] : !pto.ptr<f32> -> f32": "a scalar load of f32 has no lowering",
     "%l = pto.make_tensor_view %out, shape = [%c8], strides = [%c1] {layout = #pto.layout<mx_a_zz>} : V": "mx_a_zz",
     "scf.for %i = %c0 to %c8 step %c0 { pto.barrier <PIPE_V> }": "the step of a loop is positive; found 0",
-    "%u = pto.alloc_tile : !pto.tile_buf<vec, 8x8xi32, compact=1>": "%u is no tile that a program can have",
+    "%u = pto.alloc_tile : !pto.tile_buf<vec, 8x8xi32, compact=1>": "the type of %u is not a tile type",
     "%b = pto.get_subblock_idx": "`pto.get_subblock_idx` is read and kept",
     "%q = arith.divsi %c8, %c0 : index": "8 // 0 has no value",
     "func.call @nobody() : () -> ()": "there is no function @nobody with a body",

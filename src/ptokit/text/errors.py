@@ -73,7 +73,7 @@ def choices(word: str, known: Sequence[str]) -> str:
 
 def redefined(name: str, line: int) -> str:
     """The message for a name that is defined a second time."""
-    return f"`{name}` is already defined, on line {line}"
+    return f"redefinition of {'SSA value' if name[0] == '%' else 'symbol'} `{name}`, first defined on line {line}"
 
 
 class Problem(Exception):

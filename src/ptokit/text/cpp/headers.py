@@ -48,10 +48,14 @@ def hand_over_findings(program: Program, profile: Profile) -> Iterator[Finding]:
     vector = profile.core_of([TileType.Vec])
     for stmt in walk(program.body):
         if isinstance(stmt, Flag) and vector in (profile.owner(stmt.src), profile.owner(stmt.dst)):
-            said = f"{program.name}: the gather with executor simt would have to wait for {stmt.src} of the other core"
+            message = (
+                f"{program.name}: the gather with executor simt would have to wait for {stmt.src} of the other core"
+            )
             fix = 'give every such gather a scratch and a table of its own, outside loops, or use executor="scalar"'
             expected, target = "no wait across cores", profile.name
-            yield Finding("error", "KN-16", said, None, "executor", expected, fix=fix, where=stmt.where, target=target)
+            yield Finding(
+                "error", "KN-16", message, None, "executor", expected, fix=fix, where=stmt.where, target=target
+            )
 
 
 def program_findings(program: Program, profile: Profile, used: int, *, has_workspace: bool) -> Iterator[Finding]:

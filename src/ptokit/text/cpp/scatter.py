@@ -33,7 +33,7 @@ def flatten(program: Program, profile: Profile, free: int) -> Program:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _TileRef:
     """A tile of the program, or one of the workspace, as an operand, by default all of it."""
 
     name: str
@@ -51,10 +51,10 @@ class _Flattener:
         self.names = set(program.tiles)
         self.begin: list[Stmt] = []
         """Statements before the program: workspaces, and what is computed once."""
-        self.parts: dict[tuple[str, TileSpec, int | None], _Part] = {}
+        self.parts: dict[tuple[str, TileSpec, int | None], _TileRef] = {}
         """The tiles of the workspace, by role and, if they share the memory of another one, its address."""
         self.places: dict[str, int] = {}
-        self.views: dict[str, dict[str, _Part]] = {}
+        self.views: dict[str, dict[str, _TileRef]] = {}
         """Tiles of the program as tiles of other types, by the names of both."""
 
     def result(self) -> Program:
@@ -113,7 +113,7 @@ class _Flattener:
         yield _step("add", offsets, offsets, columns.use(valid))
         return offsets
 
-    def _columns(self, spec: TileSpec) -> _Part:
+    def _columns(self, spec: TileSpec) -> _TileRef:
         """A tile of column numbers: the element numbers, less the number of the first element in the row."""
         is_known = ("columns", spec, None) in self.parts
         columns = self._workspace("columns", spec)
@@ -135,33 +135,33 @@ class _Flattener:
         )
         return columns
 
-    def _marks(self, spec: TileSpec) -> _Part:
+    def _marks(self, spec: TileSpec) -> _TileRef:
         """A tile with every bit set."""
         is_known = ("marks", spec, None) in self.parts
         marks = self._workspace("marks", spec)
         self.begin += () if is_known else (_step("fill", marks, _number(spec.dtype, -1)),)
         return marks
 
-    def _tile(self, instr: Instr, name: str) -> _Part:
+    def _tile(self, instr: Instr, name: str) -> _TileRef:
         tile = _use(instr, name).tile
-        return _Part(tile, self.program.tiles[tile].spec)
+        return _TileRef(tile, self.program.tiles[tile].spec)
 
-    def _workspace(self, role: str, spec: TileSpec, over: _Part | None = None) -> _Part:
+    def _workspace(self, role: str, spec: TileSpec, over: _TileRef | None = None) -> _TileRef:
         """A tile behind all others, or in the memory of one of these; scatters of one kind share it."""
         given = self.places[over.name] if over else None
         key = role, spec, given
         if key not in self.parts:
-            part = self.parts[key] = _Part(self._name(role), spec)
+            part = self.parts[key] = _TileRef(self._name(role), spec)
             at = self.places[part.name] = self.free if given is None else given
             self.begin.append(TileDecl(part.name, spec, (at,), fresh=over is None))
             self.free = max(self.free, -(-(at + spec.nbytes) // BLOCK) * BLOCK)
         return self.parts[key]
 
-    def _view(self, tile: _Part, role: str, spec: TileSpec) -> _Part:
+    def _view(self, tile: _TileRef, role: str, spec: TileSpec) -> _TileRef:
         """A tile of the program as one of another type."""
         known = self.views.setdefault(tile.name, {})
         if role not in known:
-            known[role] = _Part(self._name(f"{tile.name}_{role}"), spec)
+            known[role] = _TileRef(self._name(f"{tile.name}_{role}"), spec)
         return known[role]
 
     def _name(self, base: str) -> str:
@@ -201,8 +201,8 @@ class _Flattener:
 MODIFIERS: dict[str, tuple[PtoEnum, ...]] = {"scatter": (ScatterIndex.Flat,), "count": (IotaOrder.Ascending,)}
 
 
-def _step(name: str, *operands: _Part | Operand) -> Instr:
-    given = tuple(part.use() if isinstance(part, _Part) else part for part in operands)
+def _step(name: str, *operands: _TileRef | Operand) -> Instr:
+    given = tuple(part.use() if isinstance(part, _TileRef) else part for part in operands)
     return Instr(STEPS[name], given, MODIFIERS.get(name, ()))
 
 

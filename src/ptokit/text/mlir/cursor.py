@@ -113,8 +113,8 @@ class Cursor:
         if name in self.aliases:
             return self.aliases[name]
         if "." not in name:
-            meant = near(name, self.aliases)
-            self.fail(f"`{name}` is not defined", at, f"did you mean `{meant}`?" if meant else "")
+            close = near(name, self.aliases)
+            self.fail(f"undefined symbol alias id `{name}`", at, f"did you mean `{close}`?" if close else "")
         return None
 
     # --- Errors ----------------------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ class Cursor:
         """Whether the token stands on another line than the one before it, or the text ends."""
         return self.kind == "end" or self.text.find("\n", self.behind, self.start) >= 0
 
-    def fail_word(self, what: str, word: str, known: Sequence[str], at: int, meant: str = "") -> NoReturn:
+    def fail_word(self, what: str, word: str, known: Sequence[str], at: int, close: str = "") -> NoReturn:
         """Refuse a word that is none of those that may stand here."""
-        meant = meant or near(word, known)
-        self.fail(f"{what}, expected one of: {choices(word, known)}", at, f"did you mean `{meant}`?" if meant else "")
+        close = close or near(word, known)
+        self.fail(f"{what}, expected one of: {choices(word, known)}", at, f"did you mean `{close}`?" if close else "")
 
     # --- Tokens ----------------------------------------------------------------------------------------------
 
@@ -189,8 +189,8 @@ class Cursor:
         if word is None:
             self.expected(f"{what}, one of: {choices('', known)}")
         if word not in known:
-            meant = (others or {}).get(word.lower(), "")
-            self.fail_word(f"`{word}` is no {what}", word, known, at, meant if meant in known else "")
+            close = (others or {}).get(word.lower(), "")
+            self.fail_word(f"unknown {what} `{word}`", word, known, at, close if close in known else "")
         return word
 
     def string(self) -> str:
@@ -306,8 +306,8 @@ def bare_or_quoted(name: str) -> str:
 
 def braced(attributes: Attributes) -> str:
     """`{name = value, ...}`."""
-    return f"{{{', '.join(_said(name, value) for name, value in attributes.items())}}}"
+    return f"{{{', '.join(_entry_text(name, value) for name, value in attributes.items())}}}"
 
 
-def _said(name: str, value: MlirAttribute) -> str:
+def _entry_text(name: str, value: MlirAttribute) -> str:
     return bare_or_quoted(name) if value.text == "unit" else f"{bare_or_quoted(name)} = {value.text}"

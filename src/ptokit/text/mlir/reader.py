@@ -61,6 +61,8 @@ class Reader(Parser):
         """Whether a body was entered behind a head that could not be read; whether the text ends in a body."""
         self._suspect: int | None = None
         """The brace of a body that was probably not closed: the closing brace is indented less than its line."""
+        self._surplus: int | None = None
+        """A closing brace that is probably one too many: it is indented more than the line of its opening one."""
         self._statement = self._end = 0
         """Where the statement starts that is read, and where the last region ended."""
         self.bound = 0
@@ -94,13 +96,23 @@ class Reader(Parser):
             else:
                 self._ops(block)
                 if self.kind != "end" and self.start not in self._alias_ends and self.word != "{-#":
-                    self._note(Problem("expected an operation", self.start))
-                    self.advance()
+                    self._refuse_at_top()
         self._check_names()
         end = self._collector.finish()
         if len(block.ops) == 1 and block.ops[0].name == "builtin.module" and block.ops[0].form is not None:
             return block.ops[0], end
         return MlirOp("builtin.module", FORMS["builtin.module"], regions=[MlirRegion([block])]), end
+
+    def _refuse_at_top(self) -> None:
+        """Refuse what is no operation. One `}` too many makes the rest of the text unreadable: it is the only error."""
+        if self.word != "}":
+            self._note(Problem("expected an operation", self.start))
+            self.advance()
+            return
+        at = self.start if self._surplus is None else self._surplus
+        self.problems = [problem for problem in self.problems if problem.offset < at]
+        self._note(Problem("unexpected `}`: there is one too many", at))
+        self.jump(len(self.text))
 
     def _read_aliases(self) -> None:
         """Aliases first: those of locations are defined at the end of a file."""
@@ -183,8 +195,8 @@ class Reader(Parser):
         if not names:
             return
         if self.bound != len(op.results):
-            said = f"the op gives {len(op.results)} results, but {self.bound} get a name"
-            raise self._in_op(Problem(said, op.offset, form=True), op.name)
+            message = f"the op gives {len(op.results)} results, but {self.bound} get a name"
+            raise self._in_op(Problem(message, op.offset, form=True), op.name)
         done = 0
         for name, count, at in names:
             op.results[done : done + count] = self.define(name, op.results[done : done + count], at)
@@ -213,14 +225,14 @@ class Reader(Parser):
             raise Problem(str(error), self._statement) from None
 
     def _in_op(self, problem: Problem, name: str) -> Problem:
-        """A problem, with a hint at how the op is written or which one was meant."""
+        """A problem, with a hint at how the op is written or which one may be meant."""
         short = name.removeprefix("pto.")
         if short == name or problem.hint:
             return problem
         if short not in rows():
-            meant = near(name, [f"pto.{known}" for known in rows()])
+            close = near(name, [f"pto.{known}" for known in rows()])
             problem.message += f" (`{name}` is not a known op)"
-            problem.hint = f"did you mean `{meant}`?" if meant else ""
+            problem.hint = f"did you mean `{close}`?" if close else ""
         elif problem.form and not _hint_at(self.text, problem):
             problem.usage = usage(short)
         return problem
@@ -233,8 +245,8 @@ class Reader(Parser):
         close = near(known, ("pto", *KNOWN)) if dot else ""
         is_slip = close not in ("", known) and f"{close}.{rest}" in _op_names()
         if not dot or is_slip or (known in KNOWN and rest not in KNOWN[known].split()):
-            meant = near(name, _op_names())
-            self.fail(f"`{name}` is no known op", at, f"did you mean `{meant}`?" if meant else "")
+            close = near(name, _op_names())
+            self.fail(f"unknown op `{name}`", at, f"did you mean `{close}`?" if close else "")
 
     def _generic(self) -> MlirOp:
         """`"name"(%a)[^b] <{...}> ({...}) {...} : (T) -> U`."""
@@ -310,20 +322,21 @@ class Reader(Parser):
                 self._note(Problem("`{` is not closed: the text ends in its body", at))
             self._is_cut = True
         else:
-            self._suspect = self._suspect if self._suspect is not None else self._misplaced(region.offset, brace)
+            indent = self._indent_of(region.offset, brace)
+            self._suspect = region.offset if self._suspect is None and indent < 0 else self._suspect
+            self._surplus = brace if self._surplus is None and indent > 0 else self._surplus
             self.advance()
         if not self.problems:
             self._collector.close(region, note, brace)
         self._end = brace
 
-    def _misplaced(self, opening: int, brace: int) -> int | None:
-        """The opening brace, if the closing one starts a line that is indented less than that of the opening."""
+    def _indent_of(self, opening: int, brace: int) -> int:
+        """By how much a closing brace is indented more than the line of its opening one; 0 if it starts no line."""
         line = self.text.rfind("\n", 0, brace) + 1
         if line == 0 or self.text[line:brace].strip():
-            return None
+            return 0
         head = self.text.rfind("\n", 0, opening) + 1
-        indent = len(self.text[head:opening]) - len(self.text[head:opening].lstrip())
-        return opening if brace - line < indent else None
+        return brace - line - (len(self.text[head:opening]) - len(self.text[head:opening].lstrip()))
 
     def _block(self, region: MlirRegion, block: Block) -> None:
         region.blocks.append(block)
@@ -339,7 +352,7 @@ class Reader(Parser):
         at, label = self.start, self.advance()[1:]
         block = self._labels.get(label)
         if block is not None and label not in self._label_uses:
-            self._note(Problem(f"the block `^{label}` is already defined", at))
+            self._note(Problem(f"redefinition of block `^{label}`", at))
             block = None
         self._label_uses.pop(label, None)
         block = self._labels[label] = block or Block()
@@ -373,7 +386,7 @@ class Reader(Parser):
 
     def _check_labels(self) -> None:
         for label, at in self._label_uses.items():
-            self._note(Problem(f"the block `^{label}` is not defined", at))
+            self._note(Problem(f"reference to an undefined block `^{label}`", at))
 
     def _check_end(self, region: MlirRegion, owner: str, implied: str, found: int) -> None:
         """Every block that must end with a terminator does; one that is implied is added."""
@@ -382,12 +395,16 @@ class Reader(Parser):
             last = region.blocks[-1].ops
             if not last or last[-1].name != implied:
                 last.append(MlirOp(implied, FORMS[implied], offset=self._end))
-        elif len(self.problems) == found and not self._is_cut and (owner or len(region.blocks) > 1):
+        elif self._is_read(found) and not self._is_cut and (owner or len(region.blocks) > 1):
             blocks = region.blocks if region.blocks else [Block()]
             for block, following in zip(blocks, [*blocks[1:], None], strict=True):
                 if not any(map(_may_end, block.ops)):
                     self._note(Problem(f"{_ending(owner, block, following)}", self._end))
                     return
+
+    def _is_read(self, found: int) -> bool:
+        """Whether all statements since some problem were read; a comment that starts with `#` is none."""
+        return all(self.text.startswith("#", problem.offset) for problem in self.problems[found:])
 
     def _check_terminators(self, parent: MlirOp) -> None:
         """Terminators end their blocks, in ops that they belong to, with operands of the types of the results."""
@@ -451,8 +468,10 @@ class Reader(Parser):
         for name, uses in self.forward.items():
             at = min(value.offset for value in uses.values())
             is_shown = len(self.problems) < MOST_SHOWN
-            meant = near(f"%{name}", [f"%{other}" for other in self._defined]) if is_shown else ""
-            self._note(Problem(f"`%{name}` is not defined", at, f"did you mean `{meant}`?" if meant else ""))
+            close = near(f"%{name}", [f"%{other}" for other in self._defined]) if is_shown else ""
+            self._note(
+                Problem(f"use of undeclared SSA value name `%{name}`", at, f"did you mean `{close}`?" if close else "")
+            )
         self.forward = {}
 
     # --- Errors ----------------------------------------------------------------------------------------------

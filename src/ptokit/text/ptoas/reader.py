@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ptokit.text.brackets import unclosed, unclosed_message
-from ptokit.text.errors import MOST_ERRORS, TextError, guess, joined
+from ptokit.text.errors import MOST_ERRORS, TextError, guess, joined, redefined
 from ptokit.text.ptoas.builder import Builder
 from ptokit.text.ptoas.scope import KernelScope, OpenBody
 from ptokit.text.ptoas.shapes import BLOCKS, SHORT, TERMINATORS
@@ -35,7 +35,6 @@ class PtoasReader:
         self.grammar = Grammar(self.tokens)
         self.notes: dict[object, list[str]] = {}
         self._functions: list[Function] = []
-        self._names: set[str] = set()
         self._arch = ""
         self._count = 0
         self._errors: list[TextError] = []
@@ -61,7 +60,6 @@ class PtoasReader:
         self._scope.finish()
         if self._named or self._function.body.operations or self._function.arguments:
             self._functions.append(self._function)
-            self._names.add(self._function.name)
 
     def _try_to_finish(self) -> None:
         try:
@@ -109,7 +107,7 @@ class PtoasReader:
             raise joined(self._errors)
 
     def _recover(self, problem: TextError, start: int, depth: int) -> None:
-        """Note an error and go on behind the statement, in the body that it opens if it opens one."""
+        """Note an error and continue after the statement, in the body that it opens if it opens one."""
         tokens, frames = self.tokens, self._scope.frames
         self._add_error(self._explained(problem, start))
         last = "" if tokens.start > start and tokens.starts_statement() else tokens.skip_statement()
@@ -211,7 +209,7 @@ class PtoasReader:
         start, name = tokens.start, tokens.text
         if name not in DIRECTIVES:
             known = f"expected one of: {' '.join(DIRECTIVES)}{guess(name, DIRECTIVES)}"
-            tokens.fail(f"`{name}` is no directive, {known}", start)
+            tokens.fail(f"unknown directive `{name}`, {known}", start)
         if len(self._scope.frames) > 1 and name != ".const":
             self.tokens.fail(f"`{name}` stands at the head of a kernel", start)
         tokens.advance()
@@ -227,8 +225,9 @@ class PtoasReader:
         attributes = {key: value for key, (value, _) in found.items()}
         if self._named or self._begun or self._scope.headed:
             self._finish_function()
-        if name in self._names:
-            self.tokens.fail(f"there is a kernel {name} already", start)
+        for known in self._functions:
+            if known.name == name and known.where is not None:
+                self.tokens.fail(redefined(name, known.where.line), start)
         self._start_function(name, start, attributes, named=True)
         self._note(self._function, comments)
         self._last = self._function

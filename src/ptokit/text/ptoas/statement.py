@@ -412,4 +412,4 @@ class Grammar:
 
 def unknown_word(word: str, known: tuple[str, ...], what: str) -> str:
     """The message for an unknown word."""
-    return f"`{word}` is no {what}, expected one of: {choices(word, known)}{guess(word, known)}"
+    return f"unknown {what} `{word}`, expected one of: {choices(word, known)}{guess(word, known)}"
