@@ -350,17 +350,41 @@ def test_no_instruction_is_named_outside_its_definition(package: str) -> None:
         assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
 
 
-OPERANDS = {"idx", "table", "dst", "src"}
+OPERANDS = {"idx", "table", "dst", "src", "src0", "src1", "mask", "scalar", "scratch"}
+ROLES = {"scratch", "scalar"}
+"""Roles of operands and names of loops, which `machine` has besides."""
+MODIFIERS = {"coalesce", "executor", "atomic", "conflict", "oob", "dividend", "saturation"}
 TARGETS_AND_MEMORIES = {"a5", "a2a3", "AIV", "AIC", "UB", "L1", "L0A", "L0B", "L0C", "ub", "l1"}
+FORBIDDEN = {
+    "machine": OPERANDS - ROLES | TARGETS_AND_MEMORIES,
+    "program": OPERANDS | MODIFIERS | TARGETS_AND_MEMORIES,
+    "text": OPERANDS | MODIFIERS,
+}
 
 
-@pytest.mark.parametrize("package", ["machine", "program"])
+@pytest.mark.parametrize("package", FORBIDDEN)
 def test_no_operand_target_or_memory_is_named_in_control_flow(package: str) -> None:
     """The definitions of instructions and targets have these facts."""
     root = Path(pto.__file__).parent / package
     for file in root.rglob("*.py"):
-        found = set(strings(file)) & (OPERANDS | TARGETS_AND_MEMORIES)
+        found = set(strings(file)) & FORBIDDEN[package]
         assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
+
+
+def imported(file: Path) -> set[str]:
+    """The modules that a file imports from."""
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+
+
+def test_text_imports_no_definition_of_an_instruction() -> None:
+    root = Path(pto.__file__).parent
+    catalogue = {name for name in imported(root / "isa" / "catalog.py") if name.startswith("ptokit.isa.")}
+    definitions = catalogue - {"ptokit.isa.instruction"}
+    assert "ptokit.isa.mgather" in definitions
+    for file in (root / "text").rglob("*.py"):
+        found = imported(file) & definitions
+        assert not found, f"{file.relative_to(root)} imports {', '.join(sorted(found))}"
 
 
 def test_it_leaves_the_catalogue() -> None:

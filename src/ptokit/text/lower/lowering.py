@@ -11,7 +11,6 @@ from typing import NoReturn
 
 from ptokit.finding import Where
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
@@ -21,7 +20,7 @@ from ptokit.text.extents import ScopedExtents, merge_extents, part_extents, part
 from ptokit.text.lower.operands import Meaning, NotKnown, Refusal, TileName, refuse_unknown
 from ptokit.text.memories import ElementPointer, Memories
 from ptokit.text.numbers import Limits, TooLong
-from ptokit.text.spelling import instruction_of, instructions
+from ptokit.text.spelling import ASSIGN, instruction_of, instructions
 from ptokit.text.tree import UNREAD, Body, Opaque, Operation, Type, Unit, Value, walk
 
 MOST_STATEMENTS = 250_000
@@ -34,7 +33,7 @@ OWN = ("sync", "section", "tgemv")
 """Prefixes of operations of `pto` that have a dot in their names."""
 
 ATTRIBUTES = {
-    "make_tensor_view": ("layout",), TASSIGN.op: ("addr",), "subset": ("sizes",), "barrier": ("pipe",),
+    "make_tensor_view": ("layout",), ASSIGN.op: ("addr",), "subset": ("sizes",), "barrier": ("pipe",),
     **dict.fromkeys(("set_flag", "wait_flag"), ("src_pipe", "dst_pipe", "event_id")),
     **dict.fromkeys(("set_flag_dyn", "wait_flag_dyn"), ("src_pipe", "dst_pipe")),
     **dict.fromkeys(("record_event", "wait_event"), ("src_op", "dst_op", "event_id")),

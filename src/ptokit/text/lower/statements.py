@@ -9,7 +9,6 @@ import numpy as np
 from ptokit.isa.dtype import DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
-from ptokit.isa.tassign import TASSIGN
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
 from ptokit.program.ir import Assign, Barrier, Flag, LoadScalar, View, Window
 from ptokit.program.slices import layout_problem
@@ -18,6 +17,7 @@ from ptokit.text.lower.lowering import Handler, Lowering
 from ptokit.text.lower.operands import TileName
 from ptokit.text.memories import ElementPointer, all_of
 from ptokit.text.numbers import bounded
+from ptokit.text.spelling import ASSIGN
 from ptokit.text.tree import Operation, Tensor, Value
 
 
@@ -222,7 +222,7 @@ STATEMENTS: dict[str, Handler] = {
     "addptr": _add_pointer,
     **dict.fromkeys(("alloc_tile", "declare_tile"), _alloc),
     "set_validshape": _set_valid,
-    TASSIGN.op: _assign,
+    ASSIGN.op: _assign,
     "subset": _subset,
     **dict.fromkeys(("load_scalar", "load"), _load_scalar),
     **dict.fromkeys(("set_flag", "wait_flag", "set_flag_dyn", "wait_flag_dyn"), _flag),
