@@ -192,6 +192,21 @@ def test_a_tile_that_stands_in_two_places_takes_its_memory_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("indices", "lane", "others"),
+    [([0, 10, 1, 2, 3, 4, 5, 6], 1, 0), ([0, 1, 99, 10, 1, 4, 50, 6], 2, 2), ([9, 1, 2, 3, 4, 5, 10, 2**31 - 1], 6, 1)],
+)
+def test_a_bad_index_is_named_with_the_number_of_others(indices: list[int], lane: int, others: int) -> None:
+    dst, table = embedding()
+    idx = pto.Tile("vec", "int32", 1, 8).write([indices])
+    with pytest.raises(pto.OutOfBoundsError) as refusal:
+        pto.mgather(dst, table, idx)
+    (finding,) = refusal.value.findings
+    assert f"idx[{lane}] = {indices[lane]} " in finding.message
+    assert (finding.found, finding.expected) == (str(indices[lane]), "an index below 10")
+    assert f"(and {others} more)" in finding.message if others else "more)" not in finding.message
+
+
+@pytest.mark.parametrize(
     ("call", "name"),
     [
         (lambda: pto.Tile("vec", "flaot32", 1, 8), "float32"),

@@ -124,3 +124,70 @@ def test_elements_with_gaps_are_no_column(target: str) -> None:
         assert finding.rule == "TL-01" and "side by side" in finding.fix
         (finding,) = refused(lambda: pto.tload(column, pto.GlobalTensor(np.zeros(15, "float32"))))
         assert finding.rule == "TL-02"
+
+
+def zeroed(kind: str, rows: int, cols: int, *valid: int) -> pto.Tile:
+    tile = pto.Tile("vec", kind, rows, cols, valid=valid or None)
+    tile.storage.bits[:] = 0
+    return tile
+
+
+@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize(
+    ("src", "idx", "rows"),
+    [
+        ((4, 8), (1, 4), True),
+        ((2, 8), (1, 2), True),
+        ((4, 7), (1, 7), False),
+        ((4, 8), (1, 5), False),
+        ((1, 8), (1, 1), False),
+    ],
+    ids=str,
+)
+def test_rows_are_proposed_for_an_index_with_a_number_for_each_row(
+    target: str, src: tuple[int, int], idx: tuple[int, int], rows: bool
+) -> None:
+    """An index tile as wide as the source means elements (A-05)."""
+    with pto.target(target):
+        table = pto.GlobalTensor(np.zeros((8, 8), "float32"))
+        found = refused(lambda: pto.mscatter(table, zeroed("float32", 8, 8, *src), zeroed("int32", 1, 8, *idx)))
+        assert any('coalesce="row"' in finding.fix for finding in found) == rows
+
+
+@pytest.mark.parametrize("name", ["tscatter", "tgather"])
+@pytest.mark.parametrize(
+    ("data", "idx", "proposed"),
+    [((4, 8), (4, 1), True), ((4, 8), (1, 4), True), ((4, 8), (1, 8), False), ((4, 8), (3, 1), False),
+     ((4, 2), (4, 1), True), ((4, 1), (1, 4), False), ((4, 1), (4, 2), False)],
+    ids=str,
+)  # fmt: skip
+def test_an_index_for_each_row_of_a_tile_has_a_fix_of_its_own(
+    name: str, data: tuple[int, int], idx: tuple[int, int], proposed: bool
+) -> None:
+    tile, index = zeroed("float32", 8, 8, *data), zeroed("int32", 8, 8, *idx)
+    (finding,) = refused(lambda: getattr(pto, name)(zeroed("float32", 8, 8, *data), tile, index))
+    assert ("by one index each" in finding.fix) == proposed
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(4, 64), (64, 16), (2, 17)])
+@pytest.mark.parametrize("target", ["cpu", "a2a3", "a5"])
+def test_a_mask_has_a_bit_for_each_column(target: str, rows: int, cols: int) -> None:
+    kind, bits = ("uint32", 32) if target == "a5" else ("uint8", 8)
+    words = -(-cols // bits)
+    with pto.target(target):
+        data = zeroed("float32", 64, 64, rows, cols)
+        for down, across, legal in ((rows, words, True), (rows, words + 1, True), (rows, words - 1, False),
+                                    (rows + 1 if rows < 64 else rows - 1, words, False)):  # fmt: skip
+            if across < 1:
+                continue
+            mask = zeroed(kind, 64, 32, down, across)
+            for call in (
+                lambda mask=mask: pto.tcmp(mask, data, data),
+                lambda mask=mask: pto.tcmps(mask, data, 1),
+                lambda mask=mask: pto.tsel(zeroed("float32", 64, 64, rows, cols), mask, data, data),
+                lambda mask=mask: pto.tsels(zeroed("float32", 64, 64, rows, cols), mask, data, 1),
+            ):
+                if legal:
+                    call()
+                else:
+                    assert {finding.rule for finding in refused(call)} <= {"CP-CMP-01", "CP-SEL-01"}

@@ -87,3 +87,26 @@ def test_a_type_error_leaves_the_destination_alone() -> None:
     with pytest.raises(pto.VerifyError):
         pto.tadd(dst, tile("float32"), tile("int32"))
     assert (dst.storage.bits == 1).all()
+
+
+INDEX_TYPES = {
+    "cpu": ("int16", "uint16", "int32", "uint32"),
+    "a2a3": ("int32", "uint32"),
+    "a5": ("int16", "uint16", "int32", "uint32"),
+    "host": ("int16", "uint16", "int32", "uint32", "int64", "uint64"),
+}
+
+
+@pytest.mark.clause("CP-GAT-02")
+@pytest.mark.parametrize("target", INDEX_TYPES)
+def test_index_types_of_a_gather_between_tiles(target: str) -> None:
+    """Four bytes on A2/A3, two or four elsewhere; the host takes wider ones too."""
+    with pto.target(target):
+        for kind in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32"):
+            tiles = tile("float16"), tile("float16"), tile(kind)
+            if kind in INDEX_TYPES[target]:
+                pto.tgather(*tiles)
+                continue
+            with pytest.raises(pto.VerifyError) as refusal:
+                pto.tgather(*tiles)
+            assert {finding.rule for finding in refusal.value.findings} <= {"CP-GAT-02", "CO-TYPE-03"}, kind

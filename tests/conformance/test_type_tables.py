@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.target import profile
 from ptokit.text.cpp import emit
 from tests.text.test_cpp import traced
@@ -113,6 +114,14 @@ def test_data_types_of_a_gather_into_ub(target: str, mode: str) -> None:
             ),
         )
         judge(found, kind in GATHER[target], f"{mode} gather of {kind} on {target}")
+
+
+@pytest.mark.parametrize("target", DEVICES)
+def test_pages_list_the_types_of_gathers_and_scatters(target: str) -> None:
+    for name, table in (("mgather", GATHER), ("mscatter", SCATTER)):
+        types = INSTRUCTIONS[name].types
+        assert types is not None
+        assert {str(kind) for kind in types.get(target)} == set(table[target])
 
 
 @pytest.mark.clause("MG-L1-17", "MG-L1-18", "MG-L1-19", "MG-L1-20", "MG-SIMT-15", "MG-SIMT-23", "A-49")

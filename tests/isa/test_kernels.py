@@ -10,8 +10,12 @@ import pytest
 
 import ptokit
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.dtype import dtype
+from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import NO_KERNEL, RouteKernel, kernel_of, kernels_of
 from ptokit.isa.mgather import MGATHER
+from ptokit.isa.operand import TensorSpec, TileSpec
+from ptokit.isa.policy import GlobalLayout, TileType
 from ptokit.target import PROFILES
 from ptokit.target.profile import routes
 
@@ -46,3 +50,20 @@ def test_only_the_files_of_instructions_name_them(package: str) -> None:
     for path in (SOURCE / package).rglob("*.py"):
         constants = (n.value for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant))
         assert not {each for each in constants if isinstance(each, str) and each in names}, path
+
+
+@pytest.mark.clause("A-67", "A-47")
+@pytest.mark.parametrize(("kind", "size"), [("int8", 1), ("float16", 2), ("float32", 4)])
+def test_columns_that_a_row_transfer_writes(kind: str, size: int) -> None:
+    """A2/A3 moves whole 32-byte blocks, and every column of an NZ table; A5 writes the valid columns only."""
+    idx = TileSpec(dtype("int32"), TileType.Vec, 1, 8, 1, 4)
+    plain = TensorSpec(dtype(kind), (1, 1, 1, 9, 96), (864, 864, 864, 96, 1), GlobalLayout.ND)
+    for cols in range(1, 97):
+        dst = TileSpec(dtype(kind), TileType.Vec, 8, 96, 4, cols)
+        call = Call(MGATHER, {"dst": dst, "table": plain, "idx": idx, "scratch": None}, (None,) * 3, "a2a3")
+        blocks = len({k * size // 32 for k in range(cols)})
+        reach, nz = (kernel_of(MGATHER, "a2a3", route).reach for route in ("mgather.row", "mgather.row.nz"))
+        assert reach is not None and nz is not None
+        assert reach(call) * size == 32 * blocks
+        assert nz(call) == 96
+    assert kernel_of(MGATHER, "a5", "mgather.row").reach is None

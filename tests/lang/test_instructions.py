@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from dataclasses import replace
 from importlib.resources import files
 from typing import get_type_hints
 
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+from ptokit.isa import catalog
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.lang.instructions import __all__ as NAMES
+from ptokit.lang.instructions import call_named
 from tests.lang.stubs import FILE, stub
 
 
@@ -81,3 +84,13 @@ def test_arguments_that_do_not_match_are_reported_as_by_any_function() -> None:
         pto.tadd(tile(), tile())  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'dts'\. Did you mean 'dst'\?"):
         pto.tadd(dts=tile())  # type: ignore[call-arg]
+
+
+def test_a_function_stays_the_same_when_the_catalogue_changes() -> None:
+    catalog.add(replace(INSTRUCTIONS["tadd"], name="tsum2"))
+    try:
+        assert call_named("tadd") is pto.tadd
+        assert call_named("tsum2") is not pto.tadd
+    finally:
+        catalog.remove("tsum2")
+    assert call_named("tadd") is pto.tadd

@@ -294,11 +294,10 @@ class Quiet(FindingCollector):
 
     def __init__(self, findings: list[Finding]) -> None:
         super().__init__(None, {})
-        self.found = findings
+        self._findings = findings
 
     def __call__(self, findings: Sequence[Finding]) -> None:
-        for finding in findings:
-            self.add(finding)
+        self._findings += [finding for finding in findings if self.add(finding)]
 
 
 def _launched(values: Sequence[object], findings: list[Finding], work: Callable[[], object]) -> Outcome:

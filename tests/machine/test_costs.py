@@ -208,6 +208,26 @@ def test_vectors_by_256_bytes(profile: Profile) -> None:
     assert coefficient(slow, profile, "V", "vector slow repeat cycles") == 16
 
 
+SLOW = {"tdiv", "tdivs", "texp", "tlog", "tsqrt", "trecip", "trowexpanddiv", "tcolexpanddiv"}
+REDUCING = {"trowsum", "trowmax", "trowmin", "tcolsum", "tcolmax", "tcolmin"}
+INDEXED = {"ttrans", "tgather", "tscatter"}
+RATES = {
+    **dict.fromkeys(SLOW, "vector slow repeat cycles"),
+    **dict.fromkeys(REDUCING, "vector reduce repeat cycles"),
+    **dict.fromkeys(INDEXED, "vector indexed repeat cycles"),
+}
+
+
+@both
+def test_what_a_repeat_of_an_instruction_costs(profile: Profile) -> None:
+    """Division, roots, exponentials and logarithms are slow, sums and extremes reduce; what remains is simple."""
+    for name, instruction in INSTRUCTIONS.items():
+        for kernel in kernels_of(instruction, profile.name).values():
+            if {effect.pipe for effect in kernel.effects} == {"V"} and not kernel.launch:
+                cost = cost_of(kernel, "V")
+                assert cost.rate == RATES.get(name, "vector repeat cycles"), name
+
+
 def test_a_product_by_blocks() -> None:
     product = list(some_of_everything(A5))[-3]
     assert (

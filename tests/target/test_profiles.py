@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import ptokit as pto
 from ptokit import spec
+from ptokit.cli.commands import app
 from ptokit.isa.kernel import Handshake, LaunchShape, kernels_of
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.mscatter import MSCATTER
@@ -359,6 +361,14 @@ def test_cost_anchors() -> None:
     assert A5.costs["registers a thread"] == 32  # MG-SIMT-24
 
 
+def test_bursts_and_the_workspace_of_the_headers() -> None:
+    """MG-ALIGN-06: A2/A3 moves whole 32-byte chunks. Its headers use 8 KB of UB themselves, from 184 KB on."""
+    assert {name: found.burst for name, found in PROFILES.items() if found.burst} == {"a2a3": 32}
+    hidden = {name: found.headers.hidden for name, found in PROFILES.items() if found.headers and found.headers.hidden}
+    assert hidden == {"a2a3": 184 * KB}
+    assert A2A3.ub is not None and A2A3.ub.size - 184 * KB == 8 * KB
+
+
 def test_family_is_the_name_without_its_revision() -> None:
     assert {name: p.family for name, p in PROFILES.items()} == {
         "cpu": "cpu", "cpu@aicore": "cpu", "a2a3": "a2a3", "a5": "a5", "host": "host",
@@ -486,6 +496,23 @@ def test_every_clause_on_cost_is_stated(name: str) -> None:
     }
     assert stated
     assert stated <= set(profile(name).statements)
+
+
+STATED = {
+    "cpu": "MG-COST-01 MG-SYNC-16 MG-BUDG-01",
+    "a2a3": "MG-COST-02 MG-COST-03 MG-COST-04 MG-COST-05 MG-COST-06 MG-COST-11 MG-PERF-01 MG-PERF-02",
+    "a5": "MG-COST-06 MG-COST-07 MG-COST-08 MG-COST-09 MG-COST-10 MG-PERF-01 MS-PERF-01 MS-PERF-02 MS-PERF-03",
+}
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_the_page_of_an_instruction_shows_what_its_target_states(name: str) -> None:
+    assert " ".join(profile(name).statements) == STATED[name]
+    for instruction, document in (("mgather", "MG"), ("mscatter", "MS")):
+        shown = CliRunner().invoke(app, ["explain", instruction, "--target", name]).output
+        _, _, section = shown.partition("\nCost\n")
+        found = [line.split()[0] for line in section.partition("\n\n")[0].splitlines() if line[2:3].strip()]
+        assert found == [each for each in STATED[name].split() if each.startswith(document)]
 
 
 # --- Names and arguments ---------------------------------------------------------------------------------

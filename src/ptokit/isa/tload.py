@@ -119,8 +119,8 @@ RULES = (
 
 
 def pad_bits(dtype: DType, pad: Pad) -> int:
-    """The bit pattern that fills padding."""
-    if pad in (Pad.Null, Pad.Zero):
+    """The bit pattern that fills padding, for a pad value other than `Null`."""
+    if pad is Pad.Zero:
         return 0
     biggest = pad is Pad.Max
     if dtype.numpy.kind == "b":

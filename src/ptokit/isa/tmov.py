@@ -20,7 +20,7 @@ VEC, MAT, LEFT, RIGHT, ACC, BIAS = (
 
 A2A3_PATHS = {(VEC, VEC): "V", (MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (MAT, BIAS): "MTE1", (ACC, MAT): "FIX"}
 A5_PATHS = {**A2A3_PATHS, (ACC, VEC): "FIX", (VEC, MAT): "MTE3", (MAT, VEC): "MTE1"}
-PATHS = Table({"cpu": {**A2A3_PATHS, **A5_PATHS}, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS})
+PATHS = Table({"cpu": A5_PATHS, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS})
 """Source and destination memory, and the pipe between them (TV-01). cpu allows every pair of the other targets."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from textwrap import fill, indent
 from typing import Any
 
-from ptokit.isa.catalog import INSTRUCTIONS, derived
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction, Modifier, Param
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.spelling import TMP
@@ -35,10 +35,20 @@ def __getattr__(name: str) -> object:
     return call_named(name)
 
 
-@derived
 def call_named(name: str) -> Callable[..., Event]:
-    """The function of an instruction."""
+    """The function of an instruction, the same one as long as its definition is in the catalogue."""
     instruction = INSTRUCTIONS[name]
+    made, function = _made.get(name, (None, None))
+    if made is not instruction or function is None:
+        function = _function(name, instruction)
+        _made[name] = instruction, function
+    return function
+
+
+_made: dict[str, tuple[Instruction, Callable[..., Event]]] = {}
+
+
+def _function(name: str, instruction: Instruction) -> Callable[..., Event]:
     source, file = f"{declaration(instruction)}\n{indent(_body(instruction), INDENT)}\n", f"{__file__}:{name}"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     enums = {modifier.enum.__name__: modifier.enum for modifier in instruction.modifiers}

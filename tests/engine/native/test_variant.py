@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import ptokit as pto
 from ptokit.engine.native.program.symbolic import Conditions, SymbolicNumber
-from ptokit.engine.native.program.variant import trace
+from ptokit.engine.native.program.variant import _stays_inside, trace
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Access, Index, IndexUnit, Move, Remap, Side
 from ptokit.lang.launch import mode_of
 from ptokit.program.calls import call_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, evaluate
@@ -124,3 +126,15 @@ def test_whatever_needs_a_real_number_settles_it(value: int, other: int) -> None
         use(SymbolicNumber(Var("a"), value, conditions))
         found: tuple[Expr, ...] = conditions.found
         assert all(evaluate(condition, {Var("a"): other}) for condition in found) == (value == other)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "cast", "has_code"),
+    [(0, True, False), (1, True, True), (2**32 - 1, True, True), (2**32, True, False), (2**32, False, True)],
+)
+def test_an_index_that_is_cast_has_code_for_tables_below_2_32(capacity: int, cast: bool, has_code: bool) -> None:
+    """Lanes of 32 bits mark what is outside with their greatest value; an empty table has no element to read."""
+    line = Layout.plain(0, 1)
+    index = Index(Access("idx", line), Side.SRC, IndexUnit.ELEMENT, capacity, Remap.CLAMP, cast=cast)
+    move = Move((1, 8), Access("dst", line), Access("src", line), index)
+    assert _stays_inside(move, {"idx": 8, "dst": 8, "src": 2**33}) == has_code

@@ -20,7 +20,7 @@ EIGHT = vector(I1, BITS)
 def _byte(row: RegionRow, k: IrValue) -> IrValue:
     """Where byte `k` of a mask's row lies."""
     size = row.side.place.size
-    return row.side.writer.code.at(row.at(k.op("udiv", size)), k.op("urem", size) if size > 1 else 0)
+    return row.side.writer.code.at(row.at(k.op("udiv", size)), k.op("urem", size))
 
 
 def _full_bytes(sides: Sequence[RegionView], cols: Any, code: IrBuilder) -> IrValue:

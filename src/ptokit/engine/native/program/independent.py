@@ -85,7 +85,7 @@ def _is_partitioned(touches: list[BlockAccess | None]) -> bool:
     named = (highs > lows).all(axis=1)
     order = np.argsort(blocks[named], kind="stable")
     own, first = np.unique(blocks[named][order], return_index=True)
-    if own.size < 2:
+    if not own.size:
         return True
     return _are_apart(
         np.minimum.reduceat(lows[named][order], first), np.maximum.reduceat(highs[named][order], first), 0

@@ -1,0 +1,180 @@
+"""The edges of memory: arrays that are too small, tiles at the last address, views that share bytes, copied bytes."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import ptokit as pto
+from ptokit.engine.native import jit
+from ptokit.engine.native.emit import PTR, IrModule
+from ptokit.engine.native.move import CodeWriter
+from ptokit.engine.native.program import executable
+from ptokit.engine.native.program.independent import are_independent
+from ptokit.engine.storage import ADDRESS_SPACE, Storage
+from ptokit.lang.launch import mode_of
+from ptokit.program.expr import Var
+from ptokit.program.ir import Argument, Program
+from tests.engine.native.launches import same, same_program
+
+
+@pytest.fixture(autouse=True)
+def _on_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executable, "SMALL", 0)
+
+
+# --- Arrays ----------------------------------------------------------------------------------------------------
+
+
+@pto.kernel
+def rows_of(x, out):
+    block = pto.block_idx()
+    row = pto.Tile("vec", "float32", 2, 8)
+    pto.tload(row, x[2 * block : 2 * block + 2])
+    pto.tstore(out[2 * block : 2 * block + 2], row)
+
+
+@pto.kernel
+def all_of(x, out):
+    rows = pto.Tile("vec", "float32", 8, 8)
+    pto.tload(rows, x)
+    pto.tstore(out, rows)
+
+
+def program_of(kernel: Any, **offsets: int) -> Program:
+    given = [np.zeros((8, 8), "float32") for _ in range(2)]
+    program = kernel.trace(kernel.bind(tuple(given), {}), mode_of("cpu")).program
+    arguments = [replace(each, offset=offsets.get(each.name, 0)) for each in program.arguments
+                 if isinstance(each, Argument)]  # fmt: skip
+    return replace(program, arguments=tuple(arguments))
+
+
+@pytest.mark.parametrize("small", ["x", "out"])
+@pytest.mark.parametrize("offset", [0, 1, 8])
+@pytest.mark.parametrize(("kernel", "grid"), [(rows_of, 4), (all_of, 1)], ids=["rows", "all"])
+@pytest.mark.parametrize("missing", [0, 1, 8, 64])
+def test_arrays_that_are_smaller_than_the_program_says(
+    kernel: Any, grid: int, missing: int, offset: int, small: str
+) -> None:
+    """An array needs every element up to the last one of its argument."""
+
+    def make() -> dict[str, Storage]:
+        sizes = {"x": 64, "out": 64, small: 64 + offset - missing}
+        numbers = {name: np.arange(size, dtype="float32") for name, size in sizes.items()}
+        return {name: Storage(each.view("uint32"), pto.dtype("float32")) for name, each in numbers.items()}
+
+    found = same_program(program_of(kernel, **{small: offset}), "cpu", grid, make, {})
+    if missing:
+        assert found.ending[0] is pto.OutOfBoundsError and f"{small} are used, but its array has" in found.ending[1]
+    else:
+        assert not found.ending
+
+
+@pto.kernel
+def each_its_own(x, out, step):
+    block = pto.block_idx()
+    row = pto.Tile("vec", "float32", 2, 8)
+    pto.tload(row, x[2 * block : 2 * block + 2])
+    pto.tstore(out[step * block : step * block + 2], row)
+
+
+@pto.kernel
+def two_rows(x, out, step):
+    """A block writes a row, and the one after it by a store of its own."""
+    first = pto.block_idx() * step
+    row = pto.Tile("vec", "float32", 1, 8)
+    pto.tload(row, x[pto.block_idx() : pto.block_idx() + 1])
+    pto.tstore(out[first : first + 1], row)
+    pto.tstore(out[first + 1 : first + 2], row)
+
+
+@pto.kernel
+def nothing_named(x, out, step):
+    row = pto.Tile("vec", "float32", 2, 8)
+    with pto.when(pto.block_idx() >= step):
+        pto.tload(row, x[0:2])
+        pto.tstore(out[0:2], row)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "step", "grid", "expected"),
+    [(each_its_own, 2, 4, True), (each_its_own, 1, 4, False), (each_its_own, 0, 4, False), (each_its_own, 0, 1, True),
+     (each_its_own, 3, 4, True), (two_rows, 1, 4, False), (two_rows, 2, 4, True),
+     (nothing_named, 4, 4, True), (nothing_named, 3, 4, True), (nothing_named, 2, 4, False)],
+)  # fmt: skip
+def test_blocks_that_write_apart_are_independent(kernel: Any, step: int, grid: int, expected: bool) -> None:
+    given = {"x": np.zeros((8, 8), "float32"), "out": np.zeros((16, 8), "float32"), "step": step}
+    program = kernel.trace(kernel.bind((), given), mode_of("cpu")).program
+    assert are_independent(program, grid, {Var("step"): step}) == expected
+    same(kernel, grid, lambda: {**given, "out": np.zeros((16, 8), "float32")}, target="cpu")
+
+
+# --- Addresses -------------------------------------------------------------------------------------------------
+
+
+@pto.kernel(mode="manual")
+def at_address(x, out, address):
+    row = pto.Tile("vec", "float32", 2, 8)
+    pto.tassign(row, address)
+    pto.tload(row, x[0:2])
+    pto.barrier("ALL")
+    pto.tstore(out[0:2], row)
+
+
+@pytest.mark.parametrize("beyond", [-64, -32, 0, 32, 64, 96, 1 << 30])
+def test_tiles_at_the_end_of_their_memory(beyond: int) -> None:
+    """A tile of 64 bytes fits up to 64 bytes before the end."""
+    address = ADDRESS_SPACE - 64 + beyond
+    found = same(at_address, 1, lambda: {"x": np.ones((2, 8), "f4"), "out": np.zeros((2, 8), "f4"), "address": address})
+    assert bool(found.ending) == (beyond > 0)
+    assert not beyond > 0 or "lies beyond every memory" in found.ending[1]
+
+
+# --- Views that share memory -----------------------------------------------------------------------------------
+
+
+@pto.kernel
+def through_scratch(data, idx, at):
+    tile = pto.Tile("mat", "float32", 16, 32, blayout="col_major", slayout="row_major")
+    pto.mgather(tile, data[0:16], idx, scratch=data[at : at + 16])
+
+
+@pytest.mark.parametrize("at", [0, 1, 8, 15, 16, 20])
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_scratch_that_shares_bytes_with_the_table(target: str, at: int) -> None:
+    """Lanes take effect one after the other, however far into the table the scratch begins."""
+
+    def make() -> dict[str, Any]:
+        data = np.arange(40 * 32, dtype="float32").reshape(40, 32)
+        idx = np.random.default_rng(4).integers(0, 512, (16, 32)).astype("int32")
+        idx[:, 0] = np.arange(16) * 32  # the first rows of the scratch are read again
+        return {"data": data, "idx": idx, "at": at}
+
+    assert not same(through_scratch, 1, make, target=target).ending
+
+
+# --- Copies ----------------------------------------------------------------------------------------------------
+
+LENGTHS = [*range(70), 127, 128, 129, 255, 256, 257, 511, 512, 513, 768, 1024, 4097]
+
+
+def test_a_copy_moves_just_its_bytes() -> None:
+    module = IrModule()
+    for length in LENGTHS:
+        code = module.function(f"f{length}", "void", [(PTR, "dst"), (PTR, "src")])
+        CodeWriter(code, code.i64).copy(*code.arguments, length)
+        code.ret()
+    text = module.text
+    library = jit.library(text, lambda: jit.IrSource(text))
+    for length in LENGTHS:
+        src = np.random.default_rng(length).integers(0, 256, length + 600).astype("uint8")
+        dst = np.full(length + 600, 7, "uint8")
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address(f"f{length}"))
+        function(dst.ctypes.data, src.ctypes.data)
+        assert (dst[:length] == src[:length]).all() and (dst[length:] == 7).all(), length

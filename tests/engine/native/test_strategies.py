@@ -1,0 +1,110 @@
+"""Ways to share a scatter: each stays inside the memory that it asks for, and its parts cover all of the table."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from ptokit.engine import whole as reference
+from ptokit.engine.native.whole import calls as native
+from ptokit.engine.native.whole import strategies
+from ptokit.isa.dtype import dtype
+from ptokit.isa.move import Combine
+from tests.engine.native.test_whole_native import SHARED, Array, Case, is_open, named, values
+
+GUARD = 1 << 16
+LINE = strategies.LINE
+
+
+class Guarded:
+    """Memory with marked bytes behind it, in place of the pool's and NumPy's."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Array, int]] = []
+
+    def acquire(self, nbytes: int) -> Array:
+        room = np.full(nbytes + GUARD, 0xA5, np.uint8)
+        self.given.append((room, nbytes))
+        return room[:nbytes]
+
+    def release(self, memory: Array) -> None:
+        pass
+
+    def empty(self, count: int, kind: Any) -> Array:
+        return self.acquire(count * np.dtype(kind).itemsize).view(kind)
+
+    def zeros(self, shape: Any, kind: Any) -> Array:
+        found = self.empty(int(np.prod(shape)), kind)
+        found[:] = 0
+        return found.reshape(shape)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def check(self) -> None:
+        assert self.given
+        for room, nbytes in self.given:
+            assert (room[nbytes:] == 0xA5).all()
+
+
+@pytest.mark.parametrize("capacity", [1, 7, 64, 5003, (1 << 14) + 1, (1 << 15) + 1, (1 << 17) + 1])
+@pytest.mark.parametrize("kind", ["int8", "int32", "float64"])
+@pytest.mark.parametrize(("way", "width"), [("winners", 1), ("winners", 5), ("buckets", 1)])
+def test_a_way_stays_inside_its_memory(
+    way: str, kind: str, width: int, capacity: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "SHORT", SHARED)
+    monkeypatch.setattr(strategies, "MOST_MARKED", 0)
+    made = dtype(kind)
+    indices = named(3000, capacity)
+    indices[[5, 99]] = 0, capacity - 1
+    case = Case(made, values(made, (capacity, width)), values(made, (3000, width), 1), indices)
+    assert is_open(way, native._Scatter(case.whole).rows, capacity, width)
+    wanted = case.run(reference).tobytes()
+    for threads in (1, 2, 5):
+        guarded = Guarded()
+        monkeypatch.setattr(strategies, "pool", guarded)
+        monkeypatch.setattr(strategies, "np", guarded)
+        found = case.run(native, threads, strategy=way)
+        monkeypatch.setattr(strategies, "np", np)
+        assert found.tobytes() == wanted
+        guarded.check()
+
+
+@pytest.mark.parametrize("most", [1, 100, 5000, 1 << 20])
+@pytest.mark.parametrize("width", [1, 5])
+def test_sums_stay_inside_their_memory(width: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "SHORT", SHARED)
+    monkeypatch.setattr(strategies, "MOST_EXTRA", most)
+    half, wide = dtype("float16"), dtype("float32")
+    table, src = np.ones((70, width), "float16"), np.ones((3000, width), "float16")
+    case = Case(half, table.view("u2"), src.view("u2"), named(3000, 70), combine=Combine.ADD, accumulate=wide)
+    wanted = case.run(reference).tobytes()
+    for threads in (1, 2, 5):
+        guarded = Guarded()
+        monkeypatch.setattr(strategies, "np", guarded)
+        found = case.run(native, threads)
+        monkeypatch.setattr(strategies, "np", np)
+        assert found.tobytes() == wanted
+        guarded.check()
+        assert sum(nbytes for _, nbytes in guarded.given) <= max(most, threads * (4 * width + 1))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 128])
+@pytest.mark.parametrize("skew", [0, 16, 48])
+def test_columns_are_cut_at_cache_lines(size: int, skew: int) -> None:
+    table = 1024 * LINE + skew
+    for width in (*range(1, 70), 1000, 4096):
+        for parts in (1, 2, 3, 7):
+            cuts = strategies.column_cuts(table, size, width, parts)
+            assert (len(cuts), cuts[0], cuts[-1]) == (parts + 1, 0, width)
+            line = max(1, LINE // size)
+            for part, (a, b) in enumerate(pairwise(cuts)):
+                assert 0 <= a <= b <= width
+                assert a == 0 or (table + a * size) % LINE == 0 or size > LINE or skew % size
+                assert abs(a - width * part / parts) <= line
