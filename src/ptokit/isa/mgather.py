@@ -686,7 +686,8 @@ MGATHER = Instruction(
         ),
         row_index=is_row,
         hand_over=HandOver(
-            "executor", GatherExec.Simt,
+            "executor",
+            GatherExec.Simt,
             'give every such gather a scratch and a table of its own, outside loops, or use executor="scalar"',
         ),
     ),
