@@ -1034,3 +1034,9 @@ def test_a_wrong_comment_does_not_hide_a_missing_terminator() -> None:
         read_module("func.func @f() {\n  pto.trap # note\n}\n")
     assert [error.line for error in caught.value.errors] == [2, 3]
     assert "ends without a terminator" in caught.value.errors[1].message
+
+
+def test_an_unknown_op_is_a_terminator_only_at_the_end() -> None:
+    read_module("func.func @f() {\n  pto.trap\n  my.end\n}\n")
+    with pytest.raises(TextError, match="ends without a terminator"):
+        read_module("func.func @f() {\n  my.end\n  pto.trap\n}\n")

@@ -28,8 +28,8 @@ class TextError(ValueError):
     `str()` shows them all, up to a number.
     """
 
-    syntax = False
-    """Whether something else was expected at this place, so that an open bracket may explain it."""
+    expects = ""
+    """As in `Problem`."""
 
     def __init__(
         self, message: str, where: Where, line: str = "", hint: str = "", others: Sequence[TextError] = ()
@@ -79,22 +79,13 @@ def redefined(name: str, line: int) -> str:
 class Problem(Exception):
     """What cannot be read or printed, where in a text, and what to do about it."""
 
-    def __init__(
-        self,
-        message: str,
-        offset: int = 0,
-        hint: str = "",
-        usage: str = "",
-        *,
-        syntax: bool = False,
-        form: bool = False,
-    ) -> None:
+    def __init__(self, message: str, offset: int = 0, hint: str = "", expects: str = "", usage: str = "") -> None:
         super().__init__(message)
         self.message, self.offset, self.hint = message, offset, hint
-        self.syntax = syntax
-        """Whether something else was expected at this place, so that an open bracket may explain it."""
-        self.form, self.usage = form, usage
-        """Whether the form of the op is at fault, and how it is written."""
+        self.expects = expects
+        """`token` or `form` (of the op) if another one was expected here; an open bracket may explain it."""
+        self.usage = usage
+        """How the op is written."""
 
 
 class Source:

@@ -181,11 +181,10 @@ class Lowering:
         head, dot, _ = operation.name.partition(".")
         own = not dot or head in OWN or head in instructions()
         known = [f"pto.{name}" for name in instructions()] + [_shown(name) for name in self.handlers if "*" not in name]
-        message = (
-            f"`{'pto.' if own else ''}{operation.name}` is read and kept, but has no lowering: it cannot be executed"
-        )
+        name = f"{'pto.' if own else ''}{operation.name}"
         close = guess(f"pto.{operation.name}", known).removeprefix("; ") if own else ""
         supported = f"supported: {choices(f'pto.{operation.name}', sorted(known))}, and arith on whole numbers"
+        message = f"`{name}` is read and kept, but has no lowering: it cannot be executed"
         self.refuse(message, f"{close}\n    {supported}" if close else supported)
 
     @contextmanager
@@ -232,11 +231,8 @@ class Lowering:
     def _place_of(self, word: str) -> Where | None:
         """Where a word stands in the current operation."""
         source = self.unit.source
-        found = (
-            re.compile(rf"{re.escape(word)}(?![\w$.-])").search(source.text, source.offset(self.where))
-            if self.where
-            else None
-        )
+        start = source.offset(self.where) if self.where else len(source.text)
+        found = re.compile(rf"{re.escape(word)}(?![\w$.-])").search(source.text, start)
         return source.where(found.start()) if found else None
 
     def define(self, operation: Operation, meaning: Meaning) -> None:

@@ -119,18 +119,15 @@ class Cursor:
 
     # --- Errors ----------------------------------------------------------------------------------------------
 
-    def fail(
-        self, message: str, at: int | None = None, hint: str = "", *, syntax: bool = False, form: bool = False
-    ) -> NoReturn:
-        """Refuse the text. The fields of the problem are those of `Problem`."""
+    def fail(self, message: str, at: int | None = None, hint: str = "", expects: str = "") -> NoReturn:
+        """Refuse the text."""
         if self.kind == "bad" and (at is None or at in (self.start, self.behind)):
-            message, at, hint, syntax, form = self._bad(), self.start, hint_at(self.text, self.start), False, False
-        raise Problem(message, self.start if at is None else at, hint, syntax=syntax, form=form)
+            message, at, hint, expects = self._bad(), self.start, hint_at(self.text, self.start), ""
+        raise Problem(message, self.start if at is None else at, hint, expects)
 
-    def expected(self, what: str, hint: str = "", *, form: bool = False) -> NoReturn:
+    def expected(self, what: str, hint: str = "", expects: str = "token") -> NoReturn:
         """Refuse the text because something is missing: here, or at the end of the last line that says something."""
-        at = self.behind if self.is_on_new_line() else self.start
-        self.fail(f"expected {what}", at, hint, syntax=True, form=form)
+        self.fail(f"expected {what}", self.behind if self.is_on_new_line() else self.start, hint, expects)
 
     def is_on_new_line(self) -> bool:
         """Whether the token stands on another line than the one before it, or the text ends."""
@@ -150,10 +147,10 @@ class Cursor:
         self.advance()
         return True
 
-    def expect(self, word: str, tail: str = "", *, form: bool = True) -> None:
+    def expect(self, word: str, tail: str = "", expects: str = "form") -> None:
         """Take a mark or a keyword."""
         if self.word != word:
-            self.expected(f"`{word}`{tail}", form=form and word != "=")
+            self.expected(f"`{word}`{tail}", expects="token" if word == "=" else expects)
         self.advance()
 
     def listed(self, opening: str, item: Callable[[], Item]) -> list[Item]:
@@ -217,7 +214,7 @@ class Cursor:
     def operand(self, what: str = "an operand, as in `%x`") -> OperandUse:
         """Take the name of a value."""
         if self.kind != "value":
-            self.expected(what, NUMBER_HINT if self.kind == "number" else "", form=True)
+            self.expected(what, NUMBER_HINT if self.kind == "number" else "", "form")
         at, name = self.start, self.advance()[1:]
         index = 0
         if self.kind == "hash" and self.word[1:].isdigit() and self.start == self.behind:

@@ -65,7 +65,7 @@ class Destinations(Piece):
         """Refuse a group or a clause that the op does not have, or that does not stand here."""
         known = ("ins", "outs", *self.clauses, *self.inside)
         if word in known:
-            c.fail("expected `ins(...)` before `outs(...)`, and each clause once", form=True)
+            c.fail("expected `ins(...)` before `outs(...)`, and each clause once", expects="form")
         c.fail_word(f"unknown `{word}`", word, known, c.start)
 
     def _read_groups(self, c: Parser, draft: OpDraft) -> None:
@@ -93,7 +93,7 @@ class Destinations(Piece):
         if not draft.results:
             draft.results += [UNKNOWN] * c.bound
         if not draft.operands and not self.bare:
-            c.expected("`ins(...)` or operands", form=True)
+            c.expected("`ins(...)` or operands", expects="form")
 
     def _read_dict(self, c: Parser, draft: OpDraft) -> None:
         if not (self.bare and starts_region(c)):
@@ -109,14 +109,14 @@ class Destinations(Piece):
         part = name
         while c.word != ")":
             if c.starts_statement():
-                c.expected("`)`", form=True)
+                c.expected("`)`", expects="form")
             part = self._read_item(c, draft, part)
             if c.accept(":"):
                 self._read_type(c, draft, part)
                 while c.accept(",") and c.kind != "value":
                     self._read_type(c, draft, part)
             elif not c.accept(",") and c.word not in (")", "{") and not c.word.isidentifier():
-                c.expected(f"`,`, `:` or `)` in {name}(...)", form=True)
+                c.expected(f"`,`, `:` or `)` in {name}(...)", expects="form")
         c.expect(")")
 
     def _read_item(self, c: Parser, draft: OpDraft, part: str) -> str:
@@ -130,7 +130,7 @@ class Destinations(Piece):
             if c.kind == "bare" and not c.is_part():
                 close = near(c.word, c.scope) if c.word not in c.scope else c.word
                 hint = f"did you mean `%{close}`?" if close else ""
-                c.expected(f"an operand, as in `%x`, or `)` at the end of {part}(...)", hint, form=True)
+                c.expected(f"an operand, as in `%x`, or `)` at the end of {part}(...)", hint, expects="form")
             part = c.advance() if c.kind == "bare" else part
             draft.add(part, c.operand(f"an operand of {part}(...)"))
         return part

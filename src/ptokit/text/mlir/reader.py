@@ -196,7 +196,7 @@ class Reader(Parser):
             return
         if self.bound != len(op.results):
             message = f"the op gives {len(op.results)} results, but {self.bound} get a name"
-            raise self._in_op(Problem(message, op.offset, form=True), op.name)
+            raise self._in_op(Problem(message, op.offset, expects="form"), op.name)
         done = 0
         for name, count, at in names:
             op.results[done : done + count] = self.define(name, op.results[done : done + count], at)
@@ -206,7 +206,7 @@ class Reader(Parser):
         """An op in its own form, or an unknown op."""
         if self.kind != "bare":
             is_inside = self.scope or self._in_function
-            self.fail("expected an operation or `}`" if is_inside else "expected an operation", syntax=True)
+            self.fail("expected an operation or `}`" if is_inside else "expected an operation", expects="token")
         at, name = self.start, self.word
         full = SHORT.get(name, name)
         if name.startswith("pto."):
@@ -233,7 +233,7 @@ class Reader(Parser):
             close = near(name, [f"pto.{known}" for known in rows()])
             problem.message += f" (`{name}` is not a known op)"
             problem.hint = f"did you mean `{close}`?" if close else ""
-        elif problem.form and not _hint_at(self.text, problem):
+        elif problem.expects == "form" and not _hint_at(self.text, problem):
             problem.usage = usage(short)
         return problem
 
@@ -398,7 +398,8 @@ class Reader(Parser):
         elif self._is_read(found) and not self._is_cut and (owner or len(region.blocks) > 1):
             blocks = region.blocks if region.blocks else [Block()]
             for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-                if not any(map(_may_end, block.ops)):
+                is_ended = any(op.name in TERMINATORS for op in block.ops) or any(map(_may_end, block.ops[-1:]))
+                if not is_ended:
                     self._note(Problem(f"{_ending(owner, block, following)}", self._end))
                     return
 
@@ -469,9 +470,8 @@ class Reader(Parser):
             at = min(value.offset for value in uses.values())
             is_shown = len(self.problems) < MOST_SHOWN
             close = near(f"%{name}", [f"%{other}" for other in self._defined]) if is_shown else ""
-            self._note(
-                Problem(f"use of undeclared SSA value name `%{name}`", at, f"did you mean `{close}`?" if close else "")
-            )
+            hint = f"did you mean `{close}`?" if close else ""
+            self._note(Problem(f"use of undeclared SSA value name `%{name}`", at, hint))
         self.forward = {}
 
     # --- Errors ----------------------------------------------------------------------------------------------
@@ -483,10 +483,10 @@ class Reader(Parser):
 
     def _refuse(self, problem: Problem, start: int) -> None:
         """Note why a statement could not be read: a bracket that it leaves open, if this explains it."""
-        if problem.syntax and not problem.hint:
+        if problem.expects and not problem.hint:
             at = unclosed(self.text, start, problem.offset, _RESUMES)
             if at is not None:
-                problem = Problem(unclosed_message(self.text, at), at, "", problem.usage)
+                problem = Problem(unclosed_message(self.text, at), at, usage=problem.usage)
         self._note(problem)
 
     def _line_end(self, at: int) -> int:
@@ -586,7 +586,7 @@ def _behind_blanks(text: str, at: int) -> int:
 
 
 def _hint_at(text: str, problem: Problem) -> str:
-    return hint_at(text, problem.offset) if problem.syntax else ""
+    return hint_at(text, problem.offset) if problem.expects else ""
 
 
 def _may_end(op: MlirOp) -> bool:

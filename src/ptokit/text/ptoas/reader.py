@@ -129,7 +129,7 @@ class PtoasReader:
     def _explained(self, problem: TextError, start: int) -> TextError:
         """The error, or a bracket that the statement leaves open, if this explains it."""
         source, text, at = self.source, self.source.text, None
-        if problem.syntax:
+        if problem.expects:
             at = unclosed(text, start, source.offset(problem.where), STATEMENT)
         return problem if at is None else source.error(unclosed_message(text, at), source.where(at))
 

@@ -120,15 +120,15 @@ class Tokens:
         taken, self._remarks = " ".join(self._remarks), []
         return taken
 
-    def fail(self, message: str, start: int | None = None, *, syntax: bool = False) -> NoReturn:
+    def fail(self, message: str, start: int | None = None, expects: str = "") -> NoReturn:
         """Refuse the text, at the current token or elsewhere."""
         error = self.source.error(message, self.source.where(self.start if start is None else start))
-        error.syntax = syntax
+        error.expects = expects
         raise error
 
     def expected(self, what: str) -> NoReturn:
         """Refuse the current token."""
-        self.fail(f"expected {what}, found {_SHOWN.get(self.kind) or f'`{shortened(self.text)}`'}", syntax=True)
+        self.fail(f"expected {what}, found {_SHOWN.get(self.kind) or f'`{shortened(self.text)}`'}", expects="token")
 
     def at(self, text: str) -> bool:
         """Whether the current token is a mark or a word with this text."""
