@@ -1013,3 +1013,14 @@ def test_messages_name_the_cause(text: str, message: str) -> None:
     with pytest.raises(TextError) as caught:
         read_ptoas(f"{text}\n")
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("!pto.tile_bf<vec, 8x8xf32>", "!pto.tile_buf"), ("!pto.tyle<8x8xf32>", "!pto.tile")]
+)
+def test_a_misspelt_type_is_found_at_its_place(name: str, meant: str) -> None:
+    for line in (f"%a = alloc_tile : {name}", f".arg %a : {name}"):
+        with pytest.raises(TextError) as caught:
+            lower(read_ptoas(f".kernel k\n{line}\n"))
+        assert (caught.value.line, caught.value.column) == (2, line.index("!") + 1)
+        assert caught.value.hint == f"did you mean `{meant}`?"

@@ -38,8 +38,6 @@ class Opaque:
     """A type without a meaning in programs: kept as text, for messages."""
 
     text: str
-    hint: str = field(default="", compare=False)
-    """What may have been meant."""
 
 
 UNREAD = "unread"

@@ -44,6 +44,9 @@ ATTRIBUTES = {
 OPERANDS = {"alloc_tile": ("addr", "valid_row", "valid_col")}
 """Operands with a key, which may be taken for attributes."""
 
+TYPES = tuple(f"!pto.{name}" for name in ("tile", "tile_buf", "ptr", "memref", "tensor_view", "partition_tensor_view"))
+"""The types that programs have, besides those of numbers."""
+
 Handler = Callable[["Lowering", Operation], None]
 """Reads one kind of operation."""
 
@@ -225,8 +228,8 @@ class Lowering:
 
     def refuse_type(self, message: str, kind: Type) -> NoReturn:
         """Refuse the current operation for a type."""
-        name, hint = (kind.text.partition("<")[0], kind.hint) if isinstance(kind, Opaque) else (str(kind), "")
-        self.refuse(message, hint, self._place_of(name))
+        name = kind.text.partition("<")[0] if isinstance(kind, Opaque) else str(kind)
+        self.refuse(message + ("" if name in TYPES else guess(name, TYPES)), where=self._place_of(name))
 
     def _place_of(self, word: str) -> Where | None:
         """Where a word stands in the current operation."""

@@ -16,7 +16,7 @@ from ptokit.text.mlir.dialect import rows
 from ptokit.text.mlir.ir import Block, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.module import Module
 from ptokit.text.mlir.pieces import operand_names
-from ptokit.text.mlir.types import Ptr, Ranked, TileBuf, unknown_hint
+from ptokit.text.mlir.types import Ptr, Ranked, TileBuf
 from ptokit.text.spelling import instruction_of
 
 PADS = tuple(Pad)
@@ -144,7 +144,7 @@ def type_of(kind: Type) -> tree.Type:
     try:
         return _type_of(kind)
     except (TypeError, ValueError):
-        return tree.Opaque(kind.text, unknown_hint(kind))
+        return tree.Opaque(kind.text)
 
 
 def _type_of(kind: Type) -> tree.Type:
@@ -155,7 +155,7 @@ def _type_of(kind: Type) -> tree.Type:
         return _tile(data)
     if isinstance(data, Ranked):
         return _ranked(kind, data)
-    return text if text == "index" or (text[:1] in "iuflb" and text) else tree.Opaque(text, unknown_hint(kind))
+    return text if text == "index" or (text[:1] in "iuflb" and text) else tree.Opaque(text)
 
 
 def _ranked(kind: Type, data: Ranked) -> tree.Type:
