@@ -46,7 +46,8 @@ def test_modules_do_not_import_in_cycles() -> None:
     for path in SOURCE.rglob("*.py"):
         name = ".".join(("ptokit", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        graph[name] = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module and n.level == 0}
+        found = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module and n.level == 0]
+        graph[name] = {other for n in found for other in (n.module, *(f"{n.module}.{part.name}" for part in n.names))}
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:

@@ -189,33 +189,24 @@ class Strict:
         options: Mapping[str, Any],
     ) -> None:
         """Called before a launch. Errors that the launch itself raises are ignored here."""
+        from ptokit.lang.check import check
+        from ptokit.lang.context import current
+
         if self._is_paused:
             return
+        common = _only(options, PASSED_ON)
+        target = common.pop("target", None) or current().mode.profile.name
         with self.paused():
             try:
-                report = self._machine_report(kernel, grid, args, keywords, options)
+                if not check(kernel, *args, grid=grid, target=target, **common, **keywords).accepted:
+                    return
+                copies, named = _with_copies(args, keywords)
+                requested = {**common, "target": target, "options": options.get("options"), **named}
+                report = _without_raised(_report(kernel, grid, copies, requested))
             except (VerifyError, OutOfBoundsError, TypeError, ValueError):
                 return
-        if report is not None and not report.ok:
+        if not report.ok:
             self.texts[_text(report)] = None
-
-    def _machine_report(
-        self,
-        kernel: Launchable,
-        grid: int,
-        args: Sequence[object],
-        keywords: Mapping[str, Any],
-        options: Mapping[str, Any],
-    ) -> MachineReport | None:
-        from ptokit.lang.check import check
-
-        common = _only(options, PASSED_ON)
-        target = common.pop("target", None) or _here()
-        if not check(kernel, *args, grid=grid, target=target, **common, **keywords).accepted:
-            return None
-        copies, named = _with_copies(args, keywords)
-        requested = {**common, "target": target, "options": options.get("options"), **named}
-        return _without_raised(_report(kernel, grid, copies, requested))
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -259,12 +250,6 @@ class Strict:
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
         """Fixtures launch kernels in their teardown, too."""
         return (yield from self._phase(item, "teardown"))
-
-
-def _here() -> str:
-    from ptokit.lang.context import current
-
-    return current().mode.profile.name
 
 
 def _without_raised(report: MachineReport) -> MachineReport:

@@ -128,15 +128,14 @@ class DeclareStep:
     """A tile declaration."""
 
     def __init__(self, tile: TileDecl, executable: Executable) -> None:
-        self.tile = tile
-        self.target = executable.profile.name
+        self.tile, self.executable = tile, executable
 
     def __call__(self, frame: Frame) -> None:
         tile = self.tile
         if tile.addresses:
             frame.where = tile.where
             address = frame.value(tile.addresses[frame.iteration % len(tile.addresses)])
-            frame.place(tile, address, self.target)
+            frame.place(tile, address, self.executable.profile.name)
             return
         copies = frame.copies.get(tile.name)
         if copies is None:
@@ -155,13 +154,12 @@ class AssignStep:
     """A tile moves to another address."""
 
     def __init__(self, stmt: Assign, executable: Executable) -> None:
-        self.stmt = stmt
+        self.stmt, self.executable = stmt, executable
         self.tile = executable.program.tiles[stmt.tile]
-        self.target = executable.profile.name
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.stmt.where
-        frame.place(self.tile, frame.value(self.stmt.address), self.target)
+        frame.place(self.tile, frame.value(self.stmt.address), self.executable.profile.name)
 
 
 Takes = list[Callable[[Frame], Storage]]

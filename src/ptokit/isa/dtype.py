@@ -129,13 +129,9 @@ def dtype(value: object) -> DType:
     if numpy_type is None or value is None or (isinstance(value, str) and value != numpy_type.name):
         problem = f"unknown element type {value!r}" if isinstance(value, str) else f"{value!r} is not an element type"
         hint = suggestion(value, (row.name for row in _BY_NUMPY.values()))
-        raise TypeError(f"{problem}; known: {', '.join(known_names())}{hint}")
+        known = ", ".join(row.name for row in (*BASE, *FLOAT8, HIFLOAT8))
+        raise TypeError(f"{problem}; known: {known}{hint}")
     return _BY_NUMPY.get(numpy_type) or _host_type(numpy_type)
-
-
-def known_names() -> list[str]:
-    """The PTO element types by their Python names."""
-    return [row.name for row in (*BASE, *FLOAT8, HIFLOAT8)]
 
 
 def _host_type(numpy_type: np.dtype[Any]) -> DType:

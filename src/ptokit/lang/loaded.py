@@ -56,7 +56,8 @@ class TextKernel(Launchable):
         super().__init__(program.name, None)
         self.program = program
         self._reread = None if program.arch else reread
-        self.parameters: dict[str, str] = {a.name: _kind(a) for a in program.arguments if not _is_view(a)}
+        given = (a for a in program.arguments if not (isinstance(a, Argument) and a.view_of))
+        self.parameters: dict[str, str] = {argument.name: _kind(argument) for argument in given}
         """The parameters in order, and their kinds: `array`, `integer` or `float`."""
         self._traced: dict[tuple[Any, ...], Traced] = {}
 
@@ -170,10 +171,6 @@ class TextKernel(Launchable):
     def run_untraced(self, *_: object) -> None:
         """A text has no function to run."""
         raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one was read from text")
-
-
-def _is_view(argument: Argument | Integer | Float) -> bool:
-    return isinstance(argument, Argument) and bool(argument.view_of)
 
 
 def _kind(argument: Argument | Integer | Float) -> str:

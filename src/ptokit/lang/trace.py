@@ -21,23 +21,8 @@ from ptokit.lang.source import assigned_name
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 from ptokit.lang.where import place, refuse, user_frame, user_place
+from ptokit.program import ir
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply, subtract
-from ptokit.program.ir import (
-    Assign,
-    Block,
-    Branch,
-    Constant,
-    Instr,
-    LoadScalar,
-    Loop,
-    Number,
-    Operand,
-    Stmt,
-    TileDecl,
-    TileUse,
-    View,
-    transform,
-)
 
 MOST_BODIES = 32
 """The largest depth of nested loops and branches."""
@@ -53,7 +38,7 @@ class OpenBlock:
 
     number: int
     is_loop: bool
-    statements: list[Stmt]
+    statements: list[ir.Stmt]
     buffers: int = 1
 
 
@@ -64,7 +49,7 @@ class StandIn(ABC):
     tracer: Tracer
 
     @abstractmethod
-    def use(self) -> Operand:
+    def use(self) -> ir.Operand:
         """The operand at this point of the trace."""
 
 
@@ -82,7 +67,7 @@ class Tracer:
         self._events: set[int] = set()
         self._waited: set[int] = set()
         self._recorded = 0
-        self.closed_branch: Branch | None = None
+        self.closed_branch: ir.Branch | None = None
         self.names: dict[Expr, str] = {}
         """The user's names of expressions, for printing the program."""
 
@@ -101,7 +86,7 @@ class Tracer:
         self._names[name] += 1
         return self.unique(f"{name}_{used}") if used else name
 
-    def emit(self, statement: Stmt) -> None:
+    def emit(self, statement: ir.Stmt) -> None:
         """Record a statement in the innermost body."""
         self._recorded += 1
         if self._recorded > MOST_STATEMENTS:
@@ -131,12 +116,12 @@ class Tracer:
         workspace = self._workspace(instruction, tmp) if tmp is not None else None
         number, waits = self._event(), self._waits(instruction.name, wait)
         given = tuple(named), modifiers, number, waits, workspace
-        self.emit(Instr(instruction.name, *given, where=user_place()))
+        self.emit(ir.Instr(instruction.name, *given, where=user_place()))
         return Event(instruction.name, "", (), number)
 
-    def _workspace(self, instruction: Instruction, tmp: Tile) -> TileUse:
+    def _workspace(self, instruction: Instruction, tmp: Tile) -> ir.TileUse:
         used = self._operand(instruction, TMP, tmp)
-        if not isinstance(used, TileUse):
+        if not isinstance(used, ir.TileUse):
             raise no_operand(instruction, TMP, tmp)
         return used
 
@@ -145,12 +130,12 @@ class Tracer:
         self._events.add(number)
         return number
 
-    def _operand(self, instruction: Instruction, name: str, given: object) -> Operand:
+    def _operand(self, instruction: Instruction, name: str, given: object) -> ir.Operand:
         if isinstance(given, StandIn) and given.tracer is self:
             return given.use()
         if isinstance(given, TracedScalar):
             number = expression(given.value, f"{instruction.name}: {name}")
-            return Number(given.spec.dtype, number, given.spec.value is not None)
+            return ir.Number(given.spec.dtype, number, given.spec.value is not None)
         if isinstance(given, Scalar):
             return _constant(given)
         if isinstance(given, Tile | GlobalTensor) or hasattr(given, "__array__"):
@@ -174,7 +159,7 @@ class Tracer:
         name = self.unique(assigned_name(frame) or "tile")
         loop = next((scope for scope in reversed(self.scopes) if scope.is_loop), None)
         buffers = loop.buffers if loop and not addresses else 1
-        self.emit(TileDecl(name, spec, addresses, buffers, not addresses, where=place(frame)))
+        self.emit(ir.TileDecl(name, spec, addresses, buffers, not addresses, where=place(frame)))
         return name
 
     def loop(
@@ -196,7 +181,7 @@ class Tracer:
         except GeneratorExit:
             self.abandon(depth)
             raise
-        self.emit(Loop(var, *bounds, self.leave(), buffers, where=where))
+        self.emit(ir.Loop(var, *bounds, self.leave(), buffers, where=where))
 
     def enter(self, *, is_loop: bool = False, buffers: int = 1) -> int:
         """Open a body; returns how many were open."""
@@ -209,31 +194,31 @@ class Tracer:
         """Drop a body that an exception has left, and all inside it."""
         del self.scopes[depth:]
 
-    def leave(self) -> Block:
+    def leave(self) -> ir.Block:
         """Close the innermost body."""
         return tuple(self.scopes.pop().statements)
 
-    def load(self, block: Callable[..., View], index: Sequence[object]) -> TracedInteger:
+    def load(self, block: Callable[..., ir.View], index: Sequence[object]) -> TracedInteger:
         """Record the load of a scalar."""
         starts = tuple(expression(part, "an index of pto.load_scalar") for part in index)
         result, where = Var(self.unique(assigned_name(user_frame()) or "scalar")), user_place()
         view = block(starts, (1,) * len(starts))
-        self.emit(LoadScalar(result, view, where=where))
+        self.emit(ir.LoadScalar(result, view, where=where))
         return TracedInteger(result, self.path)
 
     def assign(self, tile: str, address: object) -> None:
         """Record that a tile moves."""
         if self.mode != "manual":
             raise refuse("KN-13", "tassign belongs to manual mode", 'use @pto.kernel(mode="manual")')
-        self.emit(Assign(tile, expression(address, "addr"), where=user_place()))
+        self.emit(ir.Assign(tile, expression(address, "addr"), where=user_place()))
 
-    def finish(self) -> Block:
+    def finish(self) -> ir.Block:
         """The whole body. Events are renumbered from 0; those that nothing waits for are dropped."""
         self._numbering = {event: number for number, event in enumerate(sorted(self._waited))}
-        return transform(tuple(self.leave()), self._renumber)
+        return ir.transform(tuple(self.leave()), self._renumber)
 
-    def _renumber(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Instr):
+    def _renumber(self, stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.Instr):
             numbering = self._numbering
             waits = tuple(numbering[event] for event in stmt.waits)
             return replace(stmt, event=numbering.get(cast("int", stmt.event)), waits=waits)
@@ -245,7 +230,7 @@ def _iterations(start: Expr, stop: Expr, step: Expr) -> Expr:
     return apply("sub", 0, apply("floordiv", subtract(start, stop), step))
 
 
-def _constant(number: Scalar) -> Operand:
+def _constant(number: Scalar) -> ir.Operand:
     if number.spec.value is not None:
-        return Number(number.spec.dtype, number.spec.value, steers=True)
-    return Constant(number.spec.dtype, int(number.storage.bits.view(f"u{number.spec.dtype.size}")[0]))
+        return ir.Number(number.spec.dtype, number.spec.value, steers=True)
+    return ir.Constant(number.spec.dtype, int(number.storage.bits.view(f"u{number.spec.dtype.size}")[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from ptokit.engine.registry import ENGINES, MACHINE, executable
@@ -42,15 +42,12 @@ class Traced:
         self.writes = written_arguments(program)
         self.stored = tuple({program.tensors[name].array for name in self.writes})
         """The array arguments that the program writes."""
-        self.verdict = lru_cache(MOST_CACHED)(self._verify)
+        self.verdict = lru_cache(MOST_CACHED)(partial(self.checked, numbers={}))
         """The verdict for a target and a grid."""
         self.machine = lru_cache(MOST_CACHED)(self._on_machine)
         """The program on the model of a target, with the addresses and flags that auto mode adds."""
         self.executable = lru_cache(MOST_CACHED)(self._prepare)
         """The executable for a target and an engine."""
-
-    def _verify(self, mode: Mode, grid: int) -> Verdict:
-        return self.checked(mode, grid, {})
 
     def checked(self, mode: Mode, grid: int, numbers: Mapping[Var, int]) -> Verdict:
         """The verdict for given integer arguments."""

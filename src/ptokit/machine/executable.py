@@ -115,22 +115,17 @@ def _restore(tensors: Mapping[str, Storage], content: Mapping[str, Array]) -> No
 class _WatchedDeclare(DeclareStep):
     """A tile declaration. Its memory is uninitialised, unless the author gave the address."""
 
-    def __init__(self, tile: TileDecl, machine: MachineExecutable) -> None:
-        super().__init__(tile, machine)
-        self.machine = machine
-
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         super().__call__(frame)
         frame.session.owners.forget(self.tile.name)
         if self.tile.fresh:
             frame.fresh.add(self.tile.name)
         if self.tile.addresses:
-            _note_address(
-                self.machine, frame, self.tile, all(isinstance(address, int) for address in self.tile.addresses)
-            )
+            is_known = all(isinstance(address, int) for address in self.tile.addresses)
+            _note_address(self.executable, frame, self.tile, is_known)
 
 
-def _note_address(machine: MachineExecutable, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
+def _note_address(machine: Executable, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
     """Record the address of a tile; if it is known only at run time, check whether the tile fits."""
     address, spec = frame.addresses[tile.name], tile.spec
     frame.session.placed(tile.name, spec.loc, address, spec.nbytes)
@@ -142,15 +137,11 @@ def _note_address(machine: MachineExecutable, frame: WatchedFrame, tile: TileDec
 
 
 class _WatchedAssign(AssignStep):
-    def __init__(self, stmt: Assign, machine: MachineExecutable) -> None:
-        super().__init__(stmt, machine)
-        self.machine = machine
-
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         super().__call__(frame)
         frame.fresh.discard(self.tile.name)  # it shows the memory's content
         frame.session.owners.forget(self.tile.name)
-        _note_address(self.machine, frame, self.tile, isinstance(self.stmt.address, int))
+        _note_address(self.executable, frame, self.tile, isinstance(self.stmt.address, int))
 
 
 class _Flag(FlagStep):

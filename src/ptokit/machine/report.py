@@ -106,12 +106,8 @@ class Section:
 
 def report_text(report: MachineReport, *, notes: bool = False) -> str:
     """All of a report; `notes` includes the notes."""
-    return "\n".join([findings_text(report, notes=notes), *map(section_text, sections(report))])
-
-
-def findings_text(report: MachineReport, *, notes: bool = False) -> str:
-    """What a report finds, without what it measures."""
-    return "\n".join([heading(report), *map(str, shown_findings(report.findings, notes=notes))])
+    findings = map(str, shown_findings(report.findings, notes=notes))
+    return "\n".join([heading(report), *findings, *map(section_text, sections(report))])
 
 
 def heading(report: MachineReport) -> str:

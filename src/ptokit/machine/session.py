@@ -151,7 +151,8 @@ class Session:
         """Check an instruction that was executed, and pass it to the other observers."""
         options = self.options
         if options.wants("repeats") and any(raw is not None for raw in executed.indices):
-            self.report(_in_block(repeats(executed), self.when), executed.where)
+            found = (replace(finding, message=f"{finding.message}, {self.when}") for finding in repeats(executed))
+            self.report(found, executed.where)
         if options.lanes:
             self.lanes += outcomes(executed)
         if self.traffic:
@@ -310,10 +311,6 @@ class Session:
             size = budget.available if budget else memory.size
             found[memory.name] = MemoryUse(memory.name, size, max(end for _, _, end in tiles), tuple(tiles))
         return found
-
-
-def _in_block(findings: Iterable[Finding], when: str) -> Iterable[Finding]:
-    return (replace(finding, message=f"{finding.message}, {when}") for finding in findings)
 
 
 def _is_cached(pipe: str) -> bool:

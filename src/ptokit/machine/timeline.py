@@ -108,10 +108,10 @@ class Timeline:
             "blocks": self.blocks,
             "longest": self.longest,
             "busy": dict(self.busy),
-            "works": [_plain_work(work) for work in self.works],
+            "works": list(map(_plain, self.works)),
             "dropped": self.dropped,
-            "critical": [{**_plain_work(c.work), "after": c.after, "idle": c.idle} for c in self.critical],
-            "waits": [_plain_wait(wait) for wait in self.waits],
+            "critical": [{**_plain(c.work), "after": c.after, "idle": c.idle} for c in self.critical],
+            "waits": list(map(_plain, self.waits)),
             "advice": list(self.advice),
         }
 
@@ -173,12 +173,8 @@ def _place(where: Where | None) -> str | None:
     return None if where is None else str(where)
 
 
-def _plain_work(work: BusySpan) -> dict[str, Any]:
-    return {**{name: getattr(work, name) for name in work.__dataclass_fields__}, "where": _place(work.where)}
-
-
-def _plain_wait(wait: Waited) -> dict[str, Any]:
-    return {**{name: getattr(wait, name) for name in wait.__dataclass_fields__}, "where": _place(wait.where)}
+def _plain(span: BusySpan | Waited) -> dict[str, Any]:
+    return {**vars(span), "where": _place(span.where)}
 
 
 def _name_event(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:

@@ -138,7 +138,7 @@ class Timer:
         others = [(number, each) for number, each in self._kept if number != longest]
         works = [done.span(number) for number, each in (self._longest, *others) for done in each.works]
         waits = tuple(sorted(_waits(block, cycles), key=lambda wait: -wait.cycles))
-        names = sorted(self._busy, key=_rank)
+        names = sorted(self._busy, key=lambda pipe: (core_of(pipe), PIPES.index(unit_of(pipe))))
         one_core = len({core_of(pipe) for pipe in names}) <= 1
         kept = tuple(works[: self.keep])
         path = _path(block, longest)[-self.keep :]
@@ -155,10 +155,6 @@ class Timer:
             advice=tuple(advise(path, _busiest(block, cycles, self._by_element), one_core)),
             clock=self.costs.clock,
         )
-
-
-def _rank(pipe: str) -> tuple[str, int]:
-    return core_of(pipe), PIPES.index(unit_of(pipe))
 
 
 def _waits(block: Schedule, cycles: float) -> Iterator[Waited]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.finding import Finding, Where
+from ptokit.program import ir
 from ptokit.program.calls import all_operands
 from ptokit.program.expr import (
     ANYTHING,
@@ -33,22 +34,6 @@ from ptokit.program.expr import (
     subtract,
     total,
     variables,
-)
-from ptokit.program.ir import (
-    Argument,
-    Branch,
-    Flag,
-    Instr,
-    Integer,
-    Leaf,
-    LoadScalar,
-    Loop,
-    Operand,
-    Program,
-    TileDecl,
-    TileUse,
-    View,
-    fold,
 )
 from ptokit.target.profile import EVENT_IDS
 
@@ -142,14 +127,14 @@ def start(grid: int | None, integers: Mapping[Var, Bounds]) -> Reach:
     return Reach(bounds, {BLOCK_IDX: np.arange(grid), BLOCK_NUM: np.full(grid, grid), **known})
 
 
-def inside_loop(loop: Loop, reach: Reach) -> Reach:
+def inside_loop(loop: ir.Loop, reach: Reach) -> Reach:
     """The body of a loop: every iteration."""
     first, last = interval(loop.start, reach.bounds), interval(loop.stop, reach.bounds)
     span = (first[0], last[1] - 1) if loop.step > 0 else (last[0] + 1, first[1])
     return replace(reach, bounds={**reach.bounds, loop.var: span}, values=_iterations(loop, reach))
 
 
-def _iterations(loop: Loop, reach: Reach) -> Mapping[Var, Array] | None:
+def _iterations(loop: ir.Loop, reach: Reach) -> Mapping[Var, Array] | None:
     first, last = reach.value(loop.start), reach.value(loop.stop)
     if first is None or last is None or reach.values is None:
         return None
@@ -162,7 +147,7 @@ def _iterations(loop: Loop, reach: Reach) -> Mapping[Var, Array] | None:
     return {**outer, loop.var: np.repeat(first, trips) + number * loop.step}
 
 
-def inside_branch(branch: Branch, reach: Reach, *, holds: bool) -> Reach:
+def inside_branch(branch: ir.Branch, reach: Reach, *, holds: bool) -> Reach:
     """One arm of a branch: the executions for which its condition holds, or does not."""
     low, high = interval(branch.condition, reach.bounds)
     if (holds and low == high == 0) or (not holds and (low > 0 or high < 0)):
@@ -182,40 +167,42 @@ def _spanned(values: Array | None, bounds: Bounds) -> Bounds:
     return (int(values.min()), int(values.max())) if values.size else (1, 0)
 
 
-def reaches(program: Program, grid: int | None, given: Mapping[Var, int] | None = None) -> list[tuple[Leaf, Reach]]:
+def reaches(
+    program: ir.Program, grid: int | None, given: Mapping[Var, int] | None = None
+) -> list[tuple[ir.Leaf, Reach]]:
     """Every statement that is no loop or branch, and when it runs. Statements that cannot run are left out.
 
     `given` are whole numbers that a launch passes in, if they are known and fit the arrays.
     """
-    integers = {argument.var: ANYTHING for argument in program.arguments if isinstance(argument, Integer)}
+    integers = {argument.var: ANYTHING for argument in program.arguments if isinstance(argument, ir.Integer)}
     known = {var: (number, number) for var, number in (given or {}).items() if -SAFE < number < SAFE}
-    found: list[tuple[Leaf, Reach]] = []
+    found: list[tuple[ir.Leaf, Reach]] = []
 
-    def leaf(stmt: Leaf, reach: Reach) -> Reach:
+    def leaf(stmt: ir.Leaf, reach: Reach) -> Reach:
         if not reach.is_never:
             found.append((stmt, reach))
-        if not isinstance(stmt, LoadScalar):
+        if not isinstance(stmt, ir.LoadScalar):
             return reach
         limits = np.iinfo(program.tensors[stmt.source.argument].dtype.numpy)
         return replace(reach, bounds={**reach.bounds, stmt.result: (int(limits.min), int(limits.max))})
 
-    def loop(stmt: Loop, reach: Reach) -> Reach:
+    def loop(stmt: ir.Loop, reach: Reach) -> Reach:
         if not reach.is_never:
             visit(stmt.body, inside_loop(stmt, reach))
         return reach
 
-    def branch(stmt: Branch, reach: Reach) -> Reach:
+    def branch(stmt: ir.Branch, reach: Reach) -> Reach:
         if not reach.is_never:
             visit(stmt.then, inside_branch(stmt, reach, holds=True))
             visit(stmt.otherwise, inside_branch(stmt, reach, holds=False))
         return reach
 
-    visit = partial(fold, leaf=leaf, loop=loop, branch=branch)
+    visit = partial(ir.fold, leaf=leaf, loop=loop, branch=branch)
     visit(program.body, start(grid, {**integers, **known}))
     return found
 
 
-def check_bounds(program: Program, grid: int | None) -> Iterator[Finding]:
+def check_bounds(program: ir.Program, grid: int | None) -> Iterator[Finding]:
     """Slices outside their argument, valid regions outside their tile, event ids out of range.
 
     They block execution.
@@ -223,24 +210,24 @@ def check_bounds(program: Program, grid: int | None) -> Iterator[Finding]:
     return (replace(finding, blocks=True) for finding in _bounds(program, grid))
 
 
-def _bounds(program: Program, grid: int | None) -> Iterator[Finding]:
-    reported: set[Operand] = set()
+def _bounds(program: ir.Program, grid: int | None) -> Iterator[Finding]:
+    reported: set[ir.Operand] = set()
     for stmt, reach in reaches(program, grid):
-        if isinstance(stmt, LoadScalar):
+        if isinstance(stmt, ir.LoadScalar):
             yield from _check_view(program, stmt.source, reach, stmt.where, index_finding)
-        elif isinstance(stmt, Flag):
+        elif isinstance(stmt, ir.Flag):
             yield from _check_event(stmt, reach)
-        for operand in all_operands(stmt).values() if isinstance(stmt, Instr) else ():
+        for operand in all_operands(stmt).values() if isinstance(stmt, ir.Instr) else ():
             found = [] if operand in reported else list(_check_operand(program, operand, reach, stmt.where))
             if found:
                 reported.add(operand)
                 yield from found
 
 
-def _check_operand(program: Program, operand: Operand, reach: Reach, where: Where | None) -> Iterator[Finding]:
-    if isinstance(operand, View):
+def _check_operand(program: ir.Program, operand: ir.Operand, reach: Reach, where: Where | None) -> Iterator[Finding]:
+    if isinstance(operand, ir.View):
         yield from _check_view(program, operand, reach, where, slice_finding)
-    elif isinstance(operand, TileUse):
+    elif isinstance(operand, ir.TileUse):
         yield from _check_valid(program.tiles[operand.tile], operand, reach, where)
 
 
@@ -249,7 +236,7 @@ Describe = Callable[[str, int, int, int, int, str], Finding]
 
 
 def _check_view(
-    program: Program, view: View, reach: Reach, where: Where | None, describe: Describe
+    program: ir.Program, view: ir.View, reach: Reach, where: Where | None, describe: Describe
 ) -> Iterator[Finding]:
     argument = program.tensors[view.argument]
     for dim, (first, size, most) in enumerate(zip(view.starts, view.sizes, argument.shape, strict=True)):
@@ -259,13 +246,13 @@ def _check_view(
             return
 
 
-def _check_event(flag: Flag, reach: Reach) -> Iterator[Finding]:
+def _check_event(flag: ir.Flag, reach: Reach) -> Iterator[Finding]:
     when = _broken(reach, flag.event, 1, EVENT_IDS)
     if when:
         yield event_finding(when.numbers[0], when.text).at(flag.where)
 
 
-def _check_valid(tile: TileDecl, use: TileUse, reach: Reach, where: Where | None) -> Iterator[Finding]:
+def _check_valid(tile: ir.TileDecl, use: ir.TileUse, reach: Reach, where: Where | None) -> Iterator[Finding]:
     for axis, (extent, most) in enumerate(zip(use.valid, room(tile, use), strict=True)):
         when = _broken(reach, 0, extent, most)
         if when:
@@ -278,12 +265,12 @@ def _check_valid(tile: TileDecl, use: TileUse, reach: Reach, where: Where | None
             return
 
 
-def room(tile: TileDecl, use: TileUse) -> tuple[int, int]:
+def room(tile: ir.TileDecl, use: ir.TileUse) -> tuple[int, int]:
     """Rows and columns of a tile, or of the slice that is used."""
     return use.window.size if use.window else (tile.spec.rows, tile.spec.cols)
 
 
-def edges(tile: TileDecl, use: TileUse) -> tuple[tuple[Expr, int, int], ...]:
+def edges(tile: ir.TileDecl, use: ir.TileUse) -> tuple[tuple[Expr, int, int], ...]:
     """Of each dim of a slice: its start, its size, and the tile's; nothing for a whole tile."""
     if use.window is None:
         return ()
@@ -339,7 +326,7 @@ def slice_finding(name: str, dim: int, first: int, size: int, most: int, when: s
     return Finding("error", "KN-10", message, None, name, expected, f"{first}:{first + size}", fix)
 
 
-def array_finding(argument: Argument, first: int, count: int, size: int) -> Finding:
+def array_finding(argument: ir.Argument, first: int, count: int, size: int) -> Finding:
     """A view outside the array that was passed for its argument."""
     name = argument.name
     message = f"elements {first} to {first + count - 1} of {name} are used, but its array has {size} elements"
@@ -355,7 +342,7 @@ def part_finding(tile: str, axis: int, start: int, size: int, most: int, when: s
     return Finding("error", "SL-01", message, None, tile, f"a slice within 0:{most}", f"{start}:{start + size}", fix)
 
 
-def valid_finding(tile: TileDecl, use: TileUse, axis: int, extent: int, when: str) -> Finding:
+def valid_finding(tile: ir.TileDecl, use: ir.TileUse, axis: int, extent: int, when: str) -> Finding:
     """A valid extent, or a slice to a computed end, outside its tile."""
     most, end, start = room(tile, use)[axis], (tile.spec.rows, tile.spec.cols)[axis], use.start[axis]
     if use.window is not None and isinstance(start, int) and start + most == end:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from ptokit.isa.policy import TileType
+from ptokit.program import ir
 from ptokit.program.calls import overlaps_itself
 from ptokit.program.expr import (
     ANYTHING,
@@ -22,20 +23,6 @@ from ptokit.program.expr import (
     subtract,
     variables,
 )
-from ptokit.program.ir import (
-    Argument,
-    Assign,
-    Block,
-    LoadScalar,
-    Loop,
-    Program,
-    Stmt,
-    TileDecl,
-    TileUse,
-    View,
-    children,
-    walk,
-)
 
 Path = tuple[int, ...]
 """A statement: its number in its block, after the (number, arm) of every statement around it. A block: only these."""
@@ -48,11 +35,11 @@ EVERYWHERE: tuple[Path, ...] = ((),)
 """The loops around a variable with several definitions. No loop equals it, so its value is never known."""
 
 
-def statements(block: Block, at: Path = ()) -> Iterator[tuple[Path, Stmt]]:
+def statements(block: ir.Block, at: Path = ()) -> Iterator[tuple[Path, ir.Stmt]]:
     """Every statement with its path, in program order."""
     for number, stmt in enumerate(block):
         yield (*at, number), stmt
-        for arm, inner in enumerate(children(stmt)):
+        for arm, inner in enumerate(ir.children(stmt)):
             yield from statements(inner, (*at, number, arm))
 
 
@@ -64,25 +51,25 @@ def meeting_block(a: Path, b: Path) -> tuple[Path, int, int]:
     return a[:depth], a[depth], b[depth]
 
 
-def rewrite(view: View, values: Mapping[Var, Expr]) -> View:
+def rewrite(view: ir.View, values: Mapping[Var, Expr]) -> ir.View:
     """The view with variables replaced."""
     starts, sizes = ([substitute(expr, values) for expr in exprs] for exprs in (view.starts, view.sizes))
-    return View(view.argument, tuple(starts), tuple(sizes))
+    return ir.View(view.argument, tuple(starts), tuple(sizes))
 
 
 class Outline:
     """The loops of a program, by the paths of their bodies, and which of them are around each definition."""
 
-    def __init__(self, program: Program) -> None:
-        self.loops: dict[Path, Loop] = {}
+    def __init__(self, program: ir.Program) -> None:
+        self.loops: dict[Path, ir.Loop] = {}
         self.tiles: dict[str, tuple[Path, ...]] = {}
         self.scalars: dict[Var, tuple[Path, ...]] = {}
         for path, stmt in statements(program.body):
-            if isinstance(stmt, Loop):
+            if isinstance(stmt, ir.Loop):
                 self.loops[*path, 0] = stmt
-            elif isinstance(stmt, TileDecl):
+            elif isinstance(stmt, ir.TileDecl):
                 self.tiles[stmt.name] = self.around(path)
-            elif isinstance(stmt, LoadScalar):
+            elif isinstance(stmt, ir.LoadScalar):
                 self.scalars[stmt.result] = EVERYWHERE if stmt.result in self.scalars else self.around(path)
 
     def around(self, path: Path) -> tuple[Path, ...]:
@@ -94,7 +81,7 @@ class Outline:
 class OperandAccess:
     """The access of one step of a statement to an operand, and the loops around it."""
 
-    operand: TileUse | View
+    operand: ir.TileUse | ir.View
     writes: bool
     loops: tuple[Path, ...]
 
@@ -102,7 +89,7 @@ class OperandAccess:
 class Tiles:
     """The copies of a program's tiles, and which of them share memory."""
 
-    def __init__(self, program: Program, outline: Outline) -> None:
+    def __init__(self, program: ir.Program, outline: Outline) -> None:
         self.program = program
         self.homes = outline.tiles
         self.spans = self._spans()
@@ -110,8 +97,8 @@ class Tiles:
 
     def _spans(self) -> dict[Cell, list[Span]]:
         moved: dict[str, list[Expr]] = defaultdict(list)
-        for stmt in walk(self.program.body):
-            if isinstance(stmt, Assign):
+        for stmt in ir.walk(self.program.body):
+            if isinstance(stmt, ir.Assign):
                 moved[stmt.tile].append(stmt.address)
         spans: dict[Cell, list[Span]] = {}
         for name, decl in self.program.tiles.items():
@@ -133,7 +120,7 @@ class Tiles:
         return [(tile, copy) for copy in range(copies)]
 
 
-def _span(decl: TileDecl, address: Expr) -> Span:
+def _span(decl: ir.TileDecl, address: Expr) -> Span:
     if isinstance(address, int):
         return decl.spec.loc, address, address + decl.spec.nbytes
     return decl.spec.loc, -inf, inf
@@ -145,7 +132,7 @@ class Views:
     A variable keeps its value until a loop around its definition starts its next iteration.
     """
 
-    def __init__(self, program: Program, outline: Outline) -> None:
+    def __init__(self, program: ir.Program, outline: Outline) -> None:
         self.program = program
         self.bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, inf), BLOCK_NUM: (1, inf)}
         self.homes = dict(outline.scalars)
@@ -154,7 +141,7 @@ class Views:
         """The variable that counts the iterations of each loop."""
         self._answers: dict[tuple[OperandAccess, OperandAccess, int], bool] = {}
 
-    def memory(self, view: View) -> str:
+    def memory(self, view: ir.View) -> str:
         """The memory of the argument that a view is of."""
         argument = self.program.tensors[view.argument]
         return argument.memory or argument.array
@@ -168,7 +155,7 @@ class Views:
 
     def _compute(self, a: OperandAccess, b: OperandAccess, level: int) -> bool:
         first, then = a.operand, b.operand
-        assert isinstance(first, View) and isinstance(then, View)
+        assert isinstance(first, ir.View) and isinstance(then, ir.View)
         argument = self.program.tensors[first.argument]
         if first.argument != then.argument or overlaps_itself(argument) or not self._is_steady(argument):
             return True
@@ -180,7 +167,7 @@ class Views:
             for start, size, other, other_size in dims
         )
 
-    def _is_steady(self, argument: Argument) -> bool:
+    def _is_steady(self, argument: ir.Argument) -> bool:
         """Whether an argument has the same shape, strides and offset during the whole run of a block."""
         used = frozenset[Var]().union(*map(variables, (*argument.shape, *argument.stride, argument.offset)))
         return used.isdisjoint(self._varying)
@@ -189,7 +176,7 @@ class Views:
         """Whether a range certainly ends before another begins."""
         return interval(subtract(other, apply("add", start, size)), self.bounds)[0] >= 0
 
-    def _later(self, view: View, same: tuple[Path, ...], moving: Var | None) -> View:
+    def _later(self, view: ir.View, same: tuple[Path, ...], moving: Var | None) -> ir.View:
         """The view in a later iteration of the loop of `moving`, if only the loops `same` are in the same iteration."""
         values: dict[Var, Expr] = {}
         for var in frozenset[Var]().union(*map(variables, (*view.starts, *view.sizes))):
@@ -212,7 +199,7 @@ class Views:
 class History:
     """The accesses so far, as sets of steps. A set is an integer, a step one of its bits."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ir.Program) -> None:
         self.outline = Outline(program)
         self.tiles = Tiles(program, self.outline)
         self.views = Views(program, self.outline)
@@ -223,7 +210,7 @@ class History:
     def conflicts(self, access: OperandAccess, iterations: tuple[int, ...]) -> int:
         """The steps so far that touch the same memory, if they or the new access write."""
         operand = access.operand
-        if isinstance(operand, View):
+        if isinstance(operand, ir.View):
             return self._view_conflicts(access, operand, iterations)
         found = 0
         for cell in self.tiles.cells(operand.tile, access.loops, iterations):
@@ -231,7 +218,7 @@ class History:
                 found |= self._writers[other] | (self._readers[other] if access.writes else 0)
         return found
 
-    def _view_conflicts(self, access: OperandAccess, view: View, iterations: tuple[int, ...]) -> int:
+    def _view_conflicts(self, access: OperandAccess, view: ir.View, iterations: tuple[int, ...]) -> int:
         found = 0
         for earlier, when, bit in self._blocks[self.views.memory(view)]:
             if (access.writes or earlier.writes) and not found & bit:
@@ -242,7 +229,7 @@ class History:
     def record(self, access: OperandAccess, iterations: tuple[int, ...], bit: int) -> None:
         """Record an access by the step of this bit."""
         operand = access.operand
-        if isinstance(operand, View):
+        if isinstance(operand, ir.View):
             self._blocks[self.views.memory(operand)].append((access, iterations, bit))
             return
         table = self._writers if access.writes else self._readers

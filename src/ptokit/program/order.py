@@ -10,22 +10,10 @@ from itertools import pairwise
 
 from ptokit.finding import Where
 from ptokit.isa.kernel import Pair
+from ptokit.program import ir
 from ptokit.program.before import Action, FaultCollector, OrderCheck, PipeStep, Slot, Unrolled
 from ptokit.program.calls import call_of
 from ptokit.program.expr import Expr, apply, interval
-from ptokit.program.ir import (
-    Barrier,
-    Block,
-    Flag,
-    Instr,
-    Program,
-    Stmt,
-    children,
-    iteration,
-    transform,
-    walk,
-    with_blocks,
-)
 from ptokit.program.memory import Path, meeting_block
 from ptokit.program.steps import own_pairs
 from ptokit.program.unroll import unroll
@@ -98,7 +86,7 @@ class End(Action):
             check.checked_wait(link.dst, link, number)
 
 
-def order(program: Program, profile: Profile) -> Program:
+def order(program: ir.Program, profile: Profile) -> ir.Program:
     """The program with the flags that its data dependences need, marked `auto`.
 
     The result has no race, sets no flag twice and leaves none set, and every flag that was added is needed for that.
@@ -109,7 +97,7 @@ def order(program: Program, profile: Profile) -> Program:
     return _Orderer(program, profile, unroll(program, profile)).result()
 
 
-def order_events(program: Program, profile: Profile) -> Program:
+def order_events(program: ir.Program, profile: Profile) -> ir.Program:
     """The program with flags, marked `auto`, in place of its events.
 
     Targets have flags and no events. An instruction that waits for another gets a flag from the pipe of that one to its
@@ -117,23 +105,23 @@ def order_events(program: Program, profile: Profile) -> Program:
     """
     if profile.pipes and any(instr.waits for instr in program.instructions):
         program = _Orderer(program, profile, unroll(program, profile, only_events=True)).result()
-    return replace(program, body=transform(program.body, _without_event))
+    return replace(program, body=ir.transform(program.body, _without_event))
 
 
-def _without_event(stmt: Stmt) -> Stmt:
-    return replace(stmt, event=None, waits=()) if isinstance(stmt, Instr) else stmt
+def _without_event(stmt: ir.Stmt) -> ir.Stmt:
+    return replace(stmt, event=None, waits=()) if isinstance(stmt, ir.Instr) else stmt
 
 
 class _Orderer:
     """Finds the links of one program."""
 
-    def __init__(self, program: Program, profile: Profile, unrolled: Unrolled) -> None:
+    def __init__(self, program: ir.Program, profile: Profile, unrolled: Unrolled) -> None:
         self.program = program
         self.unrolled = unrolled
         self.outline = self.unrolled.outline
         self.free = _free_ids(program, profile)
 
-    def result(self) -> Program:
+    def result(self) -> ir.Program:
         """The program with its flags."""
         links = self._settled([])
         events, without_id = self._number(links)
@@ -252,29 +240,29 @@ class _Orderer:
 
     # --- the program with flags ---
 
-    def _with_flags(self, block: Block, at: Path, slots: dict[Slot, list[End]], events: dict[Link, int]) -> Block:
-        out: list[Stmt] = []
+    def _with_flags(self, block: ir.Block, at: Path, slots: dict[Slot, list[End]], events: dict[Link, int]) -> ir.Block:
+        out: list[ir.Stmt] = []
         write = partial(self._statement, events=events)
         inner = partial(self._with_flags, slots=slots, events=events)
         for number, stmt in enumerate(block):
             out += map(write, slots.get((at, number), ()))
-            blocks = (inner(block, (*at, number, arm)) for arm, block in enumerate(children(stmt)))
-            out.append(with_blocks(stmt, blocks))
+            blocks = (inner(block, (*at, number, arm)) for arm, block in enumerate(ir.children(stmt)))
+            out.append(ir.with_blocks(stmt, blocks))
         return (*out, *map(write, slots.get((at, len(block)), ())))
 
-    def _statement(self, end: End, events: dict[Link, int]) -> Stmt:
+    def _statement(self, end: End, events: dict[Link, int]) -> ir.Stmt:
         link = end.link
         if not link.events:
-            return Barrier("ALL", auto=True, where=link.where)
+            return ir.Barrier("ALL", auto=True, where=link.where)
         action = "set" if end.sets else "wait"
-        return Flag(action, link.src, link.dst, self._event(end, events[link]), auto=True, where=link.where)
+        return ir.Flag(action, link.src, link.dst, self._event(end, events[link]), auto=True, where=link.where)
 
     def _event(self, end: End, first: int) -> Expr:
         link = end.link
         if end.number is not None or link.events == 1:
             return first + (end.number or 0)
         loop = self.outline.loops[self.outline.around(link.block)[-1]]
-        return apply("add", first, apply("mod", iteration(loop), link.events))
+        return apply("add", first, apply("mod", ir.iteration(loop), link.events))
 
 
 def _may_join(faults: FaultCollector, link: Link, users: Links) -> bool:
@@ -330,15 +318,15 @@ def _may_merge(a: Link, b: Link) -> bool:
     return alike and (a.is_carried or b.set_at <= min(a.wait_at, b.wait_at))
 
 
-def _free_ids(program: Program, profile: Profile) -> dict[Pair, list[int]]:
+def _free_ids(program: ir.Program, profile: Profile) -> dict[Pair, list[int]]:
     """For each pair of pipes: the event ids that neither the program nor an instruction itself (id 0) uses."""
     pairs = [(a, b) for a in profile.pipes for b in profile.pipes]
     free = {pair: list(range(profile.event_ids)) for pair in pairs}
-    for stmt in walk(program.body):
-        if isinstance(stmt, Instr):
+    for stmt in ir.walk(program.body):
+        if isinstance(stmt, ir.Instr):
             for pair in own_pairs(call_of(program, stmt, profile)):
                 free[pair] = [event for event in free.get(pair, ()) if event != 0]
-        elif isinstance(stmt, Flag):
+        elif isinstance(stmt, ir.Flag):
             low, high = interval(stmt.event, {})
             pair = stmt.src, stmt.dst
             free[pair] = [event for event in free.get(pair, ()) if not low <= event <= high]

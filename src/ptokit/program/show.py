@@ -11,36 +11,14 @@ from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
+from ptokit.program import ir
 from ptokit.program.calls import all_operands, chosen_modifiers
 from ptokit.program.expr import Expr, apply, parts, show_expr
-from ptokit.program.ir import (
-    Argument,
-    Assign,
-    Barrier,
-    Block,
-    Branch,
-    Constant,
-    Flag,
-    Float,
-    Given,
-    Instr,
-    Integer,
-    LoadScalar,
-    Loop,
-    Number,
-    Operand,
-    Program,
-    Stmt,
-    TileDecl,
-    TileUse,
-    View,
-    children,
-)
 
 WIDTH = 80
 
 
-def show(program: Program, target: str = "") -> str:
+def show(program: ir.Program, target: str = "") -> str:
     """The whole program. `+` marks what auto mode added; `:n` is a line of the source."""
     return "\n".join(_Printer(program).lines(target))
 
@@ -48,7 +26,7 @@ def show(program: Program, target: str = "") -> str:
 class _Printer:
     """Prints statements, with the author's names of expressions."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ir.Program) -> None:
         self.program = program
         self.names = dict(program.names)
         self.defined: list[set[Expr]] = [set()]
@@ -62,19 +40,19 @@ class _Printer:
         yield from (f"    {name} = {value}" for name, value in program.constants)
         yield from self._block(program.body, 0)
 
-    def _block(self, block: Block, depth: int) -> Iterator[str]:
+    def _block(self, block: ir.Block, depth: int) -> Iterator[str]:
         self.defined.append(set())
         for stmt in block:
             yield from self._definitions(stmt, depth)
-            auto = isinstance(stmt, Flag | Barrier) and stmt.auto
+            auto = isinstance(stmt, ir.Flag | ir.Barrier) and stmt.auto
             yield _line(depth, self._text(stmt), stmt.where, auto=auto)
-            for arm, inner in enumerate(children(stmt)):
+            for arm, inner in enumerate(ir.children(stmt)):
                 if arm and inner:
                     yield _line(depth, "otherwise:", None)
                 yield from self._block(inner, depth + 1)
         self.defined.pop()
 
-    def _definitions(self, stmt: Stmt, depth: int) -> Iterator[str]:
+    def _definitions(self, stmt: ir.Stmt, depth: int) -> Iterator[str]:
         """The definitions of names that a statement is the first to use."""
         for expr in (part for whole in _expressions(stmt) for part in parts(whole)):
             if expr in self.names and not any(expr in known for known in self.defined):
@@ -85,33 +63,33 @@ class _Printer:
     def _expr(self, expr: Expr) -> str:
         return show_expr(expr, self.names)
 
-    def _text(self, stmt: Stmt) -> str:
+    def _text(self, stmt: ir.Stmt) -> str:
         """A statement without the blocks inside."""
-        if isinstance(stmt, Loop):
+        if isinstance(stmt, ir.Loop):
             step = f", {stmt.step}" if stmt.step != 1 else ""
             buffers = f", buffers={stmt.buffers}" if stmt.buffers != 1 else ""
             return f"for {stmt.var} in range({self._expr(stmt.start)}, {self._expr(stmt.stop)}{step}{buffers}):"
-        if isinstance(stmt, Branch):
+        if isinstance(stmt, ir.Branch):
             return f"when {self._expr(stmt.condition)}:"
-        if isinstance(stmt, TileDecl):
+        if isinstance(stmt, ir.TileDecl):
             copies = f" x {stmt.buffers}" if stmt.buffers > 1 else ""
             at = f" at {', '.join(map(self._address, stmt.addresses))}" if stmt.addresses else ""
             return f"{stmt.name} = tile {stmt.spec}{copies}{at}"
-        if isinstance(stmt, Assign):
+        if isinstance(stmt, ir.Assign):
             return f"{TASSIGN.name}({stmt.tile}, {self._address(stmt.address)})"
-        if isinstance(stmt, LoadScalar):
+        if isinstance(stmt, ir.LoadScalar):
             index = ", ".join(map(self._expr, stmt.source.starts))
             return f"{stmt.result} = load_scalar({stmt.source.argument}, {index})"
-        if isinstance(stmt, Flag):
+        if isinstance(stmt, ir.Flag):
             return f'{stmt.action}_flag("{stmt.src}", "{stmt.dst}", {self._expr(stmt.event)})'
-        if isinstance(stmt, Barrier):
+        if isinstance(stmt, ir.Barrier):
             return f'barrier("{stmt.pipe}")'
         return self._instruction(stmt)
 
     def _address(self, address: Expr) -> str:
         return f"{address:#x}" if isinstance(address, int) else self._expr(address)
 
-    def _instruction(self, instr: Instr) -> str:
+    def _instruction(self, instr: ir.Instr) -> str:
         given = [self._operand(operand) for operand in instr.operands]
         chosen = zip(INSTRUCTIONS[instr.name].modifiers, chosen_modifiers(self.program, instr), strict=True)
         given += [f'{modifier.name}="{value.text}"' for modifier, value in chosen if value is not None]
@@ -120,16 +98,16 @@ class _Printer:
         event = f"event {instr.event} = " if instr.event is not None else ""
         return f"{event}{instr.name}({', '.join(given)})"
 
-    def _operand(self, operand: Operand) -> str:
-        if isinstance(operand, TileUse):
+    def _operand(self, operand: ir.Operand) -> str:
+        if isinstance(operand, ir.TileUse):
             return self._tile(operand)
-        if isinstance(operand, View):
+        if isinstance(operand, ir.View):
             return self._view(operand)
-        if isinstance(operand, Constant):
+        if isinstance(operand, ir.Constant):
             return str(np.array([operand.bits], f"u{operand.dtype.size}").view(operand.dtype.numpy)[0])
-        return operand.name if isinstance(operand, Given) else self._expr(operand.value)
+        return operand.name if isinstance(operand, ir.Given) else self._expr(operand.value)
 
-    def _tile(self, use: TileUse) -> str:
+    def _tile(self, use: ir.TileUse) -> str:
         spec = self.program.tiles[use.tile].spec
         name, whole = use.tile, (spec.rows, spec.cols)
         if use.window is not None:
@@ -139,7 +117,7 @@ class _Printer:
             return name
         return f"{name} valid [{', '.join(map(self._expr, use.valid))}]"
 
-    def _view(self, view: View) -> str:
+    def _view(self, view: ir.View) -> str:
         argument = self.program.tensors[view.argument]
         if view.sizes == argument.shape and not any(view.starts):
             return view.argument
@@ -154,9 +132,9 @@ class _Printer:
         return f"{self._expr(start)} : {self._expr(apply('add', start, size))}"
 
 
-def _argument(argument: Argument | Integer | Float) -> str:
-    if not isinstance(argument, Argument):
-        return f"{argument.name}: {'whole number' if isinstance(argument, Integer) else argument.dtype}"
+def _argument(argument: ir.Argument | ir.Integer | ir.Float) -> str:
+    if not isinstance(argument, ir.Argument):
+        return f"{argument.name}: {'whole number' if isinstance(argument, ir.Integer) else argument.dtype}"
     shape = ", ".join(map(str, argument.shape))
     layout = "" if argument.layout.name == "ND" else f" {argument.layout.name}"
     shared = f", shares memory with {argument.memory}" if argument.memory else ""
@@ -181,28 +159,28 @@ def _row(lead: str, text: str, place: str) -> str:
     return "\n".join([*lines[:-1], f"{lines[-1].ljust(WIDTH - len(place))}{place}".rstrip()])
 
 
-def _expressions(stmt: Stmt) -> Iterator[Expr]:
+def _expressions(stmt: ir.Stmt) -> Iterator[Expr]:
     """The expressions that a statement shows."""
-    if isinstance(stmt, Loop):
+    if isinstance(stmt, ir.Loop):
         yield from (stmt.start, stmt.stop)
-    elif isinstance(stmt, Branch):
+    elif isinstance(stmt, ir.Branch):
         yield stmt.condition
-    elif isinstance(stmt, TileDecl):
+    elif isinstance(stmt, ir.TileDecl):
         yield from stmt.addresses
-    elif isinstance(stmt, Assign):
+    elif isinstance(stmt, ir.Assign):
         yield stmt.address
-    elif isinstance(stmt, Flag):
+    elif isinstance(stmt, ir.Flag):
         yield stmt.event
-    elif isinstance(stmt, Instr):
+    elif isinstance(stmt, ir.Instr):
         for operand in all_operands(stmt).values():
             yield from _parts_of(operand)
-    elif isinstance(stmt, LoadScalar):
+    elif isinstance(stmt, ir.LoadScalar):
         yield from stmt.source.starts
 
 
-def _parts_of(operand: Operand) -> tuple[Expr, ...]:
-    if isinstance(operand, TileUse):
+def _parts_of(operand: ir.Operand) -> tuple[Expr, ...]:
+    if isinstance(operand, ir.TileUse):
         return (*operand.valid, *operand.start)
-    if isinstance(operand, View):
+    if isinstance(operand, ir.View):
         return (*operand.starts, *operand.sizes)
-    return (operand.value,) if isinstance(operand, Number) else ()
+    return (operand.value,) if isinstance(operand, ir.Number) else ()

@@ -185,13 +185,8 @@ def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:
     texts, suffixed = dict(instruction.spellings), tuple(_suffixed(instruction))
     texts |= {"PTO-AS": (*texts.get("PTO-AS", ()), *suffixed)} if suffixed else {}
     yield from ((form, "\n".join(lines)) for form, lines in texts.items())
-    if _has_events(instruction):
+    if instruction.kernels:
         yield "Events", "{event = 0, waits = [0]} in text: the event that it signals, and those that it waits for"
-
-
-def _has_events(instruction: Instruction) -> bool:
-    """Whether it runs on a pipe; `tassign` does not."""
-    return bool(instruction.kernels)
 
 
 def _python(instruction: Instruction) -> str:
@@ -272,7 +267,7 @@ def _parameters(instruction: Instruction) -> Table:
     for modifier in instruction.modifiers:
         about = f"{modifier.about}: {modifier.choices}"
         rows.append((f"{modifier.name}=", f"default {modifier.default_name}", about))
-    if _has_events(instruction):
+    if instruction.kernels:  # it runs on a pipe; `tassign` does not
         rows.append(("wait=", "default none", "events of earlier calls that it waits for; every call returns one"))
     return _grid(rows)
 

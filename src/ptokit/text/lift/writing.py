@@ -161,15 +161,13 @@ class Writing:
         tensors = self.scopes[-1].tensors
         if argument.name not in tensors:
             shape, strides = (tuple(map(self.number, exprs)) for exprs in (argument.shape, argument.stride))
-            result = Value(self._view_name(argument), Tensor(_dims(argument, argument.shape), argument.dtype, False))
+            name = self.own(argument.name) if argument.view_of else self.name(f"{argument.name}_view")
+            result = Value(name, Tensor(_dims(argument, argument.shape), argument.dtype, False))
             pointer = self.pointer(argument.array, argument.offset)
             parts = {"ptr": (pointer,), "shape": shape, "strides": strides}
             self.add("make_tensor_view", parts, result, attributes=_view_attributes(argument))
             tensors[argument.name] = result
         return tensors[argument.name]
-
-    def _view_name(self, argument: Argument) -> str:
-        return self.own(argument.name) if argument.view_of else self.name(f"{argument.name}_view")
 
     def pointer(self, memory: str, offset: Expr) -> Value:
         """A pointer at an offset into a memory."""

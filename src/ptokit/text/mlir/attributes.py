@@ -111,7 +111,8 @@ def optional_attribute(c: Cursor) -> MlirAttribute | None:
     """An attribute, if there is one."""
     if (read := READERS.get(c.kind)) is not None:
         return read(c)
-    if c.kind == "bare" and (read := NAMED.get(c.word)) is not None and (c.word in ALONE or _is_opened(c)):
+    is_opened = c.text.startswith(("<", "(", "["), c.end)
+    if c.kind == "bare" and (read := NAMED.get(c.word)) is not None and (c.word in ALONE or is_opened):
         return read(c)
     if c.kind == "mark" and (read := MARKED.get(c.word)) is not None:
         return read(c)
@@ -119,10 +120,6 @@ def optional_attribute(c: Cursor) -> MlirAttribute | None:
     if kind is None:
         return None
     return MlirAttribute(kind.text, kind.data if isinstance(kind.data, Signature) else None)
-
-
-def _is_opened(c: Cursor) -> bool:
-    return c.text.startswith(("<", "(", "["), c.end)
 
 
 def _number(c: Cursor) -> MlirAttribute:

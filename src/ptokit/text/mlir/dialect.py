@@ -14,8 +14,9 @@ from ptokit.text.mlir.ir import UNKNOWN, Attributes, MlirOp, OpForm, SsaValue, T
 from ptokit.text.mlir.loose import LOOSE, ends_op
 from ptokit.text.mlir.pieces import OpDraft, attribute_pieces, shape
 from ptokit.text.mlir.shapes import Row
-from ptokit.text.mlir.types import I64, INDEX, Extent, TileBuf, element_of, ptr_type, with_tile
+from ptokit.text.mlir.types import I64, INDEX, TileBuf, element_of, ptr_type, with_tile
 from ptokit.text.spelling import ASSIGN, instruction_of, instructions
+from ptokit.text.tiles import Extent
 
 SHAPES = {
     "addptr": "%ptr , %offset {} : ~ptr -> ~R",

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import Pad
-from ptokit.isa.unknown import is_unknown
 from ptokit.program.ir import Constant
 from ptokit.text import tree
 from ptokit.text.mlir.attributes import array_attribute, integer, keyword, string_attribute
@@ -29,8 +27,7 @@ from ptokit.text.mlir.types import (
     signature_text,
     tile_type,
 )
-
-PADS = tuple(Pad)
+from ptokit.text.tiles import PADS, valid_extents
 
 
 def module_of(unit: tree.Unit, *, has_values: bool = False) -> Module:
@@ -153,11 +150,7 @@ def element_type(name: str) -> Type:
 
 
 def _buffer(spec: TileSpec) -> TileBuf:
-    v_row, v_col = (
-        None if dynamic or is_unknown(extent) else extent
-        for extent, dynamic in zip(spec.valid, spec.dynamic, strict=True)
-    )
     return TileBuf(
-        spec.loc.text, spec.rows, spec.cols, element_type(spec.dtype.mlir), v_row, v_col, spec.blayout.text,
+        spec.loc.text, spec.rows, spec.cols, element_type(spec.dtype.mlir), *valid_extents(spec), spec.blayout.text,
         spec.slayout.text, spec.fractal, PADS.index(spec.pad),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from ptokit.finding import near
 from ptokit.text.brackets import unclosed, unclosed_message
@@ -260,7 +260,7 @@ class Reader(Parser):
             self.expect(">")
         regions: list[MlirRegion] = []
         if self.word == "(":
-            with self.isolated(name) if name in ("builtin.module", "func.func") else _nothing():
+            with self.isolated(name) if name in ("builtin.module", "func.func") else nullcontext():
                 regions = self.listed("(", self.region)
         attributes = self.dictionary()
         self.expect(":", " and the types of operands and results")
@@ -571,11 +571,6 @@ class Reader(Parser):
             error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p) or p.usage)
             for p in unique.values()
         )  # fmt: skip
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 _SPACE = re.compile(SPACE)

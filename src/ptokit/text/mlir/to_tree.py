@@ -7,8 +7,6 @@ from typing import Any
 
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
-from ptokit.isa.unknown import unknown
 from ptokit.text import tree
 from ptokit.text.errors import TextError, error_at, redefined
 from ptokit.text.mlir.destinations import inside_of
@@ -18,9 +16,7 @@ from ptokit.text.mlir.module import Module
 from ptokit.text.mlir.pieces import operand_names
 from ptokit.text.mlir.types import Ptr, Ranked, TileBuf
 from ptokit.text.spelling import instruction_of
-
-PADS = tuple(Pad)
-"""Pad values by their numbers in text."""
+from ptokit.text.tiles import PADS, spellings, tile_spec
 
 
 def unit_of(module: Module) -> tree.Unit:
@@ -177,12 +173,9 @@ def _element(kind: Type) -> DType:
 def _tile(buf: TileBuf) -> TileSpec:
     if buf.compact:
         raise ValueError("no program has compact tiles")
-    dynamic = buf.v_row is None, buf.v_col is None
-    return TileSpec(
-        _element(buf.dtype), TileType.parse(buf.loc), buf.rows, buf.cols,
-        unknown() if buf.v_row is None else buf.v_row, unknown() if buf.v_col is None else buf.v_col,
-        BLayout.parse(buf.blayout), SLayout.parse(buf.slayout), buf.fractal, PADS[buf.pad], dynamic=dynamic,
-    )  # fmt: skip
+    words = {key: spellings(key)[getattr(buf, key)] for key in ("loc", "blayout", "slayout")}
+    valid = buf.v_row, buf.v_col
+    return tile_spec(_element(buf.dtype), buf.rows, buf.cols, valid, **words, fractal=buf.fractal, pad=PADS[buf.pad])
 
 
 def _short_tile(data: Ranked) -> tree.Type:
@@ -190,4 +183,4 @@ def _short_tile(data: Ranked) -> tree.Type:
     rows, cols = data.dims if len(data.dims) == 2 else (1, *data.dims)
     if rows is None or cols is None:
         raise ValueError("a tile has static extents")
-    return TileSpec(_element(data.element), TileType.Vec, rows, cols, rows, cols)
+    return tile_spec(_element(data.element), rows, cols, (rows, cols))

@@ -12,20 +12,16 @@ from functools import lru_cache
 from typing import Any
 
 from ptokit.finding import near
-from ptokit.isa import policy
-from ptokit.isa.policy import BLayout, Pad, SLayout
 from ptokit.target import left_layouts, memory_names
 from ptokit.text.mlir.cursor import Cursor
 from ptokit.text.mlir.ir import MlirAttribute, Type
-
-Extent = int | None
-"""An extent; None if it is known at run time."""
+from ptokit.text.tiles import FRACTALS, PADS, PLACES, WORDED, Extent, shape_text, spellings, valid_text
 
 LEFT_LAYOUT = {arch: layout.text for arch, layout in left_layouts().items()}
 """The layout that a tile in `left` has on an architecture, whatever its text says."""
 OTHER_PLACES = {name.lower(): place.text for name, place in memory_names().items()}
 """Places by the names of their memories."""
-SPACES = ("zero", "gm", *(place.text for place in policy.TileType), "ub")
+SPACES = ("zero", "gm", *PLACES, "ub")
 """Address spaces."""
 MAX_RANK = 64
 """Most extents of a type."""
@@ -80,19 +76,14 @@ class Signature:
     outputs: tuple[Type, ...]
 
 
-LOCS = tuple(place.text for place in policy.TileType)
-WORDS = {
-    "loc": LOCS, "blayout": tuple(order.text for order in BLayout), "slayout": tuple(order.text for order in SLayout)
-}  # fmt: skip
-NUMBERS = {"fractal": (16, 32, 512, 1024), "pad": tuple(range(len(Pad))), "compact": (0, 1, 2)}
+NUMBERS = {"fractal": FRACTALS, "pad": tuple(range(len(PADS))), "compact": (0, 1, 2)}
 OPTIONS = ("blayout", "slayout", "fractal", "pad", "compact")
 """Fields with a default, in the order in which they are printed."""
 DEFAULTS = {name: TileBuf.__dataclass_fields__[name].default for name in OPTIONS}
 POSITIONAL: dict[str, dict[str, Any]] = {
-    "blayout": {word: order.text for order in BLayout for word in (order.text, order.name)},
-    "slayout": {word: order.text for order in SLayout for word in (order.text, order.name)},
+    **{key: {word: member.text for word, member in spellings(key).items()} for key in ("blayout", "slayout")},
     "fractal": {"None": 512},
-    "pad": {word: number for number, pad in enumerate(Pad) for word in (pad.text, pad.name)},
+    "pad": {word: PADS.index(pad) for word, pad in spellings("pad").items()},
 }
 """Fields of the positional spelling behind the extents, in their order, with the words for their values."""
 KEYED = ("loc", "dtype", "rows", "cols", "v_row", "v_col", *OPTIONS)
@@ -150,7 +141,8 @@ def _bare_type(c: Cursor) -> Type | None:
         c.advance()
         return read(c, word)
     if _UNMARKED.match(c.text, c.start):
-        return _known(c, c.advance().removeprefix("pto."))
+        name = c.advance().removeprefix("pto.")
+        return PTO_TYPES[name](c, name) if name in PTO_TYPES else Type(f"!pto.{name}<{c.body()}>")
     return None
 
 
@@ -164,7 +156,7 @@ def _dialect_type(c: Cursor) -> Type:
     if (alias := c.alias(f"!{name}", at)) is not None:
         return alias
     if name.startswith("pto.") and name[4:] in PTO_TYPES:
-        kind = _known(c, name[4:])
+        kind = PTO_TYPES[name[4:]](c, name[4:])
     elif c.word == "<" and c.start == c.behind:
         kind = Type(f"!{name}<{c.body()}>")
     else:
@@ -172,14 +164,6 @@ def _dialect_type(c: Cursor) -> Type:
     if key is not None:
         c.types[key[0]] = kind
     return kind
-
-
-def _known(c: Cursor, name: str) -> Type:
-    return PTO_TYPES.get(name, _opaque)(c, name)
-
-
-def _opaque(c: Cursor, name: str) -> Type:
-    return Type(f"!pto.{name}<{c.body()}>")
 
 
 def function_type(c: Cursor) -> Type:
@@ -208,11 +192,6 @@ def outputs_text(outputs: list[Type] | tuple[Type, ...]) -> str:
 
 
 # --- Types of MLIR itself ------------------------------------------------------------------------------------------
-
-
-def dims_text(dims: tuple[Extent, ...]) -> str:
-    """`4x?`."""
-    return "x".join("?" if dim is None else str(dim) for dim in dims)
 
 
 def read_dims(c: Cursor) -> list[str]:
@@ -273,30 +252,27 @@ def ptr_type(element: Type, space: str = "") -> Type:
 
 def ranked_type(name: str, dims: tuple[Extent, ...], element: Type) -> Type:
     """A type of `pto` with extents and an element."""
-    return Type(f"!pto.{name}<{dims_text(dims)}{'x' if dims else ''}{element.text}>", Ranked(name, dims, element))
+    return Type(f"!pto.{name}<{shape_text(dims, element.text)}>", Ranked(name, dims, element))
 
 
 @lru_cache(maxsize=4096)
 def buffer_type(tile: TileBuf) -> Type:
     """A tile as a buffer, in the compact spelling."""
-    text = f"{tile.loc}, {tile.rows}x{tile.cols}x{tile.dtype.text}"
-    if (tile.v_row, tile.v_col) != (tile.rows, tile.cols):
-        text += f", valid={dims_text((tile.v_row, tile.v_col))}"
-    for key, default in DEFAULTS.items():
-        if (value := getattr(tile, key)) != default:
-            text += f", {key}={value}"
-    return Type(f"!pto.tile_buf<{text}>", tile)
+    items = [tile.loc, shape_text((tile.rows, tile.cols), tile.dtype.text), *_valid_item(tile)]
+    items += [f"{key}={getattr(tile, key)}" for key, default in DEFAULTS.items() if getattr(tile, key) != default]
+    return Type(f"!pto.tile_buf<{', '.join(items)}>", tile)
+
+
+def _valid_item(tile: TileBuf) -> list[str]:
+    return valid_text((tile.rows, tile.cols), (tile.v_row, tile.v_col))
 
 
 @lru_cache(maxsize=4096)
 def tile_type(tile: TileBuf) -> Type:
     """A tile as a value, in the positional spelling (CO-ASM-04), with valid extents that are not all of it (A-28)."""
-    pad = next(word for word, number in POSITIONAL["pad"].items() if number == tile.pad)
-    text = f"{tile.loc}, {tile.dtype.text}, {tile.rows}, {tile.cols}"
-    text += f", {tile.blayout}, {tile.slayout}, {tile.fractal}, {pad}"
-    if (tile.v_row, tile.v_col) != (tile.rows, tile.cols):
-        text += f", valid={dims_text((tile.v_row, tile.v_col))}"
-    return Type(f"!pto.tile<{text}>", tile)
+    items = [tile.loc, tile.dtype.text, tile.rows, tile.cols, tile.blayout, tile.slayout, tile.fractal]
+    items += [PADS[tile.pad].text, *_valid_item(tile)]
+    return Type(f"!pto.tile<{', '.join(map(str, items))}>", tile)
 
 
 def with_tile(kind: Type, tile: TileBuf) -> Type:
@@ -356,7 +332,7 @@ def _tile_kind(body: str) -> str:
     kind = next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(body)), "words")
     if kind == "shape" and re.search(r"x\s*[A-Z]", body):
         return "words"
-    known = {*LOCS, *(word for words in POSITIONAL.values() for word in words), ""}
+    known = {*PLACES, *(word for words in POSITIONAL.values() for word in words), ""}
     rest = re.split(r"[\s,<>=\"]+", re.sub(r"valid\s*=\s*[\d?x]+|loc\s*=", "", body))
     if kind == "full" and not all(word in known or word.isdigit() for word in rest[:1] + rest[4:]):
         return "words"
@@ -410,7 +386,7 @@ def _place(c: Cursor) -> str:
     """`vec` or `loc=vec`."""
     if c.accept("loc"):
         c.expect("=")
-    return c.one_of("place of a tile", LOCS, OTHER_PLACES)
+    return _value(c, "loc")
 
 
 def _number(c: Cursor) -> int:
@@ -469,10 +445,10 @@ _LOOKS_POSITIONAL = re.compile(r",\s*[A-Za-z][\w.]*\s*,\s*\d", re.ASCII)
 def _compact(c: Cursor) -> TileBuf:
     """The compact spelling: place, shape, then keys in any order."""
     bare = _NO_PLACE.match(c.text, c.start)
-    if bare is not None and bare[1] not in LOCS:
+    if bare is not None and bare[1] not in PLACES:
         hint = f"did you mean `vec, {bare[2]}x{bare[3]}x{bare[1]}`?"
         c.fail("expected the place of a tile first", hint=hint)
-    loc = c.one_of("place of a tile", LOCS, OTHER_PLACES)
+    loc = _value(c, "loc")
     if _LOOKS_POSITIONAL.match(c.text, c.start):
         return _positional(c, loc)
     c.expect(",", " behind the place of a tile")
@@ -504,8 +480,10 @@ _VALID = re.compile(r"(\d+|\?)(?:x(\d+|\?))*", re.ASCII)
 def _value(c: Cursor, key: str) -> Any:
     """The value of one key."""
     at = c.start
-    if key in WORDS:
-        return c.one_of("place of a tile" if key == "loc" else key, WORDS[key], OTHER_PLACES)
+    if key == "loc":
+        return c.one_of("place of a tile", PLACES, OTHER_PLACES)
+    if key in WORDED and key not in NUMBERS:
+        return c.one_of(key, tuple(member.text for member in WORDED[key]))
     if key == "dtype":
         return c.type()
     if key == "valid":

@@ -6,12 +6,13 @@ import re
 from pathlib import PurePath
 from typing import Any
 
+from ptokit.finding import Where
 from ptokit.text.brackets import unclosed, unclosed_message
 from ptokit.text.errors import MOST_ERRORS, TextError, guess, joined, redefined
 from ptokit.text.ptoas.builder import Builder
 from ptokit.text.ptoas.scope import KernelScope, OpenBody
 from ptokit.text.ptoas.shapes import BLOCKS, SHORT, TERMINATORS
-from ptokit.text.ptoas.statement import Grammar
+from ptokit.text.ptoas.statement import Draft, Grammar
 from ptokit.text.ptoas.tokens import END, MAX_STATEMENTS, STATEMENT, Tokens, checked
 from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.tree import UNREAD, Body, Function, Operation, Source, Unit, Value
@@ -195,12 +196,15 @@ class PtoasReader:
         inner = tuple(line for line in tokens.comments() if line)
         operation.where = self.source.where(draft.results[0].start if draft.results else draft.start)
         operation.comments = (*comments, *inner)
-        operation.places = {key: self.source.where(at) for key, at in draft.places.items()}
+        operation.places = self._places(draft)
         self._last = operation
         if operation.name in BLOCKS:
             self._scope.frames[-1].start = tokens.start
             tokens.expect("{")
             self._opened = True
+
+    def _places(self, draft: Draft) -> dict[str, Where]:
+        return {key: self.source.where(at) for key, at in draft.places.items()}
 
     # --- Directives -----------------------------------------------------------------------------------------------
 
@@ -220,9 +224,8 @@ class PtoasReader:
         )
 
     def _kernel(self, start: int, comments: tuple[str, ...]) -> None:
-        name = self._name("the name of the kernel")
-        found = self.grammar.dictionary() if self.tokens.at("{") else {}
-        attributes = {key: value for key, (value, _) in found.items()}
+        name = self.grammar.name("the name of the kernel")
+        attributes = self.grammar.dictionary(Draft()).attributes if self.tokens.at("{") else {}
         if self._named or self._begun or self._scope.headed:
             self._finish_function()
         for known in self._functions:
@@ -232,16 +235,8 @@ class PtoasReader:
         self._note(self._function, comments)
         self._last = self._function
 
-    def _name(self, what: str) -> str:
-        tokens = self.tokens
-        if tokens.kind not in ("word", "string"):
-            tokens.expected(what)
-        kind, text, start = tokens.kind, tokens.text, tokens.start
-        tokens.advance()
-        return self.grammar.string(text, start) if kind == "string" else text
-
     def _architecture(self, _start: int, comments: tuple[str, ...]) -> None:
-        self._arch = self._name("the name of an architecture")
+        self._arch = self.grammar.name("the name of an architecture")
         self._note("arch", comments)
 
     def _arg(self, start: int, comments: tuple[str, ...]) -> None:
@@ -293,9 +288,8 @@ class PtoasReader:
             self._scope.frames.append(OpenBody(operation.bodies[1], {}, operation, tokens.opening))
             self._opened = True
         elif tokens.at("{"):
-            found = self.grammar.dictionary()
-            operation.attributes = {key: value for key, (value, _) in found.items()}
-            operation.places = {key: self.source.where(at) for key, (_, at) in found.items()}
+            found = self.grammar.dictionary(Draft())
+            operation.attributes, operation.places = found.attributes, self._places(found)
 
 
 def _stem(file: str) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import TileType
 from ptokit.program.ir import Constant
 from ptokit.text.errors import guess, redefined
 from ptokit.text.ptoas.literals import constant
@@ -19,6 +18,7 @@ from ptokit.text.ptoas.shapes import KnownExtents
 from ptokit.text.ptoas.statement import RawItem, TypeAt, unknown_word
 from ptokit.text.ptoas.tokens import Tokens
 from ptokit.text.ptoas.types import Placeholder, agree, type_text
+from ptokit.text.tiles import PLACES
 from ptokit.text.tree import Body, Opaque, Operation, Type, Value
 
 PENDING = Opaque("")
@@ -190,9 +190,8 @@ class KernelScope:
             self.fail(message, written.start)
 
     def _check_loc(self, item: RawItem, value: Value) -> None:
-        known = tuple(loc.text for loc in TileType)
-        if item.loc not in known:
-            self.fail(unknown_word(item.loc, known, "place of a tile"), item.start)
+        if item.loc not in PLACES:
+            self.fail(unknown_word(item.loc, PLACES, "place of a tile"), item.start)
         if isinstance(value.type, TileSpec) and value.type.loc.text != item.loc:
             self.fail(f"%{value.name} lies in {value.type.loc.text}, and not in {item.loc}", item.start)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ptokit.program.ir import Constant
 from ptokit.text.errors import Problem, choices, guess
@@ -15,6 +15,7 @@ from ptokit.text.ptoas.tokens import END, MAX_ITEMS, Tokens
 from ptokit.text.ptoas.types import Placeholder, read_type
 from ptokit.text.tree import Type
 
+Found = TypeVar("Found")
 _GOES_ON = re.compile(r"\s*+(?:->|:)")
 
 
@@ -138,24 +139,29 @@ class Grammar:
         if kind in ("attribute", "angle"):
             return self._keyword(text, start)
         if kind == "string":
-            return RawItem("string", self.string(text, start), start)
+            return RawItem("string", self._read(string, text, start), start)
         if kind in ("word", "number"):
             return RawItem(kind, text, start)
         tokens.expected("an operand: a value such as `%x`, or a number")
 
     def _keyword(self, text: str, start: int) -> RawItem:
-        try:
-            key, word = keyword(text)
-        except ValueError as problem:
-            self.tokens.fail(str(problem), start)
+        key, word = self._read(keyword, text, start)
         return RawItem("word", word, start, key=key)
 
-    def string(self, text: str, start: int) -> str:
-        """The content of a string."""
+    def _read(self, read: Callable[[str], Found], text: str, start: int) -> Found:
+        """What a text says, or an error at its start."""
         try:
-            return string(text)
+            return read(text)
         except ValueError as problem:
             self.tokens.fail(str(problem), start)
+
+    def name(self, what: str) -> str:
+        """A word, or the content of a string."""
+        tokens = self.tokens
+        if tokens.kind not in ("word", "string"):
+            tokens.expected(what)
+        kind, start, text = tokens.kind, tokens.start, tokens.advance()
+        return self._read(string, text, start) if kind == "string" else text
 
     def _value(self) -> RawItem:
         tokens = self.tokens
@@ -176,8 +182,7 @@ class Grammar:
     def _symbol(self) -> RawItem:
         """`@tile(0x1000)`, or the name of a function."""
         tokens = self.tokens
-        start, text = tokens.start, tokens.text
-        tokens.advance()
+        start, text = tokens.start, tokens.advance()
         if text != "@tile":
             return RawItem("symbol", text, start)
         tokens.expect("(", " behind @tile")
@@ -233,7 +238,7 @@ class Grammar:
             if len(items) + len(types) > MAX_ITEMS:
                 tokens.fail(f"more than {MAX_ITEMS} operands")
             if tokens.at("{"):
-                self._attributes(draft)
+                self.dictionary(draft)
             elif tokens.accept(":"):
                 types.append(self._type())
                 while tokens.accept(",") and tokens.kind not in ("value", "number"):
@@ -258,7 +263,7 @@ class Grammar:
         while True:
             self._continue()
             if tokens.at("{"):
-                self._attributes(draft)
+                self.dictionary(draft)
             elif tokens.kind == "attribute":
                 self._attribute(draft)
             elif not is_typed and tokens.accept(":"):
@@ -278,41 +283,27 @@ class Grammar:
     def _attribute(self, draft: Draft) -> None:
         """`#key=value`, or a keyword `#pto.key<word>` as an operand."""
         tokens = self.tokens
-        start, text = tokens.start, tokens.text
-        tokens.advance()
+        start, text = tokens.start, tokens.advance()
         if tokens.accept("="):
             self._put(draft, text[1:], self._attribute_value(), start)
         else:
             draft.operands.append(self._keyword(text, start))
-
-    def _attributes(self, draft: Draft) -> None:
-        for key, (value, start) in self.dictionary().items():
-            self._put(draft, key, value, start)
 
     def _put(self, draft: Draft, key: str, value: object, start: int) -> None:
         if key in draft.attributes:
             self.tokens.fail(f"the attribute `{key}` is given twice", start)
         draft.attributes[key], draft.places[key] = value, start
 
-    def dictionary(self) -> dict[str, tuple[Any, int]]:
-        """`{key = value, key}`, with the places of the keys."""
-        tokens = self.tokens
-        tokens.expect("{")
-        found: dict[str, tuple[Any, int]] = {}
+    def dictionary(self, draft: Draft) -> Draft:
+        """`{key = value, key}`, added to the attributes of a statement."""
+        self.tokens.expect("{")
         for key, value, start in self._listed("}", self._entry):
-            if key in found:
-                tokens.fail(f"the attribute `{key}` is given twice", start)
-            found[key] = value, start
-        return found
+            self._put(draft, key, value, start)
+        return draft
 
     def _entry(self) -> tuple[str, Any, int]:
-        tokens = self.tokens
-        start, kind, text = tokens.start, tokens.kind, tokens.text
-        if kind not in ("word", "string"):
-            tokens.expected("the key of an attribute")
-        tokens.advance()
-        key = self.string(text, start) if kind == "string" else text
-        return key, self._attribute_value() if tokens.accept("=") else True, start
+        start, key = self.tokens.start, self.name("the key of an attribute")
+        return key, self._attribute_value() if self.tokens.accept("=") else True, start
 
     def _attribute_value(self) -> object:
         tokens = self.tokens
@@ -324,9 +315,7 @@ class Grammar:
         """A word, a string, a boolean, or a number, perhaps with a type."""
         tokens = self.tokens
         if tokens.kind == "type":
-            text = tokens.text
-            tokens.advance()
-            return text
+            return tokens.advance()
         item = self.item()
         if item.kind == "number":
             return self._number(item)

@@ -73,8 +73,9 @@ class Tokens:
         self._remarks: list[str] = []
         self.advance()
 
-    def advance(self) -> None:
-        """Go on to the next token. Lines without one are no tokens."""
+    def advance(self) -> str:
+        """Go on to the next token. Lines without one are no tokens. Gives the text of the one that was there."""
+        taken = self.text
         line_ended = self._is_new = self.kind == "line"
         if self._blank:
             self._before.append("")
@@ -91,19 +92,18 @@ class Tokens:
                 if is_blank:
                     self._before.append("")
             elif kind == "comment":
-                self._keep_comment(found[0], alone=line_ended)
+                kept = self._before if line_ended else self._remarks
+                kept.append(_MARK.sub("//", found[0]).rstrip())
             else:
                 break
         else:
             self.kind, self.text, self.start = END, "", len(self.source.text)
             self.end = self.start
-            return
+            return taken
         self.kind, self.text, self.start, self.end = str(kind), found[0], found.start(), found.end()
         if kind == "other":
             self._refuse_character()
-
-    def _keep_comment(self, comment: str, *, alone: bool) -> None:
-        (self._before if alone else self._remarks).append(_MARK.sub("//", comment).rstrip())
+        return taken
 
     def _refuse_character(self) -> NoReturn:
         messages = {'"': "the string has no end", "<": "`<` has no `>` on its line", "!": "expected a type after `!`"}
@@ -155,9 +155,7 @@ class Tokens:
         """Consume a token of a kind, which must be the current one."""
         if self.kind != kind:
             self.expected(what)
-        text = self.text
-        self.advance()
-        return text
+        return self.advance()
 
     def skip_lines(self) -> None:
         """Go on to the next line that is not empty."""

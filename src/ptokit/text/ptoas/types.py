@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from ptokit.finding import near
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import BLayout, Pad, PtoEnum, SLayout, TileType
-from ptokit.isa.unknown import is_unknown, unknown
+from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
 from ptokit.text.errors import Problem, choices, guess
+from ptokit.text.tiles import FRACTALS, PLACES, WORDED, shape_text, spellings, tile_spec, valid_extents, valid_text
 from ptokit.text.tree import Opaque, Pointer, Tensor, Type
 
 MOST = 1 << 31
 """The limit of an extent."""
 LONGEST = 1000
 """The longest type, in characters."""
-FRACTALS = (16, 32, 512, 1024)
 FIELDS = ("loc", "dtype", "rows", "cols", "valid", "v_row", "v_col", "blayout", "slayout", "fractal", "pad", "compact")
 
 
@@ -121,6 +120,7 @@ _ELEMENTS = {
     for element in (*BASE, *FLOAT8, HIFLOAT8, *HOST_ONLY)
     for spelling in (element.name, element.mlir, element.cpp, *element.aliases)
 }
+_LAYOUT_WORDS = ("row_major", "col_major", "none_box")
 _NUMBERS = ("index", "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "f16", "bf16", "f32", "f64")
 
 
@@ -157,98 +157,62 @@ def _tensor(name: str, body: str, offset: int) -> Tensor | Placeholder:
     return Tensor(tuple(_extent(item.text, item) for item in rest), element, part)
 
 
-@dataclass
-class _Tile:
-    """The fields of a tile that were read so far."""
-
-    fields: dict[str, Any] = field(default_factory=dict)
-
-    def put(self, key: str, value: object, item: _Item) -> None:
-        """Set a field, which must not be set yet."""
-        if key in self.fields:
-            raise item.problem(f"the type has `{key}` twice")
-        self.fields[key] = value
-
-    def next_of(self, item: _Item, *keys: str) -> str:
-        """The first of some fields that is not set yet."""
-        for key in keys:
-            if key not in self.fields:
-                return key
-        raise item.problem(f"`{shortened(item.text)}` is one field too many")
-
-
 def _tile(_name: str, body: str, offset: int) -> TileSpec | Placeholder:
     """A tile in any spelling: short, keyed, compact, or field by field."""
     items = _items(body, offset)
     if _is_placeholder(items):
         return Placeholder("tile", body)
-    tile = _Tile()
+    found: dict[str, Any] = {}
     for item in items:
-        if item.key:
-            _take_keyed(tile, item)
-        else:
-            _take_positional(tile, item)
-    missing = [key for key in ("dtype", "rows", "cols") if key not in tile.fields]
+        for key, value in (_keyed(item) if item.key else _positional(item, found)).items():
+            if key in found:
+                raise item.problem(f"the type has `{key}` twice")
+            found[key] = value
+    missing = [key for key in ("dtype", "rows", "cols") if key not in found]
     if missing:
         raise Problem(f"a tile needs {' and '.join(missing)}, as in `{EXAMPLES['tile']}`", offset)
-    return _spec(tile, items[-1])
+    return _spec(found, items[-1])
 
 
-def _take_keyed(tile: _Tile, item: _Item) -> None:
+def _keyed(item: _Item) -> dict[str, Any]:
     key = item.key
     if key not in FIELDS:
         raise item.problem(f"a tile has no field `{shortened(key)}`{guess(key, FIELDS)}")
-    if key == "valid":
-        rows, *cols = _DIM.split(item.text)
-        if len(cols) != 1:
-            raise item.problem("expected the valid extents as `valid=RxC`, with `?` for one known at run time")
-        tile.put("v_row", _extent(rows, item), item)
-        tile.put("v_col", _extent(cols[0], item), item)
-    else:
-        tile.put(key, _FIELD_READERS[key](item), item)
+    if key != "valid":
+        return {key: _value(key, item)}
+    extents = _DIM.split(item.text)
+    if len(extents) != 2:
+        raise item.problem("expected the valid extents as `valid=RxC`, with `?` for one known at run time")
+    return dict(zip(("v_row", "v_col"), (_extent(extent, item) for extent in extents), strict=True))
 
 
-def _take_positional(tile: _Tile, item: _Item) -> None:
+def _positional(item: _Item, found: dict[str, Any]) -> dict[str, Any]:
     """A field without its name: its form identifies it, and the order distinguishes rows and columns."""
-    word = item.text.replace("_", "").lower()
     if _SHAPE.fullmatch(item.text):
         dims, element = _shape(item)
         if len(dims) != 2 or None in dims:
             raise item.problem("expected the rows and columns of a tile, as in `16x32xf32`")
-        for key, value in (("rows", dims[0]), ("cols", dims[1]), ("dtype", element)):
-            tile.put(key, value, item)
-        return
+        return {"rows": dims[0], "cols": dims[1], "dtype": element}
     if item.text[:1].isdigit() and not _BARE_SHAPE.fullmatch(item.text):
-        key = tile.next_of(item, "rows", "cols", "fractal", "pad")
-    elif word in _LOCS:
-        key = "loc"
-    elif word in ("rowmajor", "colmajor"):
-        key = tile.next_of(item, "blayout", "slayout")
-    elif word == "nonebox":
-        key = "slayout"
+        fits = ["rows", "cols", "fractal", "pad"]
     else:
-        text = item.text.lower()
-        key = "fractal" if text in _FRACTAL_WORDS else "pad" if text in _PAD_WORDS else "dtype"
-    tile.put(key, _FIELD_READERS[key](item), item)
+        fits = [key for key, words in _WORDS.items() if item.text.lower() in words and key != "compact"] or ["dtype"]
+    key = next((key for key in fits if key not in found), fits[-1])
+    return {key: _value(key, item)}
 
 
-def _spec(tile: _Tile, last: _Item) -> TileSpec:
-    found = tile.fields
-    rows, cols = found["rows"], found["cols"]
-    valid = found.get("v_row", rows), found.get("v_col", cols)
-    blayout, slayout = found.get("blayout", BLayout.RowMajor), found.get("slayout", SLayout.NoneBox)
-    fractal = found.get("fractal", 512)
-    if isinstance(fractal, tuple):
-        blayout, slayout = (blayout, slayout) if slayout is not SLayout.NoneBox else fractal
-        fractal = 512
-    for extent, most, what in ((valid[0], rows, "rows"), (valid[1], cols, "columns")):
+def _spec(found: dict[str, Any], last: _Item) -> TileSpec:
+    whole = found.pop("rows"), found.pop("cols")
+    valid = found.pop("v_row", whole[0]), found.pop("v_col", whole[1])
+    found.pop("compact", None)
+    if isinstance(found.get("fractal"), tuple):
+        blayout, slayout = found.pop("fractal")
+        if found.get("slayout", SLayout.NoneBox) is SLayout.NoneBox:
+            found |= {"blayout": blayout, "slayout": slayout}
+    for extent, most, what in zip(valid, whole, ("rows", "columns"), strict=True):
         if extent is not None and extent > most:
             raise last.problem(f"{extent} valid {what} are more than the {most} {what} of the tile")
-    dynamic = valid[0] is None, valid[1] is None
-    v_row, v_col = (unknown() if extent is None else extent for extent in valid)
-    loc, pad = found.get("loc", TileType.Vec), found.get("pad", Pad.Null)
-    layout: dict[str, Any] = {"blayout": blayout, "slayout": slayout, "fractal": fractal, "pad": pad}
-    return TileSpec(found["dtype"], loc, rows, cols, v_row, v_col, **layout, dynamic=dynamic)
+    return tile_spec(found.pop("dtype"), *whole, valid, **found)
 
 
 # --- Fields ------------------------------------------------------------------------------------------------------
@@ -301,79 +265,49 @@ def _dtype(text: str, item: _Item) -> DType:
     if found is None:
         if _BARE_SHAPE.fullmatch(text):
             raise item.problem(f"expected an element type behind the extents, as in `{shortened(text)}xf32`")
-        meant = text.lstrip("x") if _element(text.lstrip("x")) else near(text, (*_ELEMENTS, *_LOCS, *_LAYOUT_WORDS))
+        meant = text.lstrip("x") if _element(text.lstrip("x")) else near(text, (*_ELEMENTS, *PLACES, *_LAYOUT_WORDS))
         kind = _element(meant)
         known = f"; did you mean `{kind.mlir if kind else meant}`?" if meant else ""
         raise item.problem(f"`{shortened(text)}` is no element type{known}")
     return found
 
 
-def _word(enum: type[PtoEnum], what: str) -> Callable[[_Item], PtoEnum]:
-    """A reader of a word, in the spelling of text or of C++."""
-    known = {member.text.replace("_", ""): member for member in enum}
-
-    def read(item: _Item) -> PtoEnum:
-        found = known.get(item.text.replace("_", "").lower())
-        if found is None:
-            words = [member.text for member in enum]
-            message = f"`{shortened(item.text)}` is no {what}, expected one of: {choices(item.text, words)}"
-            raise item.problem(message + guess(item.text, words))
-        return found
-
-    return read
-
-
-def _fractal(item: _Item) -> object:
-    """Bytes of a fractal, or a word of the older pages; NZ and ZN give the layout too."""
-    word = item.text.lower()
-    if word in ("fr", "rn"):
-        raise item.problem(f"the size of the fractal `{item.text}` is not known; write its bytes: 16, 32, 512 or 1024")
-    if word in _FRACTAL_WORDS:
-        return _FRACTAL_WORDS[word]
-    size = item.number("the fractal")
-    if size not in FRACTALS:
-        raise item.problem(f"a fractal has 16, 32, 512 or 1024 bytes, found {size}")
-    return size
-
-
-def _pad(item: _Item) -> Pad:
-    word = item.text.lower()
-    if word in _PAD_WORDS:
-        return _PAD_WORDS[word]
-    known = " ".join(pad.text for pad in Pad)
-    raise item.problem(f"`{shortened(item.text)}` is no padding, expected one of: {known}{guess(word, _PAD_WORDS)}")
-
-
-def _compact(item: _Item) -> None:
-    if item.text not in ("0", "null"):
-        raise item.problem("compact tiles have no spelling in PTO-AS; only compact=0 is read")
-
-
-_LOCS = {loc.text: loc for loc in TileType}
-_LAYOUT_WORDS = ("row_major", "col_major", "none_box")
-_FRACTAL_WORDS: dict[str, object] = {
-    "none": 512, "nz": (BLayout.ColMajor, SLayout.RowMajor), "zn": (BLayout.RowMajor, SLayout.ColMajor),
-    "fr": None, "rn": None,
+_WORDS: dict[str, dict[str, Any]] = {
+    **{key: {word.lower(): member for word, member in spellings(key).items()} for key in WORDED},
+    "fractal": {
+        **{str(size): size for size in FRACTALS}, "none": 512, "fr": None, "rn": None,
+        "nz": (BLayout.ColMajor, SLayout.RowMajor), "zn": (BLayout.RowMajor, SLayout.ColMajor),
+    },
+    "compact": {"0": 0, "null": 0},
 }  # fmt: skip
-_PAD_WORDS = {
-    **{pad.text: pad for pad in Pad}, "invalid": Pad.Null,
-    **{str(number): pad for number, pad in enumerate((Pad.Null, Pad.Zero, Pad.Max, Pad.Min))},
+"""Fields with few values, and the words for them. Of `fr` and `rn` the size is not known; `nz` and `zn` are layouts."""
+_WORDS["pad"] |= {"invalid": Pad.Null} | {str(number): pad for number, pad in enumerate(Pad)}
+_WHAT = {
+    "loc": "place of a tile", "blayout": "layout", "slayout": "layout inside boxes", "fractal": "fractal",
+    "pad": "padding", "compact": "compact mode of PTO-AS",
 }  # fmt: skip
-"""Paddings by their words and numbers."""
 
-_FIELD_READERS: dict[str, Callable[[_Item], object]] = {
-    "loc": _word(TileType, "place of a tile"),
-    "dtype": lambda item: _dtype(item.text, item),
-    "rows": lambda item: item.number("the rows"),
-    "cols": lambda item: item.number("the columns"),
-    "v_row": lambda item: _extent(item.text, item),
-    "v_col": lambda item: _extent(item.text, item),
-    "blayout": _word(BLayout, "layout"),
-    "slayout": _word(SLayout, "layout inside boxes"),
-    "fractal": _fractal,
-    "pad": _pad,
-    "compact": _compact,
-}
+
+def _value(key: str, item: _Item) -> Any:
+    """The value of a field."""
+    if key == "dtype":
+        return _dtype(item.text, item)
+    if key in ("v_row", "v_col"):
+        return _extent(item.text, item)
+    if key not in _WORDS:
+        return item.number("the rows" if key == "rows" else "the columns")
+    found = _WORDS[key].get(item.text.lower())
+    if found is None:
+        raise item.problem(f"`{shortened(item.text)}` is no {_WHAT[key]}, {_expected(key, item.text)}")
+    return found
+
+
+def _expected(key: str, word: str) -> str:
+    if key == "fractal":
+        return "write its bytes: 16, 32, 512 or 1024"
+    words = [member.text for member in WORDED[key]] if key in WORDED else ["0"]
+    return f"expected one of: {choices(word, words)}{guess(word, words)}"
+
 
 _READERS: dict[str, Callable[[str, str, int], Type | Placeholder]] = {
     **dict.fromkeys(("tile", "tile_buf"), _tile),
@@ -400,7 +334,7 @@ def type_text(kind: Type) -> str:
             return f"!pto.ptr<{element.mlir}>"
         case Tensor(dims, element, is_part):
             name = "partition_tensor_view" if is_part else "memref"
-            return f"!pto.{name}<{''.join(f'{_shown(dim)}x' for dim in dims)}{element.mlir}>"
+            return f"!pto.{name}<{shape_text(dims, element.mlir)}>"
         case TileSpec():
             return f"!pto.tile<{', '.join(_tile_fields(kind))}>"
         case Opaque(text):
@@ -408,27 +342,20 @@ def type_text(kind: Type) -> str:
 
 
 def _tile_fields(spec: TileSpec) -> list[str]:
-    layout = (spec.blayout, spec.slayout, spec.fractal, spec.pad)
-    if (spec.loc, *layout) == (TileType.Vec, BLayout.RowMajor, SLayout.NoneBox, 512, Pad.Null):
-        fields = [f"{spec.rows}x{spec.cols}x{spec.dtype.mlir}"]
+    if _layout(spec) == (TileType.Vec, BLayout.RowMajor, SLayout.NoneBox, 512, Pad.Null):
+        fields = [shape_text((spec.rows, spec.cols), spec.dtype.mlir)]
     else:
         words = (spec.blayout.text, spec.slayout.text, str(spec.fractal), spec.pad.text)
         fields = [spec.loc.text, spec.dtype.mlir, str(spec.rows), str(spec.cols), *words]
-    if any(spec.dynamic) or spec.valid != (spec.rows, spec.cols):
-        open_ = zip(spec.valid, spec.dynamic, strict=True)
-        fields.append(f"valid={'x'.join(_shown(None if dynamic else extent) for extent, dynamic in open_)}")
-    return fields
-
-
-def _shown(extent: int | None) -> str:
-    return "?" if extent is None or is_unknown(extent) else str(extent)
+    return fields + valid_text((spec.rows, spec.cols), valid_extents(spec))
 
 
 def agree(known: Type, written: Type) -> bool:
     """Whether the type at a use is compatible with that of the value: open parts match."""
     if isinstance(known, TileSpec) and isinstance(written, TileSpec):
         same = (known.dtype, known.rows, known.cols) == (written.dtype, written.rows, written.cols)
-        return same and (written == known or _is_short(written) or _but_valid(written) == _but_valid(known))
+        is_short = "," not in type_text(written)
+        return same and (written == known or is_short or _layout(written) == _layout(known))
     if isinstance(known, Tensor) and isinstance(written, Tensor):
         pairs = zip(known.dims, written.dims, strict=False)
         open_ = all(a == b or a is None or b is None for a, b in pairs)
@@ -438,9 +365,5 @@ def agree(known: Type, written: Type) -> bool:
     return known == written
 
 
-def _is_short(spec: TileSpec) -> bool:
-    return "," not in type_text(spec)
-
-
-def _but_valid(spec: TileSpec) -> tuple[object, ...]:
+def _layout(spec: TileSpec) -> tuple[object, ...]:
     return spec.loc, spec.blayout, spec.slayout, spec.fractal, spec.pad

@@ -14,24 +14,9 @@ from typing import cast
 from ptokit.engine.native.resolve import PADDING
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.policy import TileType
+from ptokit.program import ir
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Op, Var, variables
-from ptokit.program.ir import (
-    Argument,
-    Assign,
-    Float,
-    Instr,
-    Integer,
-    LoadScalar,
-    Loop,
-    Number,
-    Program,
-    Stmt,
-    TileUse,
-    View,
-    Window,
-    walk,
-)
 
 BLOCK = (BLOCK_IDX, BLOCK_NUM)
 SIGNALS = -1
@@ -65,9 +50,9 @@ def _aligned(nbytes: int) -> int:
 class Slots:
     """The state and the arena of a program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ir.Program) -> None:
         self.program = program
-        self.statements: list[Stmt] = list(walk(program.body))
+        self.statements: list[ir.Stmt] = list(ir.walk(program.body))
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
         self._next = Slot.COUNT
         self.arrays = {argument.name: self._take(2) for argument in program.arguments if _has_memory(argument)}
@@ -77,7 +62,9 @@ class Slots:
         self.addresses = {tile: self._take() for tile in self.placed}
         self.poisoned = {loc: self._take() for loc in self.memories}
         """How many bytes of each memory are poison or written, in this block."""
-        self.ledgers = {number: self._take(4) for number, stmt in enumerate(self.statements) if isinstance(stmt, Instr)}
+        self.ledgers = {
+            number: self._take(4) for number, stmt in enumerate(self.statements) if isinstance(stmt, ir.Instr)
+        }
         """Four slots for each instruction, for its ledger."""
         self.count = self._next
 
@@ -86,10 +73,10 @@ class Slots:
         return self._next - slots
 
     def _variables(self) -> list[Var]:
-        made = [stmt for stmt in self.statements if isinstance(stmt, Loop | LoadScalar)]
-        inside = [stmt.var if isinstance(stmt, Loop) else stmt.result for stmt in made]
+        made = [stmt for stmt in self.statements if isinstance(stmt, ir.Loop | ir.LoadScalar)]
+        inside = [stmt.var if isinstance(stmt, ir.Loop) else stmt.result for stmt in made]
         measures = [e for argument in self.program.tensors.values() for e in (*argument.shape, *argument.stride)]
-        integers = [argument.var for argument in self.program.arguments if isinstance(argument, Integer)]
+        integers = [argument.var for argument in self.program.arguments if isinstance(argument, ir.Integer)]
         known = all(isinstance(measure, int) for measure in measures)
         found = integers if known else _mentioned(self.program)  # extents of arrays are numbers of the launch, too
         self.given = [var for var in dict.fromkeys(found) if var not in (*BLOCK, *inside)]
@@ -103,7 +90,7 @@ class Slots:
     @cached_property
     def _moved(self) -> set[str]:
         """Tiles that are assigned an address."""
-        return {stmt.tile for stmt in self.statements if isinstance(stmt, Assign)}
+        return {stmt.tile for stmt in self.statements if isinstance(stmt, ir.Assign)}
 
     @cached_property
     def placed(self) -> list[str]:
@@ -149,7 +136,7 @@ class Slots:
     @cached_property
     def spare(self) -> int:
         """Where a result is stored that may not be written in place."""
-        most = max((elements(self.program, stmt) for stmt in self.statements if isinstance(stmt, Instr)), default=0)
+        most = max((elements(self.program, stmt) for stmt in self.statements if isinstance(stmt, ir.Instr)), default=0)
         return self.scratch + _aligned(8 * (most + PADDING))
 
     @cached_property
@@ -172,23 +159,23 @@ def _mentioned(value: object) -> Iterator[Var]:
     """All variables of a program."""
     if isinstance(value, Var):
         yield value
-    elif isinstance(value, Integer):
+    elif isinstance(value, ir.Integer):
         yield value.var
     elif isinstance(value, Op):
         yield from variables(value)
     elif isinstance(value, tuple):
         for each in cast("tuple[object, ...]", value):
             yield from _mentioned(each)
-    elif isinstance(value, Program | Argument | View | TileUse | Window | Number | Stmt):
+    elif isinstance(value, ir.Program | ir.Argument | ir.View | ir.TileUse | ir.Window | ir.Number | ir.Stmt):
         for each in fields(value):
             yield from _mentioned(getattr(value, each.name))
 
 
-def elements(program: Program, instr: Instr) -> int:
+def elements(program: ir.Program, instr: ir.Instr) -> int:
     """Elements of the largest tile that an instruction uses."""
-    tiles = [o for o in named_operands(instr).values() if isinstance(o, TileUse)]
+    tiles = [o for o in named_operands(instr).values() if isinstance(o, ir.TileUse)]
     return max((program.tiles[use.tile].spec.elements for use in tiles), default=0)
 
 
-def _has_memory(argument: Argument | Integer | Float) -> bool:
-    return isinstance(argument, Float) or (isinstance(argument, Argument) and not argument.view_of)
+def _has_memory(argument: ir.Argument | ir.Integer | ir.Float) -> bool:
+    return isinstance(argument, ir.Float) or (isinstance(argument, ir.Argument) and not argument.view_of)
