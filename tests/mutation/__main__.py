@@ -315,6 +315,8 @@ def run_all(mutants: list[Mutant], cover: Cover, work: Path, jobs: int, end: flo
                 running.remove(child)
                 free.append(child.source)
                 done.append(told(outcome))
+                if len(done) % 25 == 0:
+                    print(f"{len(done)} mutants judged", flush=True)
         time.sleep(0.02)
     return sorted(done, key=lambda outcome: (outcome.mutant.module, outcome.mutant.number))
 
