@@ -144,7 +144,7 @@ def _body(instruction: Instruction) -> str:
 
 def _converted(instruction: Instruction, param: Param) -> str:
     if param.kind == "number":
-        return f"_number(_instruction, {param.name}, {param.typed_as or instruction.operands[0].name})"
+        return f"_number(_instruction, {param.name}, {instruction.type_source(param)})"
     return f"_corner({param.name}, {param.name!r})" if param.kind == "position" else param.name
 
 

@@ -19,7 +19,6 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
-from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
 from ptokit.program.addresses import footprint
@@ -33,7 +32,7 @@ from ptokit.text.extents import merge_extents, part_extents, part_type
 from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, offset_terms
-from ptokit.text.spelling import modes
+from ptokit.text.spelling import ASSIGN, modes
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
 
 Form = Literal["l1", "l2", "as"]
@@ -145,7 +144,7 @@ class _Lift(Writing):
         """A change of a tile's address."""
         old, address = self.scopes[-1].tiles[stmt.tile], self.number(stmt.address, "i64")
         moved = Value(self.name(f"{stmt.tile}_moved"), old.type)
-        self.add(TASSIGN.op, {"tile": (old,), "addr": (address,)}, moved)
+        self.add(ASSIGN.op, {"tile": (old,), "addr": (address,)}, moved)
         self.scopes[-1].tiles[stmt.tile] = moved
 
     def load(self, stmt: ir.LoadScalar) -> None:
