@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+
+import pytest
 
 import ptokit
 
 SOURCE = Path(ptokit.__file__).parent
 LAYERS = {
-    "finding": 0, "spec": 0, "isa": 1, "target": 2, "program": 3, "engine": 4, "text": 4, "machine": 5, "lang": 6,
-    "ops": 7, "render": 8, "demo": 9, "testing": 9, "cli": 10,
+    "_version": 0, "finding": 0, "spec": 0, "isa": 1, "target": 2, "program": 3, "engine": 4, "text": 4, "machine": 5,
+    "engines": 6, "lang": 7, "ops": 8, "ptokit": 9, "render": 10, "demo": 11, "testing": 11, "cli": 12, "__main__": 13,
 }  # fmt: skip
-"""The layer of each package: a package imports from its own layer and below."""
-TOP = ("__init__", "__main__")
+"""The layer of each package: a package imports from its own layer and below. `ptokit` is `ptokit/__init__.py`."""
 
 
 def imported(path: Path) -> set[str]:
-    """Packages that a file imports from."""
+    """Packages that a file imports from, or names in a string such as "ptokit.package.module:attribute"."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
@@ -27,15 +30,37 @@ def imported(path: Path) -> set[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module] if node.module != "ptokit" else [f"ptokit.{alias.name}" for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("ptokit.")}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = re.findall(r"ptokit\.[\w.]+(?=:\w)", node.value)
+        found |= {name.removeprefix("ptokit.").split(".")[0] for name in names if name.split(".")[0] == "ptokit"}
     return found
+
+
+def package_of(path: Path) -> str:
+    """The key of a file in `LAYERS`."""
+    name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    return "ptokit" if name == "__init__" else name
+
+
+@pytest.mark.parametrize(
+    ("text", "package"),
+    [
+        ("import ptokit", "ptokit"),
+        ("def f():\n    import ptokit as pto", "ptokit"),
+        ("import ptokit.lang.tile", "lang"),
+        ("from ptokit import spec", "spec"),
+        ("from ptokit.isa.move import Move", "isa"),
+        ("LATER = 'ptokit.machine.executable:MachineExecutable'", "machine"),
+    ],
+)
+def test_what_is_imported_is_seen(text: str, package: str, tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text(text, encoding="utf-8")
+    assert imported(tmp_path / "file.py") == {package}
 
 
 def test_imports_go_one_way() -> None:
     for path in SOURCE.rglob("*.py"):
-        package = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        if package in TOP:
-            continue
+        package = package_of(path)
         for other in imported(path):
             assert other in LAYERS, f"{path.name} imports {other}, which has no layer"
             assert LAYERS[other] <= LAYERS[package], f"{path.relative_to(SOURCE)} must not import {other}"
@@ -78,3 +103,12 @@ def test_importing_ptokit_loads_numpy_and_ml_dtypes_only() -> None:
 def test_every_public_name_is_documented() -> None:
     for name in ptokit.__all__:
         assert getattr(ptokit, name).__doc__, name
+
+
+def test_no_two_classes_share_a_name() -> None:
+    files = {path: ast.walk(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCE.rglob("*.py")}
+    found = [
+        (node.name, path.name) for path, nodes in files.items() for node in nodes if isinstance(node, ast.ClassDef)
+    ]
+    times = Counter(name for name, _ in found)
+    assert [each for each in found if times[each[0]] > 1] == []

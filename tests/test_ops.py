@@ -16,8 +16,8 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 import ptokit as pto
-from ptokit import ops
-from ptokit.engine import registry, whole
+from ptokit import engines, ops
+from ptokit.engine import whole
 from ptokit.engine.runnable import Unsupported
 from tests.property.naive_whole import ENGINES
 
@@ -707,8 +707,8 @@ def test_auto_goes_on_with_the_reference(engine: str, monkeypatch: pytest.Monkey
     assert np.array_equal(pto.gather(table, indices), table[indices])
     assert native.calls == [1]
     refused(ValueError, lambda: pto.gather(table, indices, engine="native"), "rows of this kind", 'engine="auto"')
-    monkeypatch.setattr(registry, "is_installed", lambda module: False)
-    monkeypatch.setattr(ops, "chosen", registry.chosen.__wrapped__)  # which asks every time
+    monkeypatch.setattr(engines, "is_installed", lambda module: False)
+    monkeypatch.setattr(ops, "chosen", engines.chosen.__wrapped__)  # which asks every time
     assert np.array_equal(pto.gather(table, indices), table[indices])
     refused(ImportError, lambda: pto.gather(table, indices, engine="native"), "llvmlite")
 

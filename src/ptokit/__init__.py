@@ -11,26 +11,11 @@ array([40., 16.], dtype=float32)
 
 from typing import TYPE_CHECKING
 
+from ptokit._version import __version__ as __version__
 from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError, Where
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import dyn
-from ptokit.isa.policy import (
-    BLayout,
-    CmpMode,
-    Coalesce,
-    GatherExec,
-    GatherOOB,
-    Pad,
-    RoundMode,
-    Saturation,
-    ScatterAtomicOp,
-    ScatterConflict,
-    ScatterIndex,
-    ScatterOOB,
-    SLayout,
-    StoreAtomic,
-    TileType,
-)
+from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
 from ptokit.isa.policy import GlobalLayout as Layout
 from ptokit.lang import instructions
 from ptokit.lang.context import target
@@ -53,15 +38,12 @@ if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
     from ptokit.ops import gather, scatter
 
-__version__ = "0.3.0"
-
 __all__ = [
-    "BLayout", "CmpMode", "Coalesce", "DType", "Event", "Finding", "GatherExec", "GatherOOB", "GlobalTensor",
-    "HazardWarning", "Kernel", "Layout", "MachineOptions", "OutOfBoundsError", "Pad", "Report", "RoundMode", "Run",
-    "SLayout", "Saturation", "ScatterAtomicOp", "ScatterConflict", "ScatterIndex", "ScatterOOB", "StoreAtomic",
-    "TargetReport", "TextKernel", "Tile", "TileType", "VerifyError", "Where", "barrier", "block_idx", "block_num",
-    "cdiv", "check", "const", "dtype", "dyn", "gather", "kernel", "load", "load_scalar", "max", "min", "otherwise",
-    "range", "scatter", "set_flag", "show", "target", "tassign", "wait_flag", "when",
+    "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "Kernel", "Layout", "MachineOptions",
+    "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "TargetReport", "TextKernel", "Tile", "TileType",
+    "VerifyError", "Where", "barrier", "block_idx", "block_num", "cdiv", "check", "const", "dtype", "dyn", "gather",
+    "kernel", "load", "load_scalar", "max", "min", "otherwise", "range", "scatter", "set_flag", "show", "target",
+    "tassign", "wait_flag", "when",
 ]  # fmt: skip
 __all__ += instructions.__all__
 
@@ -78,7 +60,7 @@ LATER = {
     "lang.check": ("Report", "TargetReport", "check", "show"),
     "ops": ("gather", "scatter"),
 }  # fmt: skip
-"""Names that are loaded when they are first used, by module; the other names of `__all__` are instructions."""
+"""Names that are loaded when they are first used, by module; the others of `__all__` are instructions and enums."""
 
 
 @public
@@ -89,11 +71,12 @@ def __getattr__(name: str) -> object:
     from ptokit.finding import suggestion
     from ptokit.isa.catalog import INSTRUCTIONS
 
-    if name not in __all__ and name not in INSTRUCTIONS:
+    home = next((file for file, names in LATER.items() if name in names), "lang.instructions")
+    module = import_module(f"ptokit.{home}")
+    if name not in __all__ and name not in INSTRUCTIONS and name not in module.enums():
         hint = "" if name.startswith("_") else suggestion(name, __all__)
         raise AttributeError(f"module 'ptokit' has no attribute {name!r}{hint}", name=name, obj=None)
-    home = next((file for file, names in LATER.items() if name in names), "lang.instructions")
-    value = getattr(import_module(f"ptokit.{home}"), name)
+    value = getattr(module, name)
     if name in __all__:  # others may leave the catalogue
         globals()[name] = value
     return value

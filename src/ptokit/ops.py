@@ -14,10 +14,10 @@ import numpy as np
 
 from ptokit.engine.faults import IndexFault, IndexReport
 from ptokit.engine.kept import remember
-from ptokit.engine.registry import AUTO, REFERENCE, arrays, chosen, names
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Lent, Whole, layout_of
+from ptokit.engines import AUTO, REFERENCE, arrays, chosen, names
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.common import INDEX_TYPES, REMAPS
 from ptokit.isa.dtype import DType, dtype

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pytest
 
-from ptokit.engine.registry import MACHINE
 from ptokit.finding import NAME, OutOfBoundsError, VerifyError, summary
 from ptokit.isa.instruction import DEVICES
 from ptokit.lang.faults import trim
+from ptokit.machine import MACHINE
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.engine import registry
+from ptokit import engines
 
 TABLE = np.arange(32, dtype="float32").reshape(4, 8)
 INDICES = np.array([1, 2])
@@ -25,17 +25,17 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture(autouse=True)
 def nothing_chosen_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv(registry.VARIABLE, raising=False)
-    registry.chosen.cache_clear()
+    monkeypatch.delenv(engines.VARIABLE, raising=False)
+    engines.chosen.cache_clear()
     yield
-    registry.chosen.cache_clear()
+    engines.chosen.cache_clear()
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_on_arrays_name_the_argument_and_what_they_take(name: str) -> None:
     with pytest.raises(ValueError, match=r"^engine is one of auto, reference, native; got 'machine'") as stopped:
         CALLS[name](engine="machine")
-    assert "the machine runs kernels" in str(stopped.value) and registry.VARIABLE not in str(stopped.value)
+    assert "the machine runs kernels" in str(stopped.value) and engines.VARIABLE not in str(stopped.value)
     with pytest.raises(ValueError, match=r"got 'refrence'; did you mean reference\?$"):
         CALLS[name](engine="refrence")
     with pytest.raises(ValueError, match=r"got \['native'\]$"):
@@ -44,19 +44,19 @@ def test_calls_on_arrays_name_the_argument_and_what_they_take(name: str) -> None
 
 @pytest.mark.parametrize("engine", ["machine", "gpu"])
 def test_the_environment_is_named_when_it_is_to_blame(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(registry.VARIABLE, engine)
+    monkeypatch.setenv(engines.VARIABLE, engine)
     with pytest.raises(ValueError, match=f"^PTOKIT_ENGINE is one of auto, reference, native; found '{engine}'$"):
         CALLS["gather"]()
     assert np.array_equal(CALLS["gather"](engine="reference"), TABLE[INDICES]), "an argument comes first"
 
 
 def test_a_missing_native_engine_is_blamed_on_who_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "is_installed", lambda module: False)
+    monkeypatch.setattr(engines, "is_installed", lambda module: False)
     with pytest.raises(ImportError, match=r"^engine=native: the native engine needs llvmlite"):
-        registry.chosen("native")
-    monkeypatch.setenv(registry.VARIABLE, "native")
+        engines.chosen("native")
+    monkeypatch.setenv(engines.VARIABLE, "native")
     with pytest.raises(ImportError, match=r"^PTOKIT_ENGINE=native: the native engine needs llvmlite"):
-        registry.chosen("auto")
+        engines.chosen("auto")
 
 
 def test_a_launch_takes_the_machine_too() -> None:
@@ -69,17 +69,17 @@ def test_a_launch_takes_the_machine_too() -> None:
     assert none[1](TABLE, engine="machine").engine == "machine"
 
 
-def test_engine_names_stand_in_the_registry_alone() -> None:
+def test_engine_names_stand_in_one_file() -> None:
     source = Path(pto.__file__).parent
     for path in source.rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text("utf-8")))
-        named = {n.value for n in nodes if isinstance(n, ast.Constant)} & {registry.REFERENCE, registry.NATIVE}
-        assert not named or path.name == "registry.py", f"{path.name} names {named}"
+        named = {n.value for n in nodes if isinstance(n, ast.Constant)} & {engines.REFERENCE, engines.NATIVE}
+        assert not named or path.name == "runnable.py", f"{path.name} names {named}"
 
 
 def test_an_engine_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = registry.Engine("other", "ptokit.engine.interpreter:Executable", "ptokit.engine.whole:run")
-    monkeypatch.setitem(registry.ENGINES, "other", entry)
-    assert registry.names() == ("auto", "reference", "native", "other")
-    assert registry.chosen("other") == "other"
-    assert registry.arrays("other") is registry.arrays("reference")
+    entry = engines.Engine("other", "ptokit.engine.interpreter:Executable", "ptokit.engine.whole:run")
+    monkeypatch.setitem(engines.ENGINES, "other", entry)
+    assert engines.names() == ("auto", "reference", "native", "other")
+    assert engines.chosen("other") == "other"
+    assert engines.arrays("other") is engines.arrays("reference")

@@ -18,6 +18,10 @@ from typer.testing import CliRunner
 import ptokit as pto
 from ptokit.cli.commands import app
 from ptokit.isa import catalog
+from ptokit.isa.instruction import Call, Param
+from ptokit.isa.move import Access, Compute
+from ptokit.isa.vector import F2 as FLOATS_OF_TWO
+from ptokit.isa.vector import OpRow, build, by_target, filled, vec, whole
 from ptokit.lang.launch import mode_of
 from ptokit.lang.loaded import from_text
 from ptokit.program.ir import Instr, Program, TileUse
@@ -254,6 +258,42 @@ def test_its_suffix_is_read_and_a_wrong_one_is_refused() -> None:
         read_program(text.replace("tgatherblk.clamp", "tgatherblk.clam"))
 
 
+@pytest.fixture
+def number_last() -> Iterator[str]:
+    """An instruction with a number in the type of its last tile, behind a tile of another type."""
+    types = by_target(FLOATS_OF_TWO, FLOATS_OF_TWO)
+    params = (
+        Param("res", "write", "the sums"), Param("pick", "read", "integers"), Param("val", "read", "floats"),
+        Param("bump", "read", "a number", kind="number", typed_as="val"),
+    )  # fmt: skip
+    rules = (*(vec("CP-GAT-01", name) for name in ("res", "pick", "val")), filled("CP-GAT-01", "res"))
+
+    def lower(call: Call) -> tuple[Compute, ...]:
+        return (
+            Compute("add", call.res.valid, Access("res", call.res.layout), (whole(call, "val"), whole(call, "bump"))),
+        )
+
+    catalog.add(build(OpRow("tbump", "Add a number.", "res = val + bump", types, "add"), params, rules, lower))
+    yield "tbump"
+    catalog.remove("tbump")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_number_has_the_type_of_the_operand_that_its_definition_names(number_last: str, form: str) -> None:
+    @pto.kernel
+    def bumped(x, i, y):
+        values, picks = pto.Tile("vec", "float32", 8, 32), pto.Tile("vec", "int32", 8, 32)
+        sums = pto.Tile("vec", "float32", 8, 32)
+        pto.tload(values, x)
+        pto.tload(picks, i)
+        pto.tbump(sums, picks, values, 0.5)  # type: ignore[attr-defined]
+        pto.tstore(y, sums)
+
+    given = np.ones((8, 32), "float32"), np.ones((8, 32), "int32"), np.zeros((8, 32), "float32")
+    wanted = bumped.trace(bumped.bind(given, {}), mode_of("cpu")).program
+    assert read_program(print_program(wanted, form)) == wanted  # type: ignore[arg-type]
+
+
 # --- C++ and pages -------------------------------------------------------------------------------------------
 
 
@@ -310,17 +350,75 @@ def test_no_instruction_is_named_outside_its_definition(package: str) -> None:
         assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
 
 
-OPERANDS = {"idx", "table", "dst", "src"}
+OPERANDS = {"idx", "table", "dst", "src", "src0", "src1", "mask", "scalar", "scratch"}
+ROLES = {"scratch", "scalar"}
+"""Roles of operands and names of loops, which `machine` has besides."""
+MODIFIERS = {"coalesce", "executor", "atomic", "conflict", "oob", "dividend", "saturation"}
 TARGETS_AND_MEMORIES = {"a5", "a2a3", "AIV", "AIC", "UB", "L1", "L0A", "L0B", "L0C", "ub", "l1"}
+FORBIDDEN = {
+    "machine": OPERANDS - ROLES | TARGETS_AND_MEMORIES,
+    "program": OPERANDS | MODIFIERS | TARGETS_AND_MEMORIES,
+    "text": OPERANDS | MODIFIERS,
+}
 
 
-@pytest.mark.parametrize("package", ["machine", "program"])
+@pytest.mark.parametrize("package", FORBIDDEN)
 def test_no_operand_target_or_memory_is_named_in_control_flow(package: str) -> None:
     """The definitions of instructions and targets have these facts."""
     root = Path(pto.__file__).parent / package
     for file in root.rglob("*.py"):
-        found = set(strings(file)) & (OPERANDS | TARGETS_AND_MEMORIES)
+        found = set(strings(file)) & FORBIDDEN[package]
         assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
+
+
+def choices(tree: ast.AST) -> Iterator[str]:
+    """The modifiers of instructions that a module reads, and the enums of modifiers that it imports."""
+    modifiers = [modifier for each in catalog.INSTRUCTIONS.values() for modifier in each.modifiers]
+    names, enums = {each.name for each in modifiers}, {each.enum.__name__ for each in modifiers}
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(names=imported):
+                yield from (alias.name for alias in imported if alias.name in enums)
+            case ast.Attribute(ast.Name("call") | ast.Attribute(attr="call"), name) if name in names:
+                yield name
+            case ast.Subscript(ast.Attribute(attr="values"), ast.Constant(str() as name)) | ast.Call(
+                ast.Attribute(ast.Attribute(attr="values"), "get"), [ast.Constant(str() as name), *_]
+            ) if name in names:
+                yield name
+
+
+@pytest.mark.parametrize("package", ["machine", "program", "engine"])
+def test_no_modifier_is_named_in_control_flow(package: str) -> None:
+    """The lowered moves have what modifiers mean; operations on elements (`compute`) take some of them as options."""
+    root = Path(pto.__file__).parent / package
+    for file in root.rglob("*.py"):
+        if "compute" not in file.with_suffix("").relative_to(root).parts:
+            found = set(choices(ast.parse(file.read_text(encoding="utf-8"))))
+            assert not found, f"{file.relative_to(root)} names {', '.join(sorted(found))}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["call.oob", "site.call.coalesce", "call.values['atomic']", "call.values.get('oob')", "from x import GatherOOB"],
+)
+def test_a_modifier_in_control_flow_is_seen(text: str) -> None:
+    assert list(choices(ast.parse(text)))
+
+
+def imported(file: Path) -> set[str]:
+    """The modules that a file imports from."""
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+
+
+def test_text_imports_no_definition_of_an_instruction() -> None:
+    root = Path(pto.__file__).parent
+    catalogue = {name for name in imported(root / "isa" / "catalog.py") if name.startswith("ptokit.isa.")}
+    definitions = catalogue - {f"ptokit.isa.{name}" for name in ("instruction", "kernel", "spelling")}
+    assert "ptokit.isa.mgather" in definitions
+    for file in (root / "text").rglob("*.py"):
+        found = imported(file) & definitions
+        assert not found, f"{file.relative_to(root)} imports {', '.join(sorted(found))}"
 
 
 def test_it_leaves_the_catalogue() -> None:

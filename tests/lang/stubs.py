@@ -13,14 +13,13 @@ from textwrap import indent
 import ptokit
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
-from ptokit.lang.instructions import __all__ as NAMES
-from ptokit.lang.instructions import declaration, documentation
+from ptokit.lang.instructions import NAMES, declaration, documentation, enums
 
 FILE = Path(ptokit.__file__).parent / "lang" / "instructions.pyi"
 WIDTH = 120
 HEADER = '''"""The Python function of each instruction. Written by `python tests/lang/stubs.py`."""
 
-from ptokit.isa.policy import {enums}
+{imports}
 from ptokit.lang.dispatch import Event, Wait
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
@@ -31,13 +30,13 @@ __all__ = [{names}]
 
 def stub() -> str:
     """The text of the stub."""
-    instructions = [INSTRUCTIONS[name] for name in NAMES]
-    functions = [_function(instruction) for instruction in instructions]
-    modifiers = (modifier.enum.__name__ for each in instructions for modifier in each.modifiers)
-    enums = sorted({name for name in modifiers if any(f"| {name}" in function for function in functions)})
-    return "\n".join(
-        (HEADER.format(enums=f"({_list(enums)})", names=_list([f'"{name}"' for name in NAMES])), *functions)
-    )
+    by_module: dict[str, list[str]] = {}
+    for name, enum in sorted(enums().items()):
+        by_module.setdefault(enum.__module__, []).append(name)
+    imports = [f"from {module} import ({_list(names)})" for module, names in sorted(by_module.items())]
+    names = _list([f'"{name}"' for name in (*sorted(enums()), *NAMES)])
+    functions = (_function(INSTRUCTIONS[name]) for name in NAMES)
+    return "\n".join((HEADER.format(imports="\n".join(imports), names=names), *functions))
 
 
 def _function(instruction: Instruction) -> str:

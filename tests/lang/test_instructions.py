@@ -14,8 +14,7 @@ import pytest
 import ptokit as pto
 from ptokit.isa import catalog
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.lang.instructions import __all__ as NAMES
-from ptokit.lang.instructions import call_named
+from ptokit.lang.instructions import NAMES, call_named
 from tests.lang.stubs import FILE, stub
 
 

@@ -14,7 +14,7 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
-from ptokit.machine.formulas import FORMULAS, NO_OVERLAP, cost_of
+from ptokit.machine.formulas import FORMULAS, NO_OVERLAP
 from ptokit.machine.timed import Timings
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
@@ -127,7 +127,7 @@ def test_every_kernel_has_a_formula_on_each_of_its_pipes() -> None:
                 pipes = {effect.pipe for effect in kernel.effects}
                 assert set(kernel.cost) <= pipes, route
                 for pipe in pipes:
-                    cost = cost_of(kernel, pipe)
+                    cost = kernel.cost_on(pipe)
                     assert cost.formula in FORMULAS, (route, pipe)
                     assert cost.rate in ("", *profile.costs), (route, pipe)
 
@@ -224,7 +224,7 @@ def test_what_a_repeat_of_an_instruction_costs(profile: Profile) -> None:
     for name, instruction in INSTRUCTIONS.items():
         for kernel in kernels_of(instruction, profile.name).values():
             if {effect.pipe for effect in kernel.effects} == {"V"} and not kernel.launch:
-                cost = cost_of(kernel, "V")
+                cost = kernel.cost_on("V")
                 assert cost.rate == RATES.get(name, "vector repeat cycles"), name
 
 

@@ -433,7 +433,7 @@ class VectorWriter(Writer):
 class CubeWriter(Writer):
     """Programs of the cube core: load, extract, multiply, store."""
 
-    CORNER = Number(I32, 0, steers=True)
+    CORNER = Number(I32, 0, is_position=True)
     """The first row or column of a window."""
 
     def program(self) -> Program:

@@ -557,3 +557,8 @@ def test_profiles_do_not_change() -> None:
     for value, field in ((A5, "event_ids"), (A5.ub, "size"), (A5.budget(), "limit"), (shape, "warps")):
         with pytest.raises(FrozenInstanceError):
             setattr(value, field, 0)
+
+
+def test_the_families_of_the_documents_are_the_targets() -> None:
+    assert {each.family for each in PROFILES.values()} == {*spec.FAMILIES, *spec.OURS}
+    assert {each.family for each in PROFILES.values() if each.pipes} == set(spec.WITH_PIPES)

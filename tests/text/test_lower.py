@@ -715,7 +715,7 @@ REFUSED = {
     "%z = pto.load_scalar %fp[%c0] : !pto.ptr<f32> -> f32": "a scalar load of f32 has no lowering",
     "%l = pto.make_tensor_view %out, shape = [%c8], strides = [%c1] {layout = #pto.layout<mx_a_zz>} : V": "mx_a_zz",
     "scf.for %i = %c0 to %c8 step %c0 { pto.barrier <PIPE_V> }": "the step of a loop is positive; found 0",
-    "%u = pto.alloc_tile : !pto.tile_buf<vec, 8x8xi32, compact=1>": "%u is no tile that a program can have",
+    "%u = pto.alloc_tile : !pto.tile_buf<vec, 8x8xi32, compact=1>": "the type of %u is not a tile type",
     "%b = pto.get_subblock_idx": "`pto.get_subblock_idx` is read and kept",
     "%q = arith.divsi %c8, %c0 : index": "8 // 0 has no value",
     "func.call @nobody() : () -> ()": "there is no function @nobody with a body",
@@ -875,3 +875,34 @@ def test_a_branch_and_a_loop_are_nested_as_in_the_text() -> None:
 def test_whole_numbers_of_every_type_are_arguments() -> None:
     found = program("%x = arith.addi %a, %a : i32", "%a: i32, %b: index, %c: i64")
     assert found.arguments == (Integer("a"), Integer("b"), Integer("c"))
+
+
+# --- Attributes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "hint"),
+    [
+        ("%v = pto.make_tensor_view %out, shape = [%c8, %c8], strides = [%c8, %c1] {layuot = #pto.layout<dn>} : "
+         "!pto.tensor_view<8x8xi32>", "layuot", "did you mean `layout`?"),
+        (f"%t = pto.alloc_tile {{adr = 3}} : {TILE}", "adr", "did you mean `addr`?"),
+        (f"%t = pto.alloc_tile {{vaild_row = 3}} : {TILE}", "vaild_row", "did you mean `valid_row`?"),
+        ("scf.for %i = %c0 to %c8 step %c1 {\n} {bufers = 2}", "bufers", ""),
+        ("%n = arith.addi %c0, %c1 {overlfow = 1} : index", "overlfow", ""),
+    ],
+)  # fmt: skip
+def test_an_unknown_attribute_is_refused_at_its_key(line: str, key: str, hint: str) -> None:
+    with pytest.raises(TextError, match=f"`{key} = .*` has no lowering") as caught:
+        program(line)
+    assert caught.value.excerpt[caught.value.column - 1 :].startswith(key)
+    assert caught.value.hint == hint
+
+
+def test_an_operand_that_is_written_as_an_attribute_is_refused() -> None:
+    with pytest.raises(TextError, match=r"it is an operand: `addr = %x`"):
+        program(f"%t = pto.alloc_tile {{addr = 3}} : {TILE}")
+
+
+def test_attributes_of_other_dialects_and_those_without_effect_are_read() -> None:
+    program(f"%t = pto.alloc_tile {{my.note = 3}} : {TILE}")
+    program('%n = "arith.addi"(%c0, %c1) {overflowFlags = 0} : (index, index) -> index')

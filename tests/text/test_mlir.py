@@ -514,7 +514,7 @@ def test_other_memrefs_are_no_tensors(rest: str) -> None:
 def test_functions_of_all_modules_come_into_one_tree() -> None:
     text = "\n".join(f"module @m{name} {{\nfunc.func @{name}() {{\nreturn\n}}\n}}" for name in "fg")
     assert [function.name for function in unit_of(read_module(text)).functions] == ["f", "g"]
-    with pytest.raises(TextError, match="`@f` is already defined, on line 2") as caught:
+    with pytest.raises(TextError, match="redefinition of symbol `@f`, first defined on line 2") as caught:
         read_program(text.replace("@g", "@f"), "k.pto")
     assert (caught.value.file, caught.value.line) == ("k.pto", 7)
 
@@ -606,18 +606,22 @@ WRITTEN = "is written: pto."
 ERRORS = {
     # names
     "unknown op": (f"pto.tad ins(%t, →: {TILE})", "expected an operand", "did you mean `pto.tadd`?"),
-    "unknown op of a dialect": ("→arith.adddi %n, %n : index", "no known op", "did you mean `arith.addi`?"),
-    "unknown dialect": ("→ptoo.trap", "no known op", "did you mean `pto.trap`?"),
-    "unknown word": ("→retrun", "no known op", "did you mean `return`?"),
-    "no dialect": (f"→tadd ins(%t : {TILE})", "no known op", "did you mean `pto.tadd`?"),
-    "out for outs": (f"pto.tabs ins(%t : {TILE}) →out(%t : {TILE})", "`out` is no known op", "did you mean `outs`?"),
+    "unknown op of a dialect": ("→arith.adddi %n, %n : index", "unknown op", "did you mean `arith.addi`?"),
+    "unknown dialect": ("→ptoo.trap", "unknown op", "did you mean `pto.trap`?"),
+    "unknown word": ("→retrun", "unknown op", "did you mean `return`?"),
+    "no dialect": (f"→tadd ins(%t : {TILE})", "unknown op", "did you mean `pto.tadd`?"),
+    "out for outs": (f"pto.tabs ins(%t : {TILE}) →out(%t : {TILE})", "unknown `out`", "did you mean `outs`?"),
     "in for ins": (f"pto.tabs →in(%t : {TILE}) outs(%t : {TILE})", "expected `ins(...)`", WRITTEN),
-    "undefined value": (f"pto.tabs ins(→%tt : {TILE}) outs(%t : {TILE})", "`%tt` is not defined", "did you mean `%t`?"),
-    "value twice": ("→%n = arith.constant 1 : index", "already defined", ""),
+    "undefined value": (
+        f"pto.tabs ins(→%tt : {TILE}) outs(%t : {TILE})",
+        "use of undeclared SSA value name `%tt`",
+        "did you mean `%t`?",
+    ),
+    "value twice": ("→%n = arith.constant 1 : index", "redefinition of SSA value", ""),
     "value without its mark": (f"pto.tabs ins(→t : {TILE}) outs(%t : {TILE})", "expected an operand", "`%t`?"),
     "name that starts with a digit": ("%1→a = arith.constant 1 : i32", "expected `=` behind the names", ""),
-    "block": ("cf.br →^nowhere", "the block `^nowhere` is not defined", ""),
-    "alias": ("pto.trap {a = →#nowhere}", "`#nowhere` is not defined", ""),
+    "block": ("cf.br →^nowhere", "reference to an undefined block `^nowhere`", ""),
+    "alias": ("pto.trap {a = →#nowhere}", "undefined symbol alias id `#nowhere`", ""),
     "copy of a value": ("%y = →%n", "expected an operation", ""),
     # keywords and attributes
     "keyword": ("pto.barrier <→PIPE_MTE22>", "no keyword `PIPE_MTE22`", "did you mean `PIPE_MTE2`?"),
@@ -628,12 +632,12 @@ ERRORS = {
     "keyword alone": ("pto.trap {coalesce = →elem}", "expected the value", "`coalesce = #pto<coalesce elem>`?"),
     "keyword of a longer name": ("pto.trap {gatherOob = →zero}", "expected the value", "#pto<gather_oob zero>`?"),
     "keyword of another name": ("pto.trap {rmode = →ROUND}", "expected the value", "#pto<round_mode ROUND>`?"),
-    "colon for an equals sign": ("pto.trap {a→: 1 : i32}", "expected `=`, `,` or `}` behind the attribute `a`", ""),
+    "colon for an equals sign": ("pto.trap {a→: 1 : i32}", "expected `=`, `,` or `}` after the attribute `a`", ""),
     "attribute twice": ("pto.trap {a, →a}", "`a` is given twice", ""),
     "key of a configuration": ("pto.trap {a = #pto.tile_buf_config<→pat=1>}", "no key `pat`", "did you mean `pad`?"),
     # types
-    "place of a tile": ("%a = pto.alloc_tile : !pto.tile_buf<→vek, 8x8xf32>", "no place of a tile", "`vec`?"),
-    "memory for a place": ("%a = pto.alloc_tile : !pto.tile_buf<→ub, 8x8xf32>", "no place of a tile", "`vec`?"),
+    "place of a tile": ("%a = pto.alloc_tile : !pto.tile_buf<→vek, 8x8xf32>", "unknown place of a tile", "`vec`?"),
+    "memory for a place": ("%a = pto.alloc_tile : !pto.tile_buf<→ub, 8x8xf32>", "unknown place of a tile", "`vec`?"),
     "no place": ("%a = pto.alloc_tile : !pto.tile_buf<→f32, 8, 16>", "place of a tile first", "`vec, 8x16xf32`?"),
     "extents apart": ("%a = pto.alloc_tile : !pto.tile_buf<vec, →8, 16, f32>", "in one", "`vec, 8x16xf32`?"),
     "key of a tile": ("%a = pto.alloc_tile : !pto.tile_buf<vec, 8x8xf32, →layout=row_major>", "no key", "layout`?"),
@@ -643,12 +647,12 @@ ERRORS = {
     "word for a number": ("%a = pto.alloc_tile : !pto.tile_buf<vec, 8x8xf32, pad=→zero>", "a number", "`pad=1`?"),
     "word of a layout": (
         "%a = pto.alloc_tile : !pto.tile_buf<vec, 8x8xf32, slayout=→nonebox>",
-        "no slayout",
+        "unknown slayout",
         "none_box",
     ),
     "dynamic tile": ("%a = pto.alloc_tile : !pto.tile_buf<vec, →?x8xf32>", "two static extents", ""),
     "one valid extent": ("%a = pto.alloc_tile : !pto.tile_buf<vec, 8x8xf32, valid=→4>", "two valid extents", ""),
-    "address space": ("%a = pto.load %n[%n] : !pto.ptr<f32, →gn> -> f32", "no address space", ""),
+    "address space": ("%a = pto.load %n[%n] : !pto.ptr<f32, →gn> -> f32", "unknown address space", ""),
     "type of another language": ("%a = arith.constant 1 : →int32", "expected a type", "did you mean `i32`?"),
     "element of another language": ("%a = pto.alloc_tile : !pto.tile_buf<vec, 8x8x→float>", "a type", "`f32`?"),
     "type without its dialect": (f"pto.tabs ins(%t : →tile_buf<x>) outs(%t : {TILE})", "a type", "!pto.tile_buf"),
@@ -705,7 +709,7 @@ ERRORS = {
     "generic form": ('"x.y"() {} →-> ()', "expected `:` and the types of operands and results", ""),
     "bounds of a loop": ("scf.for %i = →0 to %n step %n {", "expected an operand", "arith.constant 0"),
     "step of a loop": ("scf.for %i = %n to %n →{", "expected `step`", ""),
-    "comparison": ("%a = arith.cmpi →less, %n, %n : index", "`less` is no comparison, expected one of: eq ne", ""),
+    "comparison": ("%a = arith.cmpi →less, %n, %n : index", "unknown comparison `less`, expected one of: eq ne", ""),
     "type at the end": ("%a = arith.addi %n, %n→", "expected `:`", ""),
     "too many bits": ("%a = arith.constant →0x1FFFF : f16", "`0x1FFFF` has more bits than f16", ""),
     "bits with a sign": ("%a = arith.constant →-0x7C01 : f16", "bits have no sign", ""),
@@ -744,12 +748,12 @@ def test_errors_say_where_and_what(line: str, message: str, hint: str) -> None:
     ("text", "place", "message"),
     [
         ("module {\n  func.func @f() {\n    return\n", "2:18", "`{` is not closed: the text ends in its body"),
-        ("module {\n}\n}\n", "3:1", "expected an operation"),
+        ("module {\n}\n}\n", "3:1", "unexpected `}`: there is one too many"),
         ("func.func @f() {\n  pto.trap }\n  return\n}", "2:12", "the function @f ends without a terminator"),
-        ("func @f() {}", "1:1", "`func` is no known op"), ("func.func f() {}", "1:11", "as in `@name`"),
+        ("func @f() {}", "1:1", "unknown op `func`"), ("func.func f() {}", "1:11", "as in `@name`"),
         ("func.func @f(%a) {}", "1:16", "expected `:` behind the name of an argument"),
         ("func.func @f(%a: i1, i2) {}", "1:26", "all arguments to have names, or none"),
-        ("<html>", "1:1", "expected an operation"), ("import numpy", "1:1", "no known op"),
+        ("<html>", "1:1", "expected an operation"), ("import numpy", "1:1", "unknown op"),
         ('module attributes pto.target_arch = "a3" {}', "1:19", "expected `{`"),
     ],
 )  # fmt: skip
@@ -782,10 +786,10 @@ SEVERAL = f"""module {{
 }}
 """
 SAID = {
-    3: "expected a type", 4: "`%b` is already defined, on line 3", 5: "expected a type",
-    7: "unexpected character `#`", 8: "`(` of outs(...) is not closed", 9: "`%m` is not defined",
+    3: "expected a type", 4: "redefinition of SSA value `%b`, first defined on line 3", 5: "expected a type",
+    7: "unexpected character `#`", 8: "`(` of outs(...) is not closed", 9: "use of undeclared SSA value name `%m`",
     10: "`%i` is of type index, but used with", 12: "`%n` is of type index, but used with i1",
-    13: "`arith.adddi` is no known op", 19: "the body of the function @g ends without a terminator",
+    13: "unknown op `arith.adddi`", 19: "the body of the function @g ends without a terminator",
 }  # fmt: skip
 """The errors of the text, by their lines."""
 
@@ -805,7 +809,7 @@ def test_every_error_of_a_text_is_reported() -> None:
 def test_only_some_of_many_errors_are_shown() -> None:
     with pytest.raises(TextError, match="and 30 more") as caught:
         read_module(in_function(*["arith.adddi %n, %n : index"] * 50))
-    assert len(caught.value.errors) == 50 and str(caught.value).count("no known op") == 20
+    assert len(caught.value.errors) == 50 and str(caught.value).count("unknown op") == 20
 
 
 @pytest.mark.parametrize(
@@ -935,3 +939,104 @@ def test_a_text_leaves_nothing_behind_for_the_next() -> None:
         with contextlib.suppress(TextError):
             read_module(bad)
         assert print_module(read_module(good)) == before
+
+
+# --- terminators
+
+
+@pytest.mark.parametrize(
+    ("lines", "message", "line"),
+    [
+        (("return", "pto.trap"), "`func.return` must be the last operation in the parent block", 2),
+        (("scf.for %i = %n to %n step %n {", "scf.yield", "pto.trap", "}"),
+         "`scf.yield` must be the last operation in the parent block", 3),
+        (("scf.for %i = %n to %n step %n {", "return", "}"), "`func.return` expects parent op `func.func`", 3),
+        (("scf.for %i = %n to %n step %n {", "scf.yield %n : index", "}"),
+         "`scf.yield` has operands of types: index", 3),
+        (("%r = scf.for %i = %n to %n step %n iter_args(%x = %n) -> (index) {", "scf.yield", "}"),
+         "`scf.yield` has operands of types: none", 3),
+    ],
+)  # fmt: skip
+def test_terminators_stand_at_the_end_of_their_blocks(lines: tuple[str, ...], message: str, line: int) -> None:
+    with pytest.raises(TextError) as caught:
+        read_module(in_function(*lines))
+    assert message in caught.value.message
+    assert caught.value.line == line
+    assert len(caught.value.errors) == 1
+
+
+@pytest.mark.parametrize(("results", "returned"), [("", " %n : index"), (" -> index", ""), (" -> i32", " %n : index")])
+def test_a_function_returns_what_its_signature_states(results: str, returned: str) -> None:
+    with pytest.raises(TextError, match=r"`func.return` has operands of types: .*; the results of `func.func` have: "):
+        read_module(f"func.func @f(%n: index){results} {{\n  return{returned}\n}}")
+    read_module("func.func @f(%n: index) -> index {\n  return %n : index\n}")
+
+
+# --- one cause, one error
+
+
+ONE_CAUSE = {
+    "outs before ins": (f"pto.tabs outs(%t : {TILE}) →ins(%t : {TILE})", "expected `ins(...)` before `outs(...)`"),
+    "out for outs": (f"pto.tabs ins(%t : {TILE}) →out(%t : {TILE})", "unknown `out`"),
+    "misspelt clause": (f"pto.tload ins(%w : {VIEW}) outs(%t : {TILE}) →pad_mod = #pto.pad_mode<PadNull>", "`pad_mod`"),
+    "open string": ('pto.trap {a = →"open}', "the string does not end on its line"),
+    "unknown type": ("%a = pto.alloc_tile : →!pto.tile_bf<vec, 8x8xf32>", "is not a tile type"),
+    "later definition": (
+        "%a = arith.addi %n, →%b : index\n  %b = arith.constant 1 : index",
+        "used before its definition",
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "message"), ONE_CAUSE.values(), ids=ONE_CAUSE)
+def test_one_cause_is_one_error_at_its_place(line: str, message: str) -> None:
+    with pytest.raises(TextError) as caught:
+        read_program(in_function(line.replace("→", "")), "k.pto")
+    (error,) = caught.value.errors
+    assert message in error.message
+    assert (error.line, error.column) == (2, line.index("→") + 3)
+
+
+def test_a_use_before_the_definition_names_its_line() -> None:
+    lines = "%a = arith.addi %n, %b : index", "%b = arith.constant 1 : index"
+    with pytest.raises(TextError) as caught:
+        read_program(in_function(*lines), "k.pto")
+    assert caught.value.hint == "it is defined later, on line 3"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("!pto.tile_bf<vec, 8x8xf32>", "!pto.tile_buf"), ("!pto.tyle<8x8xf32>", "!pto.tile")]
+)
+def test_a_misspelt_type_is_found(name: str, meant: str) -> None:
+    with pytest.raises(TextError) as caught:
+        read_program(in_function(f"%a = pto.alloc_tile : {name}"), "k.pto")
+    assert caught.value.hint == f"did you mean `{meant}`?"
+
+
+@pytest.mark.parametrize("indent", ["", "  "])
+def test_one_brace_too_many_is_the_only_error(indent: str) -> None:
+    text = (
+        "module {\n  func.func @f() {\n    pto.trap\n    }\n    return\n  }\n  func.func @g() {\n    retrun\n  }\n}\n"
+    )
+    with pytest.raises(TextError) as caught:
+        read_module(text)
+    assert len(caught.value.errors) == 1
+    assert (caught.value.line, caught.value.message) == (4, "unexpected `}`: there is one too many")
+    with pytest.raises(TextError) as caught:
+        read_module(f"func.func @f() {{\n  return\n}}\n{indent}}}\n")
+    assert [(error.line, error.message) for error in caught.value.errors] == [
+        (4, "unexpected `}`: there is one too many")
+    ]
+
+
+def test_a_wrong_comment_does_not_hide_a_missing_terminator() -> None:
+    with pytest.raises(TextError) as caught:
+        read_module("func.func @f() {\n  pto.trap # note\n}\n")
+    assert [error.line for error in caught.value.errors] == [2, 3]
+    assert "ends without a terminator" in caught.value.errors[1].message
+
+
+def test_an_unknown_op_is_a_terminator_only_at_the_end() -> None:
+    read_module("func.func @f() {\n  pto.trap\n  my.end\n}\n")
+    with pytest.raises(TextError, match="ends without a terminator"):
+        read_module("func.func @f() {\n  my.end\n  pto.trap\n}\n")

@@ -441,7 +441,7 @@ def test_names_of_inner_bodies_are_free_afterwards() -> None:
     inner = f"for %i = 0 to 2 step 1 {{\n  %u = tabs %t : {TILE}\n}}\n"
     text = f".kernel k\n.arg %t : {TILE}\n{inner}{inner}"
     assert format_ptoas(text).count("%u = tabs %t") == 2
-    with pytest.raises(TextError, match="`%u` is not defined"):
+    with pytest.raises(TextError, match="use of undeclared SSA value name `%u`"):
         read_ptoas(f"{text}tabs %t, %u")
 
 
@@ -722,15 +722,15 @@ ERRORS = [
     ("mgather.row.clmp %t, %x, %t", 13, "no suffix `.clmp`", "`clamp`"),
     ("mgather.row.elem %t, %x, %t", 13, "two suffixes for `coalesce`: row and elem", ""),
     ("mscatter.row.atomic_mul %x, %t, %t", 14, "no suffix `.atomic_mul`", "`atomic_"),
-    ("mgather.row %t, %x, %t {coalesce = elem}", 1, "given twice, by a suffix or by an attribute", ""),
-    ("tadd %t, %u, %t", 10, "`%u` is not defined", ".arg %u"),
-    ("tadd %t, %tt, %t", 10, "`%tt` is not defined", "`%t`"),
-    ("tabs %t, %somewhere", 10, "`%somewhere` is not defined", ".arg %somewhere"),
+    ("mgather.row %t, %x, %t {coalesce = elem}", 25, "given twice, by a suffix or by an attribute", ""),
+    ("tadd %t, %u, %t", 10, "use of undeclared SSA value name `%u`", ".arg %u"),
+    ("tadd %t, %tt, %t", 10, "use of undeclared SSA value name `%tt`", "`%t`"),
+    ("tabs %t, %somewhere", 10, "use of undeclared SSA value name `%somewhere`", ".arg %somewhere"),
     (".arg %y : index\nbarrier PIPE_V\n.arg %z : index", 1, "before the statements", ""),
-    (".arg %x : index", 6, "`%x` is already defined, on line 2", ""),
-    (".const %n = 4 : index", 8, "already defined, on line 3", ""),
-    ("%x = get_block_idx", 1, "already defined", ""),
-    (".args %y : index", 1, "`.args` is no directive", "`.arg`"),
+    (".arg %x : index", 6, "redefinition of SSA value `%x`, first defined on line 2", ""),
+    (".const %n = 4 : index", 8, "first defined on line 3", ""),
+    ("%x = get_block_idx", 1, "redefinition of SSA value", ""),
+    (".args %y : index", 1, "unknown directive `.args`", "`.arg`"),
     (".arg %y", 8, "expected `:` and a type, found the end of the text", ""),
     (".arg y : index", 6, "expected a value, such as `%x`, found `y`", ""),
     (".arg %y : f33", 11, "`f33` is no type", "`f32`"),
@@ -752,7 +752,7 @@ ERRORS = [
     (".const %c = 300 : i8", 13, "300 does not fit i8", ""),
     (".const %c = 1e9 : f16", 13, "not representable", ""),
     (".const %c = many : index", 13, "many", ""),
-    (".kernel k", 1, "there is a kernel k already", ""),
+    (".kernel k", 1, "redefinition of symbol `k`, first defined on line 1", ""),
     (".kernel", 8, "expected the name of the kernel", ""),
     ("tadd %t, %t,", 13, "expected an operand after `,`", ""),
     ("tadd %t %t", 9, "expected the end of the statement, found `%t`", ""),
@@ -761,11 +761,11 @@ ERRORS = [
     ("tabs %t, %t : !pto.tile<16x64xf32>", 15, "%t is !pto.tile<16x32xf32> (line 4), and not", ""),
     ("tabs %t!loc=mat, %t", 6, "%t lies in vec, and not in mat", ""),
     ("tabs %t!lok=mat, %t", 8, "no modifier `!lok`", ""),
-    ("set_flag[PIPE_MTE9, PIPE_V, EVENT_ID0]", 10, "`PIPE_MTE9` is no pipe", "`PIPE_MTE"),
-    ("set_flag[PIPE_MTE2, PIPE_V, EVENT_ID9]", 29, "`EVENT_ID9` is no event", "`EVENT_ID"),
+    ("set_flag[PIPE_MTE9, PIPE_V, EVENT_ID0]", 10, "unknown pipe `PIPE_MTE9`", "`PIPE_MTE"),
+    ("set_flag[PIPE_MTE2, PIPE_V, EVENT_ID9]", 29, "unknown event `EVENT_ID9`", "`EVENT_ID"),
     ("set_flag[PIPE_MTE2, PIPE_V]", 1, "takes src_pipe, dst_pipe, event_id; found 2", ""),
     ("set_flag[PIPE_MTE2, PIPE_V, EVENT_ID0", 9, "`[` is not closed: expected `]`", ""),
-    ("%c = arith.cmpi less, %n, %n : index", 17, "`less` is no comparison", ""),
+    ("%c = arith.cmpi less, %n, %n : index", 17, "unknown comparison `less`", ""),
     ("for %i = 0 to 4 {\n}", 17, "expected `step` and the step of the loop", ""),
     ("for %i = 0 to 4 step 1\nbarrier PIPE_V", 23, "expected `{`", ""),
     ("for %i = 0 to 4 step 1 {\nbarrier PIPE_V", 24, "`{` is not closed: expected `}`", ""),
@@ -807,7 +807,7 @@ ERRORS = [
     ("%m = arith.addi %n, %n, by = %n", 30, "arith.addi has no `by`, it has none", ""),
     ("tnew ins(%t) ins(%t)", 18, "`ins(...)` is given twice", ""),
     ("barrier PIPE_V : i32 : i32", 22, "expected the end of the statement, found `:`", ""),
-    ("tnew #pto<a b c>", 6, "`#pto<a b c>` is no keyword", ""),
+    ("tnew #pto<a b c>", 6, "`#pto<a b c>` is not a keyword", ""),
     ("pto. %t", 1, "expected an opcode after `pto.`", ""),
     ("= tabs %t", 1, "expected an opcode, found `=`", ""),
 ]  # fmt: skip
@@ -973,3 +973,54 @@ def test_every_example_of_the_page_is_read() -> None:
         text = format_ptoas(example, "page.ptoas")
         assert format_ptoas(text, "page.ptoas") == text
         lower(read_ptoas(example, "page.ptoas"))
+
+
+# --- Attributes and terminators ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "meant"),
+    [
+        ("%v = make_tensor_view %p, shape = [8, 8], strides = [8, 1] {layuot = dn} : !pto.tensor_view<8x8xi32>",
+         61, "layout"),
+        ("%u = alloc_tile {vaild_row = 3} : !pto.tile<8x8xi32>", 18, "valid_row"),
+        ("mgather %u, %x, %c {coalesc = row} : !pto.tile<16x32xf32>", 21, "coalesce"),
+    ],
+)  # fmt: skip
+def test_an_unknown_attribute_is_refused_at_its_key(line: str, column: int, meant: str) -> None:
+    head = f".kernel k\n.arg %p : !pto.ptr<i32>\n.arg %x : {MEM}\n.arg %c : {COL}\n"
+    with pytest.raises(TextError, match="has no lowering") as caught:
+        lower(read_ptoas(head + line))
+    assert (caught.value.line, caught.value.column) == (5, column)
+    assert caught.value.hint == f"did you mean `{meant}`?"
+
+
+@pytest.mark.parametrize("text", ["return\nbarrier PIPE_ALL", "for %i = 0 to 8 step 1 {\nyield\nbarrier PIPE_ALL\n}"])
+def test_nothing_follows_a_terminator(text: str) -> None:
+    with pytest.raises(TextError, match="must be the last operation in its body"):
+        read_ptoas(f".kernel k\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (".kernel g\nbarrier PIPE_ALL\n.kernel g", "redefinition of symbol `g`, first defined on line 1"),
+        (".kernel g\n.const %c8 = eight : index", "expected a number, found `eight`"),
+        (".kernel g\n.const %c8 = eight : f32", "expected a number, found `eight`"),
+    ],
+)
+def test_messages_name_the_cause(text: str, message: str) -> None:
+    with pytest.raises(TextError) as caught:
+        read_ptoas(f"{text}\n")
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("!pto.tile_bf<vec, 8x8xf32>", "!pto.tile_buf"), ("!pto.tyle<8x8xf32>", "!pto.tile")]
+)
+def test_a_misspelt_type_is_found_at_its_place(name: str, meant: str) -> None:
+    for line in (f"%a = alloc_tile : {name}", f".arg %a : {name}"):
+        with pytest.raises(TextError) as caught:
+            lower(read_ptoas(f".kernel k\n{line}\n"))
+        assert (caught.value.line, caught.value.column) == (2, line.index("!") + 1)
+        assert caught.value.hint == f"did you mean `{meant}`?"

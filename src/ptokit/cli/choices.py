@@ -25,7 +25,7 @@ def targets_or_all(incomplete: str) -> Iterator[str]:
 
 def engines(incomplete: str) -> Iterator[str]:
     """Names of engines."""
-    from ptokit.engine.registry import names
+    from ptokit.engines import names
 
     return _starting(incomplete, names(models=True))
 

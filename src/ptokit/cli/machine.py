@@ -11,9 +11,9 @@ from rich.console import Console
 from ptokit.cli.files import Write, check_destination
 from ptokit.cli.problems import Misuse
 from ptokit.cli.report import print_lines
-from ptokit.engine.registry import MACHINE
 from ptokit.finding import Finding, not_in_run
 from ptokit.lang.check import TargetReport
+from ptokit.machine import MACHINE
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.render.machine import report_lines

@@ -19,13 +19,13 @@ from ptokit.cli.machine import MachineRequest, joined, machine_data, show_machin
 from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, print_error, printable
 from ptokit.cli.report import print_check, print_run, show_findings, show_report, show_run
 from ptokit.cli.subject import find
-from ptokit.engine.registry import MACHINE
 from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError
 from ptokit.lang.check import check, show
 from ptokit.lang.faults import finding_of, raised_in_user_code
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.loaded import TextKernel
+from ptokit.machine import MACHINE
 from ptokit.machine.report import MachineReport
 from ptokit.program.ir import Program
 from ptokit.text.errors import TextError

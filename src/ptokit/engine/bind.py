@@ -13,7 +13,7 @@ from ptokit.engine.number import integer_bits
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.operand import OperandSpec, ScalarSpec
-from ptokit.program.bounds import Describe, array_finding, edges, part_finding, room, slice_finding, valid_finding
+from ptokit.program.bounds import Describe, array_finding, available, edges, part_finding, slice_finding, valid_finding
 from ptokit.program.calls import offset_in, tensor_spec, tile_spec
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Argument, Constant, Given, Number, Operand, Program, TileDecl, TileUse, View
@@ -48,11 +48,11 @@ def _bind_tile(program: Program, use: TileUse, frame: Frame) -> Bound:
     spec = tile_spec(decl.spec, use, frame.value, frame.addresses.get(name))
     if use.window is None:
         return Bound(spec, lambda frame: frame.tiles[name])
-    return Bound(spec, _Part(name, frame.value(offset_in(decl.spec, use.window)), spec.elements))
+    return Bound(spec, _TilePart(name, frame.value(offset_in(decl.spec, use.window)), spec.elements))
 
 
 @dataclass
-class _Part:
+class _TilePart:
     """Takes some elements of a tile; the last result is cached."""
 
     tile: str
@@ -69,7 +69,7 @@ class _Part:
 
 
 def _check_valid(decl: TileDecl, use: TileUse, frame: Frame) -> None:
-    for axis, (extent, most) in enumerate(zip(use.valid, room(decl, use), strict=True)):
+    for axis, (extent, most) in enumerate(zip(use.valid, available(decl, use), strict=True)):
         number = frame.value(extent)
         if not 0 <= number <= most:
             raise VerifyError([valid_finding(decl, use, axis, number, frame.when).at(frame.where)])
@@ -116,10 +116,10 @@ def _bind_constant(_program: Program, number: Constant, _frame: Frame) -> Bound:
 
 def _bind_number(_program: Program, number: Number, frame: Frame) -> Bound:
     value, dtype = frame.value(number.value), number.dtype
-    if number.steers and value < 0:
+    if number.is_position and value < 0:
         message = f"a window begins at row and column 0 or later; found {value} {frame.when}"
         raise VerifyError([Finding("error", "CP-EXT-01", message, fix="count from 0", where=frame.where)])
-    if number.steers:
+    if number.is_position:
         return _fixed(ScalarSpec(dtype, value), np.zeros(1, dtype.bits))
     try:
         return _fixed(ScalarSpec(dtype), integer_bits(value, dtype, f"a number {frame.when}"))

@@ -12,16 +12,15 @@ from ptokit.engine.bind import bind, elements, measures, offset_of
 from ptokit.engine.frame import Bytes, Frame
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
-from ptokit.engine.registry import REFERENCE
-from ptokit.engine.runnable import Listener
+from ptokit.engine.runnable import REFERENCE, Listener
 from ptokit.engine.storage import Storage
 from ptokit.finding import VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
+from ptokit.program import ir
 from ptokit.program.bounds import event_finding, index_finding
 from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
 from ptokit.program.expr import BLOCK_NUM, Var, compiled, value_of
-from ptokit.program.ir import Assign, Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileDecl
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 from ptokit.target.profile import EVENT_IDS
@@ -35,8 +34,8 @@ Step = Callable[[Frame], None]
 class LoopStep:
     """A loop."""
 
-    def __init__(self, loop: Loop, body: tuple[Step, ...]) -> None:
-        self.loop, self.body = loop, body
+    def __init__(self, loop: ir.Loop, executable: Executable) -> None:
+        self.loop, self.body = loop, executable.block(loop.body)
         self.start, self.stop = compiled(loop.start), compiled(loop.stop)
 
     def bounds(self, frame: Frame) -> range:
@@ -57,16 +56,15 @@ class Executable:
     """A program made ready for a target; it can be launched any number of times."""
 
     engine = REFERENCE
-    loop_step = LoopStep
 
-    def __init__(self, program: Program, profile: Profile, options: Options) -> None:
+    def __init__(self, program: ir.Program, profile: Profile, options: Options) -> None:
         self.program, self.profile, self.options = program, profile, options
         self._idle: list[Frame] = []
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """The whole program."""
-        return self._block(self.program.body)
+        return self.block(self.program.body)
 
     def launch(
         self,
@@ -102,21 +100,20 @@ class Executable:
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> None:
         """None: this engine has no fast path to repeat a launch."""
 
-    def _block(self, block: Block) -> tuple[Step, ...]:
+    def block(self, block: ir.Block) -> tuple[Step, ...]:
+        """The steps of a block."""
         return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
 
-    def _step(self, stmt: Stmt) -> Step:
-        if isinstance(stmt, Loop):
-            return self.loop_step(stmt, self._block(stmt.body))
-        if isinstance(stmt, Branch):
-            return _Branch(stmt, self._block(stmt.then), self._block(stmt.otherwise))
+    def _step(self, stmt: ir.Stmt) -> Step:
         return STEPS[type(stmt)](stmt, self)
 
 
-class _Branch:
-    def __init__(self, branch: Branch, then: tuple[Step, ...], otherwise: tuple[Step, ...]) -> None:
+class BranchStep:
+    """A branch."""
+
+    def __init__(self, branch: ir.Branch, executable: Executable) -> None:
         self.where, self.condition = branch.where, compiled(branch.condition)
-        self.then, self.otherwise = then, otherwise
+        self.then, self.otherwise = map(executable.block, ir.children(branch))
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.where
@@ -127,7 +124,7 @@ class _Branch:
 class DeclareStep:
     """A tile declaration."""
 
-    def __init__(self, tile: TileDecl, executable: Executable) -> None:
+    def __init__(self, tile: ir.TileDecl, executable: Executable) -> None:
         self.tile, self.executable = tile, executable
 
     def __call__(self, frame: Frame) -> None:
@@ -153,7 +150,7 @@ def _memory(spec: TileSpec) -> tuple[Storage, Bytes]:
 class AssignStep:
     """A tile moves to another address."""
 
-    def __init__(self, stmt: Assign, executable: Executable) -> None:
+    def __init__(self, stmt: ir.Assign, executable: Executable) -> None:
         self.stmt, self.executable = stmt, executable
         self.tile = executable.program.tiles[stmt.tile]
 
@@ -171,7 +168,7 @@ class InstructionStep:
     alone = True
     """Whether memory use is checked for each instruction, too."""
 
-    def __init__(self, instr: Instr, executable: Executable) -> None:
+    def __init__(self, instr: ir.Instr, executable: Executable) -> None:
         self.instr = instr
         self.executable = executable
         operands = all_operands(instr).values()
@@ -218,15 +215,15 @@ class InstructionStep:
         return Prepared(instruction, executable.profile, executable.options, *given, alone=self.alone)
 
 
-def _is_idle(stmt: Stmt) -> bool:
+def _is_idle(stmt: ir.Stmt) -> bool:
     """Whether a statement does nothing here, because instructions run in program order."""
-    return isinstance(stmt, Barrier) or (isinstance(stmt, Flag) and isinstance(stmt.event, int))
+    return isinstance(stmt, ir.Barrier) or (isinstance(stmt, ir.Flag) and isinstance(stmt.event, int))
 
 
 class FlagStep:
     """A flag whose event id is computed: the id must be in range."""
 
-    def __init__(self, flag: Flag, _executable: Executable) -> None:
+    def __init__(self, flag: ir.Flag, _executable: Executable) -> None:
         self.flag = flag
 
     def __call__(self, frame: Frame) -> None:
@@ -244,7 +241,7 @@ class FlagStep:
 class LoadScalarStep:
     """Reads a number from memory into a variable."""
 
-    def __init__(self, stmt: LoadScalar, executable: Executable) -> None:
+    def __init__(self, stmt: ir.LoadScalar, executable: Executable) -> None:
         self.stmt = stmt
         self.argument = executable.program.tensors[stmt.source.argument]
 
@@ -261,9 +258,11 @@ class LoadScalarStep:
 
 
 STEPS: dict[type, Callable[[Any, Executable], Step]] = {
-    TileDecl: DeclareStep,
-    Assign: AssignStep,
-    Instr: InstructionStep,
-    LoadScalar: LoadScalarStep,
-    Flag: FlagStep,
+    ir.TileDecl: DeclareStep,
+    ir.Assign: AssignStep,
+    ir.Instr: InstructionStep,
+    ir.LoadScalar: LoadScalarStep,
+    ir.Flag: FlagStep,
+    ir.Loop: LoopStep,
+    ir.Branch: BranchStep,
 }

@@ -191,7 +191,7 @@ def _step(move: Move | Compute, operands: Operands) -> PlanStep:
         return _Fill(move, operands, move.src)
     if move.index is None:
         return CopyStep(move, operands, move.src)
-    kind = _Gather if move.index.side is Side.SRC else ScatterStep
+    kind = GatherStep if move.index.side is Side.SRC else ScatterStep
     return kind(move, operands, move.src, move.index)
 
 
@@ -356,7 +356,7 @@ class CopyStep(_Move):
         return lanes[_walked(self.move, np.arange(lanes.size))] if self.move.block else lanes.ravel()
 
     def _run_prefix(self, storages: Storages, i: Array, j: Array) -> int:
-        run, target = self.aim(storages, i, j), storages[self.dst]
+        run, target = self.locate(storages, i, j), storages[self.dst]
         end = _independent(run.reads, target.addresses(run.dst), run.stores)
         self.check(run, end)
         kept = np.flatnonzero(run.stores[:end])
@@ -368,7 +368,7 @@ class CopyStep(_Move):
             accumulate(target.bits, run.dst[kept], found, self.move.combine, self.dtype)
         return end
 
-    def aim(self, storages: Storages, i: Array, j: Array) -> _Run:
+    def locate(self, storages: Storages, i: Array, j: Array) -> _Run:
         """Where lanes (i, j) read and write."""
         src, no = self.source.layout.offset(i, j), np.zeros(i.size, bool)
         reads = [storages[self.src].addresses(src)]
@@ -388,15 +388,15 @@ class IndexedStep(CopyStep):
         self.reader = IndexReader(index, operands.types[index.access.operand])
         self.by_row = index.by_row
         self.lanes = region(index.access.layout, move.rows, 1 if self.by_row else move.cols)
-        self.steered = src if index.side is Side.SRC else move.dst
+        self.indexed = src if index.side is Side.SRC else move.dst
         """The end that the index addresses."""
-        self.is_flat = index.unit is IndexUnit.ELEMENT and not index.width and self.steered.layout == Layout.plain(0, 1)
+        self.is_flat = index.unit is IndexUnit.ELEMENT and not index.width and self.indexed.layout == Layout.plain(0, 1)
         """Whether an index value is an offset."""
-        self._steered = self.source if index.side is Side.SRC else self.target
-        self.reach = region(self.steered.layout, *index.reach(move.cols))
-        self.available = operands.sizes[self.steered.operand]
+        self._indexed = self.source if index.side is Side.SRC else self.target
+        self.reach = region(self.indexed.layout, *index.reach(move.cols))
+        self.available = operands.sizes[self.indexed.operand]
         if self.reach.span > MOST_ADDRESSED:
-            raise SpanFault(self.steered.operand, self.reach.span, self.available)
+            raise SpanFault(self.indexed.operand, self.reach.span, self.available)
         self.can_leave = self.reach.span > self.available
         """Whether an index below the capacity can still lead outside the operand."""
 
@@ -406,21 +406,21 @@ class IndexedStep(CopyStep):
         raw = self.load(storage, self.lanes)
         lanes = self.reader.read(raw[:, 0] if self.by_row else raw, reports)
         if self.can_leave:
-            self._check_span(self.aimed(lanes))
+            self._check_span(self.indexed_offsets(lanes))
         return lanes
 
     def _check_span(self, offsets: Array) -> None:
         needed = int(offsets.max(initial=-1)) + 1
         if needed > self.available:
-            raise SpanFault(self.steered.operand, needed, self.available)
+            raise SpanFault(self.indexed.operand, needed, self.available)
 
-    def aimed(self, lanes: Lanes) -> Array:
-        """Offsets of the whole region on the steered end."""
+    def indexed_offsets(self, lanes: Lanes) -> Array:
+        """Offsets of the whole region on the indexed end."""
         values = lanes.values[:, None] if self.by_row else lanes.values
         return np.broadcast_to(self._offset(values, np.arange(self.move.cols)), self.shape)
 
     def _offset(self, values: Array, j: Array) -> Array:
-        layout = self.steered.layout
+        layout = self.indexed.layout
         if self.index.unit is IndexUnit.ROW:
             return layout.offset(values, j)
         return layout.offset(*divmod(values, self.index.width)) if self.index.width else layout.col(values)
@@ -442,13 +442,13 @@ class IndexedStep(CopyStep):
         assert lanes is not None
         yield Touched(self.idx, "read", self.lanes, is_index=True)
         for end in super().touches(lanes):
-            names = end.slot == (self.src if self.index.side is Side.SRC else self.dst) and end.region is self._steered
+            names = end.slot == (self.src if self.index.side is Side.SRC else self.dst) and end.region is self._indexed
             yield end._replace(region=None, offsets=partial(self._named, lanes)) if names else end
 
     def _named(self, lanes: Lanes) -> Array:
         """Offsets of the elements that indices name; lanes that are outside name none."""
-        aimed = self.aimed(lanes)
-        return aimed if lanes.outside is None else aimed[~self.spread(lanes.outside)]
+        offsets = self.indexed_offsets(lanes)
+        return offsets if lanes.outside is None else offsets[~self.spread(lanes.outside)]
 
     def spread(self, lanes: Array) -> Array:
         """A mark of every lane, from one of every index."""
@@ -459,15 +459,15 @@ class IndexedStep(CopyStep):
         target = storages[self.dst]
         return target.overlaps(storages[self.idx]) or target.overlaps(storages[self.src])
 
-    def aim(self, storages: Storages, i: Array, j: Array) -> _Run:
+    def locate(self, storages: Storages, i: Array, j: Array) -> _Run:
         """Where lanes (i, j) read and write, by the index values that are there now."""
         at = self.index.access.layout.offset(i, j)
         raw = self.reader.widen(storages[self.idx].bits[at])
         lanes = self.reader.land(raw)
         outside = np.zeros(i.size, bool) if lanes.outside is None else lanes.outside
-        steered = self._offset(lanes.values, j)
-        src = steered if self.index.side is Side.SRC else self.source.layout.offset(i, j)
-        dst = steered if self.index.side is Side.DST else self.target.layout.offset(i, j)
+        indexed = self._offset(lanes.values, j)
+        src = indexed if self.index.side is Side.SRC else self.source.layout.offset(i, j)
+        dst = indexed if self.index.side is Side.DST else self.target.layout.offset(i, j)
         reads = [storages[self.idx].addresses(at), storages[self.src].addresses(src)]
         zeroes = outside & (self.index.remap is Remap.ZERO)
         return _Run(dst, src, reads, ~outside | zeroes, zeroes, raw, (i, j))
@@ -484,7 +484,7 @@ class IndexedStep(CopyStep):
             self._check_span((run.src if self.index.side is Side.SRC else run.dst)[:end])
 
 
-class _Gather(IndexedStep):
+class GatherStep(IndexedStep):
     """The index names the source."""
 
     def run(self, storages: Storages, lanes: Lanes | None, /) -> None:
@@ -494,7 +494,7 @@ class _Gather(IndexedStep):
         if lanes.outside is not None and lanes.outside.all():
             self._put(storages, np.zeros(self.shape, self.dtype.bits), lanes.outside)
         elif table is None:
-            self._put(storages, source.bits[self.aimed(lanes)], lanes.outside)
+            self._put(storages, source.bits[self.indexed_offsets(lanes)], lanes.outside)
         elif not table.flags.c_contiguous:
             self._put(storages, table[lanes.values], lanes.outside)
         elif lanes.outside is None and window is not None and window.flags.c_contiguous:
@@ -538,7 +538,7 @@ class ScatterStep(IndexedStep):
         if rows is not None:
             cells, where = rows, lanes.values
         else:
-            cells, where, values = target.bits, self.aimed(lanes).ravel(), values.ravel()
+            cells, where, values = target.bits, self.indexed_offsets(lanes).ravel(), values.ravel()
             outside = None if outside is None else self.spread(outside).ravel()
         if outside is not None:
             where, values = where[~outside], values[~outside]

@@ -10,6 +10,7 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, summary
 from ptokit.program.expr import Var
 
+REFERENCE, NATIVE = "reference", "native"
 Listener = Callable[[Sequence[Finding]], object]
 """Takes findings while a launch runs, each before its instruction writes anything."""
 

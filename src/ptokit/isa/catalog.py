@@ -1,16 +1,19 @@
 """All instructions by name. A new instruction is a file, and a line here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from keyword import iskeyword
 from typing import ParamSpec, TypeVar
 
 from ptokit.isa.columns import COLUMNS
 from ptokit.isa.elementwise import ELEMENTWISE
-from ptokit.isa.instruction import Instruction
+from ptokit.isa.instruction import Call, Instruction
+from ptokit.isa.kernel import without_cost
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.mscatter import MSCATTER
 from ptokit.isa.reduce import REDUCE
 from ptokit.isa.select import SELECT
+from ptokit.isa.spelling import TMP
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.tload import TLOAD
 from ptokit.isa.tmatmul import CUBE
@@ -23,6 +26,9 @@ COMPUTE = (*ELEMENTWISE, *SELECT, *REDUCE, *COLUMNS, *CUBE)
 
 INSTRUCTIONS: dict[str, Instruction] = {instruction.name: instruction for instruction in (*MOVES, *COMPUTE)}
 """The catalogue. Tables that are derived from it are functions marked `derived`."""
+
+RESERVED = {"wait", TMP, *dir(Call), "operands", "values", "instruction", "target", "family", "repeats", "clashes"}
+"""Arguments of every call, and attributes of `Call`."""
 
 Arguments = ParamSpec("Arguments")
 Derived = TypeVar("Derived")
@@ -37,7 +43,10 @@ def derived(make: Callable[Arguments, Derived]) -> Callable[Arguments, Derived]:
 
 
 def add(instruction: Instruction) -> None:
-    """Put an instruction into the catalogue and into every derived table."""
+    """Put an instruction into the catalogue and into every derived table. Raises ValueError, which lists every problem,
+    if Python or the machine could not use it."""
+    if problems := list(problems_of(instruction)):
+        raise ValueError(f"{instruction.name} cannot be added: {'; '.join(problems)}")
     INSTRUCTIONS[instruction.name] = instruction
     _clear_derived()
 
@@ -46,6 +55,20 @@ def remove(name: str) -> None:
     """Take an instruction out of the catalogue."""
     del INSTRUCTIONS[name]
     _clear_derived()
+
+
+def problems_of(instruction: Instruction) -> Iterator[str]:
+    """Names that Python or `Call` cannot have, and kernels without a cost."""
+    names = [each.name for each in (*instruction.operands, *instruction.modifiers)]
+    for name in dict.fromkeys((instruction.name, *names)):
+        if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
+            yield f"{name!r} is no name of a function or an argument in Python"
+        elif name in names and (name in RESERVED or names.count(name) > 1):
+            yield f"the name {name!r} is taken"
+    for family, kernels in instruction.kernels.items():
+        for route, kernel in kernels.items():
+            if missing := without_cost(instruction, kernel):
+                yield f"the kernel {route} on {family} has no cost for {', '.join(missing)}"
 
 
 def _clear_derived() -> None:

@@ -15,7 +15,7 @@ from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
 from ptokit.isa.table import Table, lookup, revision_of
 from ptokit.isa.unknown import Undecided, certain
-from ptokit.spec import FAMILIES, OURS
+from ptokit.spec import FAMILIES, OURS, WITH_PIPES
 
 Modifiers = tuple[PtoEnum | None, ...]
 """The modifiers of a call in the order of its instruction; None for the default."""
@@ -123,8 +123,7 @@ Test = Callable[[Call], bool]
 CallText = str | Callable[[Call], str]
 """A text, or a function that makes it for a call."""
 
-DEVICES, EVERYWHERE = FAMILIES, (*FAMILIES, *OURS)
-NPU = ("a2a3", "a5")
+DEVICES, NPU, EVERYWHERE = FAMILIES, WITH_PIPES, (*FAMILIES, *OURS)
 
 
 def error(*targets: str) -> dict[str, Level]:
@@ -474,6 +473,27 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class FlatIndex:
+    """How C++ converts an index of rows to the flat offsets that the headers expect."""
+
+    when: Case
+    clears: Table[bool]
+    """Where the headers clear the destination first."""
+    steps: Mapping[str, tuple[str, Modifiers]]
+    """The instructions of the conversion and their modifiers, by what they compute."""
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """The member of a modifier with which the vector core runs a call for the cube core."""
+
+    modifier: str
+    member: PtoEnum
+    fix: str
+    """What to do if the vector core would have to wait for the cube core."""
+
+
+@dataclass(frozen=True)
 class Cpp:
     """How C++ calls an instruction, and what the vendor's headers refuse or compute differently."""
 
@@ -493,8 +513,12 @@ class Cpp:
     """Targets whose headers clear the whole destination tile first, unless it has a pad value."""
     finite: Case | None = None
     """When the headers compare by a difference, so that an infinite number is not equal to itself."""
-    flat: Case | None = None
-    """When an index of rows is converted to the flat offsets that the headers expect."""
+    flat: FlatIndex | None = None
+    """How an index of rows is converted to flat offsets."""
+    row_index: Case | None = None
+    """When a column of indices is a row of the same bytes."""
+    hand_over: HandOver | None = None
+    """When the vector core runs it for the cube core."""
     uses_hidden: bool = False
     """Whether the headers use their own workspace in UB (`Headers.hidden`)."""
 
@@ -547,6 +571,8 @@ class Instruction:
     """The prefixes of the ids of its clauses."""
     types: Table[Any] | None = None
     """By target: its element types, for the table of targets."""
+    is_statement: bool = False
+    """Whether programs have a statement of its own for it."""
 
     @cached_property
     def roles(self) -> dict[str, str]:
@@ -573,6 +599,10 @@ class Instruction:
     def takes_table(self) -> bool:
         """Whether an operand is a whole table in memory, not a block of the tile's extents."""
         return any("memory" in param.kind and not param.is_block for param in self.operands)
+
+    def type_source(self, param: Param) -> str:
+        """The operand whose element type a number has."""
+        return param.typed_as or self.operands[0].name
 
     def sources(self, order: PtoEnum | None = None) -> tuple[str, ...]:
         """The names of its sources in the order of the text; `order` is the value of the modifier `order`."""

@@ -112,6 +112,9 @@ class Cost:
 
 SLOW, REDUCING, INDEXED = (Cost("vector", f"vector {kind} repeat cycles") for kind in ("slow", "reduce", "indexed"))
 """Vector instructions that are slower than simple arithmetic."""
+DEFAULT_COSTS = {"V": Cost("vector", "vector repeat cycles"), "M": Cost("cube"),
+                 **dict.fromkeys(("MTE1", "MTE3", "FIX"), Cost("copy"))}  # fmt: skip
+"""By pipe: the cost of work within the chip, if a kernel has none."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ class RouteKernel:
     work: Callable[[int, int, int], Work] | None = None
     """Operations issued for (rows, cols, batches)."""
     cost: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
-    """By pipe; a missing pipe has its default formula."""
+    """By pipe; a missing pipe has its default. What has none and what accesses global memory needs a cost."""
     lower: Callable[[Any], Any] | None = None
     """What moves, if that depends on the route."""
     reach: Callable[[Any], int] | None = None
@@ -139,6 +142,10 @@ class RouteKernel:
     """Whether each index moves a single element to or from global memory."""
     index_note: str = ""
     """The hazard to note if the caller does not order the load of the index, although the kernel waits for it."""
+
+    def cost_on(self, pipe: str) -> Cost:
+        """The cost of a pipe's part."""
+        return self.cost.get(pipe) or DEFAULT_COSTS[pipe]
 
 
 NO_KERNEL = RouteKernel()
@@ -155,3 +162,10 @@ def kernels_of(instruction: Any, target: str) -> Mapping[str, RouteKernel]:
 def kernel_of(instruction: Any, target: str, route: str) -> RouteKernel:
     """The kernel of a route; an empty one if the target has none."""
     return kernels_of(instruction, target).get(route, NO_KERNEL)
+
+
+def without_cost(instruction: Any, kernel: RouteKernel) -> list[str]:
+    """Pipes of a kernel that need a cost and have none."""
+    memories = {param.name for param in instruction.operands if "memory" in param.kind}
+    pipes = [e.pipe for e in kernel.effects if e.operand in memories or e.pipe not in DEFAULT_COSTS]
+    return [pipe for pipe in dict.fromkeys(pipes) if pipe not in kernel.cost]

@@ -54,6 +54,7 @@ from ptokit.isa.instruction import (
     Case,
     Cpp,
     Fault,
+    HandOver,
     Instruction,
     Modifier,
     OrderHazard,
@@ -381,7 +382,7 @@ SHAPES = (
     burst_multiple("MG-ALIGN-01", "dst", "cpu"),
     Rule("MG-ALIGN-02", "dst", "of Cols * sizeof(T) a multiple of 32",
          lambda c: c.dst.cols * c.dst.dtype.size % 32 == 0, on=error("a2a3"), when=into_ub, kind="H-09",
-         fix=lambda c: f"pad Cols up to a multiple of {c.dst.dtype.c0}"),
+         fix=lambda c: f"pad Cols up to a multiple of {c.dst.dtype.c0}", only_alignment=True),
     burst_multiple("MG-ALIGN-03", "dst", "a5", when=into_ub),
 )  # fmt: skip
 
@@ -682,6 +683,12 @@ MGATHER = Instruction(
             (c.coalesce, None),
             (c.oob, GatherOOB.Undefined),
             (c.executor or GatherExec.Scalar, GatherExec.Scalar),
+        ),
+        row_index=is_row,
+        hand_over=HandOver(
+            "executor",
+            GatherExec.Simt,
+            'give every such gather a scratch and a table of its own, outside loops, or use executor="scalar"',
         ),
     ),
     kernels=KERNELS,

@@ -120,7 +120,7 @@ class Move:
         return self.shape[1]
 
     @property
-    def steered(self) -> Access | None:
+    def indexed(self) -> Access | None:
         """The side that the index addresses."""
         if self.index is None or isinstance(self.src, Fill):
             return None

@@ -319,6 +319,7 @@ def template(call: Call) -> tuple[tuple[PtoEnum, PtoEnum | None], ...]:
 CPP = Cpp(
     call="MSCATTER(table, src, idx)",
     template=template,
+    row_index=is_row,
     headers=(
         header_atomic("MS-ATOM-05", ScatterAtomicOp.Add, HEADER_ADD_TYPES),
         header_atomic("MS-ATOM-06", ScatterAtomicOp.Max, HEADER_ORDER_TYPES),

@@ -337,3 +337,8 @@ def meet(one: TileSpec, at: int, other: TileSpec, there: int) -> bool:
 def show_extents(extents: tuple[int, ...]) -> str:
     """`[16, 64]`, for messages."""
     return f"[{', '.join(map(str, extents))}]"
+
+
+def row_of(kind: DType, count: int) -> TileSpec:
+    """A Vec tile of one row."""
+    return TileSpec(kind, TileType.Vec, 1, count, 1, count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.isa.dtype import DType, dtype
+from ptokit.isa.dtype import dtype
 from ptokit.isa.elementwise import DST, SCALAR, SRC
 from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, one_type
 from ptokit.isa.headers import typed as typed_in_headers
@@ -21,8 +21,8 @@ from ptokit.isa.instruction import (
     error,
     note,
 )
-from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import CmpMode, PtoEnum, RoundMode, Saturation, TileType
+from ptokit.isa.operand import TileSpec, row_of
+from ptokit.isa.policy import CmpMode, PtoEnum, RoundMode, Saturation
 from ptokit.isa.spelling import Attribute, Form, Workspace
 from ptokit.isa.table import Table
 from ptokit.isa.vector import (
@@ -48,11 +48,6 @@ MASK_TYPES = by_target(BYTES, WORDS, BYTES | WORDS, BYTES | WORDS)
 CMP_TYPES = by_target(types("i32 f16 f32"), ALL)
 CMPS_TYPES = by_target(types("i16 u16 i32 f16 f32"), ALL)
 SEL_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
-
-
-def row_of(kind: DType, count: int) -> TileSpec:
-    """A workspace of one row."""
-    return TileSpec(kind, TileType.Vec, 1, count, 1, count)
 
 
 MASK = Param("mask", "read", "Vec tile of packed bits, row by row: bit k of byte j stands for column 8j + k")

@@ -23,6 +23,7 @@ TASSIGN = Instruction(
     rules=RULES,
     lower=lambda _: (),
     route=lambda _: "tassign",
+    is_statement=True,
     form=Form(shape="%tile , @addr|%addr {} assigned"),
     spellings={
         "C++": ("TASSIGN(tile, addr)",),

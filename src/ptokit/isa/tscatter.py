@@ -14,8 +14,10 @@ from ptokit.isa.instruction import (
     Case,
     Cpp,
     Fault,
+    FlatIndex,
     Instruction,
     Modifier,
+    Modifiers,
     Param,
     Repeats,
     Rule,
@@ -29,7 +31,7 @@ from ptokit.isa.instruction import (
 from ptokit.isa.kernel import INDEXED, Cost, Effect, RouteKernel
 from ptokit.isa.move import Access, Fill, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import show_extents
-from ptokit.isa.policy import ScatterIndex, TileType
+from ptokit.isa.policy import IotaOrder, ScatterIndex, TileType
 from ptokit.isa.spelling import Attribute, Form
 from ptokit.isa.table import Table
 from ptokit.isa.vector import Text
@@ -182,14 +184,15 @@ def few(operand: str) -> Rule:
     )  # fmt: skip
 
 
-STEPS = {
-    "scatter": "tscatter", "add": "tadd", "add number": "tadds", "times number": "tmuls", "and": "tand", "or": "tor",
-    "fill": "texpands", "count": "tci", "subtract column": "trowexpandsub",
+STEPS: dict[str, tuple[str, Modifiers]] = {
+    "scatter": ("tscatter", (ScatterIndex.Flat,)), "count": ("tci", (IotaOrder.Ascending,)), "add": ("tadd", ()),
+    "add number": ("tadds", ()), "times number": ("tmuls", ()), "and": ("tand", ()), "or": ("tor", ()),
+    "fill": ("texpands", ()), "subtract column": ("trowexpandsub", ()),
 }  # fmt: skip
 """The instructions that C++ uses to make flat offsets of rows, and to keep what the headers clear."""
 
 CPP = Cpp(
-    flat=by_row,
+    flat=FlatIndex(by_row, ZEROES_FIRST, STEPS),
     headers=(
         few("dst"),
         few("idx"),

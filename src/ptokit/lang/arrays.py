@@ -79,10 +79,10 @@ def writing(written: Iterable[object], *, in_part: bool = False) -> AbstractCont
     """
     torch = sys.modules.get("torch")
     tensors = [source for source in written if isinstance(source, torch.Tensor)] if torch is not None else ()
-    return _Writing(tensors, in_part) if tensors else _NO_TENSORS
+    return _TensorWrites(tensors, in_part) if tensors else _NO_TENSORS
 
 
-class _Writing(AbstractContextManager[None]):
+class _TensorWrites(AbstractContextManager[None]):
     def __init__(self, tensors: Sequence[Any], in_part: bool) -> None:
         self._tensors, self._in_part = tensors, in_part
 

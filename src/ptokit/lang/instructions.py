@@ -10,7 +10,7 @@ from collections.abc import Callable
 from textwrap import fill, indent
 from typing import Any
 
-from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.instruction import Instruction, Modifier, Param
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.spelling import TMP
@@ -21,8 +21,6 @@ from ptokit.lang.scalar import Scalar, corner, scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
-__all__ = sorted(INSTRUCTIONS.keys() - {TASSIGN.name})  # noqa: PLE0605 # pyright: ignore[reportUnsupportedDunderAll]
-"""The names of the functions. `tassign` has an argument that is no operand (`assign.py`)."""
 TYPES = {"tile": "Tile", "memory": "GlobalTensor", "tile or memory": "Tile | GlobalTensor", "number": "float",
          "position": "int"}  # fmt: skip
 """The annotations of operands, by their kind."""
@@ -30,29 +28,37 @@ INDENT, WIDTH = "    ", 108
 
 
 def __getattr__(name: str) -> object:
-    if name not in INSTRUCTIONS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return call_named(name)
+    if name in INSTRUCTIONS:
+        return call_named(name)
+    if name in enums():
+        return enums()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@derived
+def enums() -> dict[str, type[PtoEnum]]:
+    """The enums of arguments, by name."""
+    found = ((each, modifier) for each in INSTRUCTIONS.values() for modifier in each.modifiers)
+    return {m.enum.__name__: m.enum for each, m in found if m is not each.order and not _flag(m)}
 
 
 def call_named(name: str) -> Callable[..., Event]:
-    """The function of an instruction, the same one as long as its definition is in the catalogue."""
+    """The function of an instruction, made once for each definition."""
     instruction = INSTRUCTIONS[name]
-    made, function = _made.get(name, (None, None))
-    if made is not instruction or function is None:
-        function = _function(name, instruction)
-        _made[name] = instruction, function
-    return function
+    if name not in _calls or _calls[name][0] is not instruction:
+        _calls[name] = instruction, _call(instruction)
+    return _calls[name][1]
 
 
-_made: dict[str, tuple[Instruction, Callable[..., Event]]] = {}
+_calls: dict[str, tuple[Instruction, Callable[..., Event]]] = {}
 
 
-def _function(name: str, instruction: Instruction) -> Callable[..., Event]:
+def _call(instruction: Instruction) -> Callable[..., Event]:
+    name = instruction.name
     source, file = f"{declaration(instruction)}\n{indent(_body(instruction), INDENT)}\n", f"{__file__}:{name}"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    enums = {modifier.enum.__name__: modifier.enum for modifier in instruction.modifiers}
-    scope: dict[str, Any] = {**SCOPE, **enums, "instruction": instruction}
+    own = {modifier.enum.__name__: modifier.enum for modifier in instruction.modifiers}
+    scope: dict[str, Any] = {**SCOPE, **own, "_instruction": instruction}
     exec(compile(source, file, "exec"), scope)  # noqa: S102
     function = scope[name]
     function.__doc__ = documentation(instruction)
@@ -128,18 +134,18 @@ def _body(instruction: Instruction) -> str:
         given += f"{_converted(instruction, param)}, "
     modifiers = "".join(f"{_value(modifier)}, " for modifier in instruction.modifiers)
     workspace = f", {TMP}" if instruction.workspace else ""
-    call = f"return execute(instruction, {operands}({given}), ({modifiers}), wait{workspace})"
+    call = f"return _execute(_instruction, {operands}({given}), ({modifiers}), wait{workspace})"
     order = instruction.order
     if order is None:
         return call
     results = ", ".join((*(param.name for param in instruction.operands[1:]), order.name))
-    return f"{results} = _in_order(instruction, {', '.join(_sources(instruction))})\n{call}"
+    return f"{results} = _in_order(_instruction, {', '.join(_sources(instruction))})\n{call}"
 
 
 def _converted(instruction: Instruction, param: Param) -> str:
     if param.kind == "number":
-        return f"_number(instruction, {param.name}, {param.typed_as or instruction.operands[0].name})"
-    return f"corner({param.name}, {param.name!r})" if param.kind == "position" else param.name
+        return f"_number(_instruction, {param.name}, {instruction.type_source(param)})"
+    return f"_corner({param.name}, {param.name!r})" if param.kind == "position" else param.name
 
 
 def _value(modifier: Modifier) -> str:
@@ -166,8 +172,10 @@ def _in_order(instruction: Instruction, first: object, second: object) -> tuple[
 
 
 SCOPE = {
-    **{each.__name__: each for each in (Event, GlobalTensor, Tile, corner, execute, _in_order, _number)},
-    "Wait": Wait,
-    "__name__": __name__,
-}
-"""The names that the functions use."""
+    **{each.__name__: each for each in (Event, GlobalTensor, Tile, _in_order, _number)},
+    "Wait": Wait, "_corner": corner, "_execute": execute, "__name__": __name__,
+}  # fmt: skip
+"""The names that the functions use. No operand has a name that begins with an underscore."""
+NAMES = sorted(INSTRUCTIONS.keys() - {TASSIGN.name})
+"""The names of the functions. `tassign` has an argument that is no operand (`assign.py`)."""
+__all__ = [*sorted(enums()), *NAMES]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll]

@@ -18,6 +18,17 @@ from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
 __all__ = [
+    "CmpMode",
+    "Coalesce",
+    "GatherExec",
+    "GatherOOB",
+    "RoundMode",
+    "Saturation",
+    "ScatterAtomicOp",
+    "ScatterConflict",
+    "ScatterIndex",
+    "ScatterOOB",
+    "StoreAtomic",
     "mgather",
     "mscatter",
     "tabs",

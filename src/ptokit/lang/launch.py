@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
-from ptokit.engine.registry import AUTO, ENGINES, names
+from ptokit.engines import AUTO, ENGINES, names
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.context import Mode, current, target

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ptokit.engine.kept import remember
-from ptokit.engine.registry import AUTO, REFERENCE, chosen
 from ptokit.engine.runnable import Run
 from ptokit.engine.storage import Storage
+from ptokit.engines import AUTO, REFERENCE, chosen
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.arrays import writing

@@ -232,5 +232,5 @@ def _iterations(start: Expr, stop: Expr, step: Expr) -> Expr:
 
 def _constant(number: Scalar) -> ir.Operand:
     if number.spec.value is not None:
-        return ir.Number(number.spec.dtype, number.spec.value, steers=True)
+        return ir.Number(number.spec.dtype, number.spec.value, is_position=True)
     return ir.Constant(number.spec.dtype, int(number.storage.bits.view(f"u{number.spec.dtype.size}")[0]))

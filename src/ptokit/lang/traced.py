@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from ptokit.engine.registry import ENGINES, MACHINE, executable
 from ptokit.engine.runnable import Runnable
+from ptokit.engines import ENGINES, executable
 from ptokit.finding import Finding
 from ptokit.lang.context import Mode
+from ptokit.machine import MACHINE
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import Var
 from ptokit.program.ir import Program

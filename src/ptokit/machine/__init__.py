@@ -16,3 +16,6 @@
 | `session.py`, `findings.py` | one launch, and its findings |
 | `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |
 """
+
+MACHINE = "machine"
+"""The name of this engine."""

@@ -9,10 +9,10 @@ from time import perf_counter
 
 from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
-from ptokit.engine.registry import MACHINE
 from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, not_in_run
 from ptokit.isa.layout import Layout
+from ptokit.machine import MACHINE
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.cores import pipes_of
 from ptokit.machine.findings import Findings
@@ -25,7 +25,7 @@ from ptokit.machine.shadow import READ
 from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
-from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Stmt, TileDecl
+from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
 from ptokit.program.verify_call import judged
 
 MOST_ITERATIONS = 4
@@ -84,7 +84,7 @@ class MachineExecutable(Executable):
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,
-            session.traffic.result() if session.traffic and options.wants("traffic") else (),
+            session.traffic.result() if session.traffic and options.enables("traffic") else (),
             tuple(session.lanes),
             self.program.name,
             not session.skipped,
@@ -97,9 +97,7 @@ class MachineExecutable(Executable):
         super()._run_block(frame, block)
         (frame.session if frame.adversary is None else frame.adversary).end()
 
-    loop_step = _Loop
-
-    def _block(self, block: Block) -> tuple[Step, ...]:
+    def block(self, block: Block) -> tuple[Step, ...]:
         return tuple(self._step(stmt) for stmt in block)
 
     def _step(self, stmt: Stmt) -> Step:
@@ -182,4 +180,5 @@ STEPS = {
     LoadScalar: _LoadScalar,
     Flag: _Flag,
     Barrier: _Barrier,
+    Loop: _Loop,
 }

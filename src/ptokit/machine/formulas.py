@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from ptokit.engine.storage import region
 from ptokit.isa.instruction import Call
-from ptokit.isa.kernel import Cost, Formula, RouteKernel
+from ptokit.isa.kernel import Cost, Formula
 from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
 from ptokit.machine.costs import CHUNK, LANES, WORD, Costs, chunks
 from ptokit.machine.ways import bursts_of, table_of, transfers_of_a_row
-from ptokit.target import SCALAR, VECTOR
+from ptokit.target import SCALAR
 
 REPEAT = 256
 """Bytes that a vector instruction processes at a time."""
@@ -63,7 +63,7 @@ class PipeTask(NamedTuple):
     @property
     def cost(self) -> Cost:
         """The formula and its parameters."""
-        return cost_of(self.call.kernel, self.unit)
+        return self.call.kernel.cost_on(self.unit)
 
 
 # --- properties of a call
@@ -304,16 +304,6 @@ FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
     "cube": _cube,
     "copy": _copy,
 }
-COPY = Cost("copy")
-DEFAULT_COSTS = {
-    VECTOR: Cost("vector", "vector repeat cycles"), "M": Cost("cube"), "MTE1": COPY, "MTE3": COPY, "FIX": COPY,
-}  # fmt: skip
-"""By pipe: the default if a kernel has no cost for it."""
-
-
-def cost_of(kernel: RouteKernel, unit: str) -> Cost:
-    """The cost of a pipe's part of a kernel."""
-    return kernel.cost.get(unit) or DEFAULT_COSTS[unit]
 
 
 def cycles(costs: Costs, call: Call, unit: str, tally: Tally) -> float:

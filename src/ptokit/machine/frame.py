@@ -34,7 +34,7 @@ class WatchedFrame(Frame):
 
     def report(self, findings: Sequence[Finding]) -> None:
         """Report findings of the current statement to the session."""
-        indices = self.session.options.wants("indices")
+        indices = self.session.options.enables("indices")
         self.session.report([f for f in self.placed(findings) if indices or f.level != "hazard"], self.where)
 
     def place(self, tile: TileDecl, address: int, target: str) -> None:

@@ -106,14 +106,10 @@ class WatchedInstruction(InstructionStep):
         needed = session.options.lanes or here.call.instruction.repeats is not None
         indices = [_indices(step, storages) if needed else None for step in plan.steps]
         accesses = self._accesses(frame, here, storages, plan.touches(lanes))
-        if session.options.wants("memory"):
-            self._check_written(session, accesses)
+        self._check_written(session, accesses)
         if session.owners.is_needed:
             self._check_owners(session, accesses)
         how = plan.run(storages, lanes)
-        for access in accesses:
-            if access.how != READ and not access.place.is_global:
-                access.place.shadow.define(access.extent, access.place.start, int(access.operand != TMP))
         if here.last_column:
             self._clear_overrun(here, accesses, lanes)
         number = session.numbers[id(self.instr)]
@@ -167,13 +163,15 @@ class WatchedInstruction(InstructionStep):
         return frame.session.gm.at(storage)
 
     def _check_written(self, session: Session, accesses: list[MemoryAccess]) -> None:
-        """On-chip memory is written before it is read."""
+        """On-chip memory is written before it is read, maybe by an earlier step of the instruction."""
+        is_checked = session.options.enables("memory")
         for access in accesses:
-            if access.how != READ or access.place.is_global:
+            if access.place.is_global:
                 continue
             shadow = access.place.shadow
-            missing = shadow.unwritten(access.extent, access.place.start)
-            if missing:
+            if access.how != READ:
+                shadow.define(access.extent, access.place.start, int(access.operand != TMP))
+            elif is_checked and (missing := shadow.unwritten(access.extent, access.place.start)):
                 act = hazards.AccessSide(self.instr.name, access.operand, "", READ, access.place.name, "")
                 count = missing * shadow.unit, access.extent.count * shadow.unit
                 finding = hazards.unwritten(act, *count, session.when, session.profile.name, is_index=access.is_index)

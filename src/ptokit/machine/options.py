@@ -49,6 +49,6 @@ class MachineOptions:
             if number is not None and (not _is_whole(number) or number < least):
                 raise ValueError(f"{name} takes a whole number from {least} up, found {number!r}")
 
-    def wants(self, check: str) -> bool:
+    def enables(self, check: str) -> bool:
         """Whether a check is enabled."""
         return check in self.checks

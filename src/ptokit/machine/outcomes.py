@@ -13,8 +13,7 @@ from ptokit.engine.reference import IndexedStep, Lanes
 from ptokit.engine.storage import Array
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
-from ptokit.isa.move import Combine, IndexUnit, Remap, Side
-from ptokit.isa.policy import GatherOOB
+from ptokit.isa.move import Combine, Fill, IndexUnit, Move, Remap, Side
 from ptokit.machine.executed import Executed
 from ptokit.machine.repeats import destinations, indexed, last_writers
 
@@ -163,15 +162,22 @@ def _codes(step: IndexedStep, lanes: Lanes, indices: Array, call: Call) -> Array
         taken = indices & 0xFFFFFFFF if step.index.cast else indices
         code[taken != lanes.values] = MOVED[step.index.remap]
     if lanes.outside is not None:
-        # some kernels zero the whole tile first and then skip what is outside
-        zeroes = step.index.remap is Remap.ZERO or call.values.get("oob") is GatherOOB.Zero
+        zeroes = step.index.remap is Remap.ZERO or _zeroes_first(call)
         code[lanes.outside] = Outcome.ZEROED if zeroes else Outcome.SKIPPED
     return code
 
 
+def _zeroes_first(call: Call) -> bool:
+    """Whether a gather fills its destination with zero and then skips what is outside."""
+    assert call.indexed is not None
+    move, index = call.indexed
+    filled = [each.dst.operand for each in call.lowered if isinstance(each, Move) and each.src == Fill()]
+    return (index.side, index.remap) == (Side.SRC, Remap.SKIP) and move.dst.operand in filled
+
+
 def _cells(step: IndexedStep, lanes: Lanes) -> Array:
     is_number = step.by_row or step.index.unit is IndexUnit.ELEMENT
-    cell = (lanes.values if is_number else step.aimed(lanes)).copy()
+    cell = (lanes.values if is_number else step.indexed_offsets(lanes)).copy()
     if lanes.outside is not None:
         cell[lanes.outside] = -1
     return cell

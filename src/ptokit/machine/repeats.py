@@ -44,7 +44,7 @@ def indexed(executed: Executed) -> Iterator[tuple[IndexedStep, Lanes, Array]]:
 
 def destinations(step: IndexedStep, lanes: Lanes) -> Array:
     """The destination of each lane of a scatter: a row of the table, or an element of storage."""
-    return lanes.values if step.by_row else step.aimed(lanes).ravel()
+    return lanes.values if step.by_row else step.indexed_offsets(lanes).ravel()
 
 
 def last_writers(cells: Array) -> Array:
@@ -144,7 +144,7 @@ def lane_name(step: IndexedStep, lane: int) -> str:
 
 
 def _place(step: IndexedStep, repeat: _Repeat) -> str:
-    operand = step.steered.operand
+    operand = step.indexed.operand
     if step.by_row:
         return f"row {repeat.cell} of {operand}"
     if step.index.unit is IndexUnit.ROW:

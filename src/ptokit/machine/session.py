@@ -75,14 +75,14 @@ class Session:
         self.static = {loc: static_bytes(program, loc) for loc in TileType}
         """Bytes of each memory that tiles without a given address take."""
         self.owners = Owners(program)
-        is_watched = options.wants("blocks") or options.wants("order")
+        is_watched = options.enables("blocks") or options.enables("order")
         self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
-        self.orders = bool(profile.pipes) and options.wants("order")
+        self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.costs)
-        self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.wants("time") else None
+        self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.enables("time") else None
         self.engines = () if not profile.pipes else (self.clocks, self.timer) if self.timer else (self.clocks,)
         """The engines that flags, events and barriers go to."""
-        is_counted = options.wants("traffic") or self.timer is not None
+        is_counted = options.enables("traffic") or self.timer is not None
         self.traffic = TrafficMeter(self.costs.grains) if is_counted else None
         self.lanes: list[LaneOutcomes] = []
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
@@ -150,7 +150,7 @@ class Session:
     def observe(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """Check an instruction that was executed, and pass it to the other observers."""
         options = self.options
-        if options.wants("repeats") and any(raw is not None for raw in executed.indices):
+        if options.enables("repeats") and any(raw is not None for raw in executed.indices):
             found = (replace(finding, message=f"{finding.message}, {self.when}") for finding in repeats(executed))
             self.report(found, executed.where)
         if options.lanes:
@@ -256,7 +256,7 @@ class Session:
             if not meets(touch.how, layer.how):
                 continue
             before = started[layer.pipe]
-            if self.options.wants("blocks") and (other := layer.last_until(before, extent, start)):
+            if self.options.enables("blocks") and (other := layer.last_until(before, extent, start)):
                 self.blocks_meet = True
                 first, then = self._act_of(other, touch), self._act(number, pipe, touch)
                 finding = hazards.between_blocks(first, then, self.block, self._block_of(other), self.profile.name)

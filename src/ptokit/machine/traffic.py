@@ -104,8 +104,8 @@ class TrafficMeter:
         counts = [access.moves(access, executed) for access in reached.accesses]
         total.add(counts, reached.launch)
         if reached.launch is not None:
-            steered = [count for access, count in zip(reached.accesses, counts, strict=True) if access.is_steered]
-            executed.transactions = max(count.transactions for count in steered)
+            indexed = [count for access, count in zip(reached.accesses, counts, strict=True) if access.is_indexed]
+            executed.transactions = max(count.transactions for count in indexed)
 
     def _reach(self, executed: Executed) -> _Accesses:
         return _Accesses(tuple(global_accesses(executed, self.grains)), _launch(executed))

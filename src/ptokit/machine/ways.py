@@ -68,7 +68,7 @@ class GlobalAccess:
     """DMA transfers for every row."""
 
     @property
-    def is_steered(self) -> bool:
+    def is_indexed(self) -> bool:
         """Whether an index selects the addresses."""
         return self.region is None
 
@@ -98,7 +98,7 @@ class GlobalAccess:
         if self.region is not None:
             return (self.step.offsets(self.region) * self.size + start).ravel()
         assert isinstance(self.step, IndexedStep) and lanes is not None
-        found = self.step.aimed(lanes) * self.size + start
+        found = self.step.indexed_offsets(lanes) * self.size + start
         if lanes.outside is not None:
             found[self.step.spread(lanes.outside)] = -1
         return self.step.in_order(found)
@@ -162,8 +162,8 @@ def _threads(call: Call, step: PlanStep) -> Array | None:
 
 def table_of(call: Call) -> OperandSpec | None:
     """The operand that the index of a call addresses."""
-    steered = call.indexed and call.indexed[0].steered
-    return call.operands[steered.operand] if steered else None
+    indexed = call.indexed and call.indexed[0].indexed
+    return call.operands[indexed.operand] if indexed else None
 
 
 def transfers_of_a_row(call: Call) -> int:
@@ -178,7 +178,7 @@ def transfers_of_a_row(call: Call) -> int:
 def _by_warps(access: GlobalAccess, executed: Executed) -> Count:
     """SIMT: a warp takes 32 columns of a row at a time, or 32 elements in the order of the threads."""
     lanes = executed.lanes[access.at]
-    if isinstance(access.step, IndexedStep) and access.is_steered and lanes is not None and _has_rows(access.step):
+    if isinstance(access.step, IndexedStep) and access.is_indexed and lanes is not None and _has_rows(access.step):
         values = lanes.values if lanes.outside is None else lanes.values[~lanes.outside]
         segments = _row_segments(access, access.step, values, access.start(executed))
         elements = values.size * access.step.shape[1]
@@ -189,12 +189,12 @@ def _by_warps(access: GlobalAccess, executed: Executed) -> Count:
 
 def _has_rows(step: IndexedStep) -> bool:
     """Whether every index names a row whose elements lie side by side."""
-    return step.by_row and step.steered.layout.cols == Layout.plain(0, 1).cols
+    return step.by_row and step.indexed.layout.cols == Layout.plain(0, 1).cols
 
 
 def _row_segments(access: GlobalAccess, step: IndexedStep, rows: Array, start: int) -> int:
     """Segments of whole rows, of each alone; rows with the same offset in a segment take equally many."""
-    layout, cols = step.steered.layout, step.shape[1]
+    layout, cols = step.indexed.layout, step.shape[1]
     are_alike = layout.strides is not None and layout.strides[0] * access.size % access.grains.segment == 0
     begins = (layout.row(rows[:1] if are_alike else rows) * access.size + start) % access.grains.segment
     begins, counts = (begins, [rows.size] * begins.size) if are_alike else np.unique(begins, return_counts=True)

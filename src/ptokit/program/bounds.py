@@ -253,7 +253,7 @@ def _check_event(flag: ir.Flag, reach: Reach) -> Iterator[Finding]:
 
 
 def _check_valid(tile: ir.TileDecl, use: ir.TileUse, reach: Reach, where: Where | None) -> Iterator[Finding]:
-    for axis, (extent, most) in enumerate(zip(use.valid, room(tile, use), strict=True)):
+    for axis, (extent, most) in enumerate(zip(use.valid, available(tile, use), strict=True)):
         when = _broken(reach, 0, extent, most)
         if when:
             yield valid_finding(tile, use, axis, when.numbers[1], when.text).at(where)
@@ -265,7 +265,7 @@ def _check_valid(tile: ir.TileDecl, use: ir.TileUse, reach: Reach, where: Where 
             return
 
 
-def room(tile: ir.TileDecl, use: ir.TileUse) -> tuple[int, int]:
+def available(tile: ir.TileDecl, use: ir.TileUse) -> tuple[int, int]:
     """Rows and columns of a tile, or of the slice that is used."""
     return use.window.size if use.window else (tile.spec.rows, tile.spec.cols)
 
@@ -344,7 +344,7 @@ def part_finding(tile: str, axis: int, start: int, size: int, most: int, when: s
 
 def valid_finding(tile: ir.TileDecl, use: ir.TileUse, axis: int, extent: int, when: str) -> Finding:
     """A valid extent, or a slice to a computed end, outside its tile."""
-    most, end, start = room(tile, use)[axis], (tile.spec.rows, tile.spec.cols)[axis], use.start[axis]
+    most, end, start = available(tile, use)[axis], (tile.spec.rows, tile.spec.cols)[axis], use.start[axis]
     if use.window is not None and isinstance(start, int) and start + most == end:
         return part_finding(tile.name, axis, start, extent, end, when)
     name = ("rows", "cols")[axis]

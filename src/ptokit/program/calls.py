@@ -84,7 +84,7 @@ def operand_spec(
         return tensor_spec(program.tensors[operand.argument], operand, resolve)
     if isinstance(operand, Constant | Given):
         return ScalarSpec(operand.dtype)
-    return ScalarSpec(operand.dtype, resolve(operand.value) if operand.steers else None)
+    return ScalarSpec(operand.dtype, resolve(operand.value) if operand.is_position else None)
 
 
 def call_of(

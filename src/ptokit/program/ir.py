@@ -115,7 +115,7 @@ class Number:
 
     dtype: DType
     value: Expr
-    steers: bool = False
+    is_position: bool = False
     """Whether it is a position, as the corner of a window is, and not data."""
 
 
@@ -303,6 +303,43 @@ def walk(block: Block) -> Iterator[Stmt]:
 def instructions(block: Block) -> Iterator[Instr]:
     """Every instruction, in the order of the text."""
     return (stmt for stmt in walk(block) if isinstance(stmt, Instr))
+
+
+def definitions(block: Block) -> Iterator[Var]:
+    """The variables that statements define, in the order of the text."""
+    for stmt in walk(block):
+        if isinstance(stmt, Loop | LoadScalar):
+            yield stmt.var if isinstance(stmt, Loop) else stmt.result
+
+
+def expressions(stmt: Stmt) -> Iterator[Expr]:
+    """The expressions of a statement, without those of the blocks inside."""
+    match stmt:
+        case Loop():
+            yield from (stmt.start, stmt.stop)
+        case Branch():
+            yield stmt.condition
+        case TileDecl():
+            yield from stmt.addresses
+        case Assign():
+            yield stmt.address
+        case Flag():
+            yield stmt.event
+        case LoadScalar():
+            yield from stmt.source.starts
+        case Instr():
+            for operand in (*stmt.operands, stmt.workspace):
+                yield from _parts_of(operand)
+        case Barrier():
+            pass
+
+
+def _parts_of(operand: Operand | None) -> tuple[Expr, ...]:
+    if isinstance(operand, TileUse):
+        return (*operand.valid, *operand.start)
+    if isinstance(operand, View):
+        return (*operand.starts, *operand.sizes)
+    return (operand.value,) if isinstance(operand, Number) else ()
 
 
 def with_blocks(stmt: Stmt, blocks: Iterable[Block]) -> Stmt:

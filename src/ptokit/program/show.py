@@ -12,7 +12,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
-from ptokit.program.calls import all_operands, chosen_modifiers
+from ptokit.program.calls import chosen_modifiers
 from ptokit.program.expr import Expr, apply, parts, show_expr
 
 WIDTH = 80
@@ -54,7 +54,7 @@ class _Printer:
 
     def _definitions(self, stmt: ir.Stmt, depth: int) -> Iterator[str]:
         """The definitions of names that a statement is the first to use."""
-        for expr in (part for whole in _expressions(stmt) for part in parts(whole)):
+        for expr in (part for whole in ir.expressions(stmt) for part in parts(whole)):
             if expr in self.names and not any(expr in known for known in self.defined):
                 inner = {other: name for other, name in self.names.items() if other != expr}
                 yield _line(depth, f"{self.names[expr]} = {show_expr(expr, inner)}", None)
@@ -65,26 +65,28 @@ class _Printer:
 
     def _text(self, stmt: ir.Stmt) -> str:
         """A statement without the blocks inside."""
-        if isinstance(stmt, ir.Loop):
-            step = f", {stmt.step}" if stmt.step != 1 else ""
-            buffers = f", buffers={stmt.buffers}" if stmt.buffers != 1 else ""
-            return f"for {stmt.var} in range({self._expr(stmt.start)}, {self._expr(stmt.stop)}{step}{buffers}):"
-        if isinstance(stmt, ir.Branch):
-            return f"when {self._expr(stmt.condition)}:"
-        if isinstance(stmt, ir.TileDecl):
-            copies = f" x {stmt.buffers}" if stmt.buffers > 1 else ""
-            at = f" at {', '.join(map(self._address, stmt.addresses))}" if stmt.addresses else ""
-            return f"{stmt.name} = tile {stmt.spec}{copies}{at}"
-        if isinstance(stmt, ir.Assign):
-            return f"{TASSIGN.name}({stmt.tile}, {self._address(stmt.address)})"
-        if isinstance(stmt, ir.LoadScalar):
-            index = ", ".join(map(self._expr, stmt.source.starts))
-            return f"{stmt.result} = load_scalar({stmt.source.argument}, {index})"
-        if isinstance(stmt, ir.Flag):
-            return f'{stmt.action}_flag("{stmt.src}", "{stmt.dst}", {self._expr(stmt.event)})'
-        if isinstance(stmt, ir.Barrier):
-            return f'barrier("{stmt.pipe}")'
-        return self._instruction(stmt)
+        match stmt:
+            case ir.Loop():
+                step = f", {stmt.step}" if stmt.step != 1 else ""
+                buffers = f", buffers={stmt.buffers}" if stmt.buffers != 1 else ""
+                return f"for {stmt.var} in range({self._expr(stmt.start)}, {self._expr(stmt.stop)}{step}{buffers}):"
+            case ir.Branch():
+                return f"when {self._expr(stmt.condition)}:"
+            case ir.TileDecl():
+                copies = f" x {stmt.buffers}" if stmt.buffers > 1 else ""
+                at = f" at {', '.join(map(self._address, stmt.addresses))}" if stmt.addresses else ""
+                return f"{stmt.name} = tile {stmt.spec}{copies}{at}"
+            case ir.Assign():
+                return f"{TASSIGN.name}({stmt.tile}, {self._address(stmt.address)})"
+            case ir.LoadScalar():
+                index = ", ".join(map(self._expr, stmt.source.starts))
+                return f"{stmt.result} = load_scalar({stmt.source.argument}, {index})"
+            case ir.Flag():
+                return f'{stmt.action}_flag("{stmt.src}", "{stmt.dst}", {self._expr(stmt.event)})'
+            case ir.Barrier():
+                return f'barrier("{stmt.pipe}")'
+            case ir.Instr():
+                return self._instruction(stmt)
 
     def _address(self, address: Expr) -> str:
         return f"{address:#x}" if isinstance(address, int) else self._expr(address)
@@ -157,30 +159,3 @@ def _row(lead: str, text: str, place: str) -> str:
     if len(lines[-1]) + 1 + len(place) > WIDTH:
         lines.append("")
     return "\n".join([*lines[:-1], f"{lines[-1].ljust(WIDTH - len(place))}{place}".rstrip()])
-
-
-def _expressions(stmt: ir.Stmt) -> Iterator[Expr]:
-    """The expressions that a statement shows."""
-    if isinstance(stmt, ir.Loop):
-        yield from (stmt.start, stmt.stop)
-    elif isinstance(stmt, ir.Branch):
-        yield stmt.condition
-    elif isinstance(stmt, ir.TileDecl):
-        yield from stmt.addresses
-    elif isinstance(stmt, ir.Assign):
-        yield stmt.address
-    elif isinstance(stmt, ir.Flag):
-        yield stmt.event
-    elif isinstance(stmt, ir.Instr):
-        for operand in all_operands(stmt).values():
-            yield from _parts_of(operand)
-    elif isinstance(stmt, ir.LoadScalar):
-        yield from stmt.source.starts
-
-
-def _parts_of(operand: ir.Operand) -> tuple[Expr, ...]:
-    if isinstance(operand, ir.TileUse):
-        return (*operand.valid, *operand.start)
-    if isinstance(operand, ir.View):
-        return (*operand.starts, *operand.sizes)
-    return (operand.value,) if isinstance(operand, ir.Number) else ()

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-FAMILIES = ("cpu", "a2a3", "a5")
+WITH_PIPES = ("a2a3", "a5")
+FAMILIES = ("cpu", *WITH_PIPES)
+"""The families of targets in the documents."""
 OURS = ("host",)
 """Targets that are in no document: they may have a rule of any target."""
 EVERY_INSTRUCTION = "*"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.kernel import kernels_of
+from ptokit.isa.kernel import kernels_of, without_cost
 from ptokit.isa.operand import FORMS
 from ptokit.isa.policy import BLayout, TileType
 from ptokit.isa.table import REVISIONS
@@ -76,6 +76,8 @@ def _revision_problems(profile: Profile) -> Iterator[str]:
             yield f"{route} has no operand {_listed(unknown)}"
         elif unknown := [effect.pipe for effect in kernel.effects if effect.pipe not in profile.pipes]:
             yield f"{route} uses {_listed(unknown)}, which is no pipe of {profile.name}"
+        elif missing := without_cost(owner, kernel):
+            yield f"{route} has no cost for {_listed(missing)}"
 
 
 def _listed(names: Iterable[str]) -> str:

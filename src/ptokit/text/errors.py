@@ -28,6 +28,9 @@ class TextError(ValueError):
     `str()` shows them all, up to a number.
     """
 
+    expects = ""
+    """As in `Problem`."""
+
     def __init__(
         self, message: str, where: Where, line: str = "", hint: str = "", others: Sequence[TextError] = ()
     ) -> None:
@@ -70,15 +73,19 @@ def choices(word: str, known: Sequence[str]) -> str:
 
 def redefined(name: str, line: int) -> str:
     """The message for a name that is defined a second time."""
-    return f"`{name}` is already defined, on line {line}"
+    return f"redefinition of {'SSA value' if name[0] == '%' else 'symbol'} `{name}`, first defined on line {line}"
 
 
 class Problem(Exception):
     """What cannot be read or printed, where in a text, and what to do about it."""
 
-    def __init__(self, message: str, offset: int = 0, hint: str = "") -> None:
+    def __init__(self, message: str, offset: int = 0, hint: str = "", expects: str = "", usage: str = "") -> None:
         super().__init__(message)
         self.message, self.offset, self.hint = message, offset, hint
+        self.expects = expects
+        """`token` or `form` (of the op) if another one was expected here; an open bracket may explain it."""
+        self.usage = usage
+        """How the op is written."""
 
 
 class Source:

@@ -27,7 +27,7 @@ def plain_text(text: str | bytes, file: str) -> str:
             message = f"byte {error.start} (0x{text[error.start]:02x}) is not UTF-8"
             raise error_at(message, read, len(read), file) from None
     elif (found := _SURROGATE.search(text)) is not None:
-        raise error_at(f"{found[0]!a} is no character", text, found.start(), file)
+        raise error_at(f"{found[0]!a} is not a character of a text", text, found.start(), file)
     return text.removeprefix("\ufeff")
 
 

@@ -6,19 +6,20 @@ from collections.abc import Mapping
 
 from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.instruction import Instruction
-from ptokit.isa.tassign import TASSIGN
 from ptokit.target.profile import EVENT_IDS
 from ptokit.target.profile import PIPES as CORE_PIPES
 
 PIPES = tuple(f"PIPE_{name}" for name in (*CORE_PIPES, "ALL", "MTE4", "MTE5", "V2"))
 """Pipes: those of a core, `ALL`, and those that exist only in text."""
 EVENTS = tuple(f"EVENT_ID{number}" for number in range(EVENT_IDS))
+ASSIGN = next(each for each in INSTRUCTIONS.values() if each.is_statement)
+"""The instruction that binds a tile to an address."""
 
 
 @derived
 def instructions() -> Mapping[str, Instruction]:
     """The instructions by their names in text, but for the one that is a statement of its own."""
-    return {each.op: each for each in INSTRUCTIONS.values() if each is not TASSIGN}
+    return {each.op: each for each in INSTRUCTIONS.values() if not each.is_statement}
 
 
 def instruction_of(op: str) -> Instruction | None:

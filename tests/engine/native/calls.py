@@ -105,7 +105,7 @@ class Writer:
         if isinstance(spec, TensorSpec):
             return self._tensor(name, spec, memory)
         if spec.value is not None:
-            return Number(spec.dtype, self.extent(spec.value, True), steers=True)
+            return Number(spec.dtype, self.extent(spec.value, True), is_position=True)
         self.arguments.append(Float(name, spec.dtype))
         return Given(name, spec.dtype)
 

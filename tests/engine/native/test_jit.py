@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import ptokit
+from ptokit import _version
 
 pytest.importorskip("llvmlite")
 
@@ -193,7 +194,7 @@ def test_a_damaged_file_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("home", "name", "value"),
     [
-        (ptokit, "__version__", "99"),
+        (_version, "__version__", "99"),
         (jit.llvmlite, "__version__", "99"),
         (jit.binding, "llvm_version_info", (99, 0, 0)),
         (jit, "_host", lambda: ("x86_64-unknown-linux-gnu", "znver9", "+avx9")),

@@ -26,7 +26,7 @@ from typing import Any, cast
 import llvmlite
 from llvmlite import binding
 
-import ptokit
+from ptokit import _version
 from ptokit.engine.native import store
 
 MOST = 1024
@@ -189,13 +189,13 @@ def _digest(key: str) -> str:
 def _maker() -> Any:
     """The hash of the versions, the processor and the sources that code depends on."""
     with BUILDING:
-        versions = ptokit.__version__, llvmlite.__version__, cast("tuple[int, ...]", binding.llvm_version_info)
+        versions = _version.__version__, llvmlite.__version__, cast("tuple[int, ...]", binding.llvm_version_info)
         return sha256(repr((versions, _host(), _sources())).encode())
 
 
 def _sources() -> list[tuple[str, int, int]]:
     """The source files that generate code, with size and time: a change invalidates the cache."""
-    home = Path(ptokit.__file__).parent
+    home = Path(_version.__file__).parent
     files = [file for package in ("isa", "target", "program", "engine") for file in (home / package).rglob("*.py")]
     abouts = [(str(file.relative_to(home)), file.stat()) for file in sorted(files)]
     return [(name, about.st_size, about.st_mtime_ns) for name, about in abouts]

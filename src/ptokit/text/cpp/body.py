@@ -13,14 +13,13 @@ from ptokit.finding import Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
-from ptokit.isa.tassign import TASSIGN
 from ptokit.program import ir
 from ptokit.program.calls import named_operands, offset_in, tile_spec
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
 from ptokit.target import Profile
 from ptokit.text.cpp.calls import call_text, constant, converted, enumerator
 from ptokit.text.cpp.expr import Expressions
-from ptokit.text.cpp.headers import is_simt
+from ptokit.text.cpp.headers import hand_over
 from ptokit.text.cpp.names import Identifiers, pipe, place_text
 from ptokit.text.cpp.ready import Ready
 from ptokit.text.cpp.types import (
@@ -34,11 +33,12 @@ from ptokit.text.cpp.types import (
     transfer,
     whole_view,
 )
+from ptokit.text.spelling import ASSIGN
 
 INDENT = "    "
 ARGUMENT = "argument"
 """The kind of an argument's name. Whole numbers are variables."""
-BIND = TASSIGN.spellings["C++"][0].partition("(")[0]
+BIND = ASSIGN.spellings["C++"][0].partition("(")[0]
 FLAGS = {"set": "set_flag", "wait": "wait_flag"}
 LARGEST = 2**31
 """Extents from here on do not fit a template argument."""
@@ -84,7 +84,7 @@ class KernelBody:
         self.text = self.expressions.text
         self.written: list[tuple[str, bool]] = []
         """Lines, and whether only the cube core runs them, in a kernel for both cores."""
-        self.gathered = {use.tile for instr in ir.instructions(program.body) if is_simt(instr) for use in instr.tiles}
+        self.gathered = {use.tile for instr in ir.instructions(program.body) if hand_over(instr) for use in instr.tiles}
         """Tiles that the vector core gathers for the cube core."""
         self.seen: list[dict[object, str]] = [{}]
         """The names declared in each open block: of variables, expressions, tiles, tensors."""
@@ -353,7 +353,7 @@ class KernelBody:
             valid: tuple[Expr, Expr] = like.valid if isinstance(like, ir.TileUse) else scratch.valid
             given["tmp"] = self.identifiers.fresh("tmp")
             self._object(given["tmp"], scratch, valid, self.ready.workspace)
-        self._write(f"{call_text(call, given)};", instr.where, cube_only=not is_simt(instr))
+        self._write(f"{call_text(call, given)};", instr.where, cube_only=hand_over(instr) is None)
 
     def _operand(self, call: Call, instr: ir.Instr, name: str) -> str:
         operand = named_operands(instr)[name]
@@ -368,7 +368,7 @@ class KernelBody:
         if isinstance(operand, ir.Given):
             return self.identifiers.of(operand.name, ARGUMENT)
         self._define(operand.value)
-        return self.text(operand.value) if operand.steers else converted(operand.dtype, self._number(operand))
+        return self.text(operand.value) if operand.is_position else converted(operand.dtype, self._number(operand))
 
     def _number(self, number: ir.Number) -> str:
         text = self.text(number.value)
@@ -403,13 +403,8 @@ def _all_names(program: ir.Program) -> Iterator[tuple[str, str]]:
 
 def _inner_variables(program: ir.Program) -> Iterator[Var]:
     """Variables that statements define."""
-    for stmt in ir.walk(program.body):
-        if isinstance(stmt, ir.Loop):
-            yield stmt.var
-        elif isinstance(stmt, ir.LoadScalar):
-            yield stmt.result
-        elif isinstance(stmt, ir.Assign):
-            yield _address_of(stmt.tile)
+    yield from ir.definitions(program.body)
+    yield from map(_address_of, _assigned(program.body))
 
 
 def _address_of(tile: str) -> Var:

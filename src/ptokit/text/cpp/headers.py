@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from ptokit import spec as clauses
 from ptokit.finding import Finding
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import HandOver
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import GatherExec, SLayout, TileType
+from ptokit.isa.policy import SLayout, TileType
 from ptokit.program.bounds import reaches
 from ptokit.program.ir import Assign, Flag, Instr, Program, Stmt, TileDecl, TileUse, instructions, walk
 from ptokit.target import Core, Profile
@@ -36,22 +37,25 @@ def cores(program: Program, profile: Profile) -> dict[Core, str]:
     return {profile.core_of([program.tiles[use.tile].spec.loc]): use.tile for use in used} if profile.cores else {}
 
 
-def is_simt(stmt: Stmt) -> bool:
-    """Whether a statement is a gather that the vector core runs for the cube core."""
-    return isinstance(stmt, Instr) and GatherExec.Simt in stmt.modifiers
+def hand_over(stmt: Stmt) -> HandOver | None:
+    """What makes the vector core run a statement for the cube core, if it does."""
+    found = INSTRUCTIONS[stmt.name].cpp.hand_over if isinstance(stmt, Instr) else None
+    return found if found is not None and isinstance(stmt, Instr) and found.member in stmt.modifiers else None
 
 
 def hand_over_findings(program: Program, profile: Profile) -> Iterator[Finding]:
     """A gather on the vector core hands its result over to the cube core; nothing is handed back."""
-    if not any(is_simt(stmt) for stmt in walk(program.body)):
+    found = next(filter(None, map(hand_over, walk(program.body))), None)
+    if found is None:
         return
-    vector = profile.core_of([TileType.Vec])
+    vector, choice = profile.core_of([TileType.Vec]), f"{found.modifier} {found.member.text}"
     for stmt in walk(program.body):
         if isinstance(stmt, Flag) and vector in (profile.owner(stmt.src), profile.owner(stmt.dst)):
-            said = f"{program.name}: the gather with executor simt would have to wait for {stmt.src} of the other core"
-            fix = 'give every such gather a scratch and a table of its own, outside loops, or use executor="scalar"'
-            expected, target = "no wait across cores", profile.name
-            yield Finding("error", "KN-16", said, None, "executor", expected, fix=fix, where=stmt.where, target=target)
+            yield Finding(
+                "error", "KN-16",
+                f"{program.name}: the gather with {choice} would have to wait for {stmt.src} of the other core", None,
+                found.modifier, "no wait across cores", fix=found.fix, where=stmt.where, target=profile.name,
+            )  # fmt: skip
 
 
 def program_findings(program: Program, profile: Profile, used: int, *, has_workspace: bool) -> Iterator[Finding]:

@@ -6,18 +6,16 @@ for each of them are scattered into workspaces; the marks then select the cells 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.instruction import Call
+from ptokit.isa.instruction import Call, FlatIndex, Modifiers
 from ptokit.isa.kernel import kernels_of
-from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import BLayout, IotaOrder, PtoEnum, ScatterIndex
-from ptokit.isa.select import row_of
-from ptokit.isa.tscatter import STEPS, ZEROES_FIRST
-from ptokit.program.calls import call_of, named_operands
+from ptokit.isa.operand import TileSpec, row_of
+from ptokit.isa.policy import BLayout
+from ptokit.program.calls import call_of
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Assign, Barrier, Constant, Instr, Operand, Program, Stmt, TileDecl, TileUse, transform
 from ptokit.program.place import BLOCK
@@ -33,7 +31,7 @@ def flatten(program: Program, profile: Profile, free: int) -> Program:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _TileRef:
     """A tile of the program, or one of the workspace, as an operand, by default all of it."""
 
     name: str
@@ -48,13 +46,14 @@ class _Flattener:
         self.program, self.profile = program, profile
         self.free = free
         self.needs_barriers = False
+        self.steps: Mapping[str, tuple[str, Modifiers]] = {}
         self.names = set(program.tiles)
         self.begin: list[Stmt] = []
         """Statements before the program: workspaces, and what is computed once."""
-        self.parts: dict[tuple[str, TileSpec, int | None], _Part] = {}
+        self.parts: dict[tuple[str, TileSpec, int | None], _TileRef] = {}
         """The tiles of the workspace, by role and, if they share the memory of another one, its address."""
         self.places: dict[str, int] = {}
-        self.views: dict[str, dict[str, _Part]] = {}
+        self.views: dict[str, dict[str, _TileRef]] = {}
         """Tiles of the program as tiles of other types, by the names of both."""
 
     def result(self) -> Program:
@@ -68,12 +67,12 @@ class _Flattener:
         if not isinstance(stmt, Instr) or (flat := INSTRUCTIONS[stmt.name].cpp.flat) is None:
             return stmt
         call = call_of(self.program, stmt, self.profile)
-        return self._scatter(stmt, call) if flat(call) else stmt
+        return self._scatter(stmt, call, flat) if flat.when(call) else stmt
 
-    def _scatter(self, instr: Instr, call: Call) -> Iterable[Stmt]:
-        known = len(self.begin)
+    def _scatter(self, instr: Instr, call: Call, flat: FlatIndex) -> Iterable[Stmt]:
+        known, self.steps = len(self.begin), flat.steps
         self.needs_barriers = self.program.mode != "auto" and self._is_scalar(instr)
-        steps = list(self._kept(instr) if call.here(ZEROES_FIRST) else self._plain(instr))
+        steps = list(self._kept(instr) if call.here(flat.clears) else self._plain(instr))
         self.begin[known:] = (replace(stmt, where=instr.where) for stmt in self.begin[known:])
         steps = [replace(step, where=instr.where) for step in steps]
         steps[0], steps[-1] = replace(steps[0], waits=instr.waits), replace(steps[-1], event=instr.event)
@@ -83,37 +82,38 @@ class _Flattener:
         """The headers keep the cells that no index names."""
         dst, src, _ = instr.operands
         offsets = yield from self._offsets(instr)
-        yield _step("scatter", dst, src, offsets)
+        yield self._step("scatter", dst, src, offsets)
 
     def _kept(self, instr: Instr) -> Iterator[Instr]:
         """The headers clear the destination: `dst = dst & ~marked | values`, where ~x is -x - 1."""
-        dst, src = (self._tile(instr, name) for name in ("dst", "src"))
-        valid = _use(instr, "src").valid
+        _, source, _ = uses = _uses(instr)
+        dst, src, _ = map(self._tile, uses)
         marks = self._marks(_as(src.spec, _signed(src.spec.dtype)))
         marked = self._workspace("marked", _as(dst.spec, _signed(dst.spec.dtype)))
         values = self._workspace("values", _as(dst.spec, dst.spec.dtype), marked)
         bits = self._workspace("bits", _bits(dst.spec), marked)
         old = self._view(dst, "bits", _bits(dst.spec))
         offsets = yield from self._offsets(instr)
-        yield _step("scatter", marked, marks.use(valid), offsets)
-        yield _step("times number", bits, bits, _number(UNIT, -1))
-        yield _step("add number", bits, bits, _number(UNIT, -1))
-        yield _step("and", old, old, bits)
-        yield _step("scatter", values, instr.operands[1], offsets)
-        yield _step("or", old, old, bits)
+        yield self._step("scatter", marked, marks.use(source.valid), offsets)
+        yield self._step("times number", bits, bits, _number(UNIT, -1))
+        yield self._step("add number", bits, bits, _number(UNIT, -1))
+        yield self._step("and", old, old, bits)
+        yield self._step("scatter", values, source, offsets)
+        yield self._step("or", old, old, bits)
 
     def _offsets(self, instr: Instr) -> Iterator[Instr]:
-        """`idx * Cols + column`; returns the operand."""
-        idx, valid = self._tile(instr, "idx"), _use(instr, "idx").valid
+        """`index * Cols + column`; returns the operand."""
+        dst, _, index = _uses(instr)
+        idx, valid = self._tile(index), index.valid
         spec = _as(idx.spec, _signed(idx.spec.dtype))
         columns, offsets = self._columns(spec), self._workspace("offsets", spec).use(valid)
         rows = self._view(idx, "signed", spec) if idx.spec.dtype != spec.dtype else idx
-        width = self._tile(instr, "dst").spec.cols
-        yield _step("times number", offsets, rows.use(valid), _number(spec.dtype, width))
-        yield _step("add", offsets, offsets, columns.use(valid))
+        width = self._tile(dst).spec.cols
+        yield self._step("times number", offsets, rows.use(valid), _number(spec.dtype, width))
+        yield self._step("add", offsets, offsets, columns.use(valid))
         return offsets
 
-    def _columns(self, spec: TileSpec) -> _Part:
+    def _columns(self, spec: TileSpec) -> _TileRef:
         """A tile of column numbers: the element numbers, less the number of the first element in the row."""
         is_known = ("columns", spec, None) in self.parts
         columns = self._workspace("columns", spec)
@@ -128,40 +128,44 @@ class _Flattener:
         )
         above = self._workspace("above", column, firsts)
         self.begin += (
-            _step("count", every, start),
-            _step("count", firsts, start),
-            _step("times number", firsts, firsts, _number(kind, spec.cols)),
-            _step("subtract column", columns, columns, above.use((spec.rows, 1))),
+            self._step("count", every, start),
+            self._step("count", firsts, start),
+            self._step("times number", firsts, firsts, _number(kind, spec.cols)),
+            self._step("subtract column", columns, columns, above.use((spec.rows, 1))),
         )
         return columns
 
-    def _marks(self, spec: TileSpec) -> _Part:
+    def _marks(self, spec: TileSpec) -> _TileRef:
         """A tile with every bit set."""
         is_known = ("marks", spec, None) in self.parts
         marks = self._workspace("marks", spec)
-        self.begin += () if is_known else (_step("fill", marks, _number(spec.dtype, -1)),)
+        self.begin += () if is_known else (self._step("fill", marks, _number(spec.dtype, -1)),)
         return marks
 
-    def _tile(self, instr: Instr, name: str) -> _Part:
-        tile = _use(instr, name).tile
-        return _Part(tile, self.program.tiles[tile].spec)
+    def _step(self, name: str, *operands: _TileRef | Operand) -> Instr:
+        instruction, modifiers = self.steps[name]
+        given = tuple(part.use() if isinstance(part, _TileRef) else part for part in operands)
+        return Instr(instruction, given, modifiers)
 
-    def _workspace(self, role: str, spec: TileSpec, over: _Part | None = None) -> _Part:
+    def _tile(self, use: TileUse) -> _TileRef:
+        return _TileRef(use.tile, self.program.tiles[use.tile].spec)
+
+    def _workspace(self, role: str, spec: TileSpec, over: _TileRef | None = None) -> _TileRef:
         """A tile behind all others, or in the memory of one of these; scatters of one kind share it."""
         given = self.places[over.name] if over else None
         key = role, spec, given
         if key not in self.parts:
-            part = self.parts[key] = _Part(self._name(role), spec)
+            part = self.parts[key] = _TileRef(self._name(role), spec)
             at = self.places[part.name] = self.free if given is None else given
             self.begin.append(TileDecl(part.name, spec, (at,), fresh=over is None))
             self.free = max(self.free, -(-(at + spec.nbytes) // BLOCK) * BLOCK)
         return self.parts[key]
 
-    def _view(self, tile: _Part, role: str, spec: TileSpec) -> _Part:
+    def _view(self, tile: _TileRef, role: str, spec: TileSpec) -> _TileRef:
         """A tile of the program as one of another type."""
         known = self.views.setdefault(tile.name, {})
         if role not in known:
-            known[role] = _Part(self._name(f"{tile.name}_{role}"), spec)
+            known[role] = _TileRef(self._name(f"{tile.name}_{role}"), spec)
         return known[role]
 
     def _name(self, base: str) -> str:
@@ -198,18 +202,11 @@ class _Flattener:
         return {effect.pipe for kernel in kernels for effect in kernel.effects} == {SCALAR}
 
 
-MODIFIERS: dict[str, tuple[PtoEnum, ...]] = {"scatter": (ScatterIndex.Flat,), "count": (IotaOrder.Ascending,)}
-
-
-def _step(name: str, *operands: _Part | Operand) -> Instr:
-    given = tuple(part.use() if isinstance(part, _Part) else part for part in operands)
-    return Instr(STEPS[name], given, MODIFIERS.get(name, ()))
-
-
-def _use(instr: Instr, name: str) -> TileUse:
-    operand = named_operands(instr)[name]
-    assert isinstance(operand, TileUse)
-    return operand
+def _uses(instr: Instr) -> tuple[TileUse, TileUse, TileUse]:
+    """The destination, the source and the index."""
+    dst, src, index = instr.operands
+    assert isinstance(dst, TileUse) and isinstance(src, TileUse) and isinstance(index, TileUse)
+    return dst, src, index
 
 
 def _number(kind: DType, value: int) -> Constant:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
-from ptokit.isa.policy import BLayout, Coalesce, GlobalLayout, Pad, SLayout, TileType
+from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
 from ptokit.program.calls import call_of, has_slices, named_operands, tile_spec
 from ptokit.program.expr import Expr, apply
 from ptokit.program.ir import Argument, Instr, Program, TileUse, View
@@ -42,7 +42,8 @@ def becomes_row(call: Call, name: str) -> bool:
     if call.instruction.cpp.block:
         (tensor,) = (spec for spec in call.operands.values() if isinstance(spec, TensorSpec))
         return tile.form == "nd" and tile.rows > 1 and 1 in (tensor.shape[3], tensor.stride[3])
-    return name == call.instruction.roles.get("index") and call.values.get("coalesce") is Coalesce.Row
+    is_row = call.instruction.cpp.row_index
+    return is_row is not None and name == call.instruction.roles.get("index") and is_row(call)
 
 
 def as_row(spec: TileSpec) -> TileSpec:

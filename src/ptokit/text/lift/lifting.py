@@ -19,7 +19,6 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
-from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
 from ptokit.program.addresses import footprint
@@ -33,7 +32,7 @@ from ptokit.text.extents import merge_extents, part_extents, part_type
 from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, offset_terms
-from ptokit.text.spelling import modes
+from ptokit.text.spelling import ASSIGN, modes
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
 
 Form = Literal["l1", "l2", "as"]
@@ -145,7 +144,7 @@ class _Lift(Writing):
         """A change of a tile's address."""
         old, address = self.scopes[-1].tiles[stmt.tile], self.number(stmt.address, "i64")
         moved = Value(self.name(f"{stmt.tile}_moved"), old.type)
-        self.add(TASSIGN.op, {"tile": (old,), "addr": (address,)}, moved)
+        self.add(ASSIGN.op, {"tile": (old,), "addr": (address,)}, moved)
         self.scopes[-1].tiles[stmt.tile] = moved
 
     def load(self, stmt: ir.LoadScalar) -> None:
@@ -281,7 +280,7 @@ class _Lift(Writing):
             return self.scalars[operand.name]
         if isinstance(operand, ir.Constant):
             return self._constant_operand(operand)
-        return self.number(operand.value) if operand.steers else self._data(operand)
+        return self.number(operand.value) if operand.is_position else self._data(operand)
 
     def _tile(self, use: ir.TileUse) -> Value:
         if use.window is not None:
@@ -369,11 +368,8 @@ def _defines(instr: ir.Instr, decl: ir.TileDecl) -> bool:
 def _own_names(program: ir.Program) -> Iterator[str]:
     """The names of the program's arguments, tiles and variables."""
     yield from (argument.name for argument in program.arguments)
-    for stmt in ir.walk(program.body):
-        if isinstance(stmt, ir.TileDecl):
-            yield stmt.name
-        elif isinstance(stmt, ir.Loop | ir.LoadScalar):
-            yield stmt.var if isinstance(stmt, ir.Loop) else stmt.result
+    yield from program.tiles
+    yield from ir.definitions(program.body)
 
 
 def _attributes(

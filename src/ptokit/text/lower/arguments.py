@@ -42,7 +42,7 @@ def take_argument(low: Lowering, value: Value) -> Callable[[], tuple[Argument | 
         low.steady.add(var)
         return lambda: (Integer(name, where=where),)
     shown = kind if isinstance(kind, str) else getattr(kind, "text", "view without dims")
-    low.refuse(f"%{value.name}: an argument of type {shown} has no lowering")
+    low.refuse_type(f"%{value.name}: an argument of type {shown} has no lowering", kind)
 
 
 def _whole(low: Lowering, name: str, kind: Tensor, where: Where | None) -> tuple[View, tuple[Integer, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Instruction, Param
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.unknown import is_unknown
@@ -26,7 +25,7 @@ from ptokit.text.lower.operands import (
 from ptokit.text.memories import ElementPointer
 from ptokit.text.results import result_type
 from ptokit.text.spelling import instruction_of
-from ptokit.text.tree import Operation, Value
+from ptokit.text.tree import Operation, Tensor, Value
 
 
 def read_instruction(low: Lowering, operation: Operation) -> None:
@@ -38,16 +37,14 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
     order = order_of(operation, instruction)
     modifiers = modifiers_of(operation, instruction, order)
     named = named_sources(operation, instruction, order)
-    destination = _destination(low, instruction, operation, named)
-    element = _element_type(low, destination, named)
+    named = {instruction.operands[0].name: _destination(low, operation, named), **named}
     given = [param for param in instruction.operands if param.name in named]
-    operands = tuple(_operand(low, instruction, param, named[param.name], element) for param in given)
+    operands = tuple(_operand(low, instruction, param, named) for param in given)
     event, waits = operation.attributes.get("event"), operation.attributes.get("waits", ())
     numbers = waits if isinstance(waits, tuple) else (None,)
     if any(type(number) is not int or number < 0 for number in (*numbers, 0 if event is None else event)):
         raise Refusal(f"{operation.name}: `event` is a number from 0 up, `waits` a list of them")
     workspace = _workspace(low, operation, instruction)
-    operands = (destination, *operands)
     low.emit(Instr(instruction.name, operands, modifiers, event, tuple(waits), workspace, where=low.where))
 
 
@@ -59,7 +56,7 @@ def _workspace(low: Lowering, operation: Operation, instruction: Instruction) ->
     return tile_use(low.tile_name(value), low.scopes[-1].valid, operation.name)
 
 
-def _destination(low: Lowering, instruction: Instruction, operation: Operation, named: dict[str, Value]) -> Operand:
+def _destination(low: Lowering, operation: Operation, named: dict[str, Value]) -> Value:
     outs = operation.outs
     if len(outs) > 1 or len(operation.results) > 1:
         raise Refusal(f"{operation.name} with more than one destination has no lowering")
@@ -68,7 +65,7 @@ def _destination(low: Lowering, instruction: Instruction, operation: Operation, 
     written = outs or operation.results
     if not written:
         raise Refusal(f"{operation.name} has no destination")
-    return _operand(low, instruction, instruction.operands[0], written[0], None)
+    return written[0]
 
 
 def _result(low: Lowering, result: Value, operation: Operation, named: dict[str, Value]) -> TileName:
@@ -116,24 +113,15 @@ def _open_extents(low: Lowering, spec: TileSpec, named: dict[str, Value]) -> tup
     return None
 
 
-def _element_type(low: Lowering, destination: Operand, named: dict[str, Value]) -> DType | None:
-    """The element type of an instruction's numbers: that of its sources, else of its destination."""
-    tiles = [low.meaning(value) for value in named.values()]
-    names = [meaning.name for meaning in tiles if isinstance(meaning, TileName)]
-    if len(names) > 1 and next(iter(named)) == "mask":
-        names = names[1:]
-    if names:
-        return low.tiles[names[0]].dtype
-    return low.tiles[destination.tile].dtype if isinstance(destination, TileUse) else None
-
-
-def _operand(low: Lowering, instruction: Instruction, param: Param, value: Value, element: DType | None) -> Operand:
-    meaning, (kind, types) = low.meaning(value), kind_of(instruction, param)
+def _operand(low: Lowering, instruction: Instruction, param: Param, named: dict[str, Value]) -> Operand:
+    meaning, (kind, types) = low.meaning(named[param.name]), kind_of(instruction, param)
     if not isinstance(meaning, types):
         hint = "; make a view of the pointer" if isinstance(meaning, ElementPointer) else ""
         raise Refusal(f"{instruction.name}: {param.name} must be {kind}{hint}")
     if param.kind in NUMBERS:
-        return number_operand(instruction, param, meaning, element)
+        typed = _type(low, named[instruction.type_source(param)])
+        dtype = typed.dtype if isinstance(typed, TileSpec | Tensor) else None
+        return number_operand(instruction, param, meaning, dtype)
     return meaning if isinstance(meaning, View) else tile_use(meaning, low.scopes[-1].valid, instruction.name)
 
 

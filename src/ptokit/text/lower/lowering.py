@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +17,11 @@ from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op,
 from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import MOST_ERRORS, TextError, choices, guess
 from ptokit.text.extents import ScopedExtents, merge_extents, part_extents, part_type
-from ptokit.text.lower.operands import Meaning, NotKnown, Refusal, TileName
+from ptokit.text.lower.operands import Meaning, NotKnown, Refusal, TileName, refuse_unknown
 from ptokit.text.memories import ElementPointer, Memories
 from ptokit.text.numbers import Limits, TooLong
-from ptokit.text.spelling import instruction_of, instructions
-from ptokit.text.tree import UNREAD, Body, Operation, Unit, Value
+from ptokit.text.spelling import ASSIGN, instruction_of, instructions
+from ptokit.text.tree import UNREAD, Body, Opaque, Operation, Type, Unit, Value, walk
 
 MOST_STATEMENTS = 250_000
 """Operations of one program; inlined calls count each time."""
@@ -30,6 +31,21 @@ MOST_BODIES = 64
 YIELDING = ("scf.yield", "func.return", "return", "yield")
 OWN = ("sync", "section", "tgemv")
 """Prefixes of operations of `pto` that have a dot in their names."""
+
+ATTRIBUTES = {
+    "make_tensor_view": ("layout",), ASSIGN.op: ("addr",), "subset": ("sizes",), "barrier": ("pipe",),
+    **dict.fromkeys(("set_flag", "wait_flag"), ("src_pipe", "dst_pipe", "event_id")),
+    **dict.fromkeys(("set_flag_dyn", "wait_flag_dyn"), ("src_pipe", "dst_pipe")),
+    **dict.fromkeys(("record_event", "wait_event"), ("src_op", "dst_op", "event_id")),
+    "barrier_sync": ("op_type",), "arith.constant": ("value",), "arith.cmpi": ("predicate",),
+    **dict.fromkeys(("func.call", "call"), ("callee",)),
+}  # fmt: skip
+"""The attributes of operations that are no instructions."""
+OPERANDS = {"alloc_tile": ("addr", "valid_row", "valid_col")}
+"""Operands with a key, which may be taken for attributes."""
+
+TYPES = tuple(f"!pto.{name}" for name in ("tile", "tile_buf", "ptr", "memref", "tensor_view", "partition_tensor_view"))
+"""The types that programs have, besides those of numbers."""
 
 Handler = Callable[["Lowering", Operation], None]
 """Reads one kind of operation."""
@@ -87,11 +103,11 @@ class Lowering:
         """Refuse the current operation."""
         raise self.unit.source.error(message, where or self.where, hint)
 
-    def missing(self, message: str, hint: str = "") -> NoReturn:
+    def missing(self, message: str, hint: str = "", where: Where | None = None) -> NoReturn:
         """Refuse the current operation for what it lacks, unless a statement was not read that may define it."""
         if self.unit.errors:
             raise NotRead
-        self.refuse(message, hint)
+        self.refuse(message, hint, where)
 
     def unique(self, name: str) -> str:
         """The name, with a number if it is taken."""
@@ -150,6 +166,7 @@ class Lowering:
         handler = self.handlers.get(operation.name) or self.handlers.get(f"{operation.name.partition('.')[0]}.*")
         try:
             if handler is not None:
+                refuse_unknown(operation, ATTRIBUTES.get(operation.name, ()), OPERANDS.get(operation.name, ()))
                 handler(self, operation)
             elif instruction_of(operation.name) is not None:
                 self.handlers["*"](self, operation)
@@ -167,10 +184,11 @@ class Lowering:
         head, dot, _ = operation.name.partition(".")
         own = not dot or head in OWN or head in instructions()
         known = [f"pto.{name}" for name in instructions()] + [_shown(name) for name in self.handlers if "*" not in name]
-        said = f"`{'pto.' if own else ''}{operation.name}` is read and kept, but has no lowering: it cannot be executed"
-        meant = guess(f"pto.{operation.name}", known).removeprefix("; ") if own else ""
+        name = f"{'pto.' if own else ''}{operation.name}"
+        close = guess(f"pto.{operation.name}", known).removeprefix("; ") if own else ""
         supported = f"supported: {choices(f'pto.{operation.name}', sorted(known))}, and arith on whole numbers"
-        self.refuse(said, f"{meant}\n    {supported}" if meant else supported)
+        message = f"`{name}` is read and kept, but has no lowering: it cannot be executed"
+        self.refuse(message, f"{close}\n    {supported}" if close else supported)
 
     @contextmanager
     def scope(self, buffers: int | None = None) -> Iterator[OpenScope]:
@@ -190,7 +208,7 @@ class Lowering:
         """The expression of a value that is a whole number."""
         meaning = self.meaning(value)
         if not isinstance(meaning, int | Var | Op):
-            self.refuse(f"%{value.name} is no whole number")
+            self.refuse(f"%{value.name} is not a whole number")
         return meaning
 
     def meaning(self, value: Value) -> Meaning:
@@ -198,8 +216,27 @@ class Lowering:
         if value in self.not_read:
             raise NotRead
         if value not in self.values:
-            self.missing(f"%{value.name} has no value here")
+            self._undefined(value)
         return self.values[value]
+
+    def _undefined(self, value: Value) -> NoReturn:
+        """Refuse an operand without a value."""
+        everything = (op for function in self.unit.functions for op in walk(function.body))
+        later = next((op.where for op in everything if value in op.results), None)
+        hint = f"it is defined later, on line {later.line}" if later else ""
+        self.missing(f"%{value.name} is used before its definition", hint, self._place_of(f"%{value.name}"))
+
+    def refuse_type(self, message: str, kind: Type) -> NoReturn:
+        """Refuse the current operation for a type."""
+        name = kind.text.partition("<")[0] if isinstance(kind, Opaque) else str(kind)
+        self.refuse(message + ("" if name in TYPES else guess(name, TYPES)), where=self._place_of(name))
+
+    def _place_of(self, word: str) -> Where | None:
+        """Where a word stands in the current operation."""
+        source = self.unit.source
+        start = source.offset(self.where) if self.where else len(source.text)
+        found = re.compile(rf"{re.escape(word)}(?![\w$.-])").search(source.text, start)
+        return source.where(found.start()) if found else None
 
     def define(self, operation: Operation, meaning: Meaning) -> None:
         """Give the result of an operation its meaning."""
@@ -241,7 +278,7 @@ class Lowering:
         """The tile or slice of a value."""
         meaning = self.meaning(value)
         if not isinstance(meaning, TileName):
-            self.refuse(f"%{value.name} is no tile")
+            self.refuse(f"%{value.name} is not a tile")
         return meaning
 
     def named(self, name: str) -> TileName:

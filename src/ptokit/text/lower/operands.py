@@ -43,7 +43,7 @@ Meaning = Expr | ElementPointer | View | TileName | Constant | Given | Rounded
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "stPhase": ("unspecified",), "reluPreMode": ("no_relu",), "padMode": ("PadNull",), "initOutBuffer": (False,),
-    "operandSegmentSizes": (), "isBinary": (),
+    **dict.fromkeys(("operandSegmentSizes", "isBinary", "overflowFlags", "fastmath"), ()),
 }  # fmt: skip
 """Attributes that have no effect with these values; without values, with any."""
 
@@ -92,24 +92,24 @@ def workspace_of(operation: Operation, instruction: Instruction) -> Value | None
 def modifiers_of(operation: Operation, instruction: Instruction, order: PtoEnum | None) -> tuple[PtoEnum | None, ...]:
     """The modifiers that an operation's attributes, or the order of its sources, choose."""
     texts = {modifier.name: text for modifier, text in instruction.attributes}
-    known = {text.key for text in texts.values()}
-    for key, value in operation.attributes.items():
-        if key not in known and not _is_idle(key, value):
-            hint = guess(key, known) if known else ""
-            raise Refusal(f"{operation.name}: `{key} = {value}` has no lowering{hint}", key)
+    refuse_unknown(operation, (*(text.key for text in texts.values()), *ELSEWHERE))
     return tuple(
         order if modifier is instruction.order else _modifier(operation, modifier, texts[modifier.name])
         for modifier in instruction.modifiers
     )
 
 
-def _is_idle(key: str, value: object) -> bool:
-    """Whether a program loses nothing without an attribute."""
-    return "." in key or key in IDLE or (key in NEUTRAL and (not NEUTRAL[key] or value in NEUTRAL[key]))
+ELSEWHERE = ("tile", "event", "waits")
+"""Attributes of instructions that are no modifiers."""
 
 
-IDLE = ("tile", "event", "waits")
-"""Attributes that are read elsewhere."""
+def refuse_unknown(operation: Operation, known: tuple[str, ...], operands: tuple[str, ...] = ()) -> None:
+    """Refuse an attribute that is not known, unless it has no effect or belongs to another dialect."""
+    for key, value in operation.attributes.items():
+        if key in known or "." in key or (key in NEUTRAL and (not NEUTRAL[key] or value in NEUTRAL[key])):
+            continue
+        hint = f"; it is an operand: `{key} = %x`" if key in operands else guess(key, (*known, *operands))
+        raise Refusal(f"{operation.name}: `{key} = {value}` has no lowering{hint}", key)
 
 
 def _modifier(operation: Operation, modifier: Modifier, text: Attribute) -> PtoEnum | None:
@@ -145,7 +145,7 @@ def number_operand(instruction: Instruction, param: Param, meaning: Meaning, dty
     if param.kind == "position":
         if not isinstance(meaning, int | Var | Op):
             raise Refusal(f"{what} must be a whole number")
-        return Number(INT32, meaning, steers=True)
+        return Number(INT32, meaning, is_position=True)
     if dtype is None:
         raise Refusal(f"{what} is a number, and no tile determines its type")
     if isinstance(meaning, int | Var | Op):

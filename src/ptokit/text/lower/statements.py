@@ -9,7 +9,6 @@ import numpy as np
 from ptokit.isa.dtype import DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
-from ptokit.isa.tassign import TASSIGN
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
 from ptokit.program.ir import Assign, Barrier, Flag, LoadScalar, View, Window
 from ptokit.program.slices import layout_problem
@@ -18,13 +17,14 @@ from ptokit.text.lower.lowering import Handler, Lowering
 from ptokit.text.lower.operands import TileName
 from ptokit.text.memories import ElementPointer, all_of
 from ptokit.text.numbers import bounded
+from ptokit.text.spelling import ASSIGN
 from ptokit.text.tree import Operation, Tensor, Value
 
 
 def _pointer(low: Lowering, op: Operation) -> ElementPointer:
     pointer = low.meaning(op.part("ptr")[0])
     if not isinstance(pointer, ElementPointer):
-        low.refuse(f"%{op.part('ptr')[0].name} is no pointer")
+        low.refuse(f"%{op.part('ptr')[0].name} is not a pointer")
     return pointer
 
 
@@ -57,7 +57,7 @@ def _part(low: Lowering, op: Operation) -> None:
     """A block of a view, or of a block."""
     view = low.meaning(op.part("view")[0])
     if not isinstance(view, View):
-        low.refuse(f"%{op.part('view')[0].name} is no view")
+        low.refuse(f"%{op.part('view')[0].name} is not a view")
     offsets, sizes = (tuple(low.number(value) for value in op.part(part)) for part in ("offsets", "sizes"))
     if len(offsets) != len(view.starts) or len(sizes) != len(view.starts):
         low.refuse(f"a block of {len(view.starts)} dims has as many offsets and sizes")
@@ -102,7 +102,7 @@ def _alloc(low: Lowering, op: Operation) -> None:
     (result,) = op.results
     spec = result.type
     if not isinstance(spec, TileSpec):
-        low.refuse(f"%{result.name} is no tile that a program can have")
+        low.refuse_type(f"the type of %{result.name} is not a tile type that can be lowered", spec)
     extents: list[Expr] = list(spec.valid)
     if spec.nbytes > MOST_BYTES:
         low.refuse(f"a tile of more than {MOST_BYTES >> 20} MB")
@@ -207,7 +207,7 @@ def _pipe_of_kind(low: Lowering, word: object) -> str:
 def _event(low: Lowering, word: object) -> int:
     number = str(word).removeprefix("EVENT_ID")
     if not number.isdigit():
-        low.refuse(f"{word} is no event")
+        low.refuse(f"unknown event `{word}`")
     return int(number)
 
 
@@ -222,7 +222,7 @@ STATEMENTS: dict[str, Handler] = {
     "addptr": _add_pointer,
     **dict.fromkeys(("alloc_tile", "declare_tile"), _alloc),
     "set_validshape": _set_valid,
-    TASSIGN.op: _assign,
+    ASSIGN.op: _assign,
     "subset": _subset,
     **dict.fromkeys(("load_scalar", "load"), _load_scalar),
     **dict.fromkeys(("set_flag", "wait_flag", "set_flag_dyn", "wait_flag_dyn"), _flag),

@@ -113,30 +113,30 @@ class Cursor:
         if name in self.aliases:
             return self.aliases[name]
         if "." not in name:
-            meant = near(name, self.aliases)
-            self.fail(f"`{name}` is not defined", at, f"did you mean `{meant}`?" if meant else "")
+            close = near(name, self.aliases)
+            self.fail(f"undefined symbol alias id `{name}`", at, f"did you mean `{close}`?" if close else "")
         return None
 
     # --- Errors ----------------------------------------------------------------------------------------------
 
-    def fail(self, message: str, at: int | None = None, hint: str = "") -> NoReturn:
+    def fail(self, message: str, at: int | None = None, hint: str = "", expects: str = "") -> NoReturn:
         """Refuse the text."""
         if self.kind == "bad" and (at is None or at in (self.start, self.behind)):
-            message, at, hint = self._bad(), self.start, ""
-        raise Problem(message, self.start if at is None else at, hint)
+            message, at, hint, expects = self._bad(), self.start, hint_at(self.text, self.start), ""
+        raise Problem(message, self.start if at is None else at, hint, expects)
 
-    def expected(self, what: str, hint: str = "") -> NoReturn:
+    def expected(self, what: str, hint: str = "", expects: str = "token") -> NoReturn:
         """Refuse the text because something is missing: here, or at the end of the last line that says something."""
-        self.fail(f"expected {what}", self.behind if self.is_on_new_line() else self.start, hint)
+        self.fail(f"expected {what}", self.behind if self.is_on_new_line() else self.start, hint, expects)
 
     def is_on_new_line(self) -> bool:
         """Whether the token stands on another line than the one before it, or the text ends."""
         return self.kind == "end" or self.text.find("\n", self.behind, self.start) >= 0
 
-    def fail_word(self, what: str, word: str, known: Sequence[str], at: int, meant: str = "") -> NoReturn:
+    def fail_word(self, what: str, word: str, known: Sequence[str], at: int, close: str = "") -> NoReturn:
         """Refuse a word that is none of those that may stand here."""
-        meant = meant or near(word, known)
-        self.fail(f"{what}, expected one of: {choices(word, known)}", at, f"did you mean `{meant}`?" if meant else "")
+        close = close or near(word, known)
+        self.fail(f"{what}, expected one of: {choices(word, known)}", at, f"did you mean `{close}`?" if close else "")
 
     # --- Tokens ----------------------------------------------------------------------------------------------
 
@@ -147,10 +147,10 @@ class Cursor:
         self.advance()
         return True
 
-    def expect(self, word: str, tail: str = "") -> None:
+    def expect(self, word: str, tail: str = "", expects: str = "form") -> None:
         """Take a mark or a keyword."""
         if self.word != word:
-            self.expected(f"`{word}`{tail}")
+            self.expected(f"`{word}`{tail}", expects="token" if word == "=" else expects)
         self.advance()
 
     def listed(self, opening: str, item: Callable[[], Item]) -> list[Item]:
@@ -186,8 +186,8 @@ class Cursor:
         if word is None:
             self.expected(f"{what}, one of: {choices('', known)}")
         if word not in known:
-            meant = (others or {}).get(word.lower(), "")
-            self.fail_word(f"`{word}` is no {what}", word, known, at, meant if meant in known else "")
+            close = (others or {}).get(word.lower(), "")
+            self.fail_word(f"unknown {what} `{word}`", word, known, at, close if close in known else "")
         return word
 
     def string(self) -> str:
@@ -214,7 +214,7 @@ class Cursor:
     def operand(self, what: str = "an operand, as in `%x`") -> OperandUse:
         """Take the name of a value."""
         if self.kind != "value":
-            self.expected(what, NUMBER_HINT if self.kind == "number" else "")
+            self.expected(what, NUMBER_HINT if self.kind == "number" else "", "form")
         at, name = self.start, self.advance()[1:]
         index = 0
         if self.kind == "hash" and self.word[1:].isdigit() and self.start == self.behind:
@@ -262,6 +262,11 @@ HINTS = {
 """What to do about a text that starts so where it went wrong."""
 
 
+def hint_at(text: str, at: int) -> str:
+    """What to do about a text that went wrong at an offset."""
+    return next((hint for start, hint in HINTS.items() if text.startswith(start, at)), "")
+
+
 def unescaped(quoted: str) -> str:
     """What a string says."""
     if "\\" not in quoted:
@@ -298,8 +303,8 @@ def bare_or_quoted(name: str) -> str:
 
 def braced(attributes: Attributes) -> str:
     """`{name = value, ...}`."""
-    return f"{{{', '.join(_said(name, value) for name, value in attributes.items())}}}"
+    return f"{{{', '.join(_entry_text(name, value) for name, value in attributes.items())}}}"
 
 
-def _said(name: str, value: MlirAttribute) -> str:
+def _entry_text(name: str, value: MlirAttribute) -> str:
     return bare_or_quoted(name) if value.text == "unit" else f"{bare_or_quoted(name)} = {value.text}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ptokit.finding import near
@@ -25,6 +26,9 @@ from ptokit.text.mlir.pieces import (
 )
 from ptokit.text.mlir.types import type_list
 from ptokit.text.mlir.writer import Writer
+
+_REST = re.compile(r"(?!loc\b)([A-Za-z_]\w*)\s*[(=](?!=)", re.ASCII)
+"""A group or a clause of an op."""
 
 
 @dataclass
@@ -51,7 +55,20 @@ class Destinations(Piece):
 
     def read(self, c: Parser, draft: OpDraft) -> None:
         if c.word not in ("ins", "outs"):
-            return self._read_values(c, draft)
+            self._read_values(c, draft)
+        else:
+            self._read_groups(c, draft)
+        if not self.bare and (found := _REST.match(c.text, c.start)) is not None and not c.is_on_new_line():
+            self._refuse_rest(c, found[1])
+
+    def _refuse_rest(self, c: Parser, word: str) -> None:
+        """Refuse a group or a clause that the op does not have, or that does not stand here."""
+        known = ("ins", "outs", *self.clauses, *self.inside)
+        if word in known:
+            c.fail("expected `ins(...)` before `outs(...)`, and each clause once", expects="form")
+        c.fail_word(f"unknown `{word}`", word, known, c.start)
+
+    def _read_groups(self, c: Parser, draft: OpDraft) -> None:
         for name in ("ins", "outs"):
             if not c.accept(name):
                 continue
@@ -64,7 +81,6 @@ class Destinations(Piece):
         self._read_clauses(c, draft)
         self._read_results(c, draft)
         self.settle(draft)
-        return None
 
     def _read_values(self, c: Parser, draft: OpDraft) -> None:
         """`%a, %b {...} : (T, T) -> R`. What follows the colon, or the arrow, may be missing."""
@@ -77,7 +93,7 @@ class Destinations(Piece):
         if not draft.results:
             draft.results += [UNKNOWN] * c.bound
         if not draft.operands and not self.bare:
-            c.expected("`ins(...)` or operands")
+            c.expected("`ins(...)` or operands", expects="form")
 
     def _read_dict(self, c: Parser, draft: OpDraft) -> None:
         if not (self.bare and starts_region(c)):
@@ -93,14 +109,14 @@ class Destinations(Piece):
         part = name
         while c.word != ")":
             if c.starts_statement():
-                c.expected("`)`")
+                c.expected("`)`", expects="form")
             part = self._read_item(c, draft, part)
             if c.accept(":"):
                 self._read_type(c, draft, part)
                 while c.accept(",") and c.kind != "value":
                     self._read_type(c, draft, part)
             elif not c.accept(",") and c.word not in (")", "{") and not c.word.isidentifier():
-                c.expected(f"`,`, `:` or `)` in {name}(...)")
+                c.expected(f"`,`, `:` or `)` in {name}(...)", expects="form")
         c.expect(")")
 
     def _read_item(self, c: Parser, draft: OpDraft, part: str) -> str:
@@ -112,9 +128,9 @@ class Destinations(Piece):
             draft.properties[FORMAT] = string_attribute(c.string())
         else:
             if c.kind == "bare" and not c.is_part():
-                meant = near(c.word, c.scope) if c.word not in c.scope else c.word
-                hint = f"did you mean `%{meant}`?" if meant else ""
-                c.expected(f"an operand, as in `%x`, or `)` at the end of {part}(...)", hint)
+                close = near(c.word, c.scope) if c.word not in c.scope else c.word
+                hint = f"did you mean `%{close}`?" if close else ""
+                c.expected(f"an operand, as in `%x`, or `)` at the end of {part}(...)", hint, expects="form")
             part = c.advance() if c.kind == "bare" else part
             draft.add(part, c.operand(f"an operand of {part}(...)"))
         return part

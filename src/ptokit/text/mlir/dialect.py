@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
-from ptokit.isa.tassign import TASSIGN
 from ptokit.text.errors import Problem
 from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.interface import Parser
@@ -16,7 +15,7 @@ from ptokit.text.mlir.loose import LOOSE, ends_op
 from ptokit.text.mlir.pieces import OpDraft, attribute_pieces, shape
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I64, INDEX, TileBuf, element_of, ptr_type, with_tile
-from ptokit.text.spelling import instruction_of, instructions
+from ptokit.text.spelling import ASSIGN, instruction_of, instructions
 from ptokit.text.tiles import Extent
 
 SHAPES = {
@@ -25,7 +24,7 @@ SHAPES = {
     "partition_view": "%view , offsets = [ %offsets* ] , sizes = [ %sizes* ] {} : ^view -> R",
     "get_tensor_view_dim": "%view , %dim {} : ^view -> R",
     "alloc_tile": "(? addr = %addr ?) (? valid_row = %valid_row ?) (? valid_col = %valid_col ?) {} : R",
-    TASSIGN.op: TASSIGN.form.shape,
+    ASSIGN.op: ASSIGN.form.shape,
     "declare_tile": "{} -> R",
     "set_validshape": "%tile , %row , %col {} : ^tile",
     "subset": "%tile [ %offsets* ] sizes #sizes:ints {} : ^tile",

@@ -84,12 +84,12 @@ def _float_attribute(text: str, kind: Type) -> MlirAttribute:
             text = f"0x{bits:0{-(-WIDE.get(kind.text, 8) // 4)}x}"
         return MlirAttribute(f"{text} : {kind.text}", type=kind)
     bits = bits_of(text, kind) if is_hexadecimal(text) else rounded(text, kind)
-    said = f"{float_text(bits, kind)} : {kind.text}"
+    text = f"{float_text(bits, kind)} : {kind.text}"
     try:
         element = dtype(kind.text)
     except TypeError:
-        return MlirAttribute(said, type=kind)
-    return MlirAttribute(said, Constant(element, bits) if element.mlir == kind.text else None, type=kind)
+        return MlirAttribute(text, type=kind)
+    return MlirAttribute(text, Constant(element, bits) if element.mlir == kind.text else None, type=kind)
 
 
 def float_attribute(value: Constant) -> MlirAttribute:

@@ -32,10 +32,10 @@ from ptokit.text.tiles import PADS, valid_extents
 
 def module_of(unit: tree.Unit, *, has_values: bool = False) -> Module:
     """The module of a tree; tiles are buffers, or values as in Level 1."""
-    return _Writing(tile_type if has_values else buffer_type).module(unit)
+    return _TreeWriter(tile_type if has_values else buffer_type).module(unit)
 
 
-class _Writing:
+class _TreeWriter:
     """Operations of one tree."""
 
     def __init__(self, tile: Callable[[TileBuf], Type]) -> None:

@@ -30,7 +30,7 @@ GROUPS = ("ins(", "outs(")
 """What opens operands with their types behind a colon."""
 
 
-class Slot(NamedTuple):
+class TextSlot(NamedTuple):
     """A place in the text of an op: for an operand, for a region, or for an argument of the next region."""
 
     kind: str
@@ -77,9 +77,9 @@ def starts_region(c: Parser) -> bool:
     return STARTS_REGION.match(c.text, c.start) is not None
 
 
-def _is_labelled(pieces: Any, region: Slot) -> bool:
+def _is_labelled(pieces: Any, region: TextSlot) -> bool:
     """Whether the arguments of a region are written in it, and not before it."""
-    return not any(isinstance(piece, Slot) and piece[::2] == ("argument", region.number) for piece in pieces)
+    return not any(isinstance(piece, TextSlot) and piece[::2] == ("argument", region.number) for piece in pieces)
 
 
 @dataclass
@@ -88,7 +88,7 @@ class _Wording:
 
     c: Parser
     name: str
-    pieces: list[str | Slot] = field(default_factory=list)
+    pieces: list[str | TextSlot] = field(default_factory=list)
     operands: list[SsaValue] = field(default_factory=list)
     regions: list[MlirRegion] = field(default_factory=list)
     new: dict[str, OperandUse] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class _Wording:
                 self._region()
             elif c.kind in ("bang", "hash") and c.word in c.aliases and c.text[c.end : c.end + 1] != "<":
                 self._flush(c.start)
-                self._say(c.aliases[c.advance()].text)
+                self._append(c.aliases[c.advance()].text)
                 self.done = c.behind
             elif c.kind == "bad":
                 c.fail("")
@@ -173,9 +173,9 @@ class _Wording:
 
     def _flush(self, end: int) -> None:
         """Keep the text up to here."""
-        self._say(_BLANKS.sub(lambda found: found[1] or " ", self.c.text[self.done : end]))
+        self._append(_BLANKS.sub(lambda found: found[1] or " ", self.c.text[self.done : end]))
 
-    def _say(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         """Add to the text."""
         if self.pieces and isinstance(before := self.pieces[-1], str):
             self.pieces[-1] = before + text
@@ -192,12 +192,12 @@ class _Wording:
             self._add(known)
         elif use.name not in c.scope and not use.index:
             self.new.setdefault(use.name, use)
-            self.pieces.append(Slot("argument", list(self.new).index(use.name), len(self.regions)))
+            self.pieces.append(TextSlot("argument", list(self.new).index(use.name), len(self.regions)))
         else:
             self._add(c.resolve(use, UNKNOWN))
 
     def _add(self, value: SsaValue) -> None:
-        self.pieces.append(Slot("operand", len(self.operands)))
+        self.pieces.append(TextSlot("operand", len(self.operands)))
         self.operands.append(value)
 
     def _region(self) -> None:
@@ -208,7 +208,7 @@ class _Wording:
             arguments = [(use, UNKNOWN, "") for use in self.new.values()]
         else:
             self._settle()
-        self.pieces.append(Slot("region", len(self.regions)))
+        self.pieces.append(TextSlot("region", len(self.regions)))
         self.regions.append(c.region(arguments))
         self.new = {}
         self.done = c.behind
@@ -217,7 +217,7 @@ class _Wording:
         """Names that no region defines are values that are defined later."""
         names = list(self.new.values())
         for position, piece in enumerate(self.pieces):
-            if isinstance(piece, Slot) and piece.kind == "argument" and piece.region == len(self.regions):
-                self.pieces[position] = Slot("operand", len(self.operands))
+            if isinstance(piece, TextSlot) and piece.kind == "argument" and piece.region == len(self.regions):
+                self.pieces[position] = TextSlot("operand", len(self.operands))
                 self.operands.append(self.c.resolve(names[piece.number], UNKNOWN))
         self.new = {}

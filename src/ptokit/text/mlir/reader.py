@@ -12,12 +12,12 @@ from ptokit.text.errors import MOST_ERRORS, MOST_SHOWN, Problem, TextError, erro
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import Collector, find_remarks
-from ptokit.text.mlir.cursor import HINTS, SPACE, OperandUse
+from ptokit.text.mlir.cursor import SPACE, OperandUse, hint_at
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
 from ptokit.text.mlir.interface import RESULTS, STARTS_OP, Argument, Forward, Parser
 from ptokit.text.mlir.ir import ANY, SHORT, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE
-from ptokit.text.mlir.types import function_type, optional_type, read_type, unknown_hint
+from ptokit.text.mlir.types import Signature, function_type, optional_type, read_type, unknown_hint
 from ptokit.text.tree import UNREAD
 
 MAX_SKIPPED = 1 << 20
@@ -29,8 +29,6 @@ _BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
 _RESUMES = re.compile(rf"[}}^]|{STARTS_OP.pattern}", re.ASCII)
 _NAME = re.compile(r"%([\w$.-]+)", re.ASCII)
 _DEFINED = re.compile(r"%([\w$.-]+)(?::\d+)?\s*=(?!=)", re.ASCII)
-_USAGE_HELPS = re.compile(r"expected (?:an operand|`(?!=)(?!.*tile))|the op ")
-"""Errors in the form of an op, where it helps to see it."""
 
 
 class StopReading(Exception):
@@ -63,6 +61,8 @@ class Reader(Parser):
         """Whether a body was entered behind a head that could not be read; whether the text ends in a body."""
         self._suspect: int | None = None
         """The brace of a body that was probably not closed: the closing brace is indented less than its line."""
+        self._surplus: int | None = None
+        """A closing brace that is probably one too many: it is indented more than the line of its opening one."""
         self._statement = self._end = 0
         """Where the statement starts that is read, and where the last region ended."""
         self.bound = 0
@@ -74,7 +74,7 @@ class Reader(Parser):
     def entry_value(self, name: str) -> MlirAttribute:
         if not self.accept("="):
             if self.word not in (",", "}") and not self.is_on_new_line():
-                self.fail(f"expected `=`, `,` or `}}` behind the attribute `{name}`")
+                self.expected(f"`=`, `,` or `}}` after the attribute `{name}`")
             return UNIT
         word = self.word
         value = self.optional_attribute()
@@ -96,13 +96,23 @@ class Reader(Parser):
             else:
                 self._ops(block)
                 if self.kind != "end" and self.start not in self._alias_ends and self.word != "{-#":
-                    self._note(Problem("expected an operation", self.start))
-                    self.advance()
+                    self._refuse_at_top()
         self._check_names()
         end = self._collector.finish()
         if len(block.ops) == 1 and block.ops[0].name == "builtin.module" and block.ops[0].form is not None:
             return block.ops[0], end
         return MlirOp("builtin.module", FORMS["builtin.module"], regions=[MlirRegion([block])]), end
+
+    def _refuse_at_top(self) -> None:
+        """Refuse what is no operation. One `}` too many makes the rest of the text unreadable: it is the only error."""
+        if self.word != "}":
+            self._note(Problem("expected an operation", self.start))
+            self.advance()
+            return
+        at = self.start if self._surplus is None else self._surplus
+        self.problems = [problem for problem in self.problems if problem.offset < at]
+        self._note(Problem("unexpected `}`: there is one too many", at))
+        self.jump(len(self.text))
 
     def _read_aliases(self) -> None:
         """Aliases first: those of locations are defined at the end of a file."""
@@ -147,7 +157,8 @@ class Reader(Parser):
 
     def operation(self) -> MlirOp:
         """One operation, with its location and its comments."""
-        start = self._statement = self.start
+        start, found = self.start, len(self.problems)
+        self._statement = start
         outer = self._collector.enter(start) if not self.problems else None
         names = self._result_names()
         self.bound, self.places = sum(count for _, count, _ in names), {}
@@ -156,6 +167,8 @@ class Reader(Parser):
         self.bound, self.places = kept
         op.offset, op.places = start, self.places
         self._bind(op, names)
+        if op.regions and len(self.problems) == found:
+            self._check_terminators(op)
         op.location = optional_location(self)
         if outer is not None and not self.problems:
             self._collector.leave(op, outer, self.start)
@@ -182,8 +195,8 @@ class Reader(Parser):
         if not names:
             return
         if self.bound != len(op.results):
-            said = f"the op gives {len(op.results)} results, but {self.bound} get a name"
-            raise self._in_op(Problem(said, op.offset), op.name)
+            message = f"the op gives {len(op.results)} results, but {self.bound} get a name"
+            raise self._in_op(Problem(message, op.offset, expects="form"), op.name)
         done = 0
         for name, count, at in names:
             op.results[done : done + count] = self.define(name, op.results[done : done + count], at)
@@ -193,7 +206,7 @@ class Reader(Parser):
         """An op in its own form, or an unknown op."""
         if self.kind != "bare":
             is_inside = self.scope or self._in_function
-            self.fail("expected an operation or `}`" if is_inside else "expected an operation")
+            self.fail("expected an operation or `}`" if is_inside else "expected an operation", expects="token")
         at, name = self.start, self.word
         full = SHORT.get(name, name)
         if name.startswith("pto."):
@@ -212,16 +225,16 @@ class Reader(Parser):
             raise Problem(str(error), self._statement) from None
 
     def _in_op(self, problem: Problem, name: str) -> Problem:
-        """A problem, with a hint at how the op is written or which one was meant."""
+        """A problem, with a hint at how the op is written or which one may be meant."""
         short = name.removeprefix("pto.")
         if short == name or problem.hint:
             return problem
         if short not in rows():
-            meant = near(name, [f"pto.{known}" for known in rows()])
+            close = near(name, [f"pto.{known}" for known in rows()])
             problem.message += f" (`{name}` is not a known op)"
-            problem.hint = f"did you mean `{meant}`?" if meant else ""
-        elif _USAGE_HELPS.match(problem.message):
-            problem.hint = _hint_at(self.text, problem) or usage(short)
+            problem.hint = f"did you mean `{close}`?" if close else ""
+        elif problem.expects == "form" and not _hint_at(self.text, problem):
+            problem.usage = usage(short)
         return problem
 
     def _demand_spelling(self, name: str, at: int) -> None:
@@ -232,8 +245,8 @@ class Reader(Parser):
         close = near(known, ("pto", *KNOWN)) if dot else ""
         is_slip = close not in ("", known) and f"{close}.{rest}" in _op_names()
         if not dot or is_slip or (known in KNOWN and rest not in KNOWN[known].split()):
-            meant = near(name, _op_names())
-            self.fail(f"`{name}` is no known op", at, f"did you mean `{meant}`?" if meant else "")
+            close = near(name, _op_names())
+            self.fail(f"unknown op `{name}`", at, f"did you mean `{close}`?" if close else "")
 
     def _generic(self) -> MlirOp:
         """`"name"(%a)[^b] <{...}> ({...}) {...} : (T) -> U`."""
@@ -309,20 +322,21 @@ class Reader(Parser):
                 self._note(Problem("`{` is not closed: the text ends in its body", at))
             self._is_cut = True
         else:
-            self._suspect = self._suspect if self._suspect is not None else self._misplaced(region.offset, brace)
+            indent = self._indent_of(region.offset, brace)
+            self._suspect = region.offset if self._suspect is None and indent < 0 else self._suspect
+            self._surplus = brace if self._surplus is None and indent > 0 else self._surplus
             self.advance()
         if not self.problems:
             self._collector.close(region, note, brace)
         self._end = brace
 
-    def _misplaced(self, opening: int, brace: int) -> int | None:
-        """The opening brace, if the closing one starts a line that is indented less than that of the opening."""
+    def _indent_of(self, opening: int, brace: int) -> int:
+        """By how much a closing brace is indented more than the line of its opening one; 0 if it starts no line."""
         line = self.text.rfind("\n", 0, brace) + 1
         if line == 0 or self.text[line:brace].strip():
-            return None
+            return 0
         head = self.text.rfind("\n", 0, opening) + 1
-        indent = len(self.text[head:opening]) - len(self.text[head:opening].lstrip())
-        return opening if brace - line < indent else None
+        return brace - line - (len(self.text[head:opening]) - len(self.text[head:opening].lstrip()))
 
     def _block(self, region: MlirRegion, block: Block) -> None:
         region.blocks.append(block)
@@ -338,7 +352,7 @@ class Reader(Parser):
         at, label = self.start, self.advance()[1:]
         block = self._labels.get(label)
         if block is not None and label not in self._label_uses:
-            self._note(Problem(f"the block `^{label}` is already defined", at))
+            self._note(Problem(f"redefinition of block `^{label}`", at))
             block = None
         self._label_uses.pop(label, None)
         block = self._labels[label] = block or Block()
@@ -372,7 +386,7 @@ class Reader(Parser):
 
     def _check_labels(self) -> None:
         for label, at in self._label_uses.items():
-            self._note(Problem(f"the block `^{label}` is not defined", at))
+            self._note(Problem(f"reference to an undefined block `^{label}`", at))
 
     def _check_end(self, region: MlirRegion, owner: str, implied: str, found: int) -> None:
         """Every block that must end with a terminator does; one that is implied is added."""
@@ -381,12 +395,34 @@ class Reader(Parser):
             last = region.blocks[-1].ops
             if not last or last[-1].name != implied:
                 last.append(MlirOp(implied, FORMS[implied], offset=self._end))
-        elif len(self.problems) == found and not self._is_cut and (owner or len(region.blocks) > 1):
+        elif self._is_read(found) and not self._is_cut and (owner or len(region.blocks) > 1):
             blocks = region.blocks if region.blocks else [Block()]
             for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-                if not block.ops or not _may_end(block.ops[-1]):
+                is_ended = any(op.name in TERMINATORS for op in block.ops) or any(map(_may_end, block.ops[-1:]))
+                if not is_ended:
                     self._note(Problem(f"{_ending(owner, block, following)}", self._end))
                     return
+
+    def _is_read(self, found: int) -> bool:
+        """Whether all statements since some problem were read; a comment that starts with `#` is none."""
+        return all(self.text.startswith("#", problem.offset) for problem in self.problems[found:])
+
+    def _check_terminators(self, parent: MlirOp) -> None:
+        """Terminators end their blocks, in ops that they belong to, with operands of the types of the results."""
+        for block in (block for region in parent.regions for block in region.blocks):
+            for op in block.ops:
+                if op.name not in TERMINATORS:
+                    continue
+                if op.name == "func.return" and parent.name not in ("func.func", UNREAD):
+                    self._note(Problem("`func.return` expects parent op `func.func`", op.offset))
+                elif op is not block.ops[-1]:
+                    self._note(Problem(f"`{op.name}` must be the last operation in the parent block", op.offset))
+                elif op.name in ("func.return", "scf.yield") and (wanted := _returned(parent)) is not None:
+                    found = [value.type for value in op.operands]
+                    if not (len(found) == len(wanted) and all(map(_is_like, found, wanted))):
+                        kinds = [", ".join(kind.text for kind in each) or "none" for each in (found, wanted)]
+                        message = f"`{op.name}` has operands of types: {kinds[0]}; the results of `{parent.name}`"
+                        self._note(Problem(f"{message} have: {kinds[1]}", op.offset))
 
     # --- Values ----------------------------------------------------------------------------------------------
 
@@ -433,8 +469,9 @@ class Reader(Parser):
         for name, uses in self.forward.items():
             at = min(value.offset for value in uses.values())
             is_shown = len(self.problems) < MOST_SHOWN
-            meant = near(f"%{name}", [f"%{other}" for other in self._defined]) if is_shown else ""
-            self._note(Problem(f"`%{name}` is not defined", at, f"did you mean `{meant}`?" if meant else ""))
+            close = near(f"%{name}", [f"%{other}" for other in self._defined]) if is_shown else ""
+            hint = f"did you mean `{close}`?" if close else ""
+            self._note(Problem(f"use of undeclared SSA value name `%{name}`", at, hint))
         self.forward = {}
 
     # --- Errors ----------------------------------------------------------------------------------------------
@@ -446,12 +483,10 @@ class Reader(Parser):
 
     def _refuse(self, problem: Problem, start: int) -> None:
         """Note why a statement could not be read: a bracket that it leaves open, if this explains it."""
-        is_slip = problem.message.startswith("expected a type") and problem.hint
-        if problem.message.startswith("expected") and not is_slip:
+        if problem.expects and not problem.hint:
             at = unclosed(self.text, start, problem.offset, _RESUMES)
             if at is not None:
-                hint = problem.hint if "is written" in problem.hint else ""
-                problem = Problem(unclosed_message(self.text, at), at, hint)
+                problem = Problem(unclosed_message(self.text, at), at, usage=problem.usage)
         self._note(problem)
 
     def _line_end(self, at: int) -> int:
@@ -533,7 +568,7 @@ class Reader(Parser):
         """All problems of the text."""
         unique = {(problem.offset, problem.message): problem for problem in self.problems}
         return tuple(
-            error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p))
+            error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p) or p.usage)
             for p in unique.values()
         )  # fmt: skip
 
@@ -546,10 +581,7 @@ def _behind_blanks(text: str, at: int) -> int:
 
 
 def _hint_at(text: str, problem: Problem) -> str:
-    """What to do about a text that starts so where something else was expected."""
-    if "expected" not in problem.message:
-        return ""
-    return next((hint for start, hint in HINTS.items() if text.startswith(start, problem.offset)), "")
+    return hint_at(text, problem.offset) if problem.expects else ""
 
 
 def _may_end(op: MlirOp) -> bool:
@@ -558,6 +590,18 @@ def _may_end(op: MlirOp) -> bool:
         return True
     known, _, rest = op.name.partition(".")
     return op.name not in FORMS and known not in KNOWN and not (known == "pto" and rest in rows())
+
+
+def _returned(parent: MlirOp) -> Sequence[Type] | None:
+    """The types of what a terminator gives to the op around it; None if they do not follow from its results."""
+    if parent.name == "func.func":
+        kind = parent.properties.get("function_type")
+        return kind.value.outputs if kind is not None and isinstance(kind.value, Signature) else None
+    return [value.type for value in parent.results] if parent.name in ("scf.for", "scf.if") else None
+
+
+def _is_like(kind: Type, other: Type) -> bool:
+    return kind == other or not {kind, other}.isdisjoint((UNKNOWN, ANY))
 
 
 def _ending(owner: str, block: Block, following: Block | None) -> str:

@@ -63,8 +63,9 @@ class Row:
         if kinds is None:
             return [self._untyped(c, draft, part, operand) for operand in operands]
         if len(kinds) != len(operands):
-            what = "the op" if part == "args" else f"{part}(...)"
-            c.fail(f"{what} has {len(operands)} operands and {len(kinds)} types", operands[0].offset)
+            what, expects = ("the op", "form") if part == "args" else (f"{part}(...)", "")
+            message = f"{what} has {len(operands)} operands and {len(kinds)} types"
+            c.fail(message, operands[0].offset, expects=expects)
         return [c.resolve(operand, kind) for operand, kind in zip(operands, kinds, strict=True)]
 
     def _untyped(self, c: Parser, draft: OpDraft, part: str, operand: OperandUse) -> SsaValue:

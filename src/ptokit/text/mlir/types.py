@@ -429,8 +429,8 @@ def _keyed(c: Cursor) -> TileBuf:
         if key != "loc":
             if key == "compact" and c.word != ",":
                 break
-            c.expect(",", f" before `{key}` in a keyed tile_buf, whose order is: {' '.join(KEYED)}")
-            c.expect(key, f" in a keyed tile_buf, whose order is: {' '.join(KEYED)}")
+            c.expect(",", f" before `{key}` in a keyed tile_buf, whose order is: {' '.join(KEYED)}", expects="token")
+            c.expect(key, f" in a keyed tile_buf, whose order is: {' '.join(KEYED)}", expects="token")
         c.expect("=")
         found[key] = _value(c, key)
     return TileBuf(**found)

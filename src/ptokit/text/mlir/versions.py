@@ -62,8 +62,8 @@ def _old(op: MlirOp, instruction: Instruction) -> MlirOp:
         if usual is not None and written != usual.text:
             raise Problem(f"version 0.27 has no {text.key}, here `{written}`", op.offset)
         if usual is None and written != _default(op, instruction, modifier):
-            said = f"version 0.27 has no {text.key}, and {instruction.op} without it does not mean `{written}` here"
-            raise Problem(said, op.offset)
+            message = f"version 0.27 has no {text.key}, and {instruction.op} without it does not mean `{written}` here"
+            raise Problem(message, op.offset)
     left_out = {text.key for _, text in newer}
     return _with(op, {name: value for name, value in op.attributes.items() if name not in left_out})
 

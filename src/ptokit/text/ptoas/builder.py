@@ -83,8 +83,9 @@ class Builder:
         clauses = {} if name in SYNTAX else _words(draft)
         for short, value in (*draft.attributes.items(), *clauses.items()):
             key = keys().get((name, short), short)
+            at = draft.places[key] = draft.places[short]
             if key in attributes:
-                self.scope.fail(f"`{key}` is given twice, by a suffix or by an attribute", draft.start)
+                self.scope.fail(f"`{key}` is given twice, by a suffix or by an attribute", at)
             attributes[key] = words().get((key, value), value) if isinstance(value, str) else value
         return name, attributes
 

@@ -32,10 +32,12 @@ def plain_number(text: str) -> int | float:
         raise ValueError(f"`{shortened(text)}` has too many digits")
     if "x" in text.lower():
         return int(text, 16)
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise ValueError(f"expected a number, found `{text}`")
 
 
 def constant(text: str, kind: Type) -> int | Constant:
@@ -87,7 +89,7 @@ def keyword(text: str) -> tuple[str, str]:
     """The name and the word of `#pto.pipe<PIPE_V>`, `#pto<pipe PIPE_V>`, `<PIPE_V>` or `#word`."""
     found = _KEYWORD.fullmatch(text) or _STRIPPED.fullmatch(text)
     if found is None:
-        raise ValueError(f"`{shortened(text)}` is no keyword, expected one as in #pto.pipe<PIPE_V>")
+        raise ValueError(f"`{shortened(text)}` is not a keyword, expected one as in #pto.pipe<PIPE_V>")
     groups = found.groupdict()
     return groups.get("name") or groups.get("spaced") or "", groups.get("word") or groups["bare"]
 

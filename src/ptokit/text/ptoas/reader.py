@@ -6,12 +6,13 @@ import re
 from pathlib import PurePath
 from typing import Any
 
+from ptokit.finding import Where
 from ptokit.text.brackets import unclosed, unclosed_message
-from ptokit.text.errors import MOST_ERRORS, TextError, guess, joined
+from ptokit.text.errors import MOST_ERRORS, TextError, guess, joined, redefined
 from ptokit.text.ptoas.builder import Builder
 from ptokit.text.ptoas.scope import KernelScope, OpenBody
-from ptokit.text.ptoas.shapes import BLOCKS
-from ptokit.text.ptoas.statement import Grammar
+from ptokit.text.ptoas.shapes import BLOCKS, SHORT, TERMINATORS
+from ptokit.text.ptoas.statement import Draft, Grammar
 from ptokit.text.ptoas.tokens import END, MAX_STATEMENTS, STATEMENT, Tokens, checked
 from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.tree import UNREAD, Body, Function, Operation, Source, Unit, Value
@@ -35,7 +36,6 @@ class PtoasReader:
         self.grammar = Grammar(self.tokens)
         self.notes: dict[object, list[str]] = {}
         self._functions: list[Function] = []
-        self._names: set[str] = set()
         self._arch = ""
         self._count = 0
         self._errors: list[TextError] = []
@@ -61,7 +61,6 @@ class PtoasReader:
         self._scope.finish()
         if self._named or self._function.body.operations or self._function.arguments:
             self._functions.append(self._function)
-            self._names.add(self._function.name)
 
     def _try_to_finish(self) -> None:
         try:
@@ -109,7 +108,7 @@ class PtoasReader:
             raise joined(self._errors)
 
     def _recover(self, problem: TextError, start: int, depth: int) -> None:
-        """Note an error and go on behind the statement, in the body that it opens if it opens one."""
+        """Note an error and continue after the statement, in the body that it opens if it opens one."""
         tokens, frames = self.tokens, self._scope.frames
         self._add_error(self._explained(problem, start))
         last = "" if tokens.start > start and tokens.starts_statement() else tokens.skip_statement()
@@ -131,7 +130,7 @@ class PtoasReader:
     def _explained(self, problem: TextError, start: int) -> TextError:
         """The error, or a bracket that the statement leaves open, if this explains it."""
         source, text, at = self.source, self.source.text, None
-        if problem.message.startswith("expected"):
+        if problem.expects:
             at = unclosed(text, start, source.offset(problem.where), STATEMENT)
         return problem if at is None else source.error(unclosed_message(text, at), source.where(at))
 
@@ -190,15 +189,22 @@ class PtoasReader:
             self._note(self._function.body, comments)
             return
         draft = self.grammar.statement()
+        before = self._scope.frames[-1].body.operations[-1:]
+        if before and before[0].name in TERMINATORS:
+            tokens.fail(f"`{SHORT[before[0].name]}` must be the last operation in its body", draft.start)
         operation = self._builder.build(draft)
         inner = tuple(line for line in tokens.comments() if line)
         operation.where = self.source.where(draft.results[0].start if draft.results else draft.start)
         operation.comments = (*comments, *inner)
+        operation.places = self._places(draft)
         self._last = operation
         if operation.name in BLOCKS:
             self._scope.frames[-1].start = tokens.start
             tokens.expect("{")
             self._opened = True
+
+    def _places(self, draft: Draft) -> dict[str, Where]:
+        return {key: self.source.where(at) for key, at in draft.places.items()}
 
     # --- Directives -----------------------------------------------------------------------------------------------
 
@@ -207,7 +213,7 @@ class PtoasReader:
         start, name = tokens.start, tokens.text
         if name not in DIRECTIVES:
             known = f"expected one of: {' '.join(DIRECTIVES)}{guess(name, DIRECTIVES)}"
-            tokens.fail(f"`{name}` is no directive, {known}", start)
+            tokens.fail(f"unknown directive `{name}`, {known}", start)
         if len(self._scope.frames) > 1 and name != ".const":
             self.tokens.fail(f"`{name}` stands at the head of a kernel", start)
         tokens.advance()
@@ -219,11 +225,12 @@ class PtoasReader:
 
     def _kernel(self, start: int, comments: tuple[str, ...]) -> None:
         name = self.grammar.name("the name of the kernel")
-        attributes = self.grammar.dictionary({}) if self.tokens.at("{") else {}
+        attributes = self.grammar.dictionary(Draft()).attributes if self.tokens.at("{") else {}
         if self._named or self._begun or self._scope.headed:
             self._finish_function()
-        if name in self._names:
-            self.tokens.fail(f"there is a kernel {name} already", start)
+        for known in self._functions:
+            if known.name == name and known.where is not None:
+                self.tokens.fail(redefined(name, known.where.line), start)
         self._start_function(name, start, attributes, named=True)
         self._note(self._function, comments)
         self._last = self._function
@@ -281,7 +288,8 @@ class PtoasReader:
             self._scope.frames.append(OpenBody(operation.bodies[1], {}, operation, tokens.opening))
             self._opened = True
         elif tokens.at("{"):
-            operation.attributes = self.grammar.dictionary({})
+            found = self.grammar.dictionary(Draft())
+            operation.attributes, operation.places = found.attributes, self._places(found)
 
 
 def _stem(file: str) -> str:

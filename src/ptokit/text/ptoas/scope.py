@@ -199,7 +199,7 @@ class KernelScope:
         known = [f"%{other}" for frame in self.frames for other in frame.names if other != name]
         close = guess(f"%{name}", known)
         hint = close or f"; did you mean to declare it, as in `.arg %{name} : !pto.memref<1000x64xf32>`?"
-        self.fail(f"`%{name}` is not defined{hint}", start)
+        self.fail(f"use of undeclared SSA value name `%{name}`{hint}", start)
 
     def refuse_placeholder(self, name: str, written: TypeAt) -> NoReturn:
         """Refuse a placeholder type of a value whose type is not known otherwise."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
-from ptokit.text.spelling import EVENTS, PIPES, instructions
+from ptokit.text.spelling import ASSIGN, EVENTS, PIPES, instructions
 from ptokit.text.tree import Operation, Tensor, Value
 
 
@@ -110,7 +109,7 @@ SYNTAX = {
     "alloc_tile": Syntax(keyed=("addr", "valid_row", "valid_col"), only_result=True),
     "declare_tile": Syntax(only_result=True),
     "set_validshape": Syntax(("tile", "row", "col"), results=(0,)),
-    TASSIGN.op: Syntax(("tile", "addr"), results=(0, 1), like="tile", address="addr"),
+    ASSIGN.op: Syntax(("tile", "addr"), results=(0, 1), like="tile", address="addr"),
     "subset": Syntax(("tile",), lists=("offsets",)),
     "treshape": Syntax(("tile",)),
     "bitcast": Syntax(("tile",)),
@@ -134,6 +133,8 @@ LONG = {"for": "scf.for", "if": "scf.if", "yield": "scf.yield", "call": "func.ca
 """Short names of other operations."""
 SHORT = {name: short for short, name in LONG.items()}
 
+TERMINATORS = ("scf.yield", "func.return")
+"""Operations that end a body."""
 BLOCKS = ("scf.for", "scf.if", "section.cube", "section.vector")
 """Operations with a body."""
 

@@ -60,6 +60,8 @@ class Draft:
     """The operands of `outs(...)`; those of `ins(...)` are the operands."""
     keyed: dict[str, list[RawItem]] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    """Where the keys of attributes stand."""
     types: list[TypeAt] = field(default_factory=list)
     out_types: list[TypeAt] = field(default_factory=list)
     given: list[TypeAt] | None = None
@@ -217,7 +219,7 @@ class Grammar:
             entries = self._listed("]", self.item) if tokens.accept("[") else [self.item()]
             if item.text in draft.keyed:
                 tokens.fail(f"`{item.text}` is given twice", item.start)
-            draft.keyed[item.text] = entries
+            draft.keyed[item.text], draft.places[item.text] = entries, item.start
         elif item.kind == "symbol" and tokens.accept("("):
             draft.operands += [item, *self._listed(")", self.item)]
         else:
@@ -236,7 +238,7 @@ class Grammar:
             if len(items) + len(types) > MAX_ITEMS:
                 tokens.fail(f"more than {MAX_ITEMS} operands")
             if tokens.at("{"):
-                self.dictionary(draft.attributes)
+                self.dictionary(draft)
             elif tokens.accept(":"):
                 types.append(self._type())
                 while tokens.accept(",") and tokens.kind not in ("value", "number"):
@@ -261,7 +263,7 @@ class Grammar:
         while True:
             self._continue()
             if tokens.at("{"):
-                self.dictionary(draft.attributes)
+                self.dictionary(draft)
             elif tokens.kind == "attribute":
                 self._attribute(draft)
             elif not is_typed and tokens.accept(":"):
@@ -283,21 +285,21 @@ class Grammar:
         tokens = self.tokens
         start, text = tokens.start, tokens.advance()
         if tokens.accept("="):
-            self._put(draft.attributes, text[1:], self._attribute_value(), start)
+            self._put(draft, text[1:], self._attribute_value(), start)
         else:
             draft.operands.append(self._keyword(text, start))
 
-    def _put(self, found: dict[str, Any], key: str, value: object, start: int) -> None:
-        if key in found:
+    def _put(self, draft: Draft, key: str, value: object, start: int) -> None:
+        if key in draft.attributes:
             self.tokens.fail(f"the attribute `{key}` is given twice", start)
-        found[key] = value
+        draft.attributes[key], draft.places[key] = value, start
 
-    def dictionary(self, found: dict[str, Any]) -> dict[str, Any]:
-        """`{key = value, key}`, added to attributes that were found before."""
+    def dictionary(self, draft: Draft) -> Draft:
+        """`{key = value, key}`, added to the attributes of a statement."""
         self.tokens.expect("{")
         for key, value, start in self._listed("}", self._entry):
-            self._put(found, key, value, start)
-        return found
+            self._put(draft, key, value, start)
+        return draft
 
     def _entry(self) -> tuple[str, Any, int]:
         start, key = self.tokens.start, self.name("the key of an attribute")
@@ -399,4 +401,4 @@ class Grammar:
 
 def unknown_word(word: str, known: tuple[str, ...], what: str) -> str:
     """The message for an unknown word."""
-    return f"`{word}` is no {what}, expected one of: {choices(word, known)}{guess(word, known)}"
+    return f"unknown {what} `{word}`, expected one of: {choices(word, known)}{guess(word, known)}"

@@ -120,13 +120,15 @@ class Tokens:
         taken, self._remarks = " ".join(self._remarks), []
         return taken
 
-    def fail(self, message: str, start: int | None = None) -> NoReturn:
+    def fail(self, message: str, start: int | None = None, expects: str = "") -> NoReturn:
         """Refuse the text, at the current token or elsewhere."""
-        raise self.source.error(message, self.source.where(self.start if start is None else start))
+        error = self.source.error(message, self.source.where(self.start if start is None else start))
+        error.expects = expects
+        raise error
 
     def expected(self, what: str) -> NoReturn:
         """Refuse the current token."""
-        self.fail(f"expected {what}, found {_SHOWN.get(self.kind) or f'`{shortened(self.text)}`'}")
+        self.fail(f"expected {what}, found {_SHOWN.get(self.kind) or f'`{shortened(self.text)}`'}", expects="token")
 
     def at(self, text: str) -> bool:
         """Whether the current token is a mark or a word with this text."""

@@ -20,7 +20,7 @@ from ptokit.engine.native.program.forward import Forwarded, forwarded
 from ptokit.engine.native.program.instruction import Execution
 from ptokit.engine.native.program.ledger import Page
 from ptokit.engine.native.program.poison import needs_poison
-from ptokit.engine.native.program.slots import SIGNALS, Reason, Slot, Slots
+from ptokit.engine.native.program.slots import SIGNALS, Reason, Slots, StateSlot
 from ptokit.engine.native.program.stage import Stage
 from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
@@ -51,7 +51,7 @@ class Emitter:
             self.block = block
             self._poll()
             self.stage.put(self.slots.variables[BLOCK_IDX], block)
-            self.stage.put(Slot.ITERATION, code.i64(0))
+            self.stage.put(StateSlot.ITERATION, code.i64(0))
             for slot in self.slots.poisoned.values():
                 self.stage.put(slot, code.i64(0))
             self._statements(self.program.body)
@@ -62,11 +62,11 @@ class Emitter:
 
     def _poll(self) -> None:
         """Return if the launch was stopped; let Python check for signals from time to time."""
-        code, left = self.code, self.stage.slot(Slot.BUDGET) - 1
-        self.stage.put(Slot.BUDGET, left)
+        code, left = self.code, self.stage.slot(StateSlot.BUDGET) - 1
+        self.stage.put(StateSlot.BUDGET, left)
         with code.when(left.compare("eq", 0)):
             self._call_python(SIGNALS, code.i64(0))
-        flag = self.stage.slot(Slot.STOP).to("inttoptr", PTR)
+        flag = self.stage.slot(StateSlot.STOP).to("inttoptr", PTR)
         found = self.code.write(I32, f"load volatile i32, {flag!r}, align 4")
         with self.code.when(found.compare("ne", 0)):
             self.code.ret(self.block)
@@ -79,7 +79,7 @@ class Emitter:
     def _call_python(self, statement: int, why: IrValue) -> None:
         """Call Python; return from the function if that fails."""
         code, asked = self.code, why + statement * Reason.COUNT
-        target = self.stage.slot(Slot.FALLBACK).to("inttoptr", PTR)
+        target = self.stage.slot(StateSlot.FALLBACK).to("inttoptr", PTR)
         failed = code.write(I32, f"call i32 {target.name}({asked!r})")
         with code.when(failed.compare("ne", 0)):
             code.ret(self.block)
@@ -103,16 +103,16 @@ class Emitter:
     def _loop(self, loop: Loop) -> None:
         code = self.code
         start, stop = self._numbers(loop, (loop.start, loop.stop))
-        outer = self.stage.slot(Slot.ITERATION)
+        outer = self.stage.slot(StateSlot.ITERATION)
         iterations = self._iterations(start, stop, loop.step)
         first, last = (interval(expr, self.stage.bounds) for expr in (loop.start, loop.stop))
         self.stage.bounds[loop.var] = min(first[0], last[0]), max(first[1], last[1])
         with code.loop(0, iterations) as iteration:
             self._poll()
-            self.stage.put(Slot.ITERATION, iteration)
+            self.stage.put(StateSlot.ITERATION, iteration)
             self.stage.put(self.slots.variables[loop.var], start + iteration * loop.step)
             self._statements(loop.body)
-        self.stage.put(Slot.ITERATION, outer)
+        self.stage.put(StateSlot.ITERATION, outer)
 
     def _iterations(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
         """The number of iterations; the distance is unsigned, so that it always fits."""
@@ -145,7 +145,7 @@ class Emitter:
         code.jump(done)
         code.begin(slow)
         self._slow(stmt)
-        for variable, slot in zip(found, (Slot.FIRST, Slot.SECOND), strict=False):
+        for variable, slot in zip(found, (StateSlot.FIRST, StateSlot.SECOND), strict=False):
             variable.set(self.stage.slot(slot))
         code.jump(done)
         code.begin(done)
@@ -207,7 +207,7 @@ class Emitter:
 
     def _current_address(self, evaluator: Evaluator, addresses: tuple[Expr, ...]) -> IrValue:
         """The address of the copy for the current iteration."""
-        copy = self.stage.slot(Slot.ITERATION).op("urem", len(addresses))
+        copy = self.stage.slot(StateSlot.ITERATION).op("urem", len(addresses))
         found = evaluator.value(addresses[0])
         for k, address in enumerate(addresses[1:], 1):
             found = self.code.select(copy.compare("eq", k), evaluator.value(address), found)

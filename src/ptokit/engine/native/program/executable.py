@@ -23,8 +23,7 @@ from ptokit.engine.native.program.stage import MOST_GIVEN
 from ptokit.engine.native.program.thread import NEVER, Fallback, Tensors
 from ptokit.engine.native.program.thread_count import LaunchWork, profitable_threads, work_of
 from ptokit.engine.native.program.variant import Variant, trace
-from ptokit.engine.registry import NATIVE
-from ptokit.engine.runnable import Listener, Unsupported
+from ptokit.engine.runnable import NATIVE, Listener, Unsupported
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_NUM, Op, Var
 from ptokit.program.ir import Instr, LoadScalar, Program

@@ -240,8 +240,8 @@ class Execution:
         """Whether the index leads into an array."""
         if move.index is None or isinstance(move.src, Fill):
             return False
-        steered = move.src.operand if move.index.side is Side.SRC else move.dst.operand
-        return isinstance(self.operands.get(steered), View)
+        indexed = move.src.operand if move.index.side is Side.SRC else move.dst.operand
+        return isinstance(self.operands.get(indexed), View)
 
     def _outline(
         self, kind: str, step: Move | Compute, values: Sequence[IrValue], write: Callable[..., IrValue | None]

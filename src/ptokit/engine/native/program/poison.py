@@ -86,8 +86,8 @@ def _reads(instr: Instr, variant: Variant, tile: str) -> Iterator[Region]:
             continue
         index = step.index
         if not isinstance(step.src, Fill) and _is_tile(instr, step.src.operand, tile):
-            steered = index is not None and index.side is Side.SRC
-            yield ANYWHERE if steered else _region(step.shape, step.src.layout)
+            indexed = index is not None and index.side is Side.SRC
+            yield ANYWHERE if indexed else _region(step.shape, step.src.layout)
         if index is not None and _is_tile(instr, index.access.operand, tile):
             yield _region(step.shape, index.access.layout)
         if _is_tile(instr, step.dst.operand, tile) and (step.combine is not Combine.STORE or not _is_whole(step)):

@@ -24,7 +24,7 @@ SIGNALS = -1
 ALIGNMENT = 64
 
 
-class Slot:
+class StateSlot:
     """Slots of every state: the stop flag's address, the fallback to Python, the arena, blocks and iterations until
     Python checks for signals, the innermost loop's iteration, two numbers that Python computed."""
 
@@ -54,7 +54,7 @@ class Slots:
         self.program = program
         self.statements: list[ir.Stmt] = list(ir.walk(program.body))
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
-        self._next = Slot.COUNT
+        self._next = StateSlot.COUNT
         self.arrays = {argument.name: self._take(2) for argument in program.arguments if _has_memory(argument)}
         """Two slots for each array: its address, and how many elements it has."""
         self.variables = {var: self._take() for var in self._variables()}
@@ -73,8 +73,7 @@ class Slots:
         return self._next - slots
 
     def _variables(self) -> list[Var]:
-        made = [stmt for stmt in self.statements if isinstance(stmt, ir.Loop | ir.LoadScalar)]
-        inside = [stmt.var if isinstance(stmt, ir.Loop) else stmt.result for stmt in made]
+        inside = list(ir.definitions(self.program.body))
         measures = [e for argument in self.program.tensors.values() for e in (*argument.shape, *argument.stride)]
         integers = [argument.var for argument in self.program.arguments if isinstance(argument, ir.Integer)]
         known = all(isinstance(measure, int) for measure in measures)

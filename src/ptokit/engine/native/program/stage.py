@@ -5,11 +5,11 @@ from __future__ import annotations
 from ptokit.engine.native.emit import I64, PTR, IrModule, IrValue
 from ptokit.engine.native.numbers import from_integer, is_byte_float
 from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.slots import Slot, Slots
+from ptokit.engine.native.program.slots import Slots, StateSlot
 from ptokit.engine.native.program.symbolic import SymbolicNumber
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
-from ptokit.program.bounds import edges, room
+from ptokit.program.bounds import available, edges
 from ptokit.program.calls import offset_in
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, apply
 from ptokit.program.ir import Constant, Given, Operand, Program, TileUse, View
@@ -29,7 +29,7 @@ class Stage:
         parameters = [(PTR, "state"), (I64, "first"), (I64, "stop")]
         self.code = IrModule().function(ENTRY, I64, parameters, "optnone noinline")
         self.state = self.code.arguments[0]
-        self.arena = self.slot(Slot.ARENA).to("inttoptr", PTR)
+        self.arena = self.slot(StateSlot.ARENA).to("inttoptr", PTR)
         self.bounds: dict[Var, Bounds] = {
             BLOCK_IDX: (0, MOST_GIVEN),
             BLOCK_NUM: (0, MOST_GIVEN),
@@ -78,7 +78,7 @@ class Stage:
 
     def _tile_operand(self, evaluator: Evaluator, use: TileUse, slow: str) -> IrValue:
         decl = self.program.tiles[use.tile]
-        limits = [*zip(use.valid, room(decl, use), strict=True)]
+        limits = [*zip(use.valid, available(decl, use), strict=True)]
         limits += [(start, most - size) for start, size, most in edges(decl, use)]
         conditions = [c for e, most in limits for c in (apply("ge", e, 0), apply("le", e, most))]
         evaluator.require([c for c in conditions if not isinstance(c, int)], slow)
@@ -105,7 +105,7 @@ class Stage:
 
     def _number(self, evaluator: Evaluator, operand: NumberOperand, slow: str) -> IrValue:
         """A computed number as an element in memory."""
-        if operand.steers:
+        if operand.is_position:
             evaluator.require([apply("ge", operand.value, 0)], slow)
             return self._constant(operand.dtype, 0)
         value, dtype = evaluator.value(operand.value), operand.dtype

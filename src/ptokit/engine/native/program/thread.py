@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.frame import Frame
-from ptokit.engine.interpreter import POISON, Executable, InstructionStep, Step
+from ptokit.engine.interpreter import POISON, Executable, InstructionStep, LoopStep, Step
 from ptokit.engine.native.program.ledger import Ledger, Page
-from ptokit.engine.native.program.slots import ALIGNMENT, SIGNALS, Reason, Slot, Slots
+from ptokit.engine.native.program.slots import ALIGNMENT, SIGNALS, Reason, Slots, StateSlot
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
 from ptokit.finding import Finding
 from ptokit.program.expr import BLOCK_IDX, Var
-from ptokit.program.ir import Branch, Instr, Loop, Stmt, TileDecl
+from ptokit.program.ir import Instr, Loop, Stmt, TileDecl, children, expressions
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
@@ -43,7 +43,7 @@ class Thread:
         self.address = ctypes.addressof(self.state)
         self.arena = _aligned(slots.arena)
         self.arena[slots.scratch : slots.spare] = 0
-        self.state[Slot.ARENA] = self.arena.ctypes.data
+        self.state[StateSlot.ARENA] = self.arena.ctypes.data
         self.failure: BaseException | None = None
         self._listen()
         self.ledgers = [Ledger(page, self.state, slots.ledgers[page.number]) for page in pages]
@@ -61,8 +61,8 @@ class Thread:
     ) -> None:
         """Begin a launch: slot, address and size of each array; slots and values of numbers."""
         state = self.state
-        state[Slot.STOP] = stop.address
-        state[Slot.BUDGET] = POLL_INTERVAL if stop is NEVER else GREATEST
+        state[StateSlot.STOP] = stop.address
+        state[StateSlot.BUDGET] = POLL_INTERVAL if stop is NEVER else GREATEST
         for slot, address, size in arrays:
             state[slot] = address
             state[slot + 1] = size
@@ -115,12 +115,12 @@ class Thread:
         answers = self._answers()
         next(answers)
         self._slow = Slow(answers.send)
-        self.state[Slot.FALLBACK] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
+        self.state[StateSlot.FALLBACK] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
 
     def _run(self, number: int, reason: int) -> None:
         """Run one statement in Python, over the current memory."""
         if number == SIGNALS:  # running Python code at all delivers Ctrl-C
-            self.state[Slot.BUDGET] = POLL_INTERVAL
+            self.state[StateSlot.BUDGET] = POLL_INTERVAL
             return
         frame, state, slots = self._frame(), self.state, self.slots
         stmt, reported = slots.statements[number], [0]
@@ -131,13 +131,8 @@ class Thread:
 
         frame.listener = listen
         with frame.expressions_refused():
-            if isinstance(stmt, Loop | Branch):
-                self._compute(stmt, frame)
-            else:
+            if not children(stmt) or not self._compute(stmt, frame):
                 self._fallback.step(stmt)(frame)
-            if isinstance(stmt, Loop) and not self._fits(stmt, frame):
-                self._fallback.step(stmt)(frame)
-                frame.computed = 0, 0
         if isinstance(stmt, Instr):
             if reason in (Reason.NEGATIVE, Reason.PADDED) and reported[0]:
                 state[slots.reported_slot(number, reason)] = 1
@@ -145,17 +140,15 @@ class Thread:
                 self.missed.setdefault(number, {**frame.values, **self._addresses()})
         self._write_back(frame)
 
-    def _fits(self, loop: Loop, frame: Frame) -> bool:
-        """Whether native code can count through a loop."""
-        start, stop = frame.computed
-        numbers = range(start, stop, loop.step)
-        return not numbers or max(abs(numbers[0]), abs(numbers[-1])) <= GREATEST
-
-    def _compute(self, stmt: Loop | Branch, frame: Frame) -> None:
-        """The numbers of a loop or a branch; native code runs the body."""
+    def _compute(self, stmt: Stmt, frame: Frame) -> bool:
+        """Compute the numbers of a loop or a branch; native code runs the body, unless it cannot count that far."""
         frame.where = stmt.where
-        exprs = (stmt.start, stmt.stop) if isinstance(stmt, Loop) else (stmt.condition,)
-        frame.computed = tuple(map(frame.value, exprs))
+        found = frame.computed = tuple(map(frame.value, expressions(stmt)))
+        numbers = range(found[0], found[1], stmt.step) if isinstance(stmt, Loop) else ()
+        if not numbers or max(abs(numbers[0]), abs(numbers[-1])) <= GREATEST:
+            return True
+        frame.computed = 0, 0
+        return False
 
     def _addresses(self) -> dict[Var, int]:
         return {var: self.state[slot] for var, slot in self.slots.addressed.items()}
@@ -165,7 +158,7 @@ class Thread:
         if not frame.tensors:
             frame.tensors = self._tensors()
         frame.values = {var: state[slot] for var, slot in slots.variables.items()}
-        frame.iteration = state[Slot.ITERATION]
+        frame.iteration = state[StateSlot.ITERATION]
         for name, slot in slots.addresses.items():
             frame.addresses[name] = state[slot]
             memory = slots.memory[slots.program.tiles[name].spec.loc]
@@ -188,7 +181,7 @@ class Thread:
             state[slot] = frame.addresses[name]
         for loc, slot in slots.poisoned.items():
             state[slot] = frame.memories[loc].poisoned
-        for slot, value in zip((Slot.FIRST, Slot.SECOND), frame.computed, strict=False):
+        for slot, value in zip((StateSlot.FIRST, StateSlot.SECOND), frame.computed, strict=False):
             state[slot] = max(-GREATEST, min(GREATEST, value))
 
 
@@ -216,7 +209,7 @@ class ThreadFrame(Frame):
 
     def listen_for_stop(self) -> None:
         """End a loop that Python runs when its launch is stopped."""
-        if ctypes.c_int32.from_address(self.thread.state[Slot.STOP]).value:
+        if ctypes.c_int32.from_address(self.thread.state[StateSlot.STOP]).value:
             raise KeyboardInterrupt
 
 
@@ -235,11 +228,18 @@ class Fallback(Executable):
         return self._made[id(stmt)]
 
     def _step(self, stmt: Stmt) -> Step:
-        if isinstance(stmt, Loop):
-            return self.loop_step(stmt, (*self._block(stmt.body), ThreadFrame.listen_for_stop))  # type: ignore[arg-type]
         if isinstance(stmt, TileDecl) and stmt.name in self._slots.tiles:
             return lambda frame: frame.tiles[stmt.name].bits.view(np.uint8).fill(POISON)
-        return _Instruction(stmt, self) if isinstance(stmt, Instr) else super()._step(stmt)  # type: ignore[return-value]
+        made = STEPS.get(type(stmt))
+        return made(stmt, self) if made else super()._step(stmt)
+
+
+class _StoppedLoop(LoopStep):
+    """A loop that ends when its launch is stopped."""
+
+    def __init__(self, loop: Loop, executable: Executable) -> None:
+        super().__init__(loop, executable)
+        self.body += (ThreadFrame.listen_for_stop,)  # type: ignore[assignment]
 
 
 class _Instruction(InstructionStep):
@@ -249,3 +249,7 @@ class _Instruction(InstructionStep):
         ledger = frame.ledgers.get(id(self.instr))
         prepared, storages = self.prepare(frame)
         frame.run(prepared.run(storages, ledger.write if ledger else None))
+
+
+STEPS: dict[type, Callable[[Any, Executable], Any]] = {Loop: _StoppedLoop, Instr: _Instruction}
+"""The steps that are not those of the reference engine."""

@@ -78,8 +78,8 @@ def _stays_inside(step: Move | Compute, sizes: Mapping[str, int]) -> bool:
         return False
     if isinstance(step, Compute) or step.index is None:
         return True
-    index, steered = step.index, step.steered
-    assert steered is not None
+    index, indexed = step.index, step.indexed
+    assert indexed is not None
     if index.capacity <= 0 or (index.cast and index.capacity > 0xFFFFFFFF):
         return False
-    return steered.layout.span(*index.reach(step.cols)) <= sizes[steered.operand]
+    return indexed.layout.span(*index.reach(step.cols)) <= sizes[indexed.operand]

@@ -107,7 +107,7 @@ class _Ready:
             block = ArgumentBlock(team.parts, team.stop)
         block.stop = team.stop
         block.set(**self.words, stop=team.stop.address, first=0)
-        self.aim(block, storages)
+        self.set_addresses(block, storages)
         return block
 
     def put_back(self, block: ArgumentBlock) -> None:
@@ -116,7 +116,7 @@ class _Ready:
         if block.most_workers <= MOST_WORKERS and len(self.idle) < MOST_IDLE:
             self.idle.append(block)
 
-    def aim(self, block: ArgumentBlock, storages: Storages) -> None:
+    def set_addresses(self, block: ArgumentBlock, storages: Storages) -> None:
         """Give a block the addresses of a call."""
         table, other, indices = storages["table"], storages[self.other], storages["indices"]
         FIRST.pack_into(block.words, 0, table.address, other.address, indices.address, 0, 0)
@@ -127,7 +127,7 @@ class _Ready:
             block = self.spare.pop()
         except IndexError:
             block = ArgumentBlock(1, Stop(), **self.words)
-        self.aim(block, storages)
+        self.set_addresses(block, storages)
         self.begin(block.address, 0)
         refused = self.is_refused(block)
         if self.write is not None and not refused:

@@ -9,13 +9,14 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from ptokit.engine.runnable import Runnable, Unsupported
+from ptokit.engine.runnable import NATIVE, REFERENCE, Runnable, Unsupported
 from ptokit.engine.storage import Storage
+from ptokit.machine import MACHINE
 from ptokit.program.ir import Program
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
-AUTO, REFERENCE, NATIVE, MACHINE = "auto", "reference", "native", "machine"
+AUTO = "auto"
 VARIABLE = "PTOKIT_ENGINE"
 """The environment variable that overrides `auto`; unset, `auto` is the first of `PREFERRED` that is installed."""
 Arrays = Callable[[Any, Mapping[str, Storage], int | None], None]
