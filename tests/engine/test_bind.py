@@ -145,7 +145,7 @@ def test_numbers_as_operands() -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 300])
 def test_a_corner_is_a_number_from_0_on(value: int) -> None:
-    corner = Number(pto.dtype("int32"), A, steers=True)
+    corner = Number(pto.dtype("int32"), A, is_position=True)
     assert bind(PROGRAM, corner, frame_of(a=value)).spec == ScalarSpec(pto.dtype("int32"), value)
     with pytest.raises(pto.VerifyError, match=f"row and column 0 or later; found {-value - 1} in block 6"):
         bind(PROGRAM, corner, frame_of(a=-value - 1))
