@@ -15,7 +15,6 @@ import pytest
 from ptokit.finding import NAME, OutOfBoundsError, VerifyError, summary
 from ptokit.isa.instruction import DEVICES
 from ptokit.lang.faults import trim
-from ptokit.machine import MACHINE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,6 +112,7 @@ class MachineFixture:
 
 def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> MachineReport:
     """A launch on the machine; options that only the machine has become `MachineOptions`."""
+    from ptokit.machine import MACHINE
     from ptokit.machine.options import MachineOptions
 
     parameters = getattr(kernel, "parameters", ())
@@ -137,6 +137,7 @@ def _report_or_refusal(
     kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]
 ) -> MachineReport:
     """A report; a refusal becomes one, too."""
+    from ptokit.machine import MACHINE
     from ptokit.machine.report import MachineReport
 
     try:
@@ -255,6 +256,7 @@ class Strict:
 def _without_raised(report: MachineReport) -> MachineReport:
     """A report without errors that the launch itself raises; only the machine checks addresses at run time."""
     from ptokit import spec
+    from ptokit.machine import MACHINE
     from ptokit.program.verify_call import CHECKS
 
     known, of_addresses = spec.hazards(), {name for check in CHECKS for name in check.names}
