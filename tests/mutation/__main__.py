@@ -8,7 +8,7 @@
    comparisons and arithmetic of extents, strides and capacities, rows for columns, launch constants, costs, entries of
    tables, lists of element types. It draws `--count` of them with `--seed`, the same ones for the same source.
 3. It makes each change in a copy of the source and runs the tests that enter the changed function in a child process
-   with a time limit, tests of many files first, until one fails.
+   with a time limit, the most relevant tests first, until one fails. After `--seconds` no other mutant is begun.
 4. It reports the share of changes that a test notices, and every other with file, line and change. The exit status is
    1 when that share is below `--goal` (98 per cent).
 

@@ -65,7 +65,7 @@ def _passes_on(pair: Forwarded, program: Program, placed: Collection[str]) -> bo
         and through.tile == emptied.tile
         and through.window == emptied.window
         and _lie_apart(*ends)
-        and _is_steered_once(first, second)
+        and _has_one_index(first, second)
         and _same(first, second)
         and through.tile not in placed
         and _uses(program, through.tile) == 2
@@ -77,7 +77,7 @@ def _lie_apart(one: Operand, other: Operand) -> bool:
     return isinstance(one, View) and isinstance(other, View) and one.argument != other.argument
 
 
-def _is_steered_once(first: Move, second: Move) -> bool:
+def _has_one_index(first: Move, second: Move) -> bool:
     """At most one index, at the far end, and every cell of the tile is written."""
     if first.index is not None and (first.index.side is not Side.SRC or first.index.remap is Remap.SKIP):
         return False
