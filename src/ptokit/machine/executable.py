@@ -9,7 +9,7 @@ from time import perf_counter
 
 from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
-from ptokit.engine.storage import Array, Storage, region
+from ptokit.engine.storage import Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, not_in_run
 from ptokit.isa.layout import Layout
 from ptokit.machine import MACHINE
@@ -67,16 +67,15 @@ class MachineExecutable(Executable):
         """Run every block of the grid. `known` are the findings of the verifier."""
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
-        began, before = perf_counter(), {name: tensors[name].bits.copy() for name in written}
+        began = perf_counter()
         self._run_blocks(WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}), range(grid))
-        if options.seed is not None and self.profile.pipes:
-            _restore(tensors, before)
+        if session.skipped or (options.seed is not None and self.profile.pipes):
+            session.gm.restore()
+        if options.seed is not None and self.profile.pipes and not session.skipped:
             adversary = Adversary(int(options.seed or 0), pipes_of(self.profile))
             frame = WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}, adversary)
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
-        if session.skipped:
-            _restore(tensors, before)
         run, findings = session.findings.found, Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
@@ -103,11 +102,6 @@ class MachineExecutable(Executable):
     def _step(self, stmt: Stmt) -> Step:
         made = STEPS.get(type(stmt))
         return made(stmt, self) if made else super()._step(stmt)
-
-
-def _restore(tensors: Mapping[str, Storage], content: Mapping[str, Array]) -> None:
-    for name, bits in content.items():
-        tensors[name].bits[...] = bits
 
 
 class _WatchedDeclare(DeclareStep):

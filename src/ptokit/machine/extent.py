@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Extent:
         """How many bytes."""
         return self.rows * self.length if self.listed is None else self.listed.size
 
-    @property
+    @cached_property
     def end(self) -> int:
         """The byte after the last."""
         if self.listed is not None:
@@ -51,6 +52,42 @@ class Extent:
             entries[self.listed[chosen] + start] = values[chosen]
         else:
             self._over(entries, start)[chosen] = values[chosen]
+
+    def pieces(self, start: int, page: int) -> Iterator[tuple[int, Extent, int]]:
+        """The same bytes cut at multiples of `page`: for every page its number, the bytes in it, and where they start
+        in it. A page may come more than once."""
+        first, ahead = divmod(start, page)
+        if ahead + self.end <= page:
+            yield first, self, ahead
+        elif self.listed is not None:
+            yield from self._listed_pieces(self.listed + start, page)
+        else:
+            yield from self._row_pieces(start, page)
+
+    def _listed_pieces(self, places: Array, page: int) -> Iterator[tuple[int, Extent, int]]:
+        numbers = places // page
+        for number in np.unique(numbers).tolist():
+            yield number, Extent(0, 0, 0, places[numbers == number] - number * page), 0
+
+    def _row_pieces(self, start: int, page: int) -> Iterator[tuple[int, Extent, int]]:
+        row = 0
+        while row < self.rows:
+            number, ahead = divmod(start + row * self.pitch, page)
+            room = page - ahead - self.length
+            if self.rows == 1 or room < 0:
+                yield from self._run_pieces(number, ahead, page)
+                row += 1
+            else:
+                count = min(self.rows - row, room // self.pitch + 1)
+                yield number, Extent(count, self.length, self.pitch), ahead
+                row += count
+
+    def _run_pieces(self, number: int, ahead: int, page: int) -> Iterator[tuple[int, Extent, int]]:
+        left = self.length
+        while left > 0:
+            length = min(left, page - ahead)
+            yield number, Extent(1, length, 0), ahead
+            number, ahead, left = number + 1, 0, left - length
 
     def _over(self, entries: Array, start: int) -> Array:
         if self.rows == 1:

@@ -109,6 +109,7 @@ class WatchedInstruction(InstructionStep):
         self._check_written(session, accesses)
         if session.owners.is_needed:
             self._check_owners(session, accesses)
+        self._save(session, here, plan, storages, accesses)
         how = plan.run(storages, lanes)
         if here.last_column:
             self._clear_overrun(here, accesses, lanes)
@@ -116,6 +117,21 @@ class WatchedInstruction(InstructionStep):
         done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
         session.observe(done, here, accesses)
         return how
+
+    def _save(
+        self, session: Session, here: Site, plan: Plan, storages: Sequence[Storage], accesses: list[MemoryAccess]
+    ) -> None:
+        """Save the content of global memory that is about to be overwritten."""
+        if not here.prepared.stored:
+            return
+        for access in accesses:
+            if access.place.is_global and access.how != READ:
+                session.gm.save(access.place, access.extent)
+        if plan.is_aliased(storages):  # indices may change while lanes take effect
+            for slot in here.prepared.stored:
+                place = session.gm.at(storages[slot])
+                assert place is not None
+                session.gm.save(place, Extent(1, storages[slot].bits.nbytes // place.shadow.unit, 0))
 
     def _clear_overrun(self, here: Site, accesses: list[MemoryAccess], lanes: list[Lanes | None]) -> None:
         """What a transfer writes outside the valid columns counts as uninitialised."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from ptokit.engine.reference import Touched
 from ptokit.engine.storage import ADDRESS_SPACE, Array, Storage
 from ptokit.isa.policy import TileType
 from ptokit.machine.extent import Extent, extent_of, listed
-from ptokit.machine.shadow import Shadow
+from ptokit.machine.shadow import MOST_PAGED, Shadow
 from ptokit.program.ir import Assign, Program, walk
 
 GM = "GM"
@@ -161,11 +161,15 @@ class Global:
 
     def __init__(self, tensors: Mapping[str, Storage], written: Iterable[str], bits: int) -> None:
         """`bits` are enough for the number of a statement."""
-        stored = [tensors[name].span for name in written]
+        stored = [tensors[name] for name in written]
         self.spans: list[tuple[range, Shadow]] = []
+        self._saved: dict[Shadow, _Saved] = {}
         for span, unit in _groups(list(tensors.values())):
-            if any(each.start < span.stop and span.start < each.stop for each in stored):
-                self.spans.append((span, Shadow(len(span) // unit, bits, unit)))
+            inside = [each for each in stored if each.span.start < span.stop and span.start < each.span.stop]
+            if inside:
+                shadow = Shadow(len(span) // unit, bits, unit)
+                self.spans.append((span, shadow))
+                self._saved[shadow] = _Saved(inside, span.start, unit)
 
     def at(self, storage: Storage) -> MemoryLocation | None:
         """The location of elements; None if nothing writes them."""
@@ -173,6 +177,43 @@ class Global:
             if span.start <= storage.address < span.stop:
                 return MemoryLocation(shadow, (storage.address - span.start) // shadow.unit, GM)
         return None
+
+    def save(self, place: MemoryLocation, extent: Extent) -> None:
+        """Save what is about to be overwritten."""
+        self._saved[place.shadow].save(extent, place.start)
+
+    def restore(self) -> None:
+        """Give all arrays the content that they had before the launch."""
+        for saved in self._saved.values():
+            saved.restore()
+
+
+class _Saved:
+    """The content of arrays before the launch, in pages that are copied before they are first written."""
+
+    def __init__(self, storages: list[Storage], start: int, unit: int) -> None:
+        """Arrays that are written, in a span that starts at an address."""
+        self._parts = [(each.address - start, each.bits.view(np.uint8)) for each in storages]
+        self._unit = unit
+        self._pages: dict[int, list[tuple[Array, Array]]] = {}
+
+    def save(self, where: Extent, start: int) -> None:
+        """Save the pages of these units."""
+        for page, _, _ in where.pieces(start, MOST_PAGED):
+            if page not in self._pages:
+                self._pages[page] = list(self._copies(page))
+
+    def _copies(self, page: int) -> Iterator[tuple[Array, Array]]:
+        first, end = page * MOST_PAGED * self._unit, (page + 1) * MOST_PAGED * self._unit
+        for at, content in self._parts:
+            here = content[max(0, first - at) : max(0, end - at)]
+            yield here, here.copy()
+
+    def restore(self) -> None:
+        """Write it back."""
+        for page in self._pages.values():
+            for here, content in page:
+                here[...] = content
 
 
 def _groups(storages: list[Storage]) -> list[tuple[range, int]]:

@@ -75,8 +75,9 @@ class Session:
         self.static = {loc: static_bytes(program, loc) for loc in TileType}
         """Bytes of each memory that tiles without a given address take."""
         self.owners = Owners(program)
-        is_watched = options.enables("blocks") or options.enables("order")
-        self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
+        self.gm = Global(tensors, written, bits)
+        self.watches = options.enables("blocks") or options.enables("order")
+        """Whether accesses are compared with earlier ones."""
         self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.enables("time") else None
@@ -231,6 +232,8 @@ class Session:
 
     def _work(self, number: int, pipe: str, touches: list[MemoryAccess], entry: str, clock: Clock, time: int) -> None:
         """Check the accesses of a pipe against earlier ones, then record them. `entry` is the pipe that should wait."""
+        if not self.watches:
+            return
         me = self.clocks.number[pipe]
         for touch in touches:
             place, extent = touch.place, touch.extent

@@ -2,7 +2,8 @@
 
 There is a layer for each kind of access (read, write, an atomic) on each pipe. An entry of a layer packs the time of
 the last such access and the number of its statement, so the greatest entry of some bytes is the latest access to them.
-Entries are narrow until a time needs wide ones.
+Entries are narrow until a time needs wide ones. They are kept in pages: memory grows with what is touched, not with the
+size of an array.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from ptokit.machine.clocks import Clock
 from ptokit.machine.extent import Extent
 
 READ, WRITE = "read", "write"
+MOST_PAGED = 1 << 13
+"""Units of a page of a large memory."""
+LARGE = 1 << 19
+"""Memories of up to so many units are one page: on-chip memories, by constant addresses."""
 
 
 def meets(how: str, other: str) -> bool:
@@ -34,59 +39,104 @@ class Earlier:
     statement: int
 
 
-class Layer:
-    """The last accesses of one kind on one pipe."""
+class Page:
+    """The entries of some consecutive units in a layer."""
 
-    __slots__ = ("bits", "entries", "first", "how", "latest", "narrow_until", "older", "pipe")
+    __slots__ = ("entries", "first", "latest", "older")
 
-    def __init__(self, how: str, pipe: int, units: int, bits: int) -> None:
-        self.how, self.pipe = how, pipe
-        self.bits = bits
-        """Of an entry, that are the number of a statement."""
+    def __init__(self, units: int, first: int) -> None:
         self.entries = np.zeros(units, np.int32)
         self.older: Array | None = None
         """Entries of earlier blocks that the running block has overwritten."""
-        self.narrow_until = 1 << 31 - bits
-        """The time from which on entries are wide."""
-        self.first = self.latest = 0
-        """The times of the first and the last access to any byte: most queries need no more."""
+        self.first, self.latest = first, first
+        """The times of the first and the last access to any unit: most queries need no more."""
 
-    def record(self, time: int, statement: int, where: Extent, start: int, since: int) -> None:
-        """Record an access; entries up to the time `since` are saved in `older`."""
-        if time >= self.narrow_until and self.entries.dtype == np.int32:
+    @property
+    def nbytes(self) -> int:
+        """The memory it takes."""
+        return self.entries.nbytes + (0 if self.older is None else self.older.nbytes)
+
+    def widen(self) -> None:
+        """Make entries wide."""
+        if self.entries.dtype == np.int32:
             self.entries = self.entries.astype(np.int64)
             self.older = None if self.older is None else self.older.astype(np.int64)
-        if self.first and self.first <= since:
-            self._save_older(where, start, since)
-        self.first, self.latest = self.first or time, time
-        where.put(self.entries, start, time << self.bits | statement)
 
-    def _save_older(self, where: Extent, start: int, since: int) -> None:
+    def save_older(self, where: Extent, start: int, bound: int) -> None:
+        """Save the entries below a bound in `older`."""
         found = where.get(self.entries, start)
         if not found.any():
             return
-        is_old = (found > 0) & (found >> self.bits <= since)
+        is_old = (found > 0) & (found < bound)
         if is_old.any():
             if self.older is None:
-                self.older = np.zeros_like(self.entries)
+                self.older = np.zeros(self.entries.size, self.entries.dtype)
             where.put_some(self.older, start, found, is_old)
+
+    def largest(self, where: Extent, start: int) -> int:
+        """The latest entry."""
+        return int(where.get(self.entries, start).max(initial=0))
+
+    def largest_below(self, bound: int, where: Extent, start: int) -> int:
+        """The latest entry below a bound."""
+        found = where.get(self.entries, start)
+        latest = 0 if self.older is None else int(where.get(self.older, start).max(initial=0))
+        return max(latest, int(found[found < bound].max(initial=0))) if found.any() else latest
+
+
+class Layer:
+    """The last accesses of one kind on one pipe, in pages that are made when they are first touched."""
+
+    __slots__ = ("bits", "first", "how", "latest", "narrow_until", "page", "pages", "pipe")
+
+    def __init__(self, how: str, pipe: int, page: int, bits: int) -> None:
+        self.how, self.pipe, self.page = how, pipe, page
+        self.bits = bits
+        """Of an entry, that are the number of a statement."""
+        self.pages: dict[int, Page] = {}
+        self.narrow_until = 1 << 31 - bits
+        """The time from which on entries are wide."""
+        self.first = self.latest = 0
+        """The times of the first and the last access to any unit."""
+
+    def record(self, time: int, statement: int, where: Extent, start: int, since: int) -> None:
+        """Record an access; entries up to the time `since` are saved in `older`."""
+        entry, old = time << self.bits | statement, since + 1 << self.bits
+        for number, part, at in where.pieces(start, self.page):
+            page = self.pages.get(number)
+            if page is None:
+                page = self.pages[number] = Page(self.page, time)
+            if time >= self.narrow_until:
+                page.widen()
+            if page.first <= since:
+                page.save_older(part, at, old)
+            page.latest = time
+            part.put(page.entries, at, entry)
+        self.first, self.latest = self.first or time, time
 
     def last(self, where: Extent, start: int, after: int) -> Earlier | None:
         """The latest access to these bytes, if it came after a time."""
         if self.latest <= after:
             return None
-        entry = int(where.get(self.entries, start).max(initial=0))
+        found = [
+            page.largest(part, at)
+            for number, part, at in where.pieces(start, self.page)
+            if (page := self.pages.get(number)) is not None and page.latest > after
+        ]
+        entry = max(found, default=0)
         return self._earlier(entry) if entry >> self.bits > after else None
 
     def last_until(self, time: int, where: Extent, start: int) -> Earlier | None:
         """The latest access to these bytes up to a time."""
         if not self.first or self.first > time:
             return None
-        found = where.get(self.entries, start)
-        latest = 0 if self.older is None else int(where.get(self.older, start).max(initial=0))
-        if found.any():
-            latest = max(latest, int(found[found >> self.bits <= time].max(initial=0)))
-        return self._earlier(latest) if latest else None
+        found = [
+            page.largest_below(time + 1 << self.bits, part, at)
+            for number, part, at in where.pieces(start, self.page)
+            if (page := self.pages.get(number)) is not None and page.first <= time
+        ]
+        entry = max(found, default=0)
+        return self._earlier(entry) if entry else None
 
     def _earlier(self, entry: int) -> Earlier:
         """An entry unpacked."""
@@ -99,6 +149,8 @@ class Shadow:
     def __init__(self, size: int, bits: int, unit: int = 1) -> None:
         """`bits` are enough for the number of a statement."""
         self.size, self.bits, self.unit = size, bits, unit
+        self.page = max(1, size) if size <= LARGE else MOST_PAGED
+        """Units of a page."""
         self.used = 0
         """The end of what was ever defined."""
         self.layers: dict[tuple[str, int], Layer] = {}
@@ -106,11 +158,16 @@ class Shadow:
         self.written: Array | None = None
         """Which units are initialised; None if all count as such."""
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that its layers take."""
+        return sum(page.nbytes for layer in self.layers.values() for page in layer.pages.values())
+
     def record(self, how: str, pipe: int, time: int, statement: int, where: Extent, start: int, since: int = 0) -> None:
         """Record an access. `last_until` can be called for times up to `since`."""
         layer = self.layers.get((how, pipe))
         if layer is None:
-            layer = self.layers[how, pipe] = Layer(how, pipe, self.size, self.bits)
+            layer = self.layers[how, pipe] = Layer(how, pipe, self.page, self.bits)
         layer.record(time, statement, where, start, since)
 
     def unordered(self, how: str, pipe: int, clock: Clock, where: Extent, start: int) -> Iterator[Earlier]:
