@@ -174,6 +174,12 @@ def test_a_seed_is_another_legal_schedule_and_a_clean_program_does_not_mind() ->
         assert np.array_equal(np.load(f"y{seed}.npy"), np.load("y0.npy"))
 
 
+def test_a_sample_of_the_blocks() -> None:
+    shown = fine("run", *PICK, *MACHINE, "--grid", 9, "--blocks", "last")
+    assert "\na5, 1 of 9 blocks: " in shown
+    assert printed("run", *PICK, *MACHINE, "--grid", 9, "--blocks", "3")["blocks"] == 1
+
+
 def test_a_launch_by_function_pointer_hangs_on_a5() -> None:
     assert fine("run", *PICK, *MACHINE, "--launch", "standard")
     report = printed("run", *PICK, *MACHINE, "--launch", "function_pointer", status=1)
@@ -195,7 +201,7 @@ def test_notes_are_shown_on_request() -> None:
     assert full.count(": note [") == len(notes)
 
 
-@pytest.mark.parametrize("option", ["--seed=1", "--lanes", "--timeline=t.json", "--notes"])
+@pytest.mark.parametrize("option", ["--seed=1", "--blocks=last", "--lanes", "--timeline=t.json", "--notes"])
 def test_options_of_the_machine_are_for_the_machine(option: str, folder: Path) -> None:
     assert f"{option.partition('=')[0]}: for --engine machine only" in misuse("run", *PICK, option)
     assert not (folder / "t.json").exists()
@@ -208,6 +214,8 @@ def test_options_of_the_machine_are_for_the_machine(option: str, folder: Path) -
         (("--timeline", "y.npy", "--out", "out=y.npy"), "same file"),
         (("--seed", "-1"), "--seed"),
         (("--launch", "sideways"), "--launch"),
+        (("--blocks", "middle"), "--blocks: blocks takes block numbers"),
+        (("--blocks", "1"), "block 1, but the grid has 1"),
     ],
 )
 def test_misuse(words: tuple[str, ...], message: str, folder: Path) -> None:

@@ -73,3 +73,78 @@ def test_a_launch_that_skips_an_instruction_leaves_all_arrays_as_they_were(seed:
     assert not report.written and np.array_equal(memory, before)
     assert refused_last[8](*arrays, index="int32", target="a5", engine="machine", options=options).written
     assert not np.array_equal(memory, before)
+
+
+# --- Samples of a grid
+
+
+@pto.kernel
+def numbered(out, hits: pto.const = None):
+    """Each block stores one row."""
+    block = pto.block_idx()
+    tile = pto.Tile("vec", "float32", 1, 8)
+    pto.texpands(tile, 1)
+    pto.tstore(out[block : block + 1], tile)
+    if hits is not None:
+        pto.tload(tile, out[hits : hits + 1])
+
+
+def run_blocks(grid: int, blocks: Any, **more: Any) -> tuple[Any, list[int]]:
+    """The report, and the blocks that have stored their rows."""
+    out = np.zeros((grid, 8), "float32")
+    options = pto.MachineOptions(blocks=blocks, **more)
+    report = numbered[grid](out, target="a5", engine="machine", options=options)
+    return report, np.flatnonzero(out[:, 0]).tolist()
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        (None, list(range(9))),
+        ("first", [0]),
+        ("last, first", [0, 8]),
+        ("3,last,3", [3, 8]),
+        ((7, 2, 7), [2, 7]),
+        (np.array([5, 1]), [1, 5]),
+        ("random:100", list(range(9))),
+        ("first,random:0", [0]),
+    ],
+)
+def test_only_the_blocks_of_a_sample_run(blocks: Any, expected: list[int], seed: int | None) -> None:
+    report, ran = run_blocks(9, blocks, seed=seed)
+    assert ran == expected
+    count = len(expected)
+    assert str(report).startswith("a5, 9 blocks: " if count == 9 else f"a5, {count} of 9 blocks: ")
+    assert report.as_dict()["blocks"] == report.timeline.blocks == count and report.as_dict()["grid"] == 9
+    assert sum(each.executions for each in report.traffic) == count
+
+
+def test_random_blocks_are_drawn_from_the_whole_grid_without_the_others() -> None:
+    drawn = [run_blocks(50, "first,last,random:4", seed=seed)[1] for seed in range(12)]
+    assert all({0, 49} < set(ran) and len(ran) == 6 for ran in drawn)
+    assert len({block for ran in drawn for block in ran}) > 25
+    assert run_blocks(50, "first,last,random:4")[1] == run_blocks(50, "first,last,random:4")[1]
+
+
+def test_blocks_of_a_sample_are_compared_with_each_other() -> None:
+    def found(blocks: Any) -> list[str]:
+        out, options = np.zeros((9, 8), "float32"), pto.MachineOptions(blocks=blocks)
+        return [f.rule for f in numbered[9](out, hits=2, target="a5", engine="machine", options=options).hazards]
+
+    assert set(found((0, 2))) == set(found(None)) == {"CO-SEM-02"}
+    assert found((0, 1)) == []
+
+
+REFUSED = ("", "middle", "random", "random:-1", "1.5", "1,,2", (), (1.5,), (-1,), (True,), ("a",))
+
+
+@pytest.mark.parametrize("blocks", REFUSED)
+def test_other_samples_are_refused(blocks: Any) -> None:
+    with pytest.raises(ValueError, match=r"blocks takes block numbers, 'first', 'last' and 'random:N'"):
+        pto.MachineOptions(blocks=blocks)
+
+
+def test_a_block_outside_the_grid_is_refused() -> None:
+    with pytest.raises(ValueError, match="block 9, but the grid has 9"):
+        run_blocks(9, (0, 9))

@@ -157,6 +157,9 @@ def run(
     dyn_ub: DynUb = None,
     launch: Annotated[Launch, typer.Option(help="How the kernel is started.")] = Launch.standard,
     seed: Annotated[int | None, typer.Option(min=0, help="Machine: another legal schedule.")] = None,
+    blocks: Annotated[
+        str | None, typer.Option(metavar="first,last,random:N", help="Machine: only these blocks of the grid.")
+    ] = None,
     lanes: Annotated[bool, typer.Option("--lanes", help="Machine: the outcome of every lane.")] = False,
     timeline: Annotated[
         str | None, typer.Option(metavar="FILE.json", help="Machine: write the timeline, for Perfetto.")
@@ -169,7 +172,8 @@ def run(
     from ptokit.cli.programs import ProgramRequest, run_program
 
     request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value)
-    return run_program(request, out or (), engine, threads, MachineRequest(seed, lanes, timeline, notes), as_json)
+    machine = MachineRequest(seed, lanes, timeline, notes, blocks)
+    return run_program(request, out or (), engine, threads, machine, as_json)
 
 
 @_command

@@ -18,7 +18,7 @@ from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.render.machine import report_lines
 
-PARTS = ("memory", "timeline", "traffic", "lanes")
+PARTS = ("blocks", "memory", "timeline", "traffic", "lanes")
 """Fields that a run on the machine adds to the JSON."""
 
 
@@ -31,13 +31,18 @@ class MachineRequest:
     timeline: str | None = None
     """The file for the timeline."""
     notes: bool = False
+    blocks: str | None = None
+    """The blocks that run."""
 
     def options(self, engine: str) -> MachineOptions | None:
         """The options of a launch; other engines refuse them."""
         if engine == MACHINE:
             if self.timeline is not None:
                 check_destination(self.timeline)
-            return MachineOptions(seed=self.seed, lanes=self.lanes)
+            try:
+                return MachineOptions(seed=self.seed, lanes=self.lanes, blocks=self.blocks)
+            except ValueError as problem:
+                raise Misuse(f"--blocks: {problem}") from None
         given = [f"--{field.name}" for field in fields(self) if getattr(self, field.name) != field.default]
         if given:
             raise Misuse(f"{', '.join(given)}: for --engine {MACHINE} only")

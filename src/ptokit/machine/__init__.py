@@ -2,7 +2,7 @@
 
 | file | what it knows |
 |---|---|
-| `options.py`, `report.py` | the options of a run; its result, as data and as text |
+| `options.py`, `sample.py`, `report.py` | the options of a run; the blocks that run; its result, as data and as text |
 | `cores.py`, `pipes.py` | the cores of pipes; the engine that runs flags, events, barriers and queues |
 | `clocks.py`, `schedule.py`, `adversary.py` | that engine with vector clocks, with cycles, with a random order |
 | `extent.py`, `shadow.py`, `memories.py` | which bytes an access touches, the last accesses to them, in which memory |

@@ -41,9 +41,9 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
         self._atomic: Signal[int] | None = None
         """Set after the last atomic."""
 
-    def blocks(self, grid: int) -> list[int]:
-        """The blocks of a grid in a random order."""
-        order = list(range(grid))
+    def shuffled(self, blocks: Sequence[int]) -> list[int]:
+        """Blocks in a random order."""
+        order = list(blocks)
         self._random.shuffle(order)
         return order
 

@@ -20,6 +20,7 @@ from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
+from ptokit.machine.sample import sampled
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
 from ptokit.program.budget import Use, memory_findings
@@ -64,18 +65,19 @@ class MachineExecutable(Executable):
         options: MachineOptions,
         known: Sequence[Finding] = (),
     ) -> MachineReport:
-        """Run every block of the grid. `known` are the findings of the verifier."""
+        """Run the blocks of the grid that the options choose. `known` are the findings of the verifier."""
+        blocks = sampled(options.blocks, grid, int(options.seed or 0))
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
         began = perf_counter()
-        self._run_blocks(WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}), range(grid))
+        self._run_blocks(WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}), blocks)
         if session.skipped or (options.seed is not None and self.profile.pipes):
             session.gm.restore()
         if options.seed is not None and self.profile.pipes and not session.skipped:
             adversary = Adversary(int(options.seed or 0), pipes_of(self.profile))
             frame = WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}, adversary)
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
-                self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
+                self._run_blocks(frame, adversary.shuffled(blocks) if session.blocks_meet else blocks)
         run, findings = session.findings.found, Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
@@ -87,6 +89,7 @@ class MachineExecutable(Executable):
             tuple(session.lanes),
             self.program.name,
             not session.skipped,
+            len(blocks),
         )  # fmt: skip
 
     def _run_block(self, frame: WatchedFrame, block: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from ptokit.machine.sample import parse_blocks
 
 CHECKS = ("order", "memory", "blocks", "repeats", "indices", "traffic", "time")
 """Pipes and flags, written bytes and budgets, blocks against each other, repeated destinations,
@@ -23,6 +25,9 @@ class MachineOptions:
     """The enabled ones of `CHECKS`."""
     seed: int | None = None
     """Run under another legal schedule, random with this seed; None runs in program order."""
+    blocks: str | Sequence[int] | None = None
+    """The blocks that run, as in `"first,last,random:8"` or `(0, 7)`; None runs all. Outputs of other blocks stay as
+    they were."""
     poison: bool = True
     """Whether reads of uninitialised memory are reported."""
     dyn_ub: int | None = None
@@ -44,6 +49,8 @@ class MachineOptions:
             raise ValueError(f"checks are {', '.join(CHECKS)}; found {', '.join(map(repr, unknown))}")
         if self.launch not in LAUNCHES:
             raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; found {self.launch!r}")
+        if self.blocks is not None:
+            parse_blocks(self.blocks)
         for name, least in (("seed", 0), ("timeline", 1), ("dyn_ub", 0)):
             number = getattr(self, name)
             if number is not None and (not _is_whole(number) or number < least):

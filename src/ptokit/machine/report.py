@@ -47,10 +47,17 @@ class MachineReport(Run):
     """The name of the kernel that was launched."""
     written: bool = True
     """Whether arrays were written: not if an instruction could not be executed."""
+    blocks: int | None = None
+    """How many blocks of the grid were run; None for all."""
 
     def __repr__(self) -> str:
-        blocks = counted(self.grid, "block")
-        return f"<Report {self.kernel[:NAME]} on {self.target}, {blocks}: {summary(self.findings)}>"
+        return f"<Report {self.kernel[:NAME]} on {self.target}, {self.extent}: {summary(self.findings)}>"
+
+    @property
+    def extent(self) -> str:
+        """The blocks that were run, as text: `3 blocks`, `2 of 3 blocks`."""
+        whole = counted(self.grid, "block")
+        return whole if self.blocks in (None, self.grid) else f"{self.blocks:,} of {whole}"
 
     @property
     def ok(self) -> bool:
@@ -75,6 +82,7 @@ class MachineReport(Run):
             "engine": self.engine,
             "target": self.target,
             "grid": self.grid,
+            "blocks": self.grid if self.blocks is None else self.blocks,
             "seconds": self.seconds,
             "ok": self.ok,
             "written": self.written,
@@ -112,7 +120,7 @@ def report_text(report: MachineReport, *, notes: bool = False) -> str:
 
 def heading(report: MachineReport) -> str:
     """`a5, 3 blocks: 1 error, 2 notes`."""
-    return f"{report.target}, {counted(report.grid, 'block')}: {verdict(report.findings)}"
+    return f"{report.target}, {report.extent}: {verdict(report.findings)}"
 
 
 def verdict(findings: Iterable[Finding]) -> str:

@@ -39,7 +39,7 @@ class Earlier:
     statement: int
 
 
-class Page:
+class LayerPage:
     """The entries of some consecutive units in a layer."""
 
     __slots__ = ("entries", "first", "latest", "older")
@@ -93,7 +93,7 @@ class Layer:
         self.how, self.pipe, self.page = how, pipe, page
         self.bits = bits
         """Of an entry, that are the number of a statement."""
-        self.pages: dict[int, Page] = {}
+        self.pages: dict[int, LayerPage] = {}
         self.narrow_until = 1 << 31 - bits
         """The time from which on entries are wide."""
         self.first = self.latest = 0
@@ -105,7 +105,7 @@ class Layer:
         for number, part, at in where.pieces(start, self.page):
             page = self.pages.get(number)
             if page is None:
-                page = self.pages[number] = Page(self.page, time)
+                page = self.pages[number] = LayerPage(self.page, time)
             if time >= self.narrow_until:
                 page.widen()
             if page.first <= since:
