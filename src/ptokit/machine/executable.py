@@ -112,12 +112,18 @@ class _WatchedDeclare(DeclareStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         super().__call__(frame)
-        frame.session.owners.forget(self.tile.name)
+        _forget_owner(frame, self.tile.name)
         if self.tile.fresh:
             frame.fresh.add(self.tile.name)
         if self.tile.addresses:
             is_known = all(isinstance(address, int) for address in self.tile.addresses)
             _note_address(self.executable, frame, self.tile, is_known)
+
+
+def _forget_owner(frame: WatchedFrame, tile: str) -> None:
+    session = frame.session
+    if session.owners.is_needed and frame.adversary is None and not session.follows(("forget", tile)):
+        session.check(("forget", tile), lambda _: session.owners.forget(tile))
 
 
 def _note_address(machine: Executable, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
@@ -135,7 +141,7 @@ class _WatchedAssign(AssignStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         super().__call__(frame)
         frame.fresh.discard(self.tile.name)  # it shows the memory's content
-        frame.session.owners.forget(self.tile.name)
+        _forget_owner(frame, self.tile.name)
         _note_address(self.executable, frame, self.tile, isinstance(self.stmt.address, int))
 
 

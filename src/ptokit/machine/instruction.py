@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 
 import numpy as np
 
@@ -26,6 +28,7 @@ from ptokit.machine.session import MemoryAccess, Session
 from ptokit.machine.shadow import READ, WRITE
 from ptokit.machine.site import Site, lenient, site
 from ptokit.program.calls import offset_in
+from ptokit.program.expr import compiled
 from ptokit.program.ir import Instr, TileUse
 from ptokit.program.steps import Sync
 
@@ -40,13 +43,16 @@ class WatchedInstruction(InstructionStep):
         self.sites: dict[int, tuple[Prepared, Site | None]] = {}
         self.shown = tuple(operand.tile if isinstance(operand, TileUse) else "" for operand in instr.operands)
         """The tile of every operand; empty if it is none."""
+        uses = {start: None for use in instr.tiles for start in use.start}
+        self.starts = [start for start in map(compiled, uses) if not isinstance(start, int)]
+        """Where parts of tiles begin, if that is computed."""
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         session = frame.session
         if frame.adversary:
             self._defer(frame, frame.adversary)
             return
-        self._make_fresh(frame)
+        made = self._make_fresh(frame)
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
         if any(finding.blocks for finding in prepared.refused):
@@ -57,7 +63,7 @@ class WatchedInstruction(InstructionStep):
             return
         if here.findings:
             session.report(here.findings, self.instr.where)
-        run = here.prepared.run(storages, partial(self._write, frame, here), tolerant=True)
+        run = here.prepared.run(storages, partial(self._write, frame, here, made), tolerant=True)
         frame.run(found for found in run if found is not here.prepared.remarks)  # `findings` has those
 
     def _defer(self, frame: WatchedFrame, adversary: Adversary) -> None:
@@ -99,33 +105,95 @@ class WatchedInstruction(InstructionStep):
         return Prepared(instruction, machine.profile, lenient(machine.options), *operands, alone=self.alone)
 
     def _write(
-        self, frame: WatchedFrame, here: Site, plan: Plan, storages: Sequence[Storage], lanes: list[Lanes | None]
+        self,
+        frame: WatchedFrame,
+        here: Site,
+        made: tuple[str, ...],
+        plan: Plan,
+        storages: Sequence[Storage],
+        lanes: list[Lanes | None],
     ) -> str:
         """Execute, and check what is read and written. A bad index was already reported and is skipped."""
         session = frame.session
         needed = session.options.lanes or here.call.instruction.repeats is not None
         indices = [_indices(step, storages) if needed else None for step in plan.steps]
-        accesses = self._accesses(frame, here, storages, plan.touches(lanes))
+        touched = here.touches(plan, lanes)
+        in_global = self._global_accesses(session, here, storages, touched)
+        if here.prepared.stored:
+            self._save(session, here, plan, storages, in_global)
+        how = plan.run(storages, lanes)
+        number = session.numbers[id(self.instr)]
+        done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
+        session.observe(done, here)
+        if here.call.kernel.index_note and any(access.is_index for access in in_global):
+            session.check_all()
+        key = self._key(frame, here, made, touched, lanes)
+        if not session.follows(key, in_global):
+            self._check_all(frame, done, here, made, key, touched, in_global)
+        return how
+
+    def _key(
+        self,
+        frame: WatchedFrame,
+        here: Site,
+        made: tuple[str, ...],
+        touched: Sequence[Touched],
+        lanes: Sequence[Lanes | None],
+    ) -> Hashable:
+        """All that the checks of on-chip memory and of order depend on."""
+        values, addresses = frame.values, frame.addresses
+        places = [addresses[tile] if tile in addresses else frame.tiles[tile].address for tile in self.tiles]
+        starts = [measure(values) for measure in self.starts]
+        if not here.is_indexed:
+            return here, made, *places, *starts
+        named = [each.offsets() for each in touched if each.offsets is not None and self.shown[each.slot]]
+        outside = [each.outside for each in lanes if each is not None and each.outside is not None]
+        return here, made, *places, *starts, *map(_digest, [*named, *outside] if here.last_column else named)
+
+    def _check_all(
+        self,
+        frame: WatchedFrame,
+        done: Executed,
+        here: Site,
+        made: tuple[str, ...],
+        key: Hashable,
+        touched: Sequence[Touched],
+        in_global: list[MemoryAccess],
+    ) -> None:
+        """Check it, in a block that is not known."""
+        accesses = self._accesses(frame, here, done.storages, touched, in_global)
+        on_chip = [access for access in accesses if not access.place.is_global]
+        fresh = [self._whole(frame, tile) for tile in made]
+        overrun = self._overrun(here, done.lanes) if here.last_column else None
+        slim = replace(done, storages=(), lanes=(), indices=())
+        act = partial(self._check, frame.session, slim, here, fresh, overrun)
+        frame.session.check(key, act, on_chip, accesses)
+
+    def _check(
+        self,
+        session: Session,
+        done: Executed,
+        here: Site,
+        fresh: list[tuple[MemoryLocation, Extent]],
+        overrun: Array | None,
+        accesses: Sequence[MemoryAccess],
+    ) -> None:
+        for place, whole in fresh:
+            place.shadow.define(whole, place.start, 0)
         self._check_written(session, accesses)
         if session.owners.is_needed:
             self._check_owners(session, accesses)
-        self._save(session, here, plan, storages, accesses)
-        how = plan.run(storages, lanes)
-        if here.last_column:
-            self._clear_overrun(here, accesses, lanes)
-        number = session.numbers[id(self.instr)]
-        done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
-        session.observe(done, here, accesses)
-        return how
+        if overrun is not None:
+            self._clear_overrun(here, accesses, overrun)
+        if session.profile.pipes:
+            session.issue(done, here, accesses)
 
     def _save(
         self, session: Session, here: Site, plan: Plan, storages: Sequence[Storage], accesses: list[MemoryAccess]
     ) -> None:
         """Save the content of global memory that is about to be overwritten."""
-        if not here.prepared.stored:
-            return
         for access in accesses:
-            if access.place.is_global and access.how != READ:
+            if access.how != READ:
                 session.gm.save(access.place, access.extent)
         if plan.is_aliased(storages):  # indices may change while lanes take effect
             for slot in here.prepared.stored:
@@ -133,29 +201,50 @@ class WatchedInstruction(InstructionStep):
                 assert place is not None
                 session.gm.save(place, Extent(1, storages[slot].bits.nbytes // place.shadow.unit, 0))
 
-    def _clear_overrun(self, here: Site, accesses: list[MemoryAccess], lanes: list[Lanes | None]) -> None:
+    def _overrun(self, here: Site, lanes: Sequence[Lanes | None]) -> Array:
+        """Offsets of what a transfer writes outside the valid columns."""
+        dst, landed = here.call.destination, next(each for each in lanes if each is not None)
+        rows = np.arange(dst.valid_rows) if landed.outside is None else np.flatnonzero(~landed.outside)
+        return dst.layout.offset(rows[:, None], np.arange(dst.valid_cols, here.last_column))
+
+    def _clear_overrun(self, here: Site, accesses: Sequence[MemoryAccess], offsets: Array) -> None:
         """What a transfer writes outside the valid columns counts as uninitialised."""
         name, dst = here.prepared.names[0], here.call.destination
-        landed = next(each for each in lanes if each is not None)
-        rows = np.arange(dst.valid_rows) if landed.outside is None else np.flatnonzero(~landed.outside)
-        offsets = dst.layout.offset(rows[:, None], np.arange(dst.valid_cols, here.last_column))
         for access in accesses:
             if access.operand == name and access.how != READ:
                 shadow = access.place.shadow
                 shadow.define(listed(offsets, dst.dtype.size // shadow.unit), access.place.start, 0)
 
-    def _accesses(
-        self, frame: WatchedFrame, here: Site, storages: Sequence[Storage], touched: Iterable[Touched]
+    def _global_accesses(
+        self, session: Session, here: Site, storages: Sequence[Storage], touched: Sequence[Touched]
     ) -> list[MemoryAccess]:
-        """The parts of observed memories that it touches."""
-        places = [self._place(frame, tile, storage) for tile, storage in zip(self.shown, storages, strict=True)]
+        """The parts of observed global memory that it touches."""
         names, found = here.prepared.names, list[MemoryAccess]()
         for each in touched:
             slot = each.slot
-            place = places[slot]
-            if place is not None:
+            if not self.shown[slot] and (place := session.gm.at(storages[slot])) is not None:
                 extent = place.extent(each, storages[slot].dtype.size)
-                found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index, self.shown[slot]))
+                found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index))
+        return found
+
+    def _accesses(
+        self,
+        frame: WatchedFrame,
+        here: Site,
+        storages: Sequence[Storage],
+        touched: Sequence[Touched],
+        in_global: Sequence[MemoryAccess],
+    ) -> list[MemoryAccess]:
+        """The parts of all observed memories that it touches."""
+        names, found, others = here.prepared.names, list[MemoryAccess](), list(in_global)
+        for each in touched:
+            slot, tile = each.slot, self.shown[each.slot]
+            if tile:
+                place = self._place(frame, tile, storages[slot])
+                extent = place.extent(each, storages[slot].dtype.size)
+                found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index, tile))
+            elif others and others[0].operand == names[slot]:
+                found.append(others.pop(0))
         return found + self._workspace_accesses(frame, here)
 
     def _workspace_accesses(self, frame: WatchedFrame, here: Site) -> list[MemoryAccess]:
@@ -166,19 +255,16 @@ class WatchedInstruction(InstructionStep):
         whole = self.executable.program.tiles[use.tile].spec
         ahead = 0 if use.window is None else frame.value(offset_in(whole, use.window))
         place = self._place(frame, use.tile, frame.tiles[use.tile].part(ahead, spec.elements))
-        if place is None:
-            return []
         return [MemoryAccess(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
 
-    def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> MemoryLocation | None:
-        if tile:
-            loc, whole = self.executable.program.tiles[tile].spec.loc, frame.tiles[tile]
-            place = frame.session.chip.at(loc, frame.addresses.get(tile), whole)
-            ahead = (storage.address - whole.address) // place.shadow.unit
-            return place._replace(start=place.start + ahead) if ahead else place
-        return frame.session.gm.at(storage)
+    def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> MemoryLocation:
+        """The location of a tile, or of a part of it."""
+        loc, whole = self.executable.program.tiles[tile].spec.loc, frame.tiles[tile]
+        place = frame.session.chip.at(loc, frame.addresses.get(tile), whole)
+        ahead = (storage.address - whole.address) // place.shadow.unit
+        return place._replace(start=place.start + ahead) if ahead else place
 
-    def _check_written(self, session: Session, accesses: list[MemoryAccess]) -> None:
+    def _check_written(self, session: Session, accesses: Sequence[MemoryAccess]) -> None:
         """On-chip memory is written before it is read, maybe by an earlier step of the instruction."""
         is_checked = session.options.enables("memory")
         for access in accesses:
@@ -194,7 +280,7 @@ class WatchedInstruction(InstructionStep):
                 session.report([finding], self.instr.where)
                 shadow.define(access.extent, access.place.start)
 
-    def _check_owners(self, session: Session, accesses: list[MemoryAccess]) -> None:
+    def _check_owners(self, session: Session, accesses: Sequence[MemoryAccess]) -> None:
         """No other tile has overwritten what is read."""
         for access in accesses:
             if not access.tile:
@@ -207,24 +293,33 @@ class WatchedInstruction(InstructionStep):
                 )
                 session.report([finding], self.instr.where)
 
-    def _make_fresh(self, frame: WatchedFrame) -> None:
-        """Poison tiles that are used for the first time."""
-        for tile in self.tiles:
-            if tile in frame.fresh:
-                frame.fresh.discard(tile)
-                self._define(frame, tile, 0)
-                poison([frame.tiles[tile]])
+    def _make_fresh(self, frame: WatchedFrame) -> tuple[str, ...]:
+        """Poison tiles that are used for the first time; returns them."""
+        if frame.fresh.isdisjoint(self.tiles):
+            return ()
+        made = tuple(dict.fromkeys(tile for tile in self.tiles if tile in frame.fresh))
+        frame.fresh.difference_update(made)
+        poison(frame.tiles[tile] for tile in made)
+        return made
 
     def _skip(self, frame: WatchedFrame) -> None:
         """Nothing was executed. Its tiles count as written, so that nothing more is reported."""
+        frame.session.check_all()
         for tile in self.tiles:
-            self._define(frame, tile, 1)
+            place, whole = self._whole(frame, tile)
+            place.shadow.define(whole, place.start)
         frame.session.skip(self.instr)
 
-    def _define(self, frame: WatchedFrame, tile: str, value: int) -> None:
+    def _whole(self, frame: WatchedFrame, tile: str) -> tuple[MemoryLocation, Extent]:
+        """The location of a tile, and all of it."""
         spec, storage = self.executable.program.tiles[tile].spec, frame.tiles[tile]
-        here = frame.session.chip.at(spec.loc, frame.addresses.get(tile), storage)
-        here.shadow.define(Extent(1, spec.nbytes // here.shadow.unit, 0), here.start, value)
+        place = frame.session.chip.at(spec.loc, frame.addresses.get(tile), storage)
+        return place, Extent(1, spec.nbytes // place.shadow.unit, 0)
+
+
+def _digest(values: Array) -> bytes:
+    """The same for equal arrays."""
+    return blake2b(np.ascontiguousarray(values).view(np.uint8), digest_size=16).digest()
 
 
 def _indices(step: PlanStep, storages: Sequence[Storage]) -> Array | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import add
 from typing import NamedTuple
 
 from ptokit.engine.reference import Touched
@@ -20,6 +21,7 @@ from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent
 from ptokit.machine.findings import Findings
 from ptokit.machine.hazards import AccessSide
+from ptokit.machine.known import Act, IssuedWork, KnownBlocks, KnownItem
 from ptokit.machine.memories import Chip, Global, MemoryLocation, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
@@ -33,7 +35,7 @@ from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
 from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
-from ptokit.program.steps import Sync
+from ptokit.program.steps import PipeWork, Sync
 from ptokit.target import GM_ACCESS, VECTOR, Profile
 
 
@@ -81,7 +83,10 @@ class Session:
         self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.enables("time") else None
-        self.engines = () if not profile.pipes else (self.clocks, self.timer) if self.timer else (self.clocks,)
+        self.known = KnownBlocks(self.clocks.started)
+        """What earlier blocks have issued."""
+        order = WatchedClocks(self)
+        self.engines = () if not profile.pipes else (order, self.timer) if self.timer else (order,)
         """The engines that flags, events and barriers go to."""
         is_counted = options.enables("traffic") or self.timer is not None
         self.traffic = TrafficMeter(self.costs.grains) if is_counted else None
@@ -102,20 +107,64 @@ class Session:
         self.block = block
         self.clocks.begin()
         self._starts.append(self.clocks.started)
-        self.chip.forget()
-        self.owners.forget()
+        self.known.begin(self.clocks.started)
+        if not self.known.follows:
+            self._forget_chip()
         if self.timer:
             self.timer.begin_block(block)
 
     def end(self) -> None:
         """A block has ended."""
+        known = self._followed("end")
+        if known is None:
+            self.known.check("end", self._end_clocks, (), ())
+            self.known.end(self.clocks.times)
+        else:
+            self.clocks.times = list(map(add, self.clocks.started, known.times))
+        if self.timer:
+            self.timer.end_block()
+
+    def _end_clocks(self, _touches: Sequence[MemoryAccess]) -> None:
         for flag, setter in self.clocks.end():
             if isinstance(setter, Flag) and self.orders:
                 message = f"the flag {_named(flag)} is still set when block {self.block} ends"
                 fix = "wait for it: the next kernel would find it set"
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], setter.where)
-        if self.timer:
-            self.timer.end_block()
+
+    def _forget_chip(self) -> None:
+        self.chip.forget()
+        self.owners.forget()
+
+    # --- what is issued
+
+    def follows(self, key: Hashable, touches: Sequence[MemoryAccess] = ()) -> bool:
+        """Whether an earlier block has issued the same so far, and this. Then only accesses to global memory are
+        checked, here, and all others need not be."""
+        return self._followed(key, touches) is not None
+
+    def _followed(self, key: Hashable, touches: Sequence[MemoryAccess] = ()) -> KnownItem | None:
+        if not self.known.follows:
+            return None
+        known = self.known.follow(key, touches)
+        if known is None:
+            self.check_all()
+            return None
+        for ran in known.ran:
+            self._work(*self.known.repeated(ran))
+        return known
+
+    def check(
+        self, key: Hashable, act: Act, chip: Sequence[MemoryAccess] = (), touches: Sequence[MemoryAccess] = ()
+    ) -> None:
+        """Check what is issued, and remember it for later blocks: `act` depends on `key` alone, but for the `touches` of
+        global memory. `chip` are the others."""
+        self.known.check(key, act, chip, touches)
+
+    def check_all(self) -> None:
+        """Check everything in this block from now on."""
+        if self.known.follows:
+            self._forget_chip()
+            self.known.leave()
 
     @property
     def when(self) -> str:
@@ -124,8 +173,10 @@ class Session:
 
     def report(self, findings: Iterable[Finding], where: Where | None) -> None:
         """Add findings; `where` is their default location."""
-        here = (finding.on(self.profile.name) for finding in findings)
-        self.findings.add(finding if finding.where else finding.at(where) for finding in here)
+        here = [finding.on(self.profile.name) for finding in findings]
+        if here:
+            self.known.found()
+            self.findings.add(finding if finding.where else finding.at(where) for finding in here)
 
     # --- flags
 
@@ -148,8 +199,8 @@ class Session:
 
     # --- instructions
 
-    def observe(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
-        """Check an instruction that was executed, and pass it to the other observers."""
+    def observe(self, executed: Executed, site: Site) -> None:
+        """Check the values of an instruction that was executed, and pass it to the other observers."""
         options = self.options
         if options.enables("repeats") and any(raw is not None for raw in executed.indices):
             found = (replace(finding, message=f"{finding.message}, {self.when}") for finding in repeats(executed))
@@ -161,36 +212,36 @@ class Session:
         if options.launch != "standard":
             self.report(hazards.dispatch(site), executed.where)
         self.report(hazards.scratch(site, executed.storages), executed.where)
-        if self.profile.pipes:
-            self._issue(executed, site, touches)
+        if self.timer:
+            self._time(executed, site, self.timer)
 
-    def _issue(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
+    def _time(self, executed: Executed, site: Site, timer: Timer) -> None:
+        instr = executed.instr
+        for event in instr.waits:
+            timer.wait_event(event, site.pipes)
+        timer.execute(executed)
+        if instr.event is not None:
+            timer.signal_event(instr.event, site.pipes)
+
+    def issue(self, executed: Executed, site: Site, touches: Sequence[MemoryAccess]) -> None:
         """Issue the steps of an instruction to the pipes."""
         instr, number = executed.instr, executed.number
         pipes = site.pipes
         for event in instr.waits:
-            for engine in self.engines:
-                engine.wait_event(event, pipes, instr)
+            self.clocks.wait_event(event, pipes, instr)
         self._check_index_flag(executed, site, touches)
         if self.profile.burst:
             self._check_bursts(executed, site, touches)
-        for step in site.steps:
+        for position, step in enumerate(site.steps):
             if isinstance(step, Sync):
                 self.clocks.sync(step.src, step.dst)
             else:
-                mine = [t for t in touches if t.operand in (step.reads if t.how == READ else step.writes)]
-                self.clocks.work(step.pipe, partial(self._work, number, step.pipe, mine, site.gates[step.pipe]))
-        if self.timer:
-            self.timer.execute(executed)
-        self._signal(instr, pipes)
-
-    def _signal(self, instr: Instr, pipes: tuple[str, ...]) -> None:
-        """Signal the event of an instruction that has ended on these pipes."""
+                work = IssuedWork(self.known.item, position, number, step, site.gates[step.pipe])
+                self.clocks.work(step.pipe, partial(self._work, work, touches))
         if instr.event is not None:
-            for engine in self.engines:
-                engine.signal_event(instr.event, pipes)
+            self.clocks.signal_event(instr.event, pipes)
 
-    def _check_bursts(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
+    def _check_bursts(self, executed: Executed, site: Site, touches: Sequence[MemoryAccess]) -> None:
         """DMA bursts to UB are aligned."""
         into = self.profile.memories[TileType.Vec].name
         for touch in touches:
@@ -198,7 +249,7 @@ class Session:
                 name = executed.instr.name
                 self.report(hazards.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
 
-    def _check_index_flag(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
+    def _check_index_flag(self, executed: Executed, site: Site, touches: Sequence[MemoryAccess]) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
         kind, wait = site.call.kernel.index_note, site.load_wait
         if not self.orders or not kind or wait is None:
@@ -215,7 +266,11 @@ class Session:
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""
         self.skipped = True
-        self._signal(instr, (self.cores.scalar,))
+        self.known.drop()
+        if instr.event is not None and self.profile.pipes:
+            self.clocks.signal_event(instr.event, (self.cores.scalar,))
+            if self.timer:
+                self.timer.signal_event(instr.event, (self.cores.scalar,))
 
     def load_scalar(self, stmt: LoadScalar, storage: Storage, touched: Touched) -> None:
         """The scalar pipe reads an element."""
@@ -225,16 +280,29 @@ class Session:
         touches = (
             [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
         )
-        pipe = self.cores.scalar
-        self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], pipe, touches, pipe))
+        pipe, number = self.cores.scalar, self.numbers[id(stmt)]
+        if not self.follows(("load_scalar", number), touches):
+            self.check(("load_scalar", number), partial(self._load_scalar, number), (), touches)
         if self.timer:
-            self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
+            self.timer.work(pipe, self.costs.scalar_read, number, "load_scalar", stmt.where)
 
-    def _work(self, number: int, pipe: str, touches: list[MemoryAccess], entry: str, clock: Clock, time: int) -> None:
-        """Check the accesses of a pipe against earlier ones, then record them. `entry` is the pipe that should wait."""
+    def _load_scalar(self, number: int, touches: Sequence[MemoryAccess]) -> None:
+        pipe = self.cores.scalar
+        work = IssuedWork(self.known.item, 0, number, PipeWork(pipe, ("source",)), pipe)
+        self.clocks.work(pipe, partial(self._work, work, touches))
+
+    def _work(self, work: IssuedWork, given: Sequence[MemoryAccess], clock: Clock, time: int) -> None:
+        """Check the accesses of a pipe against earlier ones, then record them. `given` are those of all pipes."""
         if not self.watches:
             return
+        number, step, entry = work.number, work.step, work.entry
+        pipe = step.pipe
         me = self.clocks.number[pipe]
+        touches = [touch for touch in given if touch.operand in (step.reads if touch.how == READ else step.writes)]
+        if any(touch.place.is_global for touch in touches):
+            self.known.note(work, me, clock, time)
+            if self.known.has_run(work):
+                touches = [touch for touch in touches if not touch.place.is_global]
         for touch in touches:
             place, extent = touch.place, touch.extent
             if self.orders:
@@ -314,6 +382,29 @@ class Session:
             size = budget.available if budget else memory.size
             found[memory.name] = MemoryUse(memory.name, size, max(end for _, _, end in tiles), tuple(tiles))
         return found
+
+
+class WatchedClocks:
+    """The clocks, as flags and barriers reach them: only in a block that is not known."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._clocks = session, session.clocks
+
+    def set(self, src: str, flag: Hashable, what: object = None) -> None:
+        """A pipe sets a flag."""
+        self._pass(("set", src, flag, id(what)), partial(self._clocks.set, src, flag, what))
+
+    def wait(self, dst: str, flag: Hashable, what: object = None) -> None:
+        """A pipe waits for a flag."""
+        self._pass(("wait", dst, flag, id(what)), partial(self._clocks.wait, dst, flag, what))
+
+    def barrier(self) -> None:
+        """Everything issued so far comes before everything issued later."""
+        self._pass("barrier", self._clocks.barrier)
+
+    def _pass(self, key: Hashable, do: Callable[[], None]) -> None:
+        if not self._session.follows(key):
+            self._session.check(key, lambda _: do())
 
 
 def _is_cached(pipe: str) -> bool:

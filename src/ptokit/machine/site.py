@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ptokit.engine.prepared import Prepared
-from ptokit.engine.reference import Plan
+from ptokit.engine.reference import IndexedStep, Lanes, Plan, Touched
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
@@ -54,6 +55,19 @@ class Site:
         reach = self.call.kernel.reach
         end = min(reach(self.call), self.call.destination.cols) if reach else 0
         return end if reach and end > self.call.destination.valid_cols else 0
+
+    def touches(self, plan: Plan, lanes: Sequence[Lanes | None]) -> Sequence[Touched]:
+        """What an execution reads and writes."""
+        return list(plan.touches(lanes)) if self.is_indexed else self._touches
+
+    @cached_property
+    def is_indexed(self) -> bool:
+        """Whether what it touches depends on values."""
+        return any(isinstance(step, IndexedStep) for step in self.plan.steps)
+
+    @cached_property
+    def _touches(self) -> tuple[Touched, ...]:
+        return tuple(self.plan.touches([None] * len(self.plan.steps)))
 
     @cached_property
     def load_wait(self) -> Sync | None:
