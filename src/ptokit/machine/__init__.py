@@ -14,6 +14,7 @@
 | `timer.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
 | `deferred.py` | an instruction whose pipes run their parts at different times |
 | `session.py`, `findings.py` | one launch, and its findings |
+| `known.py` | blocks that issue what an earlier block has issued |
 | `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |
 """
 

@@ -3,8 +3,8 @@
 Checks of order and of on-chip memory depend on what a block issues and on the on-chip bytes that it touches, not on
 values, and not on addresses in global memory. A block is a sequence of items, each with a key. Sequences without
 findings are kept, as a tree. While a block follows the tree, only its accesses to global memory are checked, with the
-clocks that they had in the earlier block. If the block leaves the tree, its items so far are made up for, and the others
-are checked as usual.
+clocks that they had in the earlier block. If the block leaves the tree, its items so far are made up for, and the rest
+is checked as usual.
 """
 
 from __future__ import annotations
@@ -107,9 +107,10 @@ class KnownBlocks:
     def leave(self) -> None:
         """Make up for the items so far."""
         self.follows = False
-        for self.item, (known, touches) in enumerate(zip(self._path, self.touches, strict=True)):
+        self.item = 0
+        for known, touches in zip(self._path, self.touches, strict=True):
             known.act([*known.chip, *touches])
-        self.item = len(self._path)
+            self.item += 1
 
     def check(self, key: Hashable, act: Act, chip: Touches, touches: Touches) -> None:
         """Check an item; `touches` are all its accesses, `chip` those to on-chip memory."""

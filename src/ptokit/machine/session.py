@@ -156,8 +156,8 @@ class Session:
     def check(
         self, key: Hashable, act: Act, chip: Sequence[MemoryAccess] = (), touches: Sequence[MemoryAccess] = ()
     ) -> None:
-        """Check what is issued, and remember it for later blocks: `act` depends on `key` alone, but for the `touches` of
-        global memory. `chip` are the others."""
+        """Check what is issued, and remember it for later blocks. `chip` are the `touches` of on-chip memory; apart from
+        the others, all that `act` does follows from the `key`."""
         self.known.check(key, act, chip, touches)
 
     def check_all(self) -> None:

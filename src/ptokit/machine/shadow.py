@@ -18,7 +18,7 @@ from ptokit.machine.clocks import Clock
 from ptokit.machine.extent import Extent
 
 READ, WRITE = "read", "write"
-MOST_PAGED = 1 << 13
+MOST_PAGED = 1 << 14
 """Units of a page of a large memory."""
 LARGE = 1 << 19
 """Memories of up to so many units are one page: on-chip memories, by constant addresses."""
