@@ -12,6 +12,7 @@
 | `ways.py`, `traffic.py` | accesses to global memory; their sums |
 | `costs.py`, `formulas.py`, `timed.py` | how long steps take: numbers and transfer sizes, formulas, instructions |
 | `timer.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
+| `chance.py`, `stale.py` | the random choices of a schedule; what a path to global memory does not see yet |
 | `deferred.py` | an instruction whose pipes run their parts at different times |
 | `session.py`, `findings.py` | one launch, and its findings |
 | `known.py` | blocks that issue what an earlier block has issued |

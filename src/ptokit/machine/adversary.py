@@ -1,17 +1,19 @@
 """Other legal schedules: pipes run in a random order, within what their own order, flags and the scalar pipe allow.
 
-The work of the pipes is queued while the control flow of a block runs, and then run in a random order. A program whose
-accesses are all ordered gives the same bits in every order.
+The work of the pipes is queued while the control flow of blocks runs, and then run in the order that `Chance` picks,
+pipes of several blocks among each other. A program whose accesses are all ordered gives the same bits in every order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from random import Random
 from typing import Self
 
+from ptokit.machine.chance import Chance
 from ptokit.machine.pipes import Pipe, PipeEngine, PipeItem, Signal
 
+MOST_TOGETHER = 4
+"""Blocks whose pipes run among each other."""
 Do = Callable[[], None]
 """Work."""
 
@@ -19,7 +21,7 @@ Do = Callable[[], None]
 class RandomPipe(Pipe):
     """A pipe with how far it has come."""
 
-    __slots__ = ("done", "gate", "given")
+    __slots__ = ("done", "gate", "given", "priority")
 
     def __init__(self, name: str, number: int, scalar: Self | None) -> None:
         super().__init__(name, number, scalar)
@@ -27,25 +29,65 @@ class RandomPipe(Pipe):
         """How many items were issued to it, and how many have run."""
         self.gate = 0
         """Of a scalar pipe: how many of its items must have run before what it issues now."""
+        self.priority = 0.0, 0.0
+        """For `Chance`."""
+
+    def is_ready(self) -> bool:
+        """Whether its next item can run."""
+        item = self.queue[0]
+        return _is_set(item.signal) and self.scalar.done >= item.issued
+
+
+class Concurrency:
+    """Blocks that run at the same time."""
+
+    def __init__(self, chance: Chance) -> None:
+        self.chance = chance
+        self._blocks: list[Adversary] = []
+
+    def begin(self, pipes: Sequence[str]) -> Adversary:
+        """Another block begins."""
+        block = Adversary(self, pipes)
+        self.chance.begin(block.pipes)
+        self._blocks.append(block)
+        return block
+
+    def step(self) -> None:
+        """Run the next item of a pipe. If every pipe is held, one continues nevertheless."""
+        waiting = [(block, pipe) for block in self._blocks for pipe in block.waiting]
+        ready = [pipe for _, pipe in waiting if pipe.is_ready()]
+        preferred = [pipe for pipe in ready if _is_set(pipe.queue[0].after)]
+        chosen = self.chance.pick(preferred or ready or [pipe for _, pipe in waiting])
+        next(block for block, pipe in waiting if pipe is chosen).run(chosen)
+
+    def end(self) -> None:
+        """End the blocks: run all their items."""
+        while any(block.waiting for block in self._blocks):
+            self.step()
+        self._blocks.clear()
 
 
 class Adversary(PipeEngine[RandomPipe, int, Do]):
-    """The pipes of a block, and the random numbers. The time of an item is the gate of its scalar pipe."""
+    """The pipes of a block. The time of an item is the gate of its scalar pipe."""
 
     pipe_type = RandomPipe
     defers = True
 
-    def __init__(self, seed: int, pipes: Sequence[str]) -> None:
+    def __init__(self, others: Concurrency, pipes: Sequence[str]) -> None:
         super().__init__(pipes)
-        self._random = Random(seed)  # noqa: S311  (schedules are no secret)
+        self._others, self.chance = others, others.chance
         self._atomic: Signal[int] | None = None
         """Set after the last atomic."""
 
-    def shuffled(self, blocks: Sequence[int]) -> list[int]:
-        """Blocks in a random order."""
-        order = list(blocks)
-        self._random.shuffle(order)
-        return order
+    @property
+    def pipes(self) -> list[RandomPipe]:
+        """All pipes."""
+        return list(self._pipes.values())
+
+    @property
+    def waiting(self) -> list[RandomPipe]:
+        """Pipes that have something to run."""
+        return self._held_pipes()
 
     def work_atomically(self, pipe: str, work: Do) -> None:
         """Work that is an atomic. Atomics keep the program's order if flags allow it: rounding depends on it."""
@@ -64,14 +106,12 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
         """Run until a pipe has run all its items."""
         at = self._pipes[pipe]
         while at.queue:
-            self._step()
+            self._others.step()
 
-    def end(self) -> None:
-        """End a block: run all its items."""
-        while self._held:
-            self._step()
-        self.forget()
-        self._atomic = None
+    def run(self, pipe: RandomPipe) -> None:
+        """Run the next item of a pipe."""
+        self._take(pipe).run()
+        pipe.done += 1
 
     # --- the notion of time
 
@@ -87,25 +127,11 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
     def _receive(self, pipe: RandomPipe, issued: int, stamp: int | None, takes: bool) -> None:
         pass
 
-    # --- what runs next
-
     def _hold(self, at: RandomPipe, item: PipeItem[int]) -> None:
         self._queue(at, item)
         at.given += 1
         if item.signal and item.ticks and at is at.scalar:
             at.gate = at.given
-
-    def _step(self) -> None:
-        """Run the next item of a random pipe. If every pipe is held, a random one continues nevertheless."""
-        waiting = [pipe for pipe in self._pipes.values() if pipe.queue]
-        ready = [pipe for pipe in waiting if self._is_ready(pipe, pipe.queue[0])]
-        preferred = [pipe for pipe in ready if _is_set(pipe.queue[0].after)]
-        pipe = self._random.choice(preferred or ready or waiting)
-        self._take(pipe).run()
-        pipe.done += 1
-
-    def _is_ready(self, at: RandomPipe, item: PipeItem[int]) -> bool:
-        return _is_set(item.signal) and at.scalar.done >= item.issued
 
 
 def _is_set(signal: Signal[int] | None) -> bool:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import numpy as np
 
 from ptokit.engine.faults import SpanFault, ZeroFault
 from ptokit.engine.interpreter import POISON
-from ptokit.engine.reference import Lanes
+from ptokit.engine.reference import IndexedStep, Lanes, PlanStep, ScatterStep, Touched
 from ptokit.engine.storage import Storage
+from ptokit.isa.move import Combine
+from ptokit.isa.spelling import TMP
+from ptokit.machine.chance import Chance
+from ptokit.machine.pipes import unit_of
+from ptokit.machine.repeats import is_ordered
+from ptokit.machine.shadow import READ
 from ptokit.machine.site import Site
+from ptokit.machine.stale import StaleAccess, StaleLines, is_cached
 from ptokit.program.steps import PipeWork
 
 
@@ -23,13 +30,27 @@ def poison(storages: Iterable[Storage]) -> None:
 
 class DeferredInstruction:
     """One execution: the pipe that reads the indices keeps them for the pipes that move the data. An uninitialised tile
-    is poisoned when it is first touched, not before: until then other tiles may use its memory."""
+    is poisoned when it is first touched, not before: until then other tiles may use its memory. A workspace is poisoned
+    when its pipe runs: nothing is known of what it holds then. Lanes of a scatter take effect in any order where the
+    target does not define one."""
 
-    def __init__(self, site: Site, storages: list[Storage], fresh: list[bool]) -> None:
-        """`fresh` says of every operand whether it is an uninitialised tile."""
+    def __init__(
+        self,
+        site: Site,
+        number: int,
+        storages: list[Storage],
+        fresh: list[bool],
+        workspace: Storage | None,
+        chance: Chance,
+        stale: StaleLines | None,
+    ) -> None:
+        """`number` is that of the statement. `fresh` says of every operand whether it is an uninitialised tile. `stale`
+        is None if all pipes see the same global memory."""
+        self._site, self._number = site, number
         self._plan, self._storages = site.prepared.tolerant, storages
+        self._chance, self._stale = chance, stale
         self._lanes: list[Lanes | None] | None = None
-        touches = [step for step in site.steps if isinstance(step, PipeWork)]
+        self._touches = touches = [step for step in site.steps if isinstance(step, PipeWork)]
         names = site.prepared.names
         index = site.call.instruction.roles.get("index")
         self._reader = next((touch for touch in touches if index in touch.reads), touches[-1])
@@ -43,6 +64,8 @@ class DeferredInstruction:
             for name, storage, is_fresh in zip(names, storages, fresh, strict=True)
             if is_fresh
         ]
+        if workspace is not None:
+            self._poisons.append((_first(touches, TMP), workspace))
 
     def is_atomic(self, touch: PipeWork) -> bool:
         """Whether a part is an atomic."""
@@ -53,7 +76,9 @@ class DeferredInstruction:
         poison(storage for first, storage in self._poisons if first is touch)
         with suppress(SpanFault, ZeroFault):  # reported by the run in program order
             if touch is self._reader:
-                self._lanes, _ = self._plan.resolve(self._storages)
+                indexed = [step for step in self._plan.steps if isinstance(step, IndexedStep)]
+                with self._shown(Touched(step.idx, READ, step.lanes) for step in indexed):
+                    self._lanes, _ = self._plan.resolve(self._storages)
             if self._lanes is not None:
                 self._move(touch, self._lanes)
 
@@ -64,7 +89,30 @@ class DeferredInstruction:
             return
         for step, own, mover in zip(self._plan.steps, lanes, self._moves, strict=True):
             if mover is touch:
-                step.run(self._storages, own)
+                with self._shown(each for each in step.touches(own) if not each.is_index):
+                    self._run(step, own)
+
+    def _run(self, step: PlanStep, lanes: Lanes | None) -> None:
+        is_store = isinstance(step, ScatterStep) and step.move.combine is Combine.STORE
+        if not is_store or is_ordered(self._site.call):
+            step.run(self._storages, lanes)
+            return
+        assert isinstance(step, ScatterStep) and lanes is not None
+        cells, where, values = step.cells(self._storages, lanes)
+        order = self._chance.order(len(where))
+        cells[where[order]] = values[order]  # NumPy assigns in order
+
+    def _shown(self, touched: Iterable[Touched]) -> AbstractContextManager[None]:
+        """Global memory as the pipes that access these operands may see it."""
+        if self._stale is None:
+            return nullcontext()
+        return self._stale.shown(list(map(self._access, touched)))
+
+    def _access(self, touched: Touched) -> StaleAccess:
+        name = self._site.prepared.names[touched.slot]
+        pipes = [step.pipe for step in self._touches if name in (step.reads if touched.how == READ else step.writes)]
+        is_through = is_cached(unit_of((pipes or [self._last.pipe])[-1]))
+        return StaleAccess(self._storages[touched.slot], touched, self._number, is_through)
 
 
 def _first(touches: list[PipeWork], operand: str) -> PipeWork:

@@ -13,8 +13,8 @@ from ptokit.engine.storage import Storage, region
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, not_in_run
 from ptokit.isa.layout import Layout
 from ptokit.machine import MACHINE
-from ptokit.machine.adversary import Adversary
-from ptokit.machine.cores import pipes_of
+from ptokit.machine.adversary import MOST_TOGETHER, Concurrency
+from ptokit.machine.chance import Chance
 from ptokit.machine.findings import Findings
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
@@ -23,6 +23,7 @@ from ptokit.machine.report import MachineReport
 from ptokit.machine.sample import sampled
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
+from ptokit.machine.stale import StaleAccess, StaleLines
 from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
@@ -74,10 +75,9 @@ class MachineExecutable(Executable):
         if session.skipped or (options.seed is not None and self.profile.pipes):
             session.gm.restore()
         if options.seed is not None and self.profile.pipes and not session.skipped:
-            adversary = Adversary(int(options.seed or 0), pipes_of(self.profile))
-            frame = WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}, adversary)
+            frames = [WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}) for _ in range(MOST_TOGETHER)]
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
-                self._run_blocks(frame, adversary.shuffled(blocks) if session.blocks_meet else blocks)
+                self._run_otherwise(frames, blocks, Chance(int(options.seed or 0)))
         run, findings = session.findings.found, Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
@@ -97,7 +97,20 @@ class MachineExecutable(Executable):
         if frame.adversary is None:
             frame.session.begin(block)
         super()._run_block(frame, block)
-        (frame.session if frame.adversary is None else frame.adversary).end()
+        if frame.adversary is None:
+            frame.session.end()
+
+    def _run_otherwise(self, frames: list[WatchedFrame], blocks: Sequence[int], chance: Chance) -> None:
+        """Run blocks under another schedule. Those that meet run in any order, some of them at the same time."""
+        session, together = frames[0].session, Concurrency(chance)
+        size = len(frames) if session.blocks_meet else 1
+        order = chance.shuffled(blocks) if session.blocks_meet else blocks
+        stale = StaleLines(session.gm, chance) if session.is_stale else None
+        for first in range(0, len(order), size):
+            for frame, block in zip(frames, order[first : first + size], strict=False):
+                frame.run_by(together.begin(session.cores.pipes), stale)
+                self._run_blocks(frame, [block])
+            together.end()
 
     def block(self, block: Block) -> tuple[Step, ...]:
         return tuple(self._step(stmt) for stmt in block)
@@ -171,9 +184,16 @@ class _LoadScalar(LoadScalarStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         if frame.adversary:
             frame.adversary.drain(frame.session.cores.scalar)
-            self.read(frame)
+            self._read_later(frame, self.read(frame))
         else:
             frame.session.load_scalar(self.stmt, self.read(frame), Touched(0, READ, ONE))
+
+    def _read_later(self, frame: WatchedFrame, storage: Storage) -> None:
+        """Read it again, maybe from a stale line."""
+        if frame.stale is not None:
+            number = frame.session.numbers[id(self.stmt)]
+            with frame.stale.shown([StaleAccess(storage, Touched(0, READ, ONE), number, True)]):
+                self.read(frame)
 
 
 STEPS = {

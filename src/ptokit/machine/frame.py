@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ptokit.engine.frame import Frame
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.session import Session
+from ptokit.machine.stale import StaleLines
 from ptokit.program.expr import Var
 from ptokit.program.ir import TileDecl
 
@@ -21,16 +23,21 @@ class WatchedFrame(Frame):
         session: Session,
         tensors: Mapping[str, Storage],
         values: dict[Var, int],
-        adversary: Adversary | None = None,
     ) -> None:
         super().__init__()
         self.tensors, self.values = tensors, values
-        self.session, self.adversary = session, adversary
-        self.engines = (adversary,) if adversary else session.engines
+        self.session = session
+        self.adversary: Adversary | None = None
+        self.stale: StaleLines | None = None
+        self.engines: tuple[Any, ...] = session.engines
         """The engines that flags, events and barriers go to."""
         self.fresh: set[str] = set()
         """Tiles whose memory is uninitialised."""
         self._known: dict[tuple[str, int], Storage] = {}
+
+    def run_by(self, adversary: Adversary, stale: StaleLines | None) -> None:
+        """Run another schedule from now on; `stale` is None if all pipes see the same global memory."""
+        self.adversary, self.stale, self.engines = adversary, stale, (adversary,)
 
     def report(self, findings: Sequence[Finding]) -> None:
         """Report findings of the current statement to the session."""

@@ -77,7 +77,9 @@ class WatchedInstruction(InstructionStep):
         frame.fresh.difference_update(self.tiles)
         if here is None:
             return
-        work = DeferredInstruction(here, storages, fresh)
+        number = frame.session.numbers[id(self.instr)]
+        given = here, number, storages, fresh, self._workspace_memory(frame, here)
+        work = DeferredInstruction(*given, adversary.chance, frame.stale)
         for event in self.instr.waits:
             adversary.wait_event(event, here.pipes)
         for step in here.steps:
@@ -249,13 +251,19 @@ class WatchedInstruction(InstructionStep):
 
     def _workspace_accesses(self, frame: WatchedFrame, here: Site) -> list[MemoryAccess]:
         """All of the workspace, which is written."""
+        use, spec, memory = self.instr.workspace, here.tiles.get(TMP), self._workspace_memory(frame, here)
+        if use is None or spec is None or memory is None:
+            return []
+        place = self._place(frame, use.tile, memory)
+        return [MemoryAccess(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
+
+    def _workspace_memory(self, frame: WatchedFrame, here: Site) -> Storage | None:
         use, spec = self.instr.workspace, here.tiles.get(TMP)
         if use is None or spec is None:
-            return []
+            return None
         whole = self.executable.program.tiles[use.tile].spec
         ahead = 0 if use.window is None else frame.value(offset_in(whole, use.window))
-        place = self._place(frame, use.tile, frame.tiles[use.tile].part(ahead, spec.elements))
-        return [MemoryAccess(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
+        return frame.tiles[use.tile].part(ahead, spec.elements)
 
     def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> MemoryLocation:
         """The location of a tile, or of a part of it."""

@@ -23,16 +23,25 @@ def repeats(executed: Executed) -> Iterator[Finding]:
     """The first destinations that two lanes of a call write, with one index and with different ones, if the target does
     not define the result."""
     ruling = executed.call.instruction.repeats
-    if ruling is None or ruling.defined(executed.call):
-        return
-    level = executed.call.here(ruling.levels)
-    if level is None:
+    level = _level(executed.call)
+    if ruling is None or level is None:
         return
     for step, lanes, indices in indexed(executed):
         if step.index.side is Side.DST and step.move.combine is Combine.STORE:
             found = {repeat.is_folded: repeat for repeat in _first_repeats(step, lanes, indices)}
             reported = found.values() if ruling.same != ruling.folded else list(found.values())[:1]
             yield from (_finding(executed, step, ruling, level, repeat) for repeat in reported)
+
+
+def is_ordered(call: Call) -> bool:
+    """Whether the target defines which of two lanes with one destination wins."""
+    return _level(call) is None
+
+
+def _level(call: Call) -> Level | None:
+    """The level of a repeated destination; None if the target defines the result."""
+    ruling = call.instruction.repeats
+    return None if ruling is None or ruling.defined(call) else call.here(ruling.levels)
 
 
 def indexed(executed: Executed) -> Iterator[tuple[IndexedStep, Lanes, Array]]:

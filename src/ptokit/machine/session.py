@@ -30,13 +30,14 @@ from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ, Earlier, meets
 from ptokit.machine.site import Site
+from ptokit.machine.stale import is_cached
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
 from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import PipeWork, Sync
-from ptokit.target import GM_ACCESS, VECTOR, Profile
+from ptokit.target import VECTOR, Profile
 
 
 class MemoryAccess(NamedTuple):
@@ -98,6 +99,8 @@ class Session:
         """Whether an instruction could not be executed."""
         self.blocks_meet = False
         """Whether the result depends on the order of the blocks."""
+        self.is_stale = False
+        """Whether a read may miss what another path has written."""
         self._starts: list[Clock] = []
 
     # --- blocks
@@ -156,8 +159,8 @@ class Session:
     def check(
         self, key: Hashable, act: Act, chip: Sequence[MemoryAccess] = (), touches: Sequence[MemoryAccess] = ()
     ) -> None:
-        """Check what is issued, and remember it for later blocks. `chip` are the `touches` of on-chip memory; apart from
-        the others, all that `act` does follows from the `key`."""
+        """Check what is issued, and remember it for later blocks. `chip` are the `touches` of on-chip memory. Apart
+        from the others, what `act` does follows from the `key`."""
         self.known.check(key, act, chip, touches)
 
     def check_all(self) -> None:
@@ -336,6 +339,7 @@ class Session:
                 stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # the kernel of an instruction handles its own
                     first, then = self._act_of(stale, touch), self._act(number, pipe, touch)
+                    self.is_stale = True
                     finding = hazards.stale(first, then, self.when, self.profile.name)
                     self.report([finding], self.statements[number].where)
 
@@ -409,7 +413,7 @@ class WatchedClocks:
 
 def _is_cached(pipe: str) -> bool:
     """Whether accesses of a pipe to global memory go through the cache."""
-    return GM_ACCESS.get(unit_of(pipe)) != "bursts"
+    return is_cached(unit_of(pipe))
 
 
 def _name(stmt: Stmt) -> str:

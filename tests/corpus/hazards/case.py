@@ -20,7 +20,7 @@ several arguments at once."""
 class Launch(Protocol):
     """Runs a case."""
 
-    def __call__(self, engine: str = "machine", given: dict[str, Any] | None = None) -> Any:
+    def __call__(self, engine: str = "machine", given: dict[str, Any] | None = None, **options: Any) -> Any:
         """On an engine; the machine gives a report. `given` is filled with what the kernel was given."""
 
 
@@ -82,12 +82,12 @@ class Hazard:
 
 
 def _launch(kernel: Any, grid: int, target: str, wanted: Given) -> Launch:
-    def launch(engine: str = "machine", given: dict[str, Any] | None = None) -> Any:
+    def launch(engine: str = "machine", given: dict[str, Any] | None = None, **options: Any) -> Any:
         made: dict[str, Any] = {key: value() if callable(value) else value for key, value in wanted.items()}
         made |= made.pop("arrays", {})
         if given is not None:
             given.update(made)
-        return kernel[grid](**made, target=target, engine=engine)
+        return kernel[grid](**made, target=target, engine=engine, **options)
 
     return launch
 
