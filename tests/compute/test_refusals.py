@@ -17,7 +17,8 @@ def tile(kind: str, rows: int = 32, cols: int = 32, **options) -> pto.Tile:
     return made
 
 
-def call(name: str, kind: str, target: str) -> pto.Event:
+def operands_of(name: str, kind: str, target: str) -> list[pto.Tile | int]:
+    """Operands that a call takes where the target has the type."""
     mask = "uint32" if target == "a5" else "uint8"
     column = tile(kind, 32, 1, blayout="col_major")
     operands = {
@@ -43,7 +44,11 @@ def call(name: str, kind: str, target: str) -> pto.Event:
         given = [tile(kind), tile(kind), 1]
     else:
         given = [tile(kind), tile(kind), tile(kind)]
-    return getattr(pto, name)(*given)
+    return given
+
+
+def call(name: str, kind: str, target: str) -> pto.Event:
+    return getattr(pto, name)(*operands_of(name, kind, target))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -59,6 +64,33 @@ def test_types(target: str, name: str) -> None:
             if isinstance(refusal.value, pto.VerifyError):
                 (finding,) = refusal.value.findings
                 assert finding.rule.endswith("-02") and kind in finding.message
+
+
+def products_operands(name: str) -> list[pto.Tile]:
+    left, right = pto.Tile("left", "float16", 16, 16).write(1), pto.Tile("right", "float16", 16, 16).write(1)
+    dst, acc = (pto.Tile("acc", "float32", 16, 16).write(1) for _ in range(2))
+    bias = pto.Tile("bias", "float32", 1, 16).write(1)
+    return {"tmatmul": [dst, left, right], "tmatmul_acc": [dst, acc, left, right],
+            "tmatmul_bias": [dst, left, right, bias]}[name]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", [*TYPES, "tmatmul", "tmatmul_acc", "tmatmul_bias"])
+def test_every_tile_must_be_a_tile_of_the_right_type(target: str, name: str) -> None:
+    """One operand at a time is an array, or, where others have its type, is of another type."""
+    with pto.target(target):
+        in_cube = name.startswith("tmatmul")
+        given = products_operands(name) if in_cube else operands_of(name, types(name, target)[0], target)
+        getattr(pto, name)(*given)
+        tiles = [(k, each) for k, each in enumerate(given) if isinstance(each, pto.Tile)]
+        for k, each in tiles:
+            kind = "float16" if each.dtype.name != "float16" else "float32"
+            order = "col_major" if each.shape[1] == 1 else each.spec.blayout
+            other = pto.Tile(each.spec.loc.text, kind, *each.shape, blayout=order)
+            is_bound = len(tiles) > 1 and (name, k) != ("tcmps", 1)  # a comparison with a number takes many types
+            for wrong in (pto.GlobalTensor(np.zeros(each.shape, "float32")), *[other] * is_bound):
+                with pytest.raises((pto.VerifyError, TypeError)):
+                    getattr(pto, name)(*given[:k], wrong, *given[k + 1 :])
 
 
 @pytest.mark.parametrize("name", ["tadd", "tcmp", "trowsum", "tmatmul", "textract"])

@@ -21,7 +21,7 @@ SEEN: set[CodeType] = set()
 FAILED: set[str] = set()
 
 
-MOST_CASES = 120
+MOST_CASES = 240
 """Cases of one test function that are run."""
 
 
