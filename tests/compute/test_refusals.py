@@ -103,6 +103,16 @@ def test_arrays_are_not_tiles(name: str) -> None:
         getattr(pto, name)(*[pto.GlobalTensor(array)] * count)
 
 
+def test_comparisons_ask_for_equality_by_default() -> None:
+    for compare in (pto.tcmp, pto.tcmps):
+        masks = [tile("uint8"), tile("uint8")]
+        a = pto.Tile("vec", "float32", 32, 32).write(np.arange(1024).reshape(32, 32) % 3)
+        b = pto.Tile("vec", "float32", 32, 32).write(1) if compare is pto.tcmp else 1
+        compare(masks[0], a, b)
+        compare(masks[1], a, b, "eq")
+        assert (masks[0].read() == masks[1].read()).all() and (masks[0].read() % 8 == 2).any()
+
+
 def test_modes_are_names_or_members() -> None:
     mask, a = tile("uint8"), tile("float32")
     pto.tcmp(mask, a, a, pto.CmpMode.GE)
@@ -202,3 +212,24 @@ def test_corners_of_windows(target: str, src: str, dst: str, kind: str) -> None:
                     found = [each.message for each in refusal.findings]
                 assert len(found) == len(expected), (row, col, found)
                 assert all(part in message for part, message in zip(expected, found, strict=True)), (row, col, found)
+
+
+@pytest.mark.clause("CP-MM-01", "CP-MM-02", "CP-MM-03")
+@pytest.mark.parametrize("target", TARGETS)
+def test_addends_of_products_have_the_form_extents_and_type_of_the_result(target: str) -> None:
+    wrong = {
+        "tmatmul_acc": (1, [("acc", "float32", 32, 16, {"valid": (16, 16)}), ("acc", "int32", 16, 16, {}),
+                            ("vec", "float32", 16, 16, {}), ("acc", "float32", 16, 16, {"valid": (16, 15)})]),
+        "tmatmul_bias": (3, [("bias", "float32", 1, 32, {"valid": (1, 15)}), ("bias", "int32", 1, 16, {}),
+                             ("vec", "float32", 1, 16, {}), ("bias", "float32", 8, 16, {"valid": (8, 16)}),
+                             ("bias", "float32", 16, 16, {"valid": (1, 16), "blayout": "col_major"})]),
+    }  # fmt: skip
+    with pto.target(target):
+        for name, (k, others) in wrong.items():
+            for loc, kind, rows, cols, options in others:
+                given = products_operands(name)
+                given[k] = pto.Tile(loc, kind, rows, cols, **options).write(1)
+                with pytest.raises(pto.VerifyError) as refusal:
+                    getattr(pto, name)(*given)
+                found = [finding.operand for finding in refusal.value.findings]
+                assert found == [("acc", "bias")[k == 3]] * len(found), (name, loc, kind, rows, cols, options)
