@@ -1,9 +1,9 @@
 """The random choices of a schedule.
 
 Schedules that show a race are rare among uniform choices: one pipe has to be far behind another. As in PCT (Burckhardt
-et al., ASPLOS 2010), pipes have random priorities, the first pipe that can run does, and now and then it falls behind all
-others. Consecutive seeds take turns: all pipes alike, then one pipe after the other that starves until nothing else can
-run, then changing priorities.
+et al., ASPLOS 2010), pipes have random priorities, the first pipe that can run does, and now and then it falls behind
+all others. Consecutive seeds take turns: all pipes alike, then one pipe after the other that starves until nothing else
+can run, then changing priorities.
 """
 
 from __future__ import annotations
