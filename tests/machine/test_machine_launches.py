@@ -290,7 +290,8 @@ def test_who_waits_for_an_instruction_that_is_left_out_need_not_wait_for_ever() 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("target", ["a2a3", "a5"])
 def test_a_number_that_comes_too_late_does_not_end_the_run(seed: int, target: str) -> None:
-    """Under another schedule the scalar pipe reads 100, of rows that are not there."""
+    """Under another schedule the scalar pipe reads 100, of rows that are not there; with the order right, it may still
+    read it from a stale line (H-47)."""
     options = pto.MachineOptions(seed=seed)
     for order, beside in product((True, False), repeat=2):
         counts, out = np.full(8, 100, "int32"), np.zeros((ROWS, COLS), "float32")
@@ -298,7 +299,9 @@ def test_a_number_that_comes_too_late_does_not_end_the_run(seed: int, target: st
         report = machine(counted[1], floats(ROWS, COLS), counts, out, **chosen)
         unordered = [finding for finding in report.hazards if "nothing orders this " in finding.message]
         assert bool(unordered) is not order
-        assert not order or (np.array_equal(counts, np.full(8, 4)) and np.array_equal(out[:4], floats(4, COLS)))
+        assert "H-47" in {finding.kind for finding in report.hazards}
+        assert not order or np.array_equal(counts, np.full(8, 4))
+        assert not order or np.array_equal(out[:4], floats(4, COLS)) or not out.any()
 
 
 @pytest.mark.parametrize("target", ["a2a3", "a5"])

@@ -327,7 +327,7 @@ class WatchedInstruction(InstructionStep):
 
 def _digest(values: Array) -> bytes:
     """The same for equal arrays."""
-    return blake2b(np.ascontiguousarray(values).view(np.uint8), digest_size=16).digest()
+    return blake2b(values.tobytes(), digest_size=16).digest()
 
 
 def _indices(step: PlanStep, storages: Sequence[Storage]) -> Array | None:
