@@ -25,6 +25,7 @@ from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.isa.policy import GatherOOB, ScatterOOB
 from ptokit.lang import where
 from ptokit.lang.context import current
+from ptokit.lang.copies import copied
 from ptokit.lang.launch import FindingCollector, Observer, check_options, mode_of, observers
 from ptokit.lang.launcher import Launchable, Launcher
 from ptokit.lang.traced import Verdict
@@ -35,7 +36,6 @@ from ptokit.machine.report import MachineReport
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Operand, Program, Stmt, TileDecl
 from ptokit.program.verify import verify
-from ptokit.testing import copied
 from tests.engine.native.calls import Inexpressible, Outcome, Writer, every_call, outcome, run
 
 LEVELS = ("note", "hazard", "error")
