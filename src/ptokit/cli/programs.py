@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
+from ptokit.cli.choices import ALL
 from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
 from ptokit.cli.machine import MachineRequest, joined, machine_data, show_machine
@@ -58,7 +59,8 @@ def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> 
         kernel = find(request.word, request.function)
         args, keywords = passed(kernel, _values(kernel, request, () if run else None))
         with library_call():
-            report = check(kernel, *args, grid=request.grid, **request.options, **keywords)
+            options = {**request.options, "target": request.target or ALL}
+            report = check(kernel, *args, grid=request.grid, **options, **keywords)
         if run:
             targets = {
                 name: joined(found, _machine_findings(kernel, request, name)) for name, found in report.targets.items()

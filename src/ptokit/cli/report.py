@@ -37,7 +37,7 @@ def show_report(report: Report) -> None:
     console.print(Text(printable(f"{report.kernel} over {counted(report.grid, 'block')}")))
     for target in report.targets.values():
         show_findings(target.findings, console)
-        console.print(_summary(target))
+        console.print(summary_of(target))
 
 
 def show_findings(findings: Iterable[Finding], console: Console | None = None) -> None:
@@ -52,7 +52,8 @@ def print_lines(lines: Iterable[Text], console: Console) -> None:
         console.print(line)
 
 
-def _summary(report: TargetReport) -> Text:
+def summary_of(report: TargetReport) -> Text:
+    """The last line of a target: whether it accepts, and what it uses."""
     levels = Counter(finding.level for finding in report.findings)
     counts = [counted(levels[level], level) for level in STYLES if levels[level]]
     memory = [f"{name} {_bytes(used, size)}" for name, (used, size) in report.memory.items()]
@@ -88,7 +89,7 @@ def print_check(grid: int, report: Report | None = None, error: Problem | None =
         "check",
         kernel=report.kernel if report else None,
         grid=grid,
-        targets={name: _target_data(target) for name, target in report.targets.items()} if report else {},
+        targets={name: target_data(target) for name, target in report.targets.items()} if report else {},
         error=_error_data(error) if error else None,
     )
 
@@ -123,7 +124,8 @@ def print_run(
     )
 
 
-def _target_data(report: TargetReport) -> dict[str, Any]:
+def target_data(report: TargetReport) -> dict[str, Any]:
+    """The result of a target as plain data."""
     return {
         "accepted": report.accepted,
         "ok": report.ok,
@@ -135,7 +137,7 @@ def _target_data(report: TargetReport) -> dict[str, Any]:
 def _findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as plain data."""
     return [
-        {**{name: getattr(finding, name) for name in FIELDS}, "where": _place_data(finding.where)}
+        {**{name: getattr(finding, name) for name in FIELDS}, "where": place_data(finding.where)}
         for finding in findings
     ]
 
@@ -144,13 +146,14 @@ def _error_data(error: Problem) -> dict[str, Any]:
     """Why there is no kernel, as plain data: a text that cannot be read, or the first finding."""
     if isinstance(error, TextError):
         first, *others = [
-            {"message": each.message, "fix": each.hint, "where": _place_data(each.where)} for each in error.errors
+            {"message": each.message, "fix": each.hint, "where": place_data(each.where)} for each in error.errors
         ]
         return {**first, "others": others} if others else first
     finding = error.findings[0]
-    return {"message": finding.message, "fix": finding.fix, "where": _place_data(finding.where)}
+    return {"message": finding.message, "fix": finding.fix, "where": place_data(finding.where)}
 
 
-def _place_data(where: Where | None) -> dict[str, Any] | None:
+def place_data(where: Where | None) -> dict[str, Any] | None:
+    """A place as plain data."""
     where = place_of(where)
     return {"file": where.file, "line": where.line, "column": where.column} if where else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def array_of(value: object) -> Array | None:
     """The array of an argument; None if it has none."""
     if isinstance(value, GlobalTensor):
         return value.array
-    return as_array(value) if isinstance(value, np.ndarray) or is_foreign(value) else None
+    return as_array(cast("object", value)) if isinstance(value, np.ndarray) or is_foreign(value) else None
 
 
 def _copies(arrays: Sequence[Array]) -> list[Array]:

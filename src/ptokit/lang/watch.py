@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -29,7 +29,7 @@ _PAUSED: ContextVar[bool] = ContextVar("ptokit_paused", default=False)
 
 
 @contextmanager
-def paused() -> Iterator[None]:
+def paused() -> Generator[None, None, None]:
     """Launches in this block are not watched."""
     token = _PAUSED.set(True)
     try:
@@ -104,7 +104,7 @@ def _content(value: object) -> object:
     kind = value.spec if isinstance(value, GlobalTensor) else None
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     place = array.__array_interface__["data"][0], array.strides, array.flags.writeable
-    return type(value), kind, array.dtype, array.shape, place, blake2b(flat, digest_size=16).digest()
+    return type(value), kind, array.dtype, array.shape, place, blake2b(flat.data, digest_size=16).digest()
 
 
 class LaunchWatcher:
@@ -127,7 +127,7 @@ class LaunchWatcher:
                 self._look(WatchedLaunch(kernel, grid, args, keywords, options))
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self) -> Generator[None, None, None]:
         """Launches in this block are watched."""
         observers.append(self.observe)
         try:
