@@ -7,13 +7,14 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from ptokit import progress
 from ptokit.cli.choices import ALL
 from ptokit.cli.machine import joined
 from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
@@ -107,11 +108,10 @@ class LaunchCheck:
         """Called before a launch."""
         kernel = self.kernels.setdefault(_definition(launch.kernel), LaunchedKernel(launch.kernel.name))
         kernel.grids.append(launch.grid)
-        for target in self._targets(launch):
-            try:
+        number = sum(len(kernel.grids) for kernel in self.kernels.values())
+        with progress.shown(), progress.task(f"launch {number:,}:"), suppress(TypeError, ValueError):
+            for target in self._targets(launch):  # what is suppressed, the launch itself raises
                 kernel.add(self._report(launch.on(target, **self._options)))
-            except (TypeError, ValueError):  # the launch itself raises it
-                return
 
     def _targets(self, launch: WatchedLaunch) -> Sequence[str]:
         """Those that the command names; else the launch's own, if it has pipes."""
@@ -180,7 +180,7 @@ def check_launches(request: ProgramRequest, args: Sequence[str], as_json: bool, 
 def _run(script: Script, check: LaunchCheck) -> tuple[BaseException | None, Mapping[str, object]]:
     """Run a script to its end; returns what it raises, and the names that it defines."""
     try:
-        with _apart(), LaunchWatcher(check.look).watching():
+        with _apart(), progress.task(f"{script.name},"), progress.hidden(), LaunchWatcher(check.look).watching():
             return None, script.run()
     except KeyboardInterrupt:
         raise

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import length_hint
 from time import perf_counter
 
 from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
@@ -27,6 +28,7 @@ from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
 from ptokit.program.verify_call import judged
+from ptokit.progress import task
 
 MOST_ITERATIONS = 4
 """A loop with n iterations may have up to 4 * (n + 4) under another schedule."""
@@ -89,6 +91,11 @@ class MachineExecutable(Executable):
             self.program.name,
             not session.skipped,
         )  # fmt: skip
+
+    def _run_blocks(self, frame: WatchedFrame, blocks: Iterable[int]) -> None:
+        number = length_hint(blocks)
+        with task("", number or None, "blocks", enabled=frame.session.options.progress) as done:
+            super()._run_blocks(frame, done.over(blocks))
 
     def _run_block(self, frame: WatchedFrame, block: int) -> None:
         frame.fresh.clear()

@@ -35,6 +35,8 @@ class MachineOptions:
     """Whether to record the outcome of every lane of gathers and scatters."""
     timeline: int = 10_000
     """The most pieces of work that the timeline keeps."""
+    progress: bool = True
+    """Whether a launch of more than two seconds shows a progress bar, if standard error is a terminal."""
 
     def __post_init__(self) -> None:
         if isinstance(self.checks, str) or not isinstance(self.checks, Iterable):
