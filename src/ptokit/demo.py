@@ -204,8 +204,8 @@ def a_missing_flag(console: Console) -> None:
 
 def _change(before: Kernel, after: Kernel) -> list[str]:
     """The lines of a kernel, and how they change; the name and the documentation are left out."""
-    texts = [getsource(kernel.function).splitlines()[3:] for kernel in (before, after)]
-    return [*islice(unified_diff(*texts, n=1, lineterm=""), 2, None)]
+    old, new = (getsource(kernel.function).splitlines()[3:] for kernel in (before, after))
+    return [*islice(unified_diff(old, new, n=1, lineterm=""), 2, None)]
 
 
 ACTS = {
