@@ -6,6 +6,8 @@ before. Only what a scalar pipe has *waited* for comes before everything that it
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from ptokit.machine.pipes import Pipe, PipeEngine, Signal, Stuck
@@ -18,6 +20,10 @@ OnEarly = Callable[[Hashable, object, object], None]
 set it before."""
 
 
+MOST_LEARNT = 1024
+"""Waits of a pipe whose clocks are kept, for `assume`."""
+
+
 def merge(clock: Clock, other: Clock) -> None:
     """The elementwise maximum, in place."""
     for k, count in enumerate(other):
@@ -28,7 +34,7 @@ def merge(clock: Clock, other: Clock) -> None:
 class ClockPipe(Pipe):
     """A pipe with its clock."""
 
-    __slots__ = ("clock", "issued", "merged")
+    __slots__ = ("clock", "issued", "learnt", "merged")
 
     clock: Clock
     """What comes before its next item, without what its scalar pipe adds."""
@@ -36,6 +42,8 @@ class ClockPipe(Pipe):
     """Of a scalar pipe: what comes before all that it issues from now on. Never changed in place."""
     merged: Clock | None
     """The `issued` of its scalar pipe that its clock contains."""
+    learnt: deque[tuple[int, Clock]]
+    """Its clock after every wait, with the time of the item that follows."""
 
 
 class Clocks(PipeEngine[ClockPipe, Clock, Do]):
@@ -58,6 +66,7 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         self.started = list(self.times)
         for pipe in self._pipes.values():
             pipe.clock, pipe.issued, pipe.merged = list(self.times), self.started, self.started
+            pipe.learnt = deque(((0, self.started),), MOST_LEARNT)
 
     def end(self) -> Iterator[tuple[Hashable, object]]:
         """End a block. Yields the flags that are still set, and what has set them."""
@@ -70,6 +79,19 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         """What would come before the next work of a pipe."""
         at = self._pipes[pipe]
         return list(map(max, at.clock, at.scalar.issued))
+
+    def assume(self, clock: Clock, pipe: str, gate: str, before: str, time: int) -> None:
+        """Go on as if `gate` had waited for what the pipe `before` did at a time. `clock` is that of the item of `pipe`
+        that runs."""
+        first, then, entry = self._pipes[before], self._pipes[pipe], self._pipes[gate]
+        learnt = first.learnt
+        at = bisect_right(learnt, time, key=lambda entry: entry[0])
+        stamp = list(learnt[at - 1][1]) if at else [0] * len(self.times)
+        stamp[first.number] = time
+        for each in (clock, then.clock, entry.clock):
+            merge(each, stamp)
+        if entry is entry.scalar:
+            entry.issued = list(map(max, entry.issued, stamp))
 
     def _held_pipes(self) -> list[ClockPipe]:
         """In the order of the pipes, so that reports are."""
@@ -89,6 +111,7 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         if pipe.merged is not issued:
             pipe.merged = issued
             merge(pipe.clock, issued)
+            self._learn(pipe)
         return pipe.clock
 
     def _work(self, pipe: ClockPipe, issued: Clock, limit: Clock | None, work: Do) -> None:
@@ -117,3 +140,8 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
             self.times[number] = clock[number] = self.times[number] + 1
             if pipe is pipe.scalar:
                 pipe.issued = list(map(max, pipe.issued, clock))
+        self._learn(pipe)
+
+    def _learn(self, pipe: ClockPipe) -> None:
+        """Keep what comes before the next item of a pipe."""
+        pipe.learnt.append((self.times[pipe.number] + 1, list(pipe.clock)))

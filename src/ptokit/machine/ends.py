@@ -121,12 +121,13 @@ class Naming:
     ) -> Access:
         place = touch.place
         name = self.name(stmt, operand, (place.start - place.ahead) * place.shadow.unit)
-        span = self._span(stmt, operand, touch, shared, values)
-        return Access(instruction_of(stmt), operand, name, how, *pipes, place.name, stmt.where, **span)
+        span, rows = self._span(stmt, operand, touch, shared, values)
+        named = instruction_of(stmt), operand, name
+        return Access(*named, how, *pipes, place.name, stmt.where, bytes=span, rows=rows)
 
     def _span(
         self, stmt: Stmt, operand: str, touch: MemoryAccess, shared: Span, values: Mapping[Var, int]
-    ) -> dict[str, Span]:
+    ) -> tuple[Span, Span | None]:
         """Bytes that two accesses share, and the rows of an operand that they belong to, if it has rows of bytes."""
         used, unit = operands_of(stmt).get(operand), touch.place.shadow.unit
         base, length, count = (touch.place.start - touch.place.ahead) * unit, 0, 0
@@ -143,5 +144,5 @@ class Naming:
             if spec.blayout is BLayout.RowMajor and spec.slayout is SLayout.NoneBox:
                 length, count = spec.cols * spec.dtype.size, spec.rows
         if length <= 0 or count < 2:
-            return {"bytes": shared}
-        return {"bytes": shared, "rows": ((shared[0] - base) // length, (shared[1] - 1 - base) // length)}
+            return shared, None
+        return shared, ((shared[0] - base) // length, (shared[1] - 1 - base) // length)

@@ -95,7 +95,14 @@ class MachineExecutable(Executable):
         frame.fresh.clear()
         if frame.adversary is None:
             frame.session.begin(block)
-        super()._run_block(frame, block)
+        try:
+            with frame.expressions_refused():
+                super()._run_block(frame, block)
+        except (VerifyError, OutOfBoundsError) as refusal:
+            if frame.adversary is not None or any(finding.blocks for finding in refusal.findings):
+                raise
+            frame.session.abandon(refusal.findings)
+            return
         (frame.session if frame.adversary is None else frame.adversary).end()
 
     def block(self, block: Block) -> tuple[Step, ...]:

@@ -53,7 +53,8 @@ class Findings:
     def _entry(self, finding: Finding) -> _Entry:
         key = (finding.kind or (finding.rule, finding.level), finding.operand, finding.path, finding.expected)
         known = self._found.setdefault(key, _Entry(finding))
-        if LEVELS.index(known.finding.level) > LEVELS.index(finding.level):
+        severity, before = LEVELS.index(finding.level), LEVELS.index(known.finding.level)
+        if severity < before or (severity == before and finding.seen and not known.finding.seen):
             known.finding = finding
         return known
 

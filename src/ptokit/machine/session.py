@@ -18,6 +18,7 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.ends import Meeting, MemoryAccess, Naming
 from ptokit.machine.executed import Executed
 from ptokit.machine.findings import Findings
+from ptokit.machine.fixes import Fixes
 from ptokit.machine.history import History, Issued, Moment
 from ptokit.machine.memories import Chip, Global, Owners
 from ptokit.machine.options import MachineOptions
@@ -67,7 +68,8 @@ class Session:
         self.owners = Owners(program)
         is_watched = options.enables("blocks") or options.enables("order")
         self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
-        self.naming = Naming(program, profile, self.gm)
+        self.naming, self.fixes = Naming(program, profile, self.gm), Fixes(program, profile)
+        self._unordered = partial(hazards.unordered, self.fixes)
         self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.enables("time") else None
@@ -84,6 +86,8 @@ class Session:
         self.blocks_meet = False
         """Whether the result depends on the order of the blocks."""
         self._starts: list[Clock] = []
+        self._unset: set[Hashable] = set()
+        """Flags of the running block for which a wait was in vain: the set that is left is the one it missed."""
         self._blocks: list[int] = []
         """The blocks that ran, and the clock at the start of each."""
 
@@ -95,6 +99,7 @@ class Session:
         self.clocks.begin()
         self._starts.append(self.clocks.started)
         self._blocks.append(block)
+        self._unset.clear()
         self.chip.forget()
         self.owners.forget()
         if self.timer:
@@ -103,19 +108,27 @@ class Session:
     def end(self) -> None:
         """A block has ended."""
         for flag, setter in self.clocks.end():
-            if isinstance(setter, Issued) and self.orders:
+            if isinstance(setter, Issued) and self.orders and flag not in self._unset:
                 message = f"the flag {_named(flag)} is still set when a block ends"
-                fix = "wait for it: the next kernel would find it set"
+                fix = f"{self.fixes.flag('wait', *flag)} before the end: the next kernel would find it set"
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter)
         if self.timer:
             self.timer.end_block()
+
+    def abandon(self, findings: Iterable[Finding]) -> None:
+        """The block cannot go on. Nothing that follows from that is reported."""
+        self.skipped = True
+        self.findings.show((finding.on(self.profile.name) for finding in findings), self.block, (), ())
+        orders, self.orders = self.orders, False
+        self.end()
+        self.orders = orders
 
     def report(
         self, findings: Iterable[Finding], stmt: Stmt, moment: Moment | None = None, cause: Hashable = None
     ) -> None:
         """Add findings of a statement, by default in the current iteration."""
         found = [finding.on(self.profile.name) for finding in findings]
-        if found or cause:
+        if found:
             number = self.numbers[id(stmt)]
             moment = self.history.moment(number, self.values) if moment is None else moment
             placed = (finding if finding.where else finding.at(stmt.where) for finding in found)
@@ -130,18 +143,25 @@ class Session:
     def _set_twice(self, flag: Hashable, what: object, _before: object) -> None:
         if isinstance(what, Issued) and self.orders:
             message = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over"
-            fix = "use another event, or make the setting pipe wait for the waiting one first"
+            src, dst, _ = flag
+            other = self.fixes.event(unit_of(src), unit_of(dst), what.stmt)
+            free = "" if other is None else f" (id {other} is free)"
+            fix = (
+                f"use another event{free}, or make {unit_of(src)} wait for {unit_of(dst)} before it sets this one again"
+            )
             self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], *what)
 
     def _stuck(self, stuck: Stuck) -> None:
         if not isinstance(stuck.what, Issued) or not self.orders:
             return
         stmt, moment = stuck.what
+        if not self.options.consequences:
+            self._unset.add(stuck.flag)
         if isinstance(stmt, Instr):
             message, operand, fix = f"{stmt.name} waits for an event that nothing signals", "event", "record it first"
         else:
             message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}"
-            operand, fix = "flag", "set the flag on every path to the wait, by a pipe that is not stuck"
+            operand, fix = "flag", f"{self.fixes.prime(stmt, *stuck.flag)}, or set it on every path to the wait"
         self.report([Finding("error", "KN-13", message, None, operand, fix=fix)], stmt, moment)
 
     # --- instructions
@@ -206,7 +226,9 @@ class Session:
             if touch.is_index:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
                 if any(each.pipe == load for each in earlier):
-                    finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name)
+                    finding = hazards.unflagged_index(
+                        executed.instr.name, touch.operand, kind, self.profile.name, self.fixes
+                    )
                     self.report([finding], executed.instr)
 
     def skip(self, instr: Instr) -> None:
@@ -243,7 +265,9 @@ class Session:
             place, extent = touch.place, touch.extent
             if self.orders:
                 for earlier in place.shadow.unordered(touch.how, me, clock, extent, place.start):
-                    self._conflict(hazards.unordered, Meeting(number, moment, pipe, gate, touch, earlier))
+                    self._conflict(self._unordered, Meeting(number, moment, pipe, gate, touch, earlier))
+                    if not self.options.consequences:
+                        self.clocks.assume(clock, pipe, gate, self.clocks.pipes[earlier.pipe], earlier.time)
             if place.is_global:
                 self._across(number, moment, pipe, gate, touch)
         self.history.record(me, time, moment)
