@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ptokit.finding import Access
-from ptokit.isa.policy import BLayout, SLayout, TileType
+from ptokit.isa.policy import BLayout, SLayout
 from ptokit.machine.extent import Extent
 from ptokit.machine.history import Moment
 from ptokit.machine.memories import Global, MemoryLocation
 from ptokit.machine.pipes import unit_of
 from ptokit.machine.shadow import READ, Earlier
 from ptokit.program.calls import access_of, all_operands, call_of, effects
+from ptokit.program.describe import name_of, operands_of
 from ptokit.program.expr import Var, evaluate
-from ptokit.program.ir import Instr, LoadScalar, Operand, Program, Stmt, TileUse, View
+from ptokit.program.ir import Instr, Program, Stmt, TileUse, View
 from ptokit.target import Profile
 
 Span = tuple[int, int]
@@ -46,13 +47,6 @@ class Meeting(NamedTuple):
     earlier: Earlier
 
 
-def operands_of(stmt: Stmt) -> dict[str, Operand]:
-    """The operands of a statement by name."""
-    if isinstance(stmt, Instr):
-        return all_operands(stmt)
-    return {"source": stmt.source} if isinstance(stmt, LoadScalar) else {}
-
-
 def instruction_of(stmt: Stmt) -> str:
     """The name of what a statement calls."""
     return stmt.name if isinstance(stmt, Instr) else "load_scalar"
@@ -64,18 +58,13 @@ class Naming:
     def __init__(self, program: Program, profile: Profile, gm: Global) -> None:
         self.program, self.profile, self.gm = program, profile, gm
 
-    def name(self, stmt: Stmt, operand: str, address: int | None = None) -> str:
+    def name(self, stmt: Stmt, operand: str, address: int) -> str:
         """The tile or the array of an operand; of a tile without a name, its kind and address."""
         used = operands_of(stmt).get(operand)
-        if isinstance(used, View):
-            return used.argument
-        if not isinstance(used, TileUse):
-            return ""
-        tile = self.program.tiles[used.tile]
-        if tile.named:
-            return tile.name
-        kind = TileType(tile.spec.loc).name.lower()
-        return f"{kind} tile" + (f" at {address:#x}" if address is not None else "")
+        name = name_of(self.program, used)
+        if name or not isinstance(used, TileUse):
+            return name
+        return f"the {self.program.tiles[used.tile].spec.loc.name.lower()} tile at {address:#x}"
 
     def operand(self, stmt: Stmt, earlier: Earlier, pipe: str, touch: MemoryAccess, meets: str) -> str:
         """The operand of an earlier statement that a pipe accessed in that way, in that kind of memory. `meets` is the

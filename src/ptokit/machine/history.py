@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -51,7 +52,12 @@ class History:
 
     def shown(self, number: int, moment: Moment) -> Iteration:
         """An iteration with the names of the loop variables."""
-        return tuple(zip(map(str, self._loops[number]), moment, strict=False))
+        return tuple(zip(map(self._name, self._loops[number]), moment, strict=False))
+
+    def _name(self, var: Var) -> str:
+        """The author's name of a loop variable: without the number that tells several loops apart."""
+        name = re.sub(r"_\d+$", "", var)
+        return name if any(name in loops for loops in self._loops) else str(var)
 
 
 def _loops(block: Block, around: tuple[Var, ...]) -> Iterator[tuple[Var, ...]]:

@@ -183,7 +183,8 @@ class WatchedInstruction(InstructionStep):
             if access.how != READ:
                 shadow.define(access.extent, access.place.start, int(access.operand != TMP))
             elif is_checked and (missing := shadow.unwritten(access.extent, access.place.start)):
-                name = session.naming.name(self.instr, access.operand)
+                start = access.place.start - access.place.ahead
+                name = session.naming.name(self.instr, access.operand, start * shadow.unit)
                 count = missing * shadow.unit, access.extent.count * shadow.unit
                 finding = hazards.unwritten(self.instr.name, access, name, *count, session.profile.name)
                 session.report([finding], self.instr)

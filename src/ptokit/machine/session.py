@@ -31,6 +31,7 @@ from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
+from ptokit.program.describe import described
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.steps import Sync
@@ -131,7 +132,7 @@ class Session:
         if found:
             number = self.numbers[id(stmt)]
             moment = self.history.moment(number, self.values) if moment is None else moment
-            placed = (finding if finding.where else finding.at(stmt.where) for finding in found)
+            placed = (described(finding, self.program, stmt) for finding in found)
             self.findings.show(placed, self.block, moment, self.history.shown(number, moment), cause)
 
     # --- flags
