@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
@@ -109,8 +110,11 @@ class Access:
 
     @property
     def line(self) -> str:
-        """` (line 14)`; empty if it is not known."""
-        return f" (line {self.where.line})" if self.where else ""
+        """` (line 14)`, with the file if it is not the kernel's own; empty if it is not known."""
+        if self.where is None:
+            return ""
+        is_own = self.where.file == self.where.path[-1].file
+        return f" (line {self.where.line})" if is_own else f" ({os.path.basename(self.where.file)}:{self.where.line})"
 
     def as_dict(self) -> dict[str, Any]:
         """The access as plain data."""
@@ -210,10 +214,19 @@ class Finding:
         return self if self.target else replace(self, target=target)
 
     def __str__(self) -> str:
-        name = f"{self.rule}, {self.kind}" if self.kind else self.rule
         place = f"{self.where}: " if self.where else ""
-        lines = [f"{place}{self.level} [{name}] {self.message}", *([f"fix: {self.fix}"] if self.fix else [])]
-        return "\n    ".join((*lines, *self.details))
+        return "\n    ".join((f"{place}{self.head}", *self.lines))
+
+    @property
+    def head(self) -> str:
+        """The first line, without the place."""
+        name = f"{self.rule}, {self.kind}" if self.kind else self.rule
+        return f"{self.level} [{name}] {self.message}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines below the first: the fix, and the details."""
+        return (f"fix: {self.fix}", *self.details) if self.fix else self.details
 
     @property
     def details(self) -> tuple[str, ...]:
