@@ -20,6 +20,11 @@ OnEarly = Callable[[Hashable, object, object], None]
 set it before."""
 
 
+def _latest(clock: Clock, other: Clock) -> Clock:
+    """The elementwise maximum."""
+    return [one if one > two else two for one, two in zip(clock, other, strict=True)]
+
+
 MOST_LEARNT = 1024
 """Waits of a pipe whose clocks are kept, for `assume`."""
 
@@ -43,7 +48,7 @@ class ClockPipe(Pipe):
     merged: Clock | None
     """The `issued` of its scalar pipe that its clock contains."""
     learnt: deque[tuple[int, Clock]]
-    """Its clock after every wait, with the time of the item that follows."""
+    """Its clock after every wait, with the time of the item that follows. Only its own number changes later."""
 
 
 class Clocks(PipeEngine[ClockPipe, Clock, Do]):
@@ -88,8 +93,12 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         at = bisect_right(learnt, time, key=lambda entry: entry[0])
         stamp = list(learnt[at - 1][1]) if at else [0] * len(self.times)
         stamp[first.number] = time
-        for each in (clock, then.clock, entry.clock):
-            merge(each, stamp)
+        for each in dict.fromkeys((then, entry)):
+            since, known = each.learnt[-1]
+            each.learnt[-1] = since, list(known)  # what was known before this
+            each.learnt.append((self.times[each.number], each.clock))
+            merge(each.clock, stamp)
+        merge(clock, stamp)
         if entry is entry.scalar:
             entry.issued = list(map(max, entry.issued, stamp))
 
@@ -110,15 +119,14 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         """The pipe's clock itself, with what came before the issue."""
         if pipe.merged is not issued:
             pipe.merged = issued
-            merge(pipe.clock, issued)
-            self._learn(pipe)
+            self._learn(pipe, issued)
         return pipe.clock
 
     def _work(self, pipe: ClockPipe, issued: Clock, limit: Clock | None, work: Do) -> None:
         clock, number = self._stamp(pipe, issued), pipe.number
         self.times[number] = time = self.times[number] + 1
         work(clock if limit is None else list(map(min, clock, limit)), time)
-        clock[number] = time
+        pipe.clock[number] = time
 
     def _set(self, at: ClockPipe, issued: Clock, signal: Signal[Clock], flag: Hashable, what: object) -> None:
         clock, waited = self._stamp(at, issued), signal.waited
@@ -132,16 +140,17 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
             signal.waited = at.number, self.times[at.number]
 
     def _receive(self, pipe: ClockPipe, issued: Clock, stamp: Clock | None, takes: bool) -> None:
-        clock = self._stamp(pipe, issued)
-        if stamp is not None:
-            merge(clock, stamp)
+        self._stamp(pipe, issued)
         if takes:
-            number = pipe.number
-            self.times[number] = clock[number] = self.times[number] + 1
+            self.times[pipe.number] += 1
+        if stamp is not None:
+            self._learn(pipe, stamp)
+        if takes:
+            pipe.clock[pipe.number] = self.times[pipe.number]
             if pipe is pipe.scalar:
-                pipe.issued = list(map(max, pipe.issued, clock))
-        self._learn(pipe)
+                pipe.issued = list(map(max, pipe.issued, pipe.clock))
 
-    def _learn(self, pipe: ClockPipe) -> None:
-        """Keep what comes before the next item of a pipe."""
-        pipe.learnt.append((self.times[pipe.number] + 1, list(pipe.clock)))
+    def _learn(self, pipe: ClockPipe, stamp: Clock) -> None:
+        """What comes before the next item of a pipe."""
+        pipe.clock = _latest(pipe.clock, stamp)
+        pipe.learnt.append((self.times[pipe.number] + 1, pipe.clock))

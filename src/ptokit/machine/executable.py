@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
@@ -39,6 +39,13 @@ class RunawayLoop(Exception):
 
 class _Loop(LoopStep):
     """A loop. Under another schedule, a bound that was read too early may be huge."""
+
+    def values(self, frame: WatchedFrame) -> Iterator[int]:  # type: ignore[override]
+        session, outer = frame.session, frame.session.moment
+        for value in self.bounds(frame):
+            session.moment = (*outer, value)
+            yield value
+        session.moment = outer
 
     def bounds(self, frame: WatchedFrame) -> range:  # type: ignore[override]
         found = super().bounds(frame)
@@ -157,7 +164,7 @@ class _Flag(FlagStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event, is_set = self.event(frame), self.flag.action == "set"
-        what = frame.session.issued(self.flag)
+        what = self.flag, frame.session.moment
         for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
             for engine in frame.engines:
                 if is_set:

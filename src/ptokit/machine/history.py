@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from ptokit.finding import Iteration
 from ptokit.program.expr import Var
@@ -16,33 +14,26 @@ Moment = tuple[int, ...]
 """The values of the loop variables around a statement, the outermost first."""
 
 
-class Issued(NamedTuple):
-    """A statement that was issued, and when."""
-
-    stmt: Stmt
-    moment: Moment
+Issued = tuple[Stmt, Moment]
+"""A statement that was issued, and when."""
 
 
 class History:
     """The iterations of one launch."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, pipes: int) -> None:
         self._loops = tuple(_loops(program.body, ()))
         """For each statement, in the order of `walk`: the loop variables around it."""
-        self._times: dict[int, list[int]] = defaultdict(list)
-        self._moments: dict[int, list[Moment]] = defaultdict(list)
+        self._times: list[list[int]] = [[] for _ in range(pipes)]
+        self._moments: list[list[Moment]] = [[] for _ in range(pipes)]
         """By the number of a pipe: when it came to another iteration, and to which."""
-
-    def moment(self, number: int, values: Mapping[Var, int]) -> Moment:
-        """The iteration of a statement that is issued now."""
-        loops = self._loops[number]
-        return tuple([values[var] for var in loops]) if loops else ()
+        self._last: list[Moment | None] = [None] * pipes
 
     def record(self, pipe: int, time: int, moment: Moment) -> None:
         """A pipe works for an iteration."""
-        moments = self._moments[pipe]
-        if not moments or moments[-1] != moment:
-            moments.append(moment)
+        if moment is not self._last[pipe]:
+            self._last[pipe] = moment
+            self._moments[pipe].append(moment)
             self._times[pipe].append(time)
 
     def find(self, pipe: int, time: int) -> Moment:

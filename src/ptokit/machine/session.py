@@ -19,7 +19,7 @@ from ptokit.machine.ends import Meeting, MemoryAccess, Naming
 from ptokit.machine.executed import Executed
 from ptokit.machine.findings import Findings
 from ptokit.machine.fixes import Fixes
-from ptokit.machine.history import History, Issued, Moment
+from ptokit.machine.history import History, Moment
 from ptokit.machine.memories import Chip, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
@@ -54,11 +54,13 @@ class Session:
         self.block = 0
         self.values: Mapping[Var, int] = {}
         """The numbers of the running block."""
-        self.history = History(program)
+        self.moment: Moment = ()
+        """The iteration that runs."""
         self.statements: list[Stmt] = list(walk(program.body))
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
         self.cores = Cores(program, profile)
         self.clocks = Clocks(self.cores.pipes, self._set_twice, self._stuck)
+        self.history = History(program, len(self.clocks.pipes))
         names = {loc: memory.name for loc, memory in profile.memories.items()}
         bits = len(self.statements).bit_length()
         self.chip = Chip(names, program, bits, poison=options.poison)
@@ -100,6 +102,7 @@ class Session:
         self.clocks.begin()
         self._starts.append(self.clocks.started)
         self._blocks.append(block)
+        self.moment = ()
         self._unset.clear()
         self.chip.forget()
         self.owners.forget()
@@ -109,9 +112,9 @@ class Session:
     def end(self) -> None:
         """A block has ended."""
         for flag, setter in self.clocks.end():
-            if isinstance(setter, Issued) and self.orders and flag not in self._unset:
+            if isinstance(setter, tuple) and self.orders and flag not in self._unset:
                 message = f"the flag {_named(flag)} is still set when a block ends"
-                fix = f"{self.fixes.flag('wait', *flag)} before the end: the next kernel would find it set"
+                fix = f"{self.fixes.flag('wait', *_parts(flag))} before the end: the next kernel would find it set"
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter)
         if self.timer:
             self.timer.end_block()
@@ -131,21 +134,17 @@ class Session:
         found = [finding.on(self.profile.name) for finding in findings]
         if found:
             number = self.numbers[id(stmt)]
-            moment = self.history.moment(number, self.values) if moment is None else moment
+            moment = self.moment if moment is None else moment
             placed = (described(finding, self.program, stmt) for finding in found)
             self.findings.show(placed, self.block, moment, self.history.shown(number, moment), cause)
 
     # --- flags
 
-    def issued(self, stmt: Stmt) -> Issued:
-        """A statement that is issued now."""
-        return Issued(stmt, self.history.moment(self.numbers[id(stmt)], self.values))
-
     def _set_twice(self, flag: Hashable, what: object, _before: object) -> None:
-        if isinstance(what, Issued) and self.orders:
+        if isinstance(what, tuple) and self.orders:
             message = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over"
-            src, dst, _ = flag
-            other = self.fixes.event(unit_of(src), unit_of(dst), what.stmt)
+            src, dst, _ = _parts(flag)
+            other = self.fixes.event(unit_of(src), unit_of(dst), id(what[0]))
             free = "" if other is None else f" (id {other} is free)"
             fix = (
                 f"use another event{free}, or make {unit_of(src)} wait for {unit_of(dst)} before it sets this one again"
@@ -153,7 +152,7 @@ class Session:
             self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], *what)
 
     def _stuck(self, stuck: Stuck) -> None:
-        if not isinstance(stuck.what, Issued) or not self.orders:
+        if not isinstance(stuck.what, tuple) or not self.orders:
             return
         stmt, moment = stuck.what
         if not self.options.consequences:
@@ -162,7 +161,7 @@ class Session:
             message, operand, fix = f"{stmt.name} waits for an event that nothing signals", "event", "record it first"
         else:
             message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}"
-            operand, fix = "flag", f"{self.fixes.prime(stmt, *stuck.flag)}, or set it on every path to the wait"
+            operand, fix = "flag", f"{self.fixes.prime(stmt, *_parts(stuck.flag))}, or set it on every path to the wait"
         self.report([Finding("error", "KN-13", message, None, operand, fix=fix)], stmt, moment)
 
     # --- instructions
@@ -185,10 +184,10 @@ class Session:
     def _issue(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """Issue the steps of an instruction to the pipes."""
         instr, number = executed.instr, executed.number
-        pipes, moment = site.pipes, self.history.moment(number, self.values)
+        pipes, moment = site.pipes, self.moment
         for event in instr.waits:
             for engine in self.engines:
-                engine.wait_event(event, pipes, self.issued(instr))
+                engine.wait_event(event, pipes, (instr, moment))
         self._check_index_flag(executed, site, touches)
         if self.profile.burst:
             self._check_bursts(executed, site, touches)
@@ -245,7 +244,7 @@ class Session:
         touches = (
             [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
         )
-        pipe, (_, moment) = self.cores.scalar, self.issued(stmt)
+        pipe, moment = self.cores.scalar, self.moment
         self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], moment, pipe, touches, pipe))
         if self.timer:
             self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
@@ -345,7 +344,13 @@ def _is_cached(pipe: str) -> bool:
     return GM_ACCESS.get(unit_of(pipe)) != "bursts"
 
 
+def _parts(flag: object) -> tuple[str, str, object]:
+    """The pipes and the event of a flag."""
+    src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
+    return src, dst, event
+
+
 def _named(flag: object) -> str:
     """A flag as messages name it."""
-    src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
+    src, dst, event = _parts(flag)
     return f"{unit_of(src)}→{unit_of(dst)} {event}"
