@@ -177,7 +177,8 @@ class Session:
             self.traffic.observe(executed)
         if options.launch != "standard":
             self.report(hazards.dispatch(site), executed.instr)
-        self.report(hazards.scratch(site, executed.storages), executed.instr)
+        if "scratch" in site.call.instruction.roles:
+            self.report(hazards.scratch(site, executed.storages), executed.instr)
         if self.profile.pipes:
             self._issue(executed, site, touches)
 
