@@ -16,6 +16,7 @@ import ptokit as pto
 from ptokit.finding import Access, Finding
 from ptokit.lang.loaded import TextKernel, from_text
 from ptokit.machine.report import MachineReport
+from ptokit.render.findings import finding_text
 from tests.machine.manual_programs import Sample, sample
 from tests.snippet import compiled
 
@@ -252,6 +253,31 @@ def test_faults_of_several_calls_of_one_helper_are_several_findings_with_their_c
     assert lines == [[helper, inner[0], both], [helper, inner[1], both], [helper, third]]
     assert found[2].details[-1] == (f"called from {__file__}:{third}; tload's write called from {__file__}:{third}")
     assert [end["calls"] for end in found[2].as_dict()["ends"]] == [[f"{__file__}:{third}"]] * 2
+
+
+def test_a_terminal_shows_calls_relative_to_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parent)
+    found = races(launched(through_helpers, arrays()[0]))[-1]
+    line = line_with("fetch(third, x[0:ROWS])")
+    place = f"test_findings.py:{line}"
+    shown = finding_text(found).plain.splitlines()
+    assert shown[0].startswith("test_findings.py:")
+    assert shown[-1] == f"    called from {place}; tload's write called from {place}"
+
+
+def test_a_line_of_another_file_is_named_with_its_file() -> None:
+    helper = {"pto": pto}
+    exec(compiled("def load(tile, part):\n    pto.tload(tile, part)\n", "helpers"), helper)
+    load = helper["load"]
+
+    @pto.kernel(mode="manual")
+    def kernel(x, y):
+        a = pto.Tile("vec", "float32", ROWS, COLS, addr=0)
+        load(a, x[0:ROWS])
+        pto.tstore(y[0:ROWS], a)
+
+    (finding,) = races(launched(kernel, *arrays()))
+    assert finding.message.endswith("tload's write of a (dst) on MTE2 (<helpers>:2)")
 
 
 def test_the_verifier_tells_calls_of_a_helper_apart_too() -> None:

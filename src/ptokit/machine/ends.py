@@ -122,12 +122,12 @@ class Naming:
         base, length, count = (touch.place.start - touch.place.ahead) * unit, 0, 0
         if isinstance(used, View):
             argument = self.program.tensors[used.argument]
-            base = self.gm.start(argument.array) * unit + evaluate(argument.offset, values) * argument.dtype.size
+            base = self.gm.start(argument.name) * unit + evaluate(argument.offset, values) * argument.dtype.size
             shared = shared[0] - base, shared[1] - base
             base = 0
-            if len(argument.shape) > 1:
-                length = evaluate(argument.stride[0], values) * argument.dtype.size
-                count = evaluate(argument.shape[0], values)
+            strides = [evaluate(stride, values) for stride in argument.stride]
+            if len(strides) > 1 and strides[0] == max(strides):
+                length, count = strides[0] * argument.dtype.size, evaluate(argument.shape[0], values)
         elif isinstance(used, TileUse) and used.tile == touch.tile:
             spec = self.program.tiles[used.tile].spec
             if spec.blayout is BLayout.RowMajor and spec.slayout is SLayout.NoneBox:
