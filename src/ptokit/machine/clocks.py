@@ -85,6 +85,22 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         at = self._pipes[pipe]
         return list(map(max, at.clock, at.scalar.issued))
 
+    def pretend(self, flag: Hashable) -> None:
+        """Go on as if a flag had been set now by its pipe."""
+        if isinstance(flag, tuple) and len(flag) == 3:
+            self._flags[flag].stamp = list(self._pipes[flag[0]].clock)
+
+    def was_waited(self, flag: Hashable) -> bool:
+        """Whether an earlier wait of the block has ended."""
+        return self._flags[flag].waited is not None
+
+    def unused(self, gate: str, before: int, time: int) -> Hashable:
+        """A flag that is set after what the pipe `before` did at a time, and for which `gate` has not waited."""
+        for flag, signal in self._flags.items():
+            if isinstance(flag, tuple) and flag[1] == gate and signal.stamp and signal.stamp[before] >= time:
+                return flag
+        return None
+
     def assume(self, clock: Clock, pipe: str, gate: str, before: str, time: int) -> None:
         """Go on as if `gate` had waited for what the pipe `before` did at a time. `clock` is that of the item of `pipe`
         that runs."""

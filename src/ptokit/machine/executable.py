@@ -85,7 +85,7 @@ class MachineExecutable(Executable):
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
         if session.skipped:
             _restore(tensors, before)
-        run, findings = session.findings.found(grid), Findings()
+        run, findings = session.findings.found(grid, session.explained), Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
         found = tuple(judged(findings.found(), self.options))

@@ -99,10 +99,19 @@ class Fixes:
         give, take = (self.flag(action, src, dst, "event" if event is None else event) for action in ("set", "wait"))
         return f"{give} after the load, {take} before the instruction"
 
-    def prime(self, wait: Stmt, src: str, dst: str, event: object) -> str:
-        """Set a flag that nothing sets before a wait: once, if later iterations of the loop around the wait set it."""
+    def missing_wait(self, then: Access, src: str, dst: str, event: object) -> str:
+        """Wait for a flag that is set, before the access that needs it."""
+        where = self._statements[then.statement][1].where
+        return f"{self.flag('wait', src, dst, event)} before {_line(where and where.path[-1])}"
+
+    def missing_set(self, wait: Stmt, src: str, dst: str, event: object, *, is_again: bool) -> str:
+        """Set a flag that nothing sets before a wait: once, if later iterations of the loop around the wait set it; at
+        the end of an iteration, if an earlier wait (`is_again`) has ended."""
         path = next(path for path, stmt in self._statements if stmt is wait)
         loop, give = self._loop(path[:-1]), self.flag("set", src, dst, event)
+        if is_again and (around := self._outline.around(path)):
+            last = self._outline.loops[around[-1]].body[-1]
+            return f"{give} after {_lines(last, last)[0]}"
         pair = "set", unit_of(src), unit_of(dst)
         inside = walk(loop.body) if loop else ()
         if loop and any(isinstance(stmt, Flag) and (stmt.action, stmt.src, stmt.dst) == pair for stmt in inside):

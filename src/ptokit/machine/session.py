@@ -89,7 +89,9 @@ class Session:
         self.blocks_meet = False
         """Whether the result depends on the order of the blocks."""
         self._starts: list[Clock] = []
-        self._unset: set[Hashable] = set()
+        self.explained: set[Hashable] = set()
+        """Flags of which another finding says that nothing waits for them."""
+        self._unset: dict[Hashable, Stmt] = {}
         """Flags of the running block for which a wait was in vain: the set that is left is the one it missed."""
         self._blocks: list[int] = []
         """The blocks that ran, and the clock at the start of each."""
@@ -114,8 +116,8 @@ class Session:
         for flag, setter in self.clocks.end():
             if isinstance(setter, tuple) and self.orders and flag not in self._unset:
                 message = f"the flag {_named(flag)} is still set when a block ends"
-                fix = f"{self.fixes.flag('wait', *_parts(flag))} before the end: the next kernel would find it set"
-                self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter)
+                fix = f"{self.fixes.flag('wait', *_parts(flag))} at the end: the next kernel would find it set"
+                self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)
         if self.timer:
             self.timer.end_block()
 
@@ -128,7 +130,12 @@ class Session:
         self.orders = orders
 
     def report(
-        self, findings: Iterable[Finding], stmt: Stmt, moment: Moment | None = None, cause: Hashable = None
+        self,
+        findings: Iterable[Finding],
+        stmt: Stmt,
+        moment: Moment | None = None,
+        cause: Hashable = None,
+        flag: Hashable = None,
     ) -> None:
         """Add findings of a statement, by default in the current iteration."""
         found = [finding.on(self.profile.name) for finding in findings]
@@ -136,7 +143,7 @@ class Session:
             number = self.numbers[id(stmt)]
             moment = self.moment if moment is None else moment
             placed = (described(finding, self.program, stmt) for finding in found)
-            self.findings.show(placed, self.block, moment, self.history.shown(number, moment), cause)
+            self.findings.show(placed, self.block, moment, self.history.shown(number, moment), cause, flag)
 
     # --- flags
 
@@ -149,19 +156,23 @@ class Session:
             fix = (
                 f"use another event{free}, or make {unit_of(src)} wait for {unit_of(dst)} before it sets this one again"
             )
-            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], *what)
+            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], *what, flag=flag)
 
     def _stuck(self, stuck: Stuck) -> None:
         if not isinstance(stuck.what, tuple) or not self.orders:
             return
         stmt, moment = stuck.what
+        is_again = self.clocks.was_waited(stuck.flag)
         if not self.options.consequences:
-            self._unset.add(stuck.flag)
+            self.clocks.pretend(stuck.flag)
+            if self._unset.setdefault(stuck.flag, stmt) is not stmt:
+                return
         if isinstance(stmt, Instr):
             message, operand, fix = f"{stmt.name} waits for an event that nothing signals", "event", "record it first"
         else:
             message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}"
-            operand, fix = "flag", f"{self.fixes.prime(stmt, *_parts(stuck.flag))}, or set it on every path to the wait"
+            added = self.fixes.missing_set(stmt, *_parts(stuck.flag), is_again=is_again)
+            operand, fix = "flag", f"{added}, or set it on every path to the wait"
         self.report([Finding("error", "KN-13", message, None, operand, fix=fix)], stmt, moment)
 
     # --- instructions
@@ -300,6 +311,10 @@ class Session:
             return
         first, then = self._ends(meeting)
         finding = replace(hazard(first, then, self.profile), ends=(first, then))
+        flag = self.clocks.unused(meeting.gate, earlier.pipe, earlier.time) if hazard is self._unordered else None
+        if flag is not None and not self.options.consequences:
+            self.explained.add(flag)
+            finding = replace(finding, fix=self.fixes.missing_wait(then, *_parts(flag)))
         self.report([finding], self.statements[number], moment, cause)
 
     def _ends(self, meeting: Meeting) -> tuple[Access, Access]:
