@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptokit.finding import Access, Where
+from ptokit.finding import ConflictAccess, Where
 from ptokit.machine.pipes import unit_of
 from ptokit.program.ir import Flag, Loop, Program, Stmt, walk
 from ptokit.program.memory import Outline, Path, meeting_block, statements
@@ -15,7 +15,7 @@ from ptokit.target import Profile
 
 
 @dataclass(frozen=True)
-class Syntax:
+class FixSyntax:
     """How a source spells what fixes add."""
 
     flag: str
@@ -23,9 +23,9 @@ class Syntax:
 
 
 SYNTAX = {
-    "": Syntax('pto.{action}_flag("{src}", "{dst}", {event})', 'pto.barrier("ALL")'),
-    "mlir": Syntax("pto.{action}_flag[<PIPE_{src}>, <PIPE_{dst}>, <EVENT_ID{event}>]", "pto.barrier <PIPE_ALL>"),
-    "as": Syntax("{action}_flag[PIPE_{src}, PIPE_{dst}, EVENT_ID{event}]", "barrier PIPE_ALL"),
+    "": FixSyntax('pto.{action}_flag("{src}", "{dst}", {event})', 'pto.barrier("ALL")'),
+    "mlir": FixSyntax("pto.{action}_flag[<PIPE_{src}>, <PIPE_{dst}>, <EVENT_ID{event}>]", "pto.barrier <PIPE_ALL>"),
+    "as": FixSyntax("{action}_flag[PIPE_{src}, PIPE_{dst}, EVENT_ID{event}]", "barrier PIPE_ALL"),
 }
 """By the form of the program's text; empty for Python."""
 
@@ -75,7 +75,7 @@ class Fixes:
         around = self._outline.around(block)
         return self._outline.loops[around[0]] if around else None
 
-    def order(self, first: Access, then: Access) -> str:
+    def order(self, first: ConflictAccess, then: ConflictAccess) -> str:
         """Make the second access wait for the first."""
         src, dst = first.unit, unit_of(then.gate)
         if src == dst:
@@ -99,7 +99,7 @@ class Fixes:
         give, take = (self.flag(action, src, dst, "event" if event is None else event) for action in ("set", "wait"))
         return f"{give} after the load, {take} before the instruction"
 
-    def missing_wait(self, then: Access, src: str, dst: str, event: object) -> str:
+    def missing_wait(self, then: ConflictAccess, src: str, dst: str, event: object) -> str:
         """Wait for a flag that is set, before the access that needs it."""
         where = self._statements[then.statement][1].where
         return f"{self.flag('wait', src, dst, event)} before {_line(where and where.path[-1])}"
