@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import length_hint
@@ -42,6 +42,13 @@ class RunawayLoop(Exception):
 class _Loop(LoopStep):
     """A loop. Under another schedule, a bound that was read too early may be huge."""
 
+    def values(self, frame: WatchedFrame) -> Iterator[int]:  # type: ignore[override]
+        session, outer = frame.session, frame.session.moment
+        for value in self.bounds(frame):
+            session.moment = (*outer, value)
+            yield value
+        session.moment = outer
+
     def bounds(self, frame: WatchedFrame) -> range:  # type: ignore[override]
         found = super().bounds(frame)
         count, seen = -(-(found.stop - found.start) // found.step), frame.session.iterations
@@ -70,7 +77,8 @@ class MachineExecutable(Executable):
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
         began, before = perf_counter(), {name: tensors[name].bits.copy() for name in written}
-        self._run_blocks(WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}), range(grid))
+        session.values = {**integers, BLOCK_NUM: grid}
+        self._run_blocks(WatchedFrame(session, tensors, session.values), range(grid))
         if options.seed is not None and self.profile.pipes:
             _restore(tensors, before)
             adversary = Adversary(int(options.seed or 0), pipes_of(self.profile))
@@ -79,10 +87,10 @@ class MachineExecutable(Executable):
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
         if session.skipped:
             _restore(tensors, before)
-        run, findings = session.findings.found, Findings()
+        run, findings = session.findings.found(grid, session.explained), Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
-        found = tuple(judged(findings.found, self.options))
+        found = tuple(judged(findings.found(), self.options))
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,
@@ -101,7 +109,14 @@ class MachineExecutable(Executable):
         frame.fresh.clear()
         if frame.adversary is None:
             frame.session.begin(block)
-        super()._run_block(frame, block)
+        try:
+            with frame.expressions_refused():
+                super()._run_block(frame, block)
+        except (VerifyError, OutOfBoundsError) as refusal:
+            if frame.adversary is not None or any(finding.blocks for finding in refusal.findings):
+                raise
+            frame.session.abandon(refusal.findings)
+            return
         (frame.session if frame.adversary is None else frame.adversary).end()
 
     def block(self, block: Block) -> tuple[Step, ...]:
@@ -127,10 +142,12 @@ class _WatchedDeclare(DeclareStep):
             frame.fresh.add(self.tile.name)
         if self.tile.addresses:
             is_known = all(isinstance(address, int) for address in self.tile.addresses)
-            _note_address(self.executable, frame, self.tile, is_known)
+            _note_address(self.executable, frame, self.tile, self.tile, is_known)
 
 
-def _note_address(machine: Executable, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
+def _note_address(
+    machine: Executable, frame: WatchedFrame, stmt: TileDecl | Assign, tile: TileDecl, is_known: bool
+) -> None:
     """Record the address of a tile; if it is known only at run time, check whether the tile fits."""
     address, spec = frame.addresses[tile.name], tile.spec
     frame.session.placed(tile.name, spec.loc, address, spec.nbytes)
@@ -138,7 +155,7 @@ def _note_address(machine: Executable, frame: WatchedFrame, tile: TileDecl, is_k
         subject, session = f"{machine.program.name} on {machine.profile.name}", frame.session
         used = {spec.loc: Use(address + spec.nbytes, session.static.get(spec.loc, 0))}
         found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.simt)
-        session.report([replace(finding, operand=tile.name) for finding in found], frame.where)
+        session.report([replace(finding, operand=tile.name) for finding in found], stmt)
 
 
 class _WatchedAssign(AssignStep):
@@ -146,7 +163,7 @@ class _WatchedAssign(AssignStep):
         super().__call__(frame)
         frame.fresh.discard(self.tile.name)  # it shows the memory's content
         frame.session.owners.forget(self.tile.name)
-        _note_address(self.executable, frame, self.tile, isinstance(self.stmt.address, int))
+        _note_address(self.executable, frame, self.stmt, self.tile, isinstance(self.stmt.address, int))
 
 
 class _Flag(FlagStep):
@@ -154,12 +171,13 @@ class _Flag(FlagStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event, is_set = self.event(frame), self.flag.action == "set"
+        what = self.flag, frame.session.moment
         for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
             for engine in frame.engines:
                 if is_set:
-                    engine.set(src, (src, dst, event), self.flag)
+                    engine.set(src, (src, dst, event), what)
                 else:
-                    engine.wait(dst, (src, dst, event), self.flag)
+                    engine.wait(dst, (src, dst, event), what)
 
 
 class _Barrier:

@@ -119,7 +119,7 @@ class _Orderer:
         self.program = program
         self.unrolled = unrolled
         self.outline = self.unrolled.outline
-        self.free = _free_ids(program, profile)
+        self.free = free_ids(program, profile)
 
     def result(self) -> ir.Program:
         """The program with its flags."""
@@ -318,7 +318,7 @@ def _may_merge(a: Link, b: Link) -> bool:
     return alike and (a.is_carried or b.set_at <= min(a.wait_at, b.wait_at))
 
 
-def _free_ids(program: ir.Program, profile: Profile) -> dict[Pair, list[int]]:
+def free_ids(program: ir.Program, profile: Profile) -> dict[Pair, list[int]]:
     """For each pair of pipes: the event ids that neither the program nor an instruction itself (id 0) uses."""
     pairs = [(a, b) for a in profile.pipes for b in profile.pipes]
     free = {pair: list(range(profile.event_ids)) for pair in pairs}
