@@ -151,10 +151,14 @@ def overwritten(name: str, operand: str, tile: str, other: str, when: str, targe
     return _finding("error", "H-38", target, message, operand, "move one of the tiles", f"{tile} apart from {other}")
 
 
-def unwritten(act: AccessSide, count: int, total: int, when: str, target: str, *, is_index: bool) -> Finding:
-    """A read of bytes that nothing has written."""
+def unwritten(
+    act: AccessSide, count: int, total: int, reason: str, when: str, target: str, *, is_index: bool
+) -> Finding:
+    """A read of bytes that nothing has written, or that are undefined for another `reason`."""
     kind = "H-42" if is_index else "H-36"
-    message = f"{act}, of which nothing has written {count} of {total} bytes, {when}"
+    part = f"{count} of {total} bytes"
+    what = f"{part} hold no data: {reason}" if reason else f"nothing has written {part}"
+    message = f"{act}, of which {what}, {when}"
     fix = "load or compute all of it first, or shrink valid="
     expected, found = "bytes that were written", f"{count} that were not"
     return replace(_finding("error", kind, target, message, act.operand, fix, expected, found), unwritten=True)

@@ -11,22 +11,23 @@ from ptokit.engine.interpreter import Executable, InstructionStep
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
-from ptokit.engine.storage import Array, Storage
+from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.deferred import DeferredInstruction, poison
 from ptokit.machine.executed import Executed
-from ptokit.machine.extent import Extent, listed
+from ptokit.machine.extent import Extent, extent_of, listed
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.session import MemoryAccess, Session
-from ptokit.machine.shadow import READ, WRITE
+from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
 from ptokit.machine.site import Site, lenient, site
-from ptokit.program.calls import offset_in
-from ptokit.program.ir import Instr, TileUse
+from ptokit.program.calls import access_of, named_operands, offset_in
+from ptokit.program.ir import Instr, TileUse, View
 from ptokit.program.steps import Sync
 
 
@@ -40,6 +41,13 @@ class WatchedInstruction(InstructionStep):
         self.sites: dict[int, tuple[Prepared, Site | None]] = {}
         self.shown = tuple(operand.tile if isinstance(operand, TileUse) else "" for operand in instr.operands)
         """The tile of every operand; empty if it is none."""
+        access = access_of(instr.name)
+        self.reads_global = any(
+            isinstance(operand, View) and access[name] != WRITE for name, operand in named_operands(instr).items()
+        )
+        """Whether it brings data from global memory: what it writes is no fill."""
+        self.is_load = self.reads_global and isinstance(instr.operands[0], TileUse)
+        """Whether it fills a tile from global memory."""
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         session = frame.session
@@ -106,7 +114,7 @@ class WatchedInstruction(InstructionStep):
         needed = session.options.lanes or here.call.instruction.repeats is not None
         indices = [_indices(step, storages) if needed else None for step in plan.steps]
         accesses = self._accesses(frame, here, storages, plan.touches(lanes))
-        self._check_written(session, accesses)
+        self._check_written(session, here, accesses)
         if session.owners.is_needed:
             self._check_owners(session, accesses)
         how = plan.run(storages, lanes)
@@ -126,7 +134,7 @@ class WatchedInstruction(InstructionStep):
         for access in accesses:
             if access.operand == name and access.how != READ:
                 shadow = access.place.shadow
-                shadow.define(listed(offsets, dst.dtype.size // shadow.unit), access.place.start, 0)
+                shadow.define(listed(offsets, dst.dtype.size // shadow.unit), access.place.start, UNDEFINED)
 
     def _accesses(
         self, frame: WatchedFrame, here: Site, storages: Sequence[Storage], touched: Iterable[Touched]
@@ -162,21 +170,52 @@ class WatchedInstruction(InstructionStep):
             return place._replace(start=place.start + ahead) if ahead else place
         return frame.session.gm.at(storage)
 
-    def _check_written(self, session: Session, accesses: list[MemoryAccess]) -> None:
-        """On-chip memory is written before it is read, maybe by an earlier step of the instruction."""
-        is_checked = session.options.enables("memory")
+    def _check_written(self, session: Session, here: Site, accesses: list[MemoryAccess]) -> None:
+        """On-chip memory is written before it is read, maybe by an earlier step of the instruction. What it writes is a
+        fill if all that it reads is one."""
+        state, dst = DATA if self.reads_global else FILLED, here.prepared.names[0]
+        is_loaded = self.is_load
         for access in accesses:
             if access.place.is_global:
                 continue
-            shadow = access.place.shadow
-            if access.how != READ:
-                shadow.define(access.extent, access.place.start, int(access.operand != TMP))
-            elif is_checked and (missing := shadow.unwritten(access.extent, access.place.start)):
-                act = hazards.AccessSide(self.instr.name, access.operand, "", READ, access.place.name, "")
-                count = missing * shadow.unit, access.extent.count * shadow.unit
-                finding = hazards.unwritten(act, *count, session.when, session.profile.name, is_index=access.is_index)
-                session.report([finding], self.instr.where)
-                shadow.define(access.extent, access.place.start)
+            shadow, extent, start = access.place.shadow, access.extent, access.place.start
+            if access.how == READ:
+                self._check_defined(session, access)
+                if state == FILLED and not shadow.is_filled(extent, start):
+                    state = DATA
+            elif access.operand == TMP:
+                shadow.undefine(extent, start, f"{self._line} has used them as its workspace", fills=True)
+            else:
+                if is_loaded and access.operand == dst:
+                    is_loaded = False
+                    self._leave(here.tiles[dst], access)
+                shadow.define(extent, start, state)
+
+    def _leave(self, dst: TileSpec, access: MemoryAccess) -> None:
+        """A load or gather leaves what lies outside its valid region undefined, unless a fill has cleared it
+        (CO-ALIGN-05). Of a tile, that is all of it; of a slice, the slice."""
+        shadow = access.place.shadow
+        whole = extent_of(region(dst.layout, dst.rows, dst.cols), dst.dtype.size // shadow.unit)
+        if access.extent.count < whole.count:
+            shadow.undefine(whole, access.place.start, f"{self._line} has left them outside its valid region")
+
+    @property
+    def _line(self) -> str:
+        """The instruction with its line, for messages."""
+        return f"{self.instr.name} (line {self.instr.where.line})" if self.instr.where else self.instr.name
+
+    def _check_defined(self, session: Session, access: MemoryAccess) -> None:
+        """All that is read is defined."""
+        shadow, extent, start = access.place.shadow, access.extent, access.place.start
+        missing = shadow.unwritten(extent, start) if session.options.enables("memory") else 0
+        if missing:
+            act = hazards.AccessSide(self.instr.name, access.operand, "", READ, access.place.name, "")
+            count, reason = (missing * shadow.unit, extent.count * shadow.unit), shadow.reason(extent, start)
+            finding = hazards.unwritten(
+                act, *count, reason, session.when, session.profile.name, is_index=access.is_index
+            )
+            session.report([finding], self.instr.where)
+            shadow.define(extent, start)
 
     def _check_owners(self, session: Session, accesses: list[MemoryAccess]) -> None:
         """No other tile has overwritten what is read."""
@@ -196,19 +235,19 @@ class WatchedInstruction(InstructionStep):
         for tile in self.tiles:
             if tile in frame.fresh:
                 frame.fresh.discard(tile)
-                self._define(frame, tile, 0)
+                self._define(frame, tile, UNDEFINED)
                 poison([frame.tiles[tile]])
 
     def _skip(self, frame: WatchedFrame) -> None:
         """Nothing was executed. Its tiles count as written, so that nothing more is reported."""
         for tile in self.tiles:
-            self._define(frame, tile, 1)
+            self._define(frame, tile, DATA)
         frame.session.skip(self.instr)
 
-    def _define(self, frame: WatchedFrame, tile: str, value: int) -> None:
+    def _define(self, frame: WatchedFrame, tile: str, state: int) -> None:
         spec, storage = self.executable.program.tiles[tile].spec, frame.tiles[tile]
         here = frame.session.chip.at(spec.loc, frame.addresses.get(tile), storage)
-        here.shadow.define(Extent(1, spec.nbytes // here.shadow.unit, 0), here.start, value)
+        here.shadow.define(Extent(1, spec.nbytes // here.shadow.unit, 0), here.start, state)
 
 
 def _indices(step: PlanStep, storages: Sequence[Storage]) -> Array | None:

@@ -79,8 +79,7 @@ class Chip:
     def forget(self) -> None:
         """A block begins: nothing is written."""
         for shadow in self._shadows.values():
-            if shadow.written is not None:
-                shadow.written[: shadow.used] = 0
+            shadow.forget()
 
 
 def _measures(program: Program) -> tuple[dict[TileType, int], dict[TileType, int]]:
