@@ -59,6 +59,8 @@ class Finding:
     """Whether it blocks execution: an engine that reports errors and goes on cannot go on after this one."""
     unwritten: bool = field(default=False, compare=False, repr=False)
     """Whether it is a read of memory that nothing has written, which a check and a run on the machine both find."""
+    tiles: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    """The tiles that share bytes, if it says that they should not."""
 
     def at(self, where: Where | None) -> Finding:
         """The same finding, pointing at a place."""
@@ -78,6 +80,18 @@ def not_in_run(checked: Iterable[Finding], run: Iterable[Finding]) -> list[Findi
     """The findings of a check without reads of unwritten memory that a run found, too."""
     seen = {(finding.operand, finding.where) for finding in run if finding.unwritten}
     return [finding for finding in checked if not (finding.unwritten and (finding.operand, finding.where) in seen)]
+
+
+def fold_overlaps(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, but of errors and hazards about the same overlapping tiles only the first."""
+    seen: set[frozenset[str]] = set()
+    kept: list[Finding] = []
+    for finding in findings:
+        if finding.level == "note" or finding.tiles not in seen:
+            kept.append(finding)
+        if finding.tiles and finding.level != "note":
+            seen.add(finding.tiles)
+    return kept
 
 
 def near(word: str, names: Iterable[str]) -> str:

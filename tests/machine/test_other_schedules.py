@@ -225,3 +225,33 @@ def cleared_too_early(table, ids, before, out, oob: pto.const = "zero", ordered:
 def test_zeroes_of_the_scalar_pipe_are_writes(oob: str, ordered: bool, is_clean: bool) -> None:
     report = cleared_too_early[1](**zero_arrays(), oob=oob, ordered=ordered, target="a2a3", engine="machine")
     assert [finding.operand for finding in report.hazards] == ["dst"] * (not is_clean)
+
+
+# --- workspaces ----------------------------------------------------------------------------------------------------
+
+
+@pto.kernel(mode="manual")
+def kept_over_a_sum(x, out, sums, addr: pto.const = 0x2000):
+    """A tile is stored after a sum whose workspace may be the same memory."""
+    a = pto.Tile("vec", "float32", 16, 16, addr=0)
+    col = pto.Tile("vec", "float32", 16, 1, blayout="col_major", addr=0x1000)
+    keep = pto.Tile("vec", "float32", 16, 16, addr=0x2000)
+    work = pto.Tile("vec", "float32", 16, 16, addr=addr)
+    pto.tload(a, x)
+    pto.tload(keep, x)
+    pto.barrier("ALL")
+    pto.trowsum(col, a, tmp=work)
+    pto.barrier("ALL")
+    pto.tstore(out, keep)
+    pto.tstore(sums, col)
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+@pytest.mark.parametrize(("addr", "is_same"), [(0x2000, False), (0x2200, False), (0x3000, True)])
+def test_a_workspace_holds_nothing_that_was_there_before(target: str, addr: int, is_same: bool) -> None:
+    x = np.arange(256, dtype="float32").reshape(16, 16)
+    out, sums = np.zeros((16, 16), "float32"), np.zeros((16, 1), "float32")
+    options = pto.MachineOptions(seed=0)
+    kept_over_a_sum[1](x, out, sums, addr=addr, target=target, engine="machine", options=options)
+    assert np.array_equal(out, x) == is_same
+    assert np.array_equal(sums, x.sum(axis=1, keepdims=True))

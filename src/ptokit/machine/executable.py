@@ -10,7 +10,7 @@ from time import perf_counter
 from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Array, Storage, region
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, not_in_run
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, fold_overlaps, not_in_run
 from ptokit.isa.layout import Layout
 from ptokit.machine import MACHINE
 from ptokit.machine.adversary import Adversary
@@ -80,7 +80,7 @@ class MachineExecutable(Executable):
         run, findings = session.findings.found, Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
-        found = tuple(judged(findings.found, self.options))
+        found = tuple(judged(fold_overlaps(findings.found), self.options))
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,
@@ -115,7 +115,6 @@ class _WatchedDeclare(DeclareStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         super().__call__(frame)
-        frame.session.owners.forget(self.tile.name)
         if self.tile.fresh:
             frame.fresh.add(self.tile.name)
         if self.tile.addresses:
@@ -126,9 +125,12 @@ class _WatchedDeclare(DeclareStep):
 def _note_address(machine: Executable, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
     """Record the address of a tile; if it is known only at run time, check whether the tile fits."""
     address, spec = frame.addresses[tile.name], tile.spec
-    frame.session.placed(tile.name, spec.loc, address, spec.nbytes)
+    session = frame.session
+    session.placed(tile.name, spec.loc, address, spec.nbytes)
+    if session.owners.is_needed:
+        session.owners.declare(tile.name, session.chip.at(spec.loc, address, frame.tiles[tile.name]))
     if not is_known:
-        subject, session = f"{machine.program.name} on {machine.profile.name}", frame.session
+        subject = f"{machine.program.name} on {machine.profile.name}"
         used = {spec.loc: Use(address + spec.nbytes, session.static.get(spec.loc, 0))}
         found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.simt)
         session.report([replace(finding, operand=tile.name) for finding in found], frame.where)
@@ -138,7 +140,6 @@ class _WatchedAssign(AssignStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         super().__call__(frame)
         frame.fresh.discard(self.tile.name)  # it shows the memory's content
-        frame.session.owners.forget(self.tile.name)
         _note_address(self.executable, frame, self.tile, isinstance(self.stmt.address, int))
 
 

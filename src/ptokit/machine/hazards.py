@@ -145,10 +145,13 @@ def stale(first: AccessSide, then: AccessSide, when: str, target: str) -> Findin
     return _finding(level, kind, target, message, then.operand, fix)
 
 
-def overwritten(name: str, operand: str, tile: str, other: str, when: str, target: str) -> Finding:
-    """A read of a tile after a write through another tile at the same addresses."""
-    message = f"{name} reads {operand} from {tile}, parts of which {other} has overwritten, {when}"
-    return _finding("error", "H-38", target, message, operand, "move one of the tiles", f"{tile} apart from {other}")
+def overwritten(name: str, operand: str, tile: str, other: tuple[str, int], when: str, target: str) -> Finding:
+    """A read of a tile after a write through another tile, or through itself at another address."""
+    by, address = other
+    message = f"{name} reads {operand} from {tile}, parts of which {by} at {address:#x} has overwritten, {when}"
+    expected = f"{tile} apart from {by}"
+    finding = _finding("error", "H-38", target, message, operand, "move one of the tiles", expected)
+    return replace(finding, tiles=frozenset((tile, by)))
 
 
 def unwritten(

@@ -26,7 +26,7 @@ from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.session import MemoryAccess, Session
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
 from ptokit.machine.site import Site, lenient, site
-from ptokit.program.calls import access_of, named_operands, offset_in
+from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
 from ptokit.program.ir import Instr, TileUse, View
 from ptokit.program.steps import Sync
 
@@ -60,11 +60,11 @@ class WatchedInstruction(InstructionStep):
         if any(finding.blocks for finding in prepared.refused):
             raise VerifyError([finding.at(self.instr.where) for finding in prepared.refused])
         if here is None:
-            session.report(prepared.refused, self.instr.where)
+            session.report([with_tiles(finding, self.instr) for finding in prepared.refused], self.instr.where)
             self._skip(frame)
             return
         if here.findings:
-            session.report(here.findings, self.instr.where)
+            session.report([with_tiles(finding, self.instr) for finding in here.findings], self.instr.where)
         run = here.prepared.run(storages, partial(self._write, frame, here), tolerant=True)
         frame.run(found for found in run if found is not here.prepared.remarks)  # `findings` has those
 
@@ -79,7 +79,7 @@ class WatchedInstruction(InstructionStep):
         frame.fresh.difference_update(self.tiles)
         if here is None:
             return
-        work = DeferredInstruction(here, storages, fresh)
+        work = DeferredInstruction(here, storages, fresh, self._workspace_memory(frame, here))
         for event in self.instr.waits:
             adversary.wait_event(event, here.pipes)
         for step in here.steps:
@@ -115,8 +115,6 @@ class WatchedInstruction(InstructionStep):
         indices = [_indices(step, storages) if needed else None for step in plan.steps]
         accesses = self._accesses(frame, here, storages, plan.touches(lanes))
         self._check_written(session, here, accesses)
-        if session.owners.is_needed:
-            self._check_owners(session, accesses)
         how = plan.run(storages, lanes)
         if here.last_column:
             self._clear_overrun(here, accesses, lanes)
@@ -152,15 +150,24 @@ class WatchedInstruction(InstructionStep):
 
     def _workspace_accesses(self, frame: WatchedFrame, here: Site) -> list[MemoryAccess]:
         """All of the workspace, which is written."""
-        use, spec = self.instr.workspace, here.tiles.get(TMP)
-        if use is None or spec is None:
+        storage = self._workspace_memory(frame, here)
+        if storage is None or self.instr.workspace is None:
             return []
-        whole = self.executable.program.tiles[use.tile].spec
-        ahead = 0 if use.window is None else frame.value(offset_in(whole, use.window))
-        place = self._place(frame, use.tile, frame.tiles[use.tile].part(ahead, spec.elements))
+        tile = self.instr.workspace.tile
+        place = self._place(frame, tile, storage)
         if place is None:
             return []
-        return [MemoryAccess(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
+        whole = Extent(1, here.tiles[TMP].nbytes // place.shadow.unit, 0)
+        return [MemoryAccess(TMP, WRITE, place, whole, tile=tile)]
+
+    def _workspace_memory(self, frame: WatchedFrame, here: Site) -> Storage | None:
+        """The memory of the workspace, if it has one."""
+        use, spec = self.instr.workspace, here.tiles.get(TMP)
+        if use is None or spec is None:
+            return None
+        whole = self.executable.program.tiles[use.tile].spec
+        ahead = 0 if use.window is None else frame.value(offset_in(whole, use.window))
+        return frame.tiles[use.tile].part(ahead, spec.elements)
 
     def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> MemoryLocation | None:
         if tile:
@@ -179,6 +186,8 @@ class WatchedInstruction(InstructionStep):
             if access.place.is_global:
                 continue
             shadow, extent, start = access.place.shadow, access.extent, access.place.start
+            if session.owners.is_needed:
+                self._check_owner(session, access)
             if access.how == READ:
                 self._check_defined(session, access)
                 if state == FILLED and not shadow.is_filled(extent, start):
@@ -217,18 +226,16 @@ class WatchedInstruction(InstructionStep):
             session.report([finding], self.instr.where)
             shadow.define(extent, start)
 
-    def _check_owners(self, session: Session, accesses: list[MemoryAccess]) -> None:
+    def _check_owner(self, session: Session, access: MemoryAccess) -> None:
         """No other tile has overwritten what is read."""
-        for access in accesses:
-            if not access.tile:
-                continue
-            if access.how != READ:
-                session.owners.write(access.tile, access.place, access.extent)
-            elif other := session.owners.read(access.tile, access.place, access.extent):
-                finding = hazards.overwritten(
-                    self.instr.name, access.operand, access.tile, other, session.when, session.profile.name
-                )
-                session.report([finding], self.instr.where)
+        owners, place, extent = session.owners, access.place, access.extent
+        if access.how != READ:
+            owners.write(access.tile, place, extent, is_workspace=access.operand == TMP)
+        elif other := owners.read(access.tile, place, extent):
+            name, target = self.instr.name, session.profile.name
+            finding = hazards.overwritten(name, access.operand, access.tile, other, session.when, target)
+            session.report([finding], self.instr.where)
+            place.shadow.define(extent, place.start)  # nothing more is reported of it
 
     def _make_fresh(self, frame: WatchedFrame) -> None:
         """Poison tiles that are used for the first time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
@@ -101,58 +102,93 @@ Handle = tuple[TileType, int, int, str]
 """A buffer (A-38): a memory, an address, a size in bytes and an element type."""
 
 
+WORKSPACE = "workspace"
+"""In the place of the element type: what an instruction leaves in its workspace is no data of any tile."""
+
+
 class Owners:
-    """The buffer that wrote every unit last, for programs with addresses known at run time. The verifier checks
-    constant addresses."""
+    """The buffer that wrote every unit last, for manual programs in which tiles may share bytes."""
 
     def __init__(self, program: Program) -> None:
-        moved = [stmt.address for stmt in walk(program.body) if isinstance(stmt, Assign)]
-        given = [address for tile in program.tiles.values() for address in tile.addresses]
-        self.is_needed = program.mode == "manual" and not all(isinstance(each, int) for each in (*moved, *given))
+        self.is_needed = program.mode == "manual" and _may_share(program)
         self._specs = {name: tile.spec for name, tile in program.tiles.items()}
         self._numbers: dict[Handle, int] = {}
-        self._last: list[str] = [""]
-        """By the number of a buffer: the tile through which it was written last."""
+        self._last: list[tuple[str, int]] = [("", 0)]
+        """By the number of a buffer: the tile through which it was written last, and its address."""
         self._entries: dict[Shadow, Array] = {}
         self._claims: dict[Handle, Array] = {}
         """The units of each buffer that were written through it."""
         self._writers: dict[Handle, set[str]] = {}
+        self._starts: dict[str, int] = {}
+        """The first unit of each tile."""
 
-    def forget(self, tile: str = "") -> None:
-        """Forget the writes of a tile that moved, or of all tiles when a block starts."""
-        for handle, writers in list(self._writers.items()):
-            writers.difference_update({tile} if tile else set(writers))
-            if not writers:
-                del self._writers[handle], self._claims[handle]
+    def forget(self) -> None:
+        """A block begins: nothing is written."""
+        self._claims.clear()
+        self._writers.clear()
 
-    def _handle(self, tile: str, place: MemoryLocation) -> Handle:
+    def declare(self, tile: str, place: MemoryLocation) -> None:
+        """A tile gets an address. What was written through it there remains claimed (A-38), but not if another tile
+        of the same bytes was written since, and no other handle has the claim: it then shows that tile's content."""
+        self._starts[tile] = place.start
+        handle, entries = self._handle(tile, place.shadow.unit), self._entries.get(place.shadow)
+        if entries is None or self._writers.get(handle) != {tile}:
+            return
+        owners = np.unique(entries[place.start : place.start + handle[2] // place.shadow.unit])
+        alike = {self._numbers.get((*handle[:3], dtype)) for dtype in self._types} - {self._numbers[handle]}
+        if owners.size == 1 and int(owners[0]) in alike:
+            del self._claims[handle], self._writers[handle]
+
+    @property
+    def _types(self) -> set[str]:
+        return {str(spec.dtype) for spec in self._specs.values()}
+
+    def _handle(self, tile: str, unit: int) -> Handle:
         spec = self._specs[tile]
-        return spec.loc, place.start * place.shadow.unit, spec.nbytes, str(spec.dtype)
+        return spec.loc, self._starts[tile] * unit, spec.nbytes, str(spec.dtype)
 
-    def write(self, tile: str, place: MemoryLocation, extent: Extent) -> None:
-        """A tile is written."""
+    def write(self, tile: str, place: MemoryLocation, extent: Extent, *, is_workspace: bool = False) -> None:
+        """A tile is written, or used as a workspace."""
         entries = self._entries.get(place.shadow)
         if entries is None:
             entries = self._entries[place.shadow] = np.zeros(place.shadow.size, np.int32)
-        handle = self._handle(tile, place)
-        number = self._numbers.setdefault(handle, len(self._last))
+        handle, ahead = self._handle(tile, place.shadow.unit), place.start - self._starts[tile]
+        buffer = (*handle[:3], WORKSPACE) if is_workspace else handle
+        number = self._numbers.setdefault(buffer, len(self._last))
         if number == len(self._last):
-            self._last.append(tile)
-        self._last[number] = tile
+            self._last.append(("", 0))
+        self._last[number] = tile, handle[1]
         extent.put(entries, place.start, number)
+        if is_workspace:
+            return
         if handle not in self._claims:
-            self._claims[handle] = np.zeros(max(extent.end, handle[2] // place.shadow.unit), np.bool_)
-        extent.put(self._claims[handle], 0, True)
+            self._claims[handle] = np.zeros(handle[2] // place.shadow.unit, np.bool_)
+        extent.put(self._claims[handle], ahead, True)
         self._writers.setdefault(handle, set()).add(tile)
 
-    def read(self, tile: str, place: MemoryLocation, extent: Extent) -> str:
-        """The tile that overwrote units of this tile's buffer; empty if none did."""
-        handle, entries = self._handle(tile, place), self._entries.get(place.shadow)
+    def read(self, tile: str, place: MemoryLocation, extent: Extent) -> tuple[str, int] | None:
+        """The tile that overwrote units of this tile's buffer, and its address; None if none did."""
+        handle, entries = self._handle(tile, place.shadow.unit), self._entries.get(place.shadow)
         if entries is None or handle not in self._claims:
-            return ""
-        found, claimed = extent.get(entries, place.start), extent.get(self._claims[handle], 0)
+            return None
+        ahead = place.start - self._starts[tile]
+        found, claimed = extent.get(entries, place.start), extent.get(self._claims[handle], ahead)
         others = found[(found != self._numbers[handle]) & claimed]
-        return self._last[int(others.max())] if others.size else ""
+        other = self._last[int(others.max())] if others.size else None
+        return None if other == (tile, handle[1]) else other  # it was its own workspace
+
+
+def _may_share(program: Program) -> bool:
+    """Whether two tiles may have bytes in common: their addresses overlap, or are known at run time only."""
+    moved = [(program.tiles[stmt.tile], stmt.address) for stmt in walk(program.body) if isinstance(stmt, Assign)]
+    placed = [*((tile, address) for tile in program.tiles.values() for address in tile.addresses), *moved]
+    spans: list[tuple[str, int, int]] = []
+    for tile, address in placed:
+        if not isinstance(address, int):
+            return True
+        spans.append((tile.spec.loc.name, address, address + tile.spec.nbytes))
+    spans.sort()
+    return any(one[0] == other[0] and other[1] < one[2] for one, other in pairwise(spans))
 
 
 class Global:

@@ -18,6 +18,7 @@ import numpy as np
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad, TileType
+from ptokit.isa.spelling import TMP
 from ptokit.program.bounds import reaches
 from ptokit.program.calls import access_of, all_operands, offset_in
 from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, TileUse, fold
@@ -221,6 +222,7 @@ class TileAccess:
     placed: PlacedTile
     buffer: Buffer
     bytes: Bytes
+    is_workspace: bool = False
 
 
 def _is_same(one: TileAccess, other: TileAccess) -> bool:
@@ -319,15 +321,16 @@ class OverlapAnalysis:
 
     def _touches(self, instr: Instr, state: WriteState) -> tuple[list[TileAccess], list[TileAccess]]:
         access, reads, writes = access_of(instr.name), list[TileAccess](), list[TileAccess]()
-        for use, how in ((use, access[n]) for n, use in all_operands(instr).items() if isinstance(use, TileUse)):
-            placed = state.at.get(use.tile)
-            if placed is not None:
+        for name, use in all_operands(instr).items():
+            placed = state.at.get(use.tile) if isinstance(use, TileUse) else None
+            if isinstance(use, TileUse) and placed is not None:
+                how = access[name]
                 buffer = self.buffer_of[id(placed)]
                 if how != "write":
                     reads.append(TileAccess(placed, buffer, self.pieces.of(buffer, _span(self.program, use))))
                 if how != "read":
                     span = _span(self.program, use, is_whole=_writes_all(self.program, instr, use))
-                    writes.append(TileAccess(placed, buffer, self.pieces.of(buffer, span)))
+                    writes.append(TileAccess(placed, buffer, self.pieces.of(buffer, span), name == TMP))
         return reads, writes
 
     def _read(self, touch: TileAccess, instr: Instr, state: WriteState) -> None:
@@ -361,7 +364,11 @@ class OverlapAnalysis:
             hit = self._hit(touch, other) & (state.own[other.number] | state.lost[other.number])
             if hit:
                 state.lose(other.number, hit, touch.placed, instr)
-        state.gain(touch.buffer.number, touch.bytes)
+        mine = touch.buffer.number
+        if touch.is_workspace:  # no data for other handles of the buffer
+            state.lose(mine, touch.bytes & (state.own[mine] | state.lost[mine]), touch.placed, instr)
+        else:
+            state.gain(mine, touch.bytes)
 
     def _report(self, one: PlacedTile, other: PlacedTile, how: str, *, is_fault: bool) -> None:
         first, second = sorted((one, other), key=lambda placed: self.order[id(placed)])

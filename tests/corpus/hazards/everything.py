@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from tests.corpus.hazards import blocks, budgets, indices, launch, memory, order, repeats, scratch, tables, tails
+from tests.corpus.hazards import (
+    blocks,
+    budgets,
+    indices,
+    launch,
+    memory,
+    order,
+    overlaps,
+    repeats,
+    scratch,
+    tables,
+    tails,
+)
 from tests.corpus.hazards.case import Case
 
-MODULES = (order, budgets, tables, indices, blocks, repeats, memory, scratch, launch, tails)
+MODULES = (order, budgets, tables, indices, blocks, repeats, memory, scratch, launch, tails, overlaps)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)

@@ -116,7 +116,7 @@ def loads() -> list[Case]:
         load = Hazard("H-36", "# all of it", "src", loaded, {"x": counted(16, 16), "out": zeros(16, 16)})
         wide = {"x": counted(8, 32), "out": zeros(8, 32), "columns": True}
         found += [
-            *load.pair("columns", target, {"total": 24}, {"total": 24, "read_all": False}, **wide),
+            *load.pair("loaded columns", target, {"total": 24}, {"total": 24, "read_all": False}, **wide),
             *load.pair("one row", target, {"total": 9}, {"total": 9, "clear": "by a fill"}),
             *load.pair("one less", target, {"total": 15}, {"total": 15, "clear": "by a copy"}),
             *load.pair("a sum", target, {"total": 12}, {"total": 12, "pad": "zero"}, use="add", operand="src0"),
