@@ -227,8 +227,8 @@ def found_by_machine(of: Sample, arrays: dict[str, Any]) -> Found:
     races = [finding for finding in report.hazards if finding.rule in RACES and finding not in flags]
     return Found(
         frozenset(finding.where.line for finding in races if finding.where),
-        tuple(finding for finding in flags if finding.level == "error"),
-        tuple(finding for finding in flags if finding.level == "hazard"),
+        tuple(finding for finding in flags if "is still set" not in finding.message),
+        tuple(finding for finding in flags if "is still set" in finding.message),
     )
 
 

@@ -149,6 +149,8 @@ class _Flag(FlagStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event, is_set = self.event(frame), self.flag.action == "set"
         for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
+            if is_set and not frame.adversary:
+                frame.session.check_destinations(src, dst, event, self.flag)
             for engine in frame.engines:
                 if is_set:
                     engine.set(src, (src, dst, event), self.flag)

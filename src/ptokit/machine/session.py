@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding, Where
+from ptokit.finding import Finding, Level, Where
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
 from ptokit.machine.clocks import Clock, Clocks
@@ -35,6 +35,12 @@ from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
 from ptokit.target import GM_ACCESS, VECTOR, Profile
+
+TWICE: dict[bool, tuple[Level, str]] = {
+    True: ("error", "again, and nothing has waited for it in between"),
+    False: ("hazard", "while the wait for an earlier set may not be over"),
+}
+"""A flag that is set early: whether two sets follow each other in the order of issue."""
 
 
 class MemoryAccess(NamedTuple):
@@ -128,11 +134,24 @@ class Session:
 
     # --- flags
 
-    def _set_twice(self, flag: Hashable, what: object, _before: object) -> None:
+    def check_destinations(self, src: str, dst: str, event: int, flag: Flag) -> None:
+        """A set while another destination has not yet waited for the same source pipe and event."""
+        others = [key for key in self.clocks.pending if isinstance(key, tuple) and key[::2] == (src, event)]
+        for other in others if self.orders else ():
+            if other[1] != dst:
+                message = (
+                    f"the flag {_named((src, dst, event))} is set while {_named(other)} is: hardware may not tell "
+                    f"destinations of one source pipe and event apart, {self.when}"
+                )
+                fix = f"use another event for {unit_of(dst)}"
+                self.report([Finding("note", "KN-13", message, None, "flag", fix=fix)], flag.where)
+
+    def _set_twice(self, flag: Hashable, what: object, _before: object, is_doubled: bool) -> None:
         if isinstance(what, Flag) and self.orders:
-            message = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over, {self.when}"
+            level, why = TWICE[is_doubled]
+            message = f"the flag {_named(flag)} is set {why}, {self.when}"
             fix = "use another event, or make the setting pipe wait for the waiting one first"
-            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], what.where)
+            self.report([Finding(level, "KN-13", message, None, "flag", fix=fix)], what.where)
 
     def _stuck(self, stuck: Stuck) -> None:
         if isinstance(stuck.what, Flag) and self.orders:

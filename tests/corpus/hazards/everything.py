@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.corpus.hazards import (
     blocks,
     budgets,
+    flags,
     indices,
     launch,
     memory,
@@ -17,5 +18,5 @@ from tests.corpus.hazards import (
 )
 from tests.corpus.hazards.case import Case
 
-MODULES = (order, budgets, tables, indices, blocks, repeats, memory, scratch, launch, tails, overlaps)
+MODULES = (order, budgets, tables, indices, blocks, repeats, memory, scratch, launch, tails, overlaps, flags)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
