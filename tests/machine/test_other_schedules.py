@@ -176,7 +176,7 @@ def test_clean_programs_do_not_depend_on_the_schedule(kernel: Any, make: Any, ta
 
 @pto.kernel(mode="manual")
 def heard_by_another(x, ids, out, ordered: pto.const = False):
-    """A scatter waits for the load of a tile: on S, which issues the store of the tile later, or on V, which does not."""
+    """A scatter waits for the load of a tile: on S, which issues the store of the tile, or on V, which does not."""
     idx = pto.Tile("vec", "int32", 8, 8, addr=0)
     src = pto.Tile("vec", "int32", 8, 8, addr=256)
     dst = pto.Tile("vec", "int32", 8, 8, addr=512)
