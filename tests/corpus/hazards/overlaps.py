@@ -148,6 +148,84 @@ def loops() -> list[Case]:
     return found
 
 
+# --- One address for several tiles, in turn
+
+
+@pto.kernel(mode="manual")
+def exclusive(x, y, out, n, way: pto.const = "opposite", rows: pto.const = 8):
+    """Tiles of two types at one address, of which a launch uses one."""
+    a = pto.Tile("vec", "float32", rows, 16, addr=0x100)
+    b = pto.Tile("vec", "int32", rows, 16, addr=0x100)
+    first, other = n > 3, n <= 3
+    if way == "numbers":
+        first, other = n == 5, n == 2
+    elif way == "parity":
+        first, other = n % 2 == 1, n % 2 == 0
+    elif way == "both":
+        first, other = n > 3, n > 1
+    elif way == "others":
+        first, other = n > 3, n < 20
+    if way == "arms":
+        with pto.when(n > 3):
+            pto.tload(a, x)
+            pto.barrier("ALL")
+            pto.tstore(out, a)
+        with pto.otherwise():
+            pto.tload(b, y)
+            pto.barrier("ALL")
+            pto.tstore(y, b)
+    else:
+        with pto.when(first):
+            pto.tload(a, x)
+        pto.barrier("ALL")
+        with pto.when(other):
+            pto.tload(b, y)
+        pto.barrier("ALL")
+        with pto.when(first):
+            pto.tstore(out, a)
+        with pto.when(other):
+            pto.tstore(y, b)
+
+
+@pto.kernel(mode="manual")
+def in_turn(x, y, out, anew: pto.const = True, rounds: pto.const = 1, half: pto.const = False):
+    """a, b, a at one address, where a is loaded anew, all or what b has destroyed, or not."""
+    a = pto.Tile("vec", "float32", 8, 16, addr=0x100)
+    b = pto.Tile("vec", "int32", 4 if half else 8, 16, addr=0x200 if half else 0x100)
+    for _ in pto.range(rounds):
+        pto.tload(a, x)
+        pto.barrier("ALL")
+        pto.tstore(out, a)
+        pto.barrier("ALL")
+        pto.tload(b, y[0:4] if half else y)
+        pto.barrier("ALL")
+        pto.tstore(y[0:4] if half else y, b)
+        pto.barrier("ALL")
+        if anew and half:
+            pto.tload(a[4:8, 0:16], x[4:8])
+        elif anew:
+            pto.tload(a, x)
+        pto.barrier("ALL")
+        pto.tstore(out, a)
+        pto.barrier("ALL")
+
+
+def turns() -> list[Case]:
+    """Tiles that are never in use together, and tiles that are."""
+    found: list[Case] = []
+    for target, n in product(ALL, (5, 2)):
+        data = {"x": counted(8, 16), "y": counted(8, 16, dtype="int32"), "out": zeros(8, 16), "n": n}
+        choice = Hazard("H-38", "b = pto.Tile(", "b", exclusive, data)
+        found += [choice.twin(f"{way}, {n}", target, way=way) for way in ("opposite", "numbers", "parity", "arms")]
+        found += [choice.bad(f"{way}, {n}", target, way=way) for way in ("both", "others")]
+    for target, rounds in product(ALL, (1, 3)):
+        data = {"x": counted(8, 16), "y": counted(8, 16, dtype="int32"), "out": zeros(8, 16), "rounds": rounds}
+        again = Hazard("H-38", "b = pto.Tile(", "b", in_turn, data)
+        found += again.pair(f"a, b, a, {rounds} times", target, {"anew": False}, {})
+        found += again.pair(f"a, half of it, a, {rounds} times", target, {"anew": False}, {}, half=True)
+    return found
+
+
 # --- Workspaces
 
 
@@ -227,4 +305,4 @@ def workspaces() -> list[Case]:
     return found
 
 
-CASES = [*loops(), *workspaces()]
+CASES = [*loops(), *turns(), *workspaces()]
