@@ -28,7 +28,7 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
-from ptokit.isa.kernel import INDEXED, ON_V, Cost, Effect, Handshake, RouteKernel
+from ptokit.isa.kernel import INDEXED, Cost, Effect, Handshake, RouteKernel
 from ptokit.isa.move import Access, Fill, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import IotaOrder, ScatterIndex, TileType
@@ -231,7 +231,7 @@ TSCATTER = Instruction(
     route=lambda call: f"tscatter.{call.index.text}",
     kernels={
         "a2a3": {"tscatter.row": kernel("S", ROW_LOOP, ON_S), "tscatter.flat": kernel("S", FLAT_LOOP, ON_S)},
-        "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), kernel("V", INDEXED, ON_V)),
+        "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), kernel("V", INDEXED, Handshake())),
     },
     cpp=CPP,
     repeats=Repeats(

@@ -179,17 +179,28 @@ def dispatch(site: Site) -> Iterator[Finding]:
         yield _finding("error", "H-23", call.target, message, "launch", 'launch the standard way (launch="standard")')
 
 
-def burst(name: str, operand: str, place: MemoryLocation, extent: Extent, profile: Profile) -> Iterator[Finding]:
-    """Every burst into UB begins at a multiple of the alignment (H-01)."""
+BURST = "CO-ALIGN-01"
+"""The clause of transfers between global memory and tiles."""
+
+
+def burst(
+    name: str, operand: str, pipe: str, place: MemoryLocation, extent: Extent, profile: Profile
+) -> Iterator[Finding]:
+    """Every burst to or from a tile begins at a multiple of the alignment (H-01)."""
     alignment = profile.burst
-    if extent.listed is not None or not alignment or not extent.count:
+    if not alignment or not extent.count:
         return
     start, pitch = place.start * place.shadow.unit, extent.pitch * place.shadow.unit
     if start % alignment or (extent.rows > 1 and pitch % alignment):
         bad = start if start % alignment else start + pitch
-        message = f"{name}: a burst to {operand} begins at {bad:#x}, which is no multiple of {alignment}: it is dropped"
+        is_dropped = pipe == LOAD and profile.drops_unaligned_loads
+        effect = "it is dropped" if is_dropped else f"{pipe} moves whole blocks of {alignment} bytes"
+        way = f"a burst {'to' if pipe == LOAD else 'from'} {operand}"
+        message = f"{name}: {way} begins at {bad:#x}, which is no multiple of {alignment}: {effect}"
         fix = f"put rows of {operand} at multiples of {alignment} bytes"
-        yield _finding("error", "H-01", profile.name, message, operand, fix, f"a multiple of {alignment}", hex(bad))
+        expected = f"a multiple of {alignment}"
+        found = _finding("error", "H-01", profile.name, message, operand, fix, expected, hex(bad))
+        yield found if is_dropped else replace(found, rule=BURST)
 
 
 def scratch(site: Site, storages: Sequence[Storage]) -> Iterator[Finding]:

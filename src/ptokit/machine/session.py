@@ -99,6 +99,8 @@ class Session:
         self.blocks_meet = False
         """Whether the result depends on the order of the blocks."""
         self._starts: list[Clock] = []
+        self._unaligned: dict[tuple[str, int], int] = {}
+        """By the address of bursts that are not aligned: the first statement that has one."""
 
     # --- blocks
 
@@ -209,12 +211,13 @@ class Session:
                 engine.signal_event(instr.event, pipes)
 
     def _check_bursts(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
-        """DMA bursts to UB are aligned."""
-        into = self.profile.memories[TileType.Vec].name
+        """DMA bursts to and from tiles are aligned. An address is reported where it is moved first."""
         for touch in touches:
-            if touch.operand in site.loaded and touch.how != READ and touch.place.name == into:
-                name = executed.instr.name
-                self.report(hazards.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
+            pipe, place = site.moved.get((touch.operand, touch.how != READ)), touch.place
+            if pipe and not place.is_global:
+                found = list(hazards.burst(executed.instr.name, touch.operand, pipe, place, touch.extent, self.profile))
+                first = self._unaligned.setdefault((place.name, place.start), executed.number) if found else None
+                self.report(found if first == executed.number else (), executed.where)
 
     def _check_index_flag(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
