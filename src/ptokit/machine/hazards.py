@@ -131,6 +131,18 @@ def between_blocks(first: AccessSide, then: AccessSide, block: int, other: int, 
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
 
 
+def shared_line(first: AccessSide, then: AccessSide, blocks: tuple[int, int], start: int, profile: Profile) -> Finding:
+    """Scalar stores of two blocks to different bytes of one cache line."""
+    block, other = blocks
+    size, target = profile.store_line, profile.name
+    message = (
+        f"block {block}: {then}; block {other}: {first}; both store to the {size} bytes from {start:#x} of the array, "
+        "one cache line, and each writes back all of it"
+    )
+    fix = f"pad what a block stores to a multiple of {size} bytes, or let one block own the line"
+    return _finding("error", "H-16", target, message, then.operand, fix, f"blocks that store to different {size} bytes")
+
+
 STALE: tuple[tuple[str, Level, str, str], ...] = (
     ("H-47", "error", "which DMA wrote before: the cache may hold the old data", f"use pto.tload, or {LATER}"),
     ("H-48", "hazard", "which was written through the cache: DMA may read the old data", LATER),

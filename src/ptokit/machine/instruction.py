@@ -15,6 +15,7 @@ from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
@@ -23,7 +24,7 @@ from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent, extent_of, listed
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import MemoryLocation
-from ptokit.machine.session import MemoryAccess, Session
+from ptokit.machine.session import HEADERS, MemoryAccess, Session
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
 from ptokit.machine.site import Site, lenient, site
 from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
@@ -146,7 +147,7 @@ class WatchedInstruction(InstructionStep):
             if place is not None:
                 extent = place.extent(each, storages[slot].dtype.size)
                 found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index, self.shown[slot]))
-        return found + self._workspace_accesses(frame, here)
+        return found + self._workspace_accesses(frame, here) + self._header_accesses(frame)
 
     def _workspace_accesses(self, frame: WatchedFrame, here: Site) -> list[MemoryAccess]:
         """All of the workspace, which is written."""
@@ -159,6 +160,14 @@ class WatchedInstruction(InstructionStep):
             return []
         whole = Extent(1, here.tiles[TMP].nbytes // place.shadow.unit, 0)
         return [MemoryAccess(TMP, WRITE, place, whole, tile=tile)]
+
+    def _header_accesses(self, frame: WatchedFrame) -> list[MemoryAccess]:
+        """The part of UB that the headers use by themselves, as far as there are tiles."""
+        hidden = frame.session.hidden
+        if hidden is None or not INSTRUCTIONS[self.instr.name].cpp.uses_hidden:
+            return []
+        above = frame.session.chip.above(TileType.Vec, hidden)
+        return [MemoryAccess(HEADERS, WRITE, above[0], Extent(1, above[1], 0), tile=HEADERS)] if above else []
 
     def _workspace_memory(self, frame: WatchedFrame, here: Site) -> Storage | None:
         """The memory of the workspace, if it has one."""
@@ -192,7 +201,7 @@ class WatchedInstruction(InstructionStep):
                 self._check_defined(session, access)
                 if state == FILLED and not shadow.is_filled(extent, start):
                     state = DATA
-            elif access.operand == TMP:
+            elif access.operand in (TMP, HEADERS):
                 shadow.undefine(extent, start, f"{self._line} has used them as its workspace", fills=True)
             else:
                 if is_loaded and access.operand == dst:
@@ -230,7 +239,7 @@ class WatchedInstruction(InstructionStep):
         """No other tile has overwritten what is read."""
         owners, place, extent = session.owners, access.place, access.extent
         if access.how != READ:
-            owners.write(access.tile, place, extent, is_workspace=access.operand == TMP)
+            owners.write(access.tile, place, extent, is_workspace=access.operand in (TMP, HEADERS))
         elif other := owners.read(access.tile, place, extent):
             name, target = self.instr.name, session.profile.name
             finding = hazards.overwritten(name, access.operand, access.tile, other, session.when, target)

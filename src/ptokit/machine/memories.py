@@ -65,6 +65,17 @@ class Chip:
             known = self._places[loc, address] = MemoryLocation(shadow, address // shadow.unit, self.names[loc])
         return known
 
+    def above(self, loc: TileType, address: int) -> tuple[MemoryLocation, int] | None:
+        """The location of an address, and how many units tiles have from there on; None if they have none."""
+        size = self._sizes.get(loc, 0)
+        if size <= address:
+            return None
+        unit = self._units[loc]
+        shadow = self._shadows.get(loc)
+        if shadow is None:
+            shadow = self._shadows[loc] = self._new(size, unit)
+        return MemoryLocation(shadow, address // unit, self.names[loc]), shadow.size - address // unit
+
     def _own(self, storage: Storage) -> Shadow:
         shadow = self._apart.get(storage.address)
         if shadow is None or shadow.size < storage.bits.nbytes:
@@ -98,7 +109,7 @@ def _measures(program: Program) -> tuple[dict[TileType, int], dict[TileType, int
     return units, sizes
 
 
-Handle = tuple[TileType, int, int, str]
+Handle = tuple[TileType | str, int, int, str]
 """A buffer (A-38): a memory, an address, a size in bytes and an element type."""
 
 
@@ -109,8 +120,9 @@ WORKSPACE = "workspace"
 class Owners:
     """The buffer that wrote every unit last, for manual programs in which tiles may share bytes."""
 
-    def __init__(self, program: Program) -> None:
-        self.is_needed = program.mode == "manual" and _may_share(program)
+    def __init__(self, program: Program, hidden: int | None) -> None:
+        """`hidden` is where in UB instructions of the program use memory by themselves."""
+        self.is_needed = program.mode == "manual" and _may_share(program, hidden)
         self._specs = {name: tile.spec for name, tile in program.tiles.items()}
         self._numbers: dict[Handle, int] = {}
         self._last: list[tuple[str, int]] = [("", 0)]
@@ -152,19 +164,22 @@ class Owners:
         entries = self._entries.get(place.shadow)
         if entries is None:
             entries = self._entries[place.shadow] = np.zeros(place.shadow.size, np.int32)
-        handle, ahead = self._handle(tile, place.shadow.unit), place.start - self._starts[tile]
-        buffer = (*handle[:3], WORKSPACE) if is_workspace else handle
-        number = self._numbers.setdefault(buffer, len(self._last))
-        if number == len(self._last):
-            self._last.append(("", 0))
-        self._last[number] = tile, handle[1]
-        extent.put(entries, place.start, number)
         if is_workspace:
+            start = place.start * place.shadow.unit
+            extent.put(entries, place.start, self._number((place.name, start, extent.count, WORKSPACE), tile))
             return
+        handle, ahead = self._handle(tile, place.shadow.unit), place.start - self._starts[tile]
+        extent.put(entries, place.start, self._number(handle, tile))
         if handle not in self._claims:
             self._claims[handle] = np.zeros(handle[2] // place.shadow.unit, np.bool_)
         extent.put(self._claims[handle], ahead, True)
         self._writers.setdefault(handle, set()).add(tile)
+
+    def _number(self, handle: Handle, tile: str) -> int:
+        """The number of a buffer that is written through a tile."""
+        number = self._numbers.setdefault(handle, len(self._last))
+        self._last[number:] = [(tile, handle[1]), *self._last[number + 1 :]]
+        return number
 
     def read(self, tile: str, place: MemoryLocation, extent: Extent) -> tuple[str, int] | None:
         """The tile that overwrote units of this tile's buffer, and its address; None if none did."""
@@ -178,11 +193,11 @@ class Owners:
         return None if other == (tile, handle[1]) else other  # it was its own workspace
 
 
-def _may_share(program: Program) -> bool:
+def _may_share(program: Program, hidden: int | None) -> bool:
     """Whether two tiles may have bytes in common: their addresses overlap, or are known at run time only."""
     moved = [(program.tiles[stmt.tile], stmt.address) for stmt in walk(program.body) if isinstance(stmt, Assign)]
     placed = [*((tile, address) for tile in program.tiles.values() for address in tile.addresses), *moved]
-    spans: list[tuple[str, int, int]] = []
+    spans = [(TileType.Vec.name, hidden, ADDRESS_SPACE)] if hidden is not None else []
     for tile, address in placed:
         if not isinstance(address, int):
             return True

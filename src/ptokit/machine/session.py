@@ -26,16 +26,18 @@ from ptokit.machine.outcomes import LaneOutcomes, outcomes
 from ptokit.machine.pipes import Stuck, core_of, unit_of
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
-from ptokit.machine.shadow import READ, Earlier, meets
+from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
 from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
-from ptokit.program.budget import has_simt, static_bytes
+from ptokit.program.budget import has_simt, hidden_memory, static_bytes
 from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
-from ptokit.target import GM_ACCESS, VECTOR, Profile
+from ptokit.target import GM_ACCESS, SCALAR, VECTOR, Profile
 
+HEADERS = "the headers' workspace"
+"""In the place of an operand: memory that the C++ headers of an instruction use by themselves."""
 TWICE: dict[bool, tuple[Level, str]] = {
     True: ("error", "again, and nothing has waited for it in between"),
     False: ("hazard", "while the wait for an earlier set may not be over"),
@@ -80,7 +82,9 @@ class Session:
         """Whether an instruction starts threads."""
         self.static = {loc: static_bytes(program, loc) for loc in TileType}
         """Bytes of each memory that tiles without a given address take."""
-        self.owners = Owners(program)
+        self.hidden = hidden_memory(program, profile)
+        """Where in UB the headers of instructions use memory by themselves, if they do."""
+        self.owners = Owners(program, self.hidden)
         is_watched = options.enables("blocks") or options.enables("order")
         self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
         self.orders = bool(profile.pipes) and options.enables("order")
@@ -99,6 +103,8 @@ class Session:
         self.blocks_meet = False
         """Whether the result depends on the order of the blocks."""
         self._starts: list[Clock] = []
+        self._lines: dict[tuple[Shadow, int], tuple[int, int]] = {}
+        """By the cache line of global memory: the last block and statement that stored to it by the scalar pipe."""
         self._unaligned: dict[tuple[str, int], int] = {}
         """By the address of bursts that are not aligned: the first statement that has one."""
 
@@ -199,6 +205,7 @@ class Session:
                 self.clocks.sync(step.src, step.dst)
             else:
                 mine = [t for t in touches if t.operand in (step.reads if t.how == READ else step.writes)]
+                mine += [t for t in touches if t.operand == HEADERS and unit_of(step.pipe) == VECTOR]
                 self.clocks.work(step.pipe, partial(self._work, number, step.pipe, mine, site.gates[step.pipe]))
         if self.timer:
             self.timer.execute(executed)
@@ -261,6 +268,8 @@ class Session:
                     self._race(number, pipe, touch, earlier, entry)
             if place.is_global:
                 self._across(number, pipe, touch)
+                if touch.how == WRITE and unit_of(pipe) == SCALAR and self.profile.store_line:
+                    self._check_lines(number, pipe, touch)
         for touch in touches:
             place = touch.place
             since = self.clocks.started[me] if place.is_global else 0
@@ -290,6 +299,27 @@ class Session:
                     finding = hazards.stale(first, then, self.when, self.profile.name)
                     self.report([finding], self.statements[number].where)
 
+    def _check_lines(self, number: int, pipe: str, touch: MemoryAccess) -> None:
+        """Check scalar stores to global memory against those of earlier blocks to the same cache lines."""
+        shadow, then = touch.place.shadow, self._act(number, pipe, touch)
+        size = self.profile.store_line // shadow.unit
+        for line in touch.extent.lines(touch.place.start, max(1, size)) if self.options.enables("blocks") else ():
+            block, earlier = self._lines.get((shadow, line), (self.block, number))
+            self._lines[shadow, line] = self.block, number
+            if block != self.block and not self._meet(touch):
+                first = replace(
+                    then, instruction=_name(self.statements[earlier]), where=_line(self.statements[earlier])
+                )
+                start = line * self.profile.store_line
+                finding = hazards.shared_line(first, then, (self.block, block), start, self.profile)
+                self.report([finding], self.statements[number].where)
+
+    def _meet(self, touch: MemoryAccess) -> bool:
+        """Whether an access meets one of an earlier block at some byte, which is reported as such."""
+        layers = [layer for layer in touch.place.shadow.layers.values() if meets(touch.how, layer.how)]
+        start = touch.place.start
+        return any(layer.last_until(self.clocks.started[layer.pipe], touch.extent, start) for layer in layers)
+
     def _block_of(self, earlier: Earlier) -> int:
         """The block of an access of an earlier block."""
         return max(0, bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe]) - 1)
@@ -300,8 +330,7 @@ class Session:
     def _act_of(self, earlier: Earlier, touch: MemoryAccess) -> AccessSide:
         stmt, pipe = self.statements[earlier.statement], unit_of(self.clocks.pipes[earlier.pipe])
         operand = self._operand(stmt, pipe, earlier.how, touch)
-        line = f"line {stmt.where.line}" if stmt.where else ""
-        return AccessSide(_name(stmt), operand, pipe, earlier.how, touch.place.name, line)
+        return AccessSide(_name(stmt), operand, pipe, earlier.how, touch.place.name, _line(stmt))
 
     def _operand(self, stmt: Stmt, pipe: str, how: str, touch: MemoryAccess) -> str:
         """The operand of an earlier statement that a pipe accessed in that way, in that kind of memory."""
@@ -342,6 +371,10 @@ def _is_cached(pipe: str) -> bool:
 
 def _name(stmt: Stmt) -> str:
     return stmt.name if isinstance(stmt, Instr) else "load_scalar"
+
+
+def _line(stmt: Stmt) -> str:
+    return f"line {stmt.where.line}" if stmt.where else ""
 
 
 def _named(flag: object) -> str:

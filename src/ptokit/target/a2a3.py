@@ -67,6 +67,7 @@ A2A3 = Profile(
     ),
     burst=32,  # MG-ALIGN-06, CO-ALIGN-01
     drops_unaligned_loads=True,  # MG-HAZ-01
+    store_line=64,  # a line that two blocks have in their caches is written back by both
     mixed_cores="hazard",
     arch="a3",
     headers=Headers(hidden=184 * KB, overlapping="V"),

@@ -134,6 +134,8 @@ class Profile:
     """The clauses about cost and performance."""
     burst: int = 0
     """The alignment of the on-chip address of a burst, in bytes; 0 if the documents state none."""
+    store_line: int = 0
+    """Bytes of a cache line that a scalar store writes back as a whole; 0 if stores of blocks do not disturb others."""
     drops_unaligned_loads: bool = False
     """Whether a load to another address is dropped."""
     mixed_cores: Level | None = None

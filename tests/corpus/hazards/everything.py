@@ -8,6 +8,7 @@ from tests.corpus.hazards import (
     flags,
     indices,
     launch,
+    lines,
     memory,
     order,
     overlaps,
@@ -18,5 +19,5 @@ from tests.corpus.hazards import (
 )
 from tests.corpus.hazards.case import Case
 
-MODULES = (order, budgets, tables, indices, blocks, repeats, memory, scratch, launch, tails, overlaps, flags)
+MODULES = (order, budgets, tables, indices, blocks, repeats, memory, scratch, launch, tails, overlaps, flags, lines)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
