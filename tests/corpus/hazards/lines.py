@@ -60,7 +60,7 @@ def shared_lines() -> list[Case]:
     data = {"table": zeros(64, 8), "values": counted(4, 8), "places": apart(4, 1, 1), "coalesce": "row"}
     rows = Hazard("H-16", "# stores", "table", own_part, data, grid=4)
     adds = {"table": zeros(1, 512), "places": apart(4, 8, 8), "coalesce": "elem", "atomic": "add"}
-    return [*found, rows.twin("rows by DMA", "a2a3"), rows.twin("added up", "a2a3", **adds),
+    return [*found, rows.twin("rows by DMA", "a2a3"), rows.twin("added up in a line", "a2a3", **adds),
             rows.twin("one block", "a2a3", **{**adds, "atomic": "none", "grid": 1})]  # fmt: skip
 
 
