@@ -199,6 +199,8 @@ class Finding:
     """Of a conflict: the earlier access and the later one, where it was seen first."""
     seen: Seen | None = field(default=None, compare=False, repr=False)
     """Of a run on the machine: how often."""
+    tiles: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    """The tiles that share bytes, if it says that they should not."""
 
     @property
     def path(self) -> tuple[Where, ...]:
@@ -264,6 +266,18 @@ def not_in_run(checked: Iterable[Finding], run: Iterable[Finding]) -> list[Findi
     """The findings of a check without reads of unwritten memory that a run found, too."""
     seen = {(finding.operand, finding.path) for finding in run if finding.unwritten}
     return [finding for finding in checked if not (finding.unwritten and (finding.operand, finding.path) in seen)]
+
+
+def fold_overlaps(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, but of errors and hazards about the same overlapping tiles only the first."""
+    seen: set[frozenset[str]] = set()
+    kept: list[Finding] = []
+    for finding in findings:
+        if finding.level == "note" or finding.tiles not in seen:
+            kept.append(finding)
+        if finding.tiles and finding.level != "note":
+            seen.add(finding.tiles)
+    return kept
 
 
 def near(word: str, names: Iterable[str]) -> str:

@@ -140,10 +140,13 @@ class MachineCall:
 
 
 def has_entry(report: MachineReport, finding: Finding) -> bool:
-    """Whether a report has a finding, or a graver one of its number. A read of unwritten memory is reported once."""
+    """Whether a report has a finding, or a graver one of its number. Reads of unwritten memory, and tiles that share
+    bytes, are reported once."""
     if finding.unwritten and not_in_run([finding], report.findings) == []:
         return True
     level = LEVELS.index(finding.level)
+    if finding.tiles and any(entry.tiles and LEVELS.index(entry.level) >= level for entry in report.findings):
+        return True
     return any(
         (entry.kind, entry.operand) == (finding.kind, finding.operand)
         and (finding.kind is not None or entry.rule == finding.rule)

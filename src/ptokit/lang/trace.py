@@ -76,6 +76,10 @@ class Tracer:
         """The numbers of the open bodies."""
         return tuple(scope.number for scope in self.scopes)
 
+    def loops_since(self, home: tuple[int, ...]) -> set[int]:
+        """The numbers of the open loops that were opened after these bodies."""
+        return {scope.number for scope in self.scopes[len(home) :] if scope.is_loop}
+
     def has_ended(self, home: tuple[int, ...]) -> bool:
         """Whether one of these bodies is no longer open."""
         return self.path[: len(home)] != home

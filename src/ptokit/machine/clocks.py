@@ -9,15 +9,23 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import NamedTuple
 
 from ptokit.machine.pipes import Pipe, PipeEngine, Signal, Stuck
 
 Clock = list[int]
 Do = Callable[[Clock, int], None]
 """Work. It is called with what came before it, and its own time on its pipe."""
-OnEarly = Callable[[Hashable, object, object], None]
-"""Called with a flag that is set while the wait for an earlier set may not be over, with what sets it, and with what
-set it before."""
+OnEarly = Callable[[Hashable, object, object, bool], None]
+"""Called with a flag that is set while the wait for an earlier set may not be over, with what sets it, with what set it
+before, and with whether no wait for it was issued between the two."""
+
+
+class SetBy(NamedTuple):
+    """What sets a flag, and whether no wait for it was issued since the set before."""
+
+    what: object
+    is_doubled: bool
 
 
 def _latest(clock: Clock, other: Clock) -> Clock:
@@ -60,6 +68,8 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         self.times: Clock = [0] * len(pipes)
         """How far each pipe has come, over all blocks."""
         self.on_early = on_early
+        self.pending: set[Hashable] = set()
+        """The flags for which no wait was issued since their last set."""
         super().__init__(pipes, on_stuck)
         self.begin()
         self.pipes = tuple(self._pipes)
@@ -68,6 +78,7 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
     def begin(self) -> None:
         """Start a block: all earlier blocks come before it."""
         self.forget()
+        self.pending.clear()
         self.started = list(self.times)
         for pipe in self._pipes.values():
             pipe.clock, pipe.issued, pipe.merged = list(self.times), self.started, self.started
@@ -77,8 +88,8 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         """End a block. Yields the flags that are still set, and what has set them."""
         self.finish()
         for flag, signal in self._flags.items():
-            if signal.stamp is not None and signal.setter is not None:
-                yield flag, signal.setter
+            if signal.stamp is not None and isinstance(signal.setter, SetBy) and signal.setter.what is not None:
+                yield flag, signal.setter.what
 
     def peek(self, pipe: str) -> Clock:
         """What would come before the next work of a pipe."""
@@ -122,6 +133,17 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         """In the order of the pipes, so that reports are."""
         return sorted(super()._held_pipes(), key=lambda pipe: pipe.number)
 
+    def set(self, src: str, flag: Hashable, what: object = None) -> None:
+        """A pipe sets a flag."""
+        by = SetBy(what, flag in self.pending)
+        self.pending.add(flag)
+        super().set(src, flag, by)
+
+    def wait(self, dst: str, flag: Hashable, what: object = None) -> None:
+        """A pipe waits for a flag, which is then no longer set."""
+        self.pending.discard(flag)
+        super().wait(dst, flag, what)
+
     # --- the notion of time
 
     def _issue(self, pipe: ClockPipe) -> Clock:
@@ -145,15 +167,24 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         pipe.clock[number] = time
 
     def _set(self, at: ClockPipe, issued: Clock, signal: Signal[Clock], flag: Hashable, what: object) -> None:
+        """Set a flag. One that is still set for a wait in a queue, and whose sets and waits alternate in the order of
+        issue, is set again after that wait."""
         clock, waited = self._stamp(at, issued), signal.waited
-        if signal.stamp is not None or (waited is not None and clock[waited[0]] < waited[1]):
-            self.on_early(flag, what, signal.setter)
-        signal.stamp, signal.setter = list(clock), what
+        is_set, is_doubled = signal.stamp is not None, isinstance(what, SetBy) and what.is_doubled
+        if isinstance(what, SetBy) and (is_set or (waited is not None and clock[waited[0]] < waited[1])):
+            before = signal.setter.what if isinstance(signal.setter, SetBy) else None
+            self.on_early(flag, what.what, before, is_doubled)
+        if is_set and not is_doubled:
+            signal.later.append((list(clock), what))
+        else:
+            signal.stamp, signal.setter = list(clock), what
 
     def _wait(self, at: ClockPipe, issued: Clock, signal: Signal[Clock], takes: bool) -> None:
         super()._wait(at, issued, signal, takes)
         if takes:
             signal.waited = at.number, self.times[at.number]
+            if signal.later:
+                signal.stamp, signal.setter = signal.later.popleft()
 
     def _receive(self, pipe: ClockPipe, issued: Clock, stamp: Clock | None, takes: bool) -> None:
         self._stamp(pipe, issued)
@@ -163,8 +194,8 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
             self._learn(pipe, stamp)
         if takes:
             pipe.clock[pipe.number] = self.times[pipe.number]
-            if pipe is pipe.scalar:
-                pipe.issued = list(map(max, pipe.issued, pipe.clock))
+        if pipe is pipe.scalar:
+            pipe.issued = list(map(max, pipe.issued, pipe.clock))
 
     def _learn(self, pipe: ClockPipe, stamp: Clock) -> None:
         """What comes before the next item of a pipe."""

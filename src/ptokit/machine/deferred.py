@@ -11,6 +11,7 @@ from ptokit.engine.faults import SpanFault, ZeroFault
 from ptokit.engine.interpreter import POISON
 from ptokit.engine.reference import Lanes
 from ptokit.engine.storage import Storage
+from ptokit.isa.spelling import TMP
 from ptokit.machine.site import Site
 from ptokit.program.steps import PipeWork
 
@@ -25,7 +26,7 @@ class DeferredInstruction:
     """One execution: the pipe that reads the indices keeps them for the pipes that move the data. An uninitialised tile
     is poisoned when it is first touched, not before: until then other tiles may use its memory."""
 
-    def __init__(self, site: Site, storages: list[Storage], fresh: list[bool]) -> None:
+    def __init__(self, site: Site, storages: list[Storage], fresh: list[bool], workspace: Storage | None) -> None:
         """`fresh` says of every operand whether it is an uninitialised tile."""
         self._plan, self._storages = site.prepared.tolerant, storages
         self._lanes: list[Lanes | None] | None = None
@@ -43,6 +44,8 @@ class DeferredInstruction:
             for name, storage, is_fresh in zip(names, storages, fresh, strict=True)
             if is_fresh
         ]
+        if workspace is not None:  # what an instruction leaves there is unknown (CP-TMP-01)
+            self._poisons.append((_first(touches, TMP), workspace))
 
     def is_atomic(self, touch: PipeWork) -> bool:
         """Whether a part is an atomic."""

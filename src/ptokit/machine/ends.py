@@ -98,6 +98,11 @@ class Naming:
             self._access(stmts[1], touch.operand, touch.how, (pipes[1], meeting.gate), touch, shared, values),
         )
 
+    def store(self, stmt: Stmt, pipe: str, touch: MemoryAccess, block: int) -> ConflictAccess:
+        """A store of a block to the operand of an access."""
+        named = instruction_of(stmt), touch.operand, self.name(stmt, touch.operand, 0)
+        return ConflictAccess(*named, touch.how, pipe, pipe, touch.place.name, stmt.where, block=block)
+
     def _access(
         self,
         stmt: Stmt,

@@ -11,7 +11,7 @@ from time import perf_counter
 from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Array, Storage, region
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, not_in_run
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, fold_overlaps, not_in_run
 from ptokit.isa.layout import Layout
 from ptokit.machine import MACHINE
 from ptokit.machine.adversary import Adversary
@@ -90,7 +90,7 @@ class MachineExecutable(Executable):
         run, findings = session.findings.found(grid, session.explained), Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
-        found = tuple(judged(findings.found(), self.options))
+        found = tuple(judged(fold_overlaps(findings.found()), self.options))
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,
@@ -137,7 +137,6 @@ class _WatchedDeclare(DeclareStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         super().__call__(frame)
-        frame.session.owners.forget(self.tile.name)
         if self.tile.fresh:
             frame.fresh.add(self.tile.name)
         if self.tile.addresses:
@@ -150,9 +149,12 @@ def _note_address(
 ) -> None:
     """Record the address of a tile; if it is known only at run time, check whether the tile fits."""
     address, spec = frame.addresses[tile.name], tile.spec
-    frame.session.placed(tile.name, spec.loc, address, spec.nbytes)
+    session = frame.session
+    session.placed(tile.name, spec.loc, address, spec.nbytes)
+    if session.owners.is_needed:
+        session.owners.declare(tile.name, session.chip.at(spec.loc, address, frame.tiles[tile.name]))
     if not is_known:
-        subject, session = f"{machine.program.name} on {machine.profile.name}", frame.session
+        subject = f"{machine.program.name} on {machine.profile.name}"
         used = {spec.loc: Use(address + spec.nbytes, session.static.get(spec.loc, 0))}
         found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.simt)
         session.report([replace(finding, operand=tile.name) for finding in found], stmt)
@@ -162,7 +164,6 @@ class _WatchedAssign(AssignStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         super().__call__(frame)
         frame.fresh.discard(self.tile.name)  # it shows the memory's content
-        frame.session.owners.forget(self.tile.name)
         _note_address(self.executable, frame, self.stmt, self.tile, isinstance(self.stmt.address, int))
 
 
@@ -173,6 +174,8 @@ class _Flag(FlagStep):
         event, is_set = self.event(frame), self.flag.action == "set"
         what = self.flag, frame.session.moment
         for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
+            if is_set and not frame.adversary:
+                frame.session.check_destinations(src, dst, event, self.flag)
             for engine in frame.engines:
                 if is_set:
                     engine.set(src, (src, dst, event), what)

@@ -40,6 +40,14 @@ class Extent:
             (self.length,) if self.rows == 1 else (self.rows, self.length)
         )
 
+    def lines(self, start: int, size: int) -> list[int]:
+        """The numbers of the lines of `size` bytes that the bytes of an operand at `start` lie in."""
+        if self.listed is not None:
+            return np.unique((self.listed + start) // size).tolist()
+        runs = range(start, start + self.rows * self.pitch, self.pitch) if self.rows > 1 else (start,)
+        ends = [(run // size, (run + self.length - 1) // size + 1) for run in runs if self.count]
+        return sorted({line for first, end in ends for line in range(first, end)})
+
     def get(self, entries: Array, start: int) -> Array:
         """The entries of the bytes of an operand that starts at `start`."""
         if self.listed is not None:

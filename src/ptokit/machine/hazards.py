@@ -99,6 +99,17 @@ def between_blocks(first: ConflictAccess, then: ConflictAccess, profile: Profile
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
 
 
+def shared_line(first: ConflictAccess, then: ConflictAccess, start: int, profile: Profile) -> Finding:
+    """Scalar stores of two blocks to different bytes of one cache line."""
+    size, target = profile.store_line, profile.name
+    message = (
+        f"block {then.block}: {then}; block {first.block}: {first}{first.line}; both store to the {size} bytes from "
+        f"{start:#x} of the array, one cache line, and each writes back all of it"
+    )
+    fix = f"pad what a block stores to a multiple of {size} bytes, or let one block own the line"
+    return _finding("error", "H-16", target, message, then.operand, fix, f"blocks that store to different {size} bytes")
+
+
 STALE: tuple[tuple[str, Level, str, str], ...] = (
     ("H-47", "error", "which DMA wrote before: the cache may hold the old data", f"use pto.tload, or {LATER}"),
     ("H-48", "hazard", "which was written through the cache: DMA may read the old data", LATER),
@@ -113,18 +124,23 @@ def stale(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Find
     return _finding(level, kind, profile.name, message, then.operand, fix)
 
 
-def overwritten(name: str, operand: str, tile: str, other: str, target: str) -> Finding:
-    """A read of a tile after a write through another tile at the same addresses."""
-    message = f"{name} reads {operand} from {tile}, parts of which {other} has overwritten"
-    return _finding("error", "H-38", target, message, operand, "move one of the tiles", f"{tile} apart from {other}")
+def overwritten(name: str, operand: str, tile: str, other: tuple[str, int], target: str) -> Finding:
+    """A read of a tile after a write through another tile, or through itself at another address."""
+    by, address = other
+    message = f"{name} reads {operand} from {tile}, parts of which {by} at {address:#x} has overwritten"
+    expected = f"{tile} apart from {by}"
+    finding = _finding("error", "H-38", target, message, operand, "move one of the tiles", expected)
+    return replace(finding, tiles=frozenset((tile, by)))
 
 
-def unwritten(instruction: str, access: MemoryAccess, name: str, count: int, total: int, target: str) -> Finding:
-    """A read of bytes that nothing has written."""
+def unwritten(
+    instruction: str, access: MemoryAccess, name: str, count: int, total: int, reason: str, target: str
+) -> Finding:
+    """A read of bytes that nothing has written, or that are undefined for another `reason`."""
     kind = "H-42" if access.is_index else "H-36"
-    message = (
-        f"{instruction} reads {shown(name, access.operand)}, of which nothing has written {count} of {total} bytes"
-    )
+    part = f"{count} of {total} bytes"
+    what = f"{part} hold no data: {reason}" if reason else f"nothing has written {part}"
+    message = f"{instruction} reads {shown(name, access.operand)}, of which {what}"
     fix = "load or compute all of it first, or shrink valid="
     expected, found = "bytes that were written", f"{count} that were not"
     return replace(_finding("error", kind, target, message, access.operand, fix, expected, found), unwritten=True)
@@ -142,17 +158,28 @@ def dispatch(site: Site) -> Iterator[Finding]:
         yield _finding("error", "H-23", call.target, message, "launch", 'launch the standard way (launch="standard")')
 
 
-def burst(name: str, operand: str, place: MemoryLocation, extent: Extent, profile: Profile) -> Iterator[Finding]:
-    """Every burst into UB begins at a multiple of the alignment (H-01)."""
+BURST = "CO-ALIGN-01"
+"""The clause of transfers between global memory and tiles."""
+
+
+def burst(
+    name: str, operand: str, pipe: str, place: MemoryLocation, extent: Extent, profile: Profile
+) -> Iterator[Finding]:
+    """Every burst to or from a tile begins at a multiple of the alignment (H-01)."""
     alignment = profile.burst
-    if extent.listed is not None or not alignment or not extent.count:
+    if not alignment or not extent.count:
         return
     start, pitch = place.start * place.shadow.unit, extent.pitch * place.shadow.unit
     if start % alignment or (extent.rows > 1 and pitch % alignment):
         bad = start if start % alignment else start + pitch
-        message = f"{name}: a burst to {operand} begins at {bad:#x}, which is no multiple of {alignment}: it is dropped"
+        is_dropped = pipe == LOAD and profile.drops_unaligned_loads
+        effect = "it is dropped" if is_dropped else f"{pipe} moves whole blocks of {alignment} bytes"
+        way = f"a burst {'to' if pipe == LOAD else 'from'} {operand}"
+        message = f"{name}: {way} begins at {bad:#x}, which is no multiple of {alignment}: {effect}"
         fix = f"put rows of {operand} at multiples of {alignment} bytes"
-        yield _finding("error", "H-01", profile.name, message, operand, fix, f"a multiple of {alignment}", hex(bad))
+        expected = f"a multiple of {alignment}"
+        found = _finding("error", "H-01", profile.name, message, operand, fix, expected, hex(bad))
+        yield found if is_dropped else replace(found, rule=BURST)
 
 
 def scratch(site: Site, storages: Sequence[Storage]) -> Iterator[Finding]:

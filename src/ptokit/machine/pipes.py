@@ -66,7 +66,7 @@ W = TypeVar("W")
 class Signal(Generic[T]):
     """A flag or an event."""
 
-    __slots__ = ("setter", "stamp", "waited")
+    __slots__ = ("later", "setter", "stamp", "waited")
 
     def __init__(self) -> None:
         self.stamp: T | None = None
@@ -74,6 +74,8 @@ class Signal(Generic[T]):
         self.setter: object = None
         self.waited: tuple[int, int] | None = None
         """The pipe and the time of the last wait (`Clocks`)."""
+        self.later: deque[tuple[T, object]] = deque()
+        """Sets that count only after the wait for this one (`Clocks`)."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import partial
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
-from ptokit.finding import ConflictAccess, Finding
+from ptokit.finding import ConflictAccess, Finding, Level
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
 from ptokit.machine.clocks import Clock, Clocks
@@ -26,16 +26,24 @@ from ptokit.machine.outcomes import LaneOutcomes, outcomes
 from ptokit.machine.pipes import Stuck, core_of, unit_of
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
-from ptokit.machine.shadow import READ, Earlier, meets
+from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
 from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
-from ptokit.program.budget import has_simt, static_bytes
+from ptokit.program.budget import has_simt, hidden_memory, static_bytes
 from ptokit.program.describe import described
 from ptokit.program.expr import Var
-from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
+from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.steps import Sync
-from ptokit.target import GM_ACCESS, VECTOR, Profile
+from ptokit.target import GM_ACCESS, SCALAR, VECTOR, Profile
+
+HEADERS = "the headers' workspace"
+"""In the place of an operand: memory that the C++ headers of an instruction use by themselves."""
+TWICE: dict[bool, tuple[Level, str]] = {
+    True: ("error", "again, and nothing has waited for it in between"),
+    False: ("hazard", "while the wait for an earlier set may not be over"),
+}
+"""A flag that is set early: whether two sets follow each other in the order of issue."""
 
 
 class Session:
@@ -68,7 +76,9 @@ class Session:
         """Whether an instruction starts threads."""
         self.static = {loc: static_bytes(program, loc) for loc in TileType}
         """Bytes of each memory that tiles without a given address take."""
-        self.owners = Owners(program)
+        self.hidden = hidden_memory(program, profile)
+        """Where in UB the headers of instructions use memory by themselves, if they do."""
+        self.owners = Owners(program, self.hidden)
         is_watched = options.enables("blocks") or options.enables("order")
         self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
         self.naming, self.fixes = Naming(program, profile, self.gm), Fixes(program, profile)
@@ -95,6 +105,10 @@ class Session:
         """Flags of the running block for which a wait was in vain: the set that is left is the one it missed."""
         self._blocks: list[int] = []
         """The blocks that ran, and the clock at the start of each."""
+        self._lines: dict[tuple[Shadow, int], tuple[int, int]] = {}
+        """By the cache line of global memory: the last block and statement that stored to it by the scalar pipe."""
+        self._unaligned: dict[tuple[str, int], int] = {}
+        """By the address of bursts that are not aligned: the first statement that has one."""
 
     # --- blocks
 
@@ -147,16 +161,29 @@ class Session:
 
     # --- flags
 
-    def _set_twice(self, flag: Hashable, what: object, _before: object) -> None:
+    def check_destinations(self, src: str, dst: str, event: int, flag: Flag) -> None:
+        """A set while another destination has not yet waited for the same source pipe and event."""
+        others = [key for key in self.clocks.pending if isinstance(key, tuple) and key[::2] == (src, event)]
+        for other in others if self.orders else ():
+            if other[1] != dst:
+                message = (
+                    f"the flag {_named((src, dst, event))} is set while {_named(other)} is: hardware may not tell "
+                    "destinations of one source pipe and event apart"
+                )
+                fix = f"use another event for {unit_of(dst)}"
+                self.report([Finding("note", "KN-13", message, None, "flag", fix=fix)], flag)
+
+    def _set_twice(self, flag: Hashable, what: object, _before: object, is_doubled: bool) -> None:
         if isinstance(what, tuple) and self.orders:
-            message = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over"
+            level, why = TWICE[is_doubled]
+            message = f"the flag {_named(flag)} is set {why}"
             src, dst, _ = _parts(flag)
             other = self.fixes.event(unit_of(src), unit_of(dst), id(what[0]))
             free = "" if other is None else f" (id {other} is free)"
             fix = (
                 f"use another event{free}, or make {unit_of(src)} wait for {unit_of(dst)} before it sets this one again"
             )
-            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], *what, flag=flag)
+            self.report([Finding(level, "KN-13", message, None, "flag", fix=fix)], *what, flag=flag)
 
     def _stuck(self, stuck: Stuck) -> None:
         if not isinstance(stuck.what, tuple) or not self.orders:
@@ -208,6 +235,7 @@ class Session:
                 self.clocks.sync(step.src, step.dst)
             else:
                 mine = [t for t in touches if t.operand in (step.reads if t.how == READ else step.writes)]
+                mine += [t for t in touches if t.operand == HEADERS and unit_of(step.pipe) == VECTOR]
                 self.clocks.work(step.pipe, partial(self._work, number, moment, step.pipe, mine, site.gates[step.pipe]))
         if self.timer:
             self.timer.execute(executed)
@@ -220,12 +248,13 @@ class Session:
                 engine.signal_event(instr.event, pipes)
 
     def _check_bursts(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
-        """DMA bursts to UB are aligned."""
-        into = self.profile.memories[TileType.Vec].name
+        """DMA bursts to and from tiles are aligned. An address is reported where it is moved first."""
         for touch in touches:
-            if touch.operand in site.loaded and touch.how != READ and touch.place.name == into:
-                name = executed.instr.name
-                self.report(hazards.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.instr)
+            pipe, place = site.moved.get((touch.operand, touch.how != READ)), touch.place
+            if pipe and not place.is_global:
+                found = list(hazards.burst(executed.instr.name, touch.operand, pipe, place, touch.extent, self.profile))
+                first = self._unaligned.setdefault((place.name, place.start), executed.number) if found else None
+                self.report(found if first == executed.number else (), executed.instr)
 
     def _check_index_flag(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
@@ -282,6 +311,8 @@ class Session:
                         self.clocks.assume(clock, pipe, gate, self.clocks.pipes[earlier.pipe], earlier.time)
             if place.is_global:
                 self._across(number, moment, pipe, gate, touch)
+                if touch.how == WRITE and unit_of(pipe) == SCALAR and self.profile.store_line:
+                    self._check_lines(number, moment, pipe, touch)
         self.history.record(me, time, moment)
         for touch in touches:
             place = touch.place
@@ -331,6 +362,25 @@ class Session:
             replace(first, statement=earlier.statement, block=self._block_of(earlier), iteration=ago),
             replace(then, statement=number, block=self.block, iteration=now),
         )
+
+    def _check_lines(self, number: int, moment: Moment, pipe: str, touch: MemoryAccess) -> None:
+        """Check scalar stores to global memory against those of earlier blocks to the same cache lines."""
+        shadow = touch.place.shadow
+        size = self.profile.store_line // shadow.unit
+        for line in touch.extent.lines(touch.place.start, max(1, size)) if self.options.enables("blocks") else ():
+            block, earlier = self._lines.get((shadow, line), (self.block, number))
+            self._lines[shadow, line] = self.block, number
+            if block != self.block and not self._meet(touch):
+                first = self.naming.store(self.statements[earlier], pipe, touch, block)
+                then = self.naming.store(self.statements[number], pipe, touch, self.block)
+                finding = hazards.shared_line(first, then, line * self.profile.store_line, self.profile)
+                self.report([finding], self.statements[number], moment)
+
+    def _meet(self, touch: MemoryAccess) -> bool:
+        """Whether an access meets one of an earlier block at some byte, which is reported as such."""
+        layers = [layer for layer in touch.place.shadow.layers.values() if meets(touch.how, layer.how)]
+        start = touch.place.start
+        return any(layer.last_until(self.clocks.started[layer.pipe], touch.extent, start) for layer in layers)
 
     def _block_of(self, earlier: Earlier) -> int:
         """The block of an earlier access."""

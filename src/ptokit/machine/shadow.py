@@ -17,6 +17,8 @@ from ptokit.machine.clocks import Clock
 from ptokit.machine.extent import Extent
 
 READ, WRITE = "read", "write"
+UNDEFINED, DATA, FILLED = 0, 1, 2
+"""States of on-chip memory. A fill writes numbers that no operand holds; a later load of a part leaves them."""
 
 
 def meets(how: str, other: str) -> bool:
@@ -112,7 +114,9 @@ class Shadow:
         self.layers: dict[tuple[str, int], Layer] = {}
         """By the kind of access and the number of the pipe."""
         self.written: Array | None = None
-        """Which units are initialised; None if all count as such."""
+        """The state of every unit: `UNDEFINED`, `DATA` or `FILLED`; None if all count as data."""
+        self.reasons: dict[tuple[int, int], str] = {}
+        """By the range of units: why some of them were made undefined, the last ones at the end."""
 
     def record(self, how: str, pipe: int, time: int, statement: int, where: Extent, start: int, since: int = 0) -> None:
         """Record an access. `last_until` can be called for times up to `since`."""
@@ -130,12 +134,36 @@ class Shadow:
             if earlier is not None:
                 yield earlier
 
-    def define(self, where: Extent, start: int, value: int = 1) -> None:
-        """Mark these bytes as initialised, or as uninitialised if `value` is 0."""
+    def define(self, where: Extent, start: int, state: int = DATA) -> None:
+        """Set the state of these units."""
         if self.written is not None:
-            where.put(self.written, start, value)
+            where.put(self.written, start, state)
             self.used = max(self.used, start + where.end)
 
+    def undefine(self, where: Extent, start: int, reason: str, *, fills: bool = False) -> None:
+        """These units hold no defined data any more; unless `fills`, those that were filled keep their state."""
+        if self.written is not None:
+            known = where.get(self.written, start)
+            where.put_some(self.written, start, np.zeros_like(known), known != (UNDEFINED if fills else FILLED))
+            bounds = start, start + where.end
+            self.reasons.pop(bounds, None)
+            self.reasons[bounds] = reason
+
     def unwritten(self, where: Extent, start: int) -> int:
-        """How many of these bytes are uninitialised."""
+        """How many of these units are undefined."""
         return 0 if self.written is None else where.count - int(np.count_nonzero(where.get(self.written, start)))
+
+    def reason(self, where: Extent, start: int) -> str:
+        """Why units of this range were made undefined last; empty if nothing did it."""
+        end = start + where.end
+        return next((why for (low, high), why in reversed(self.reasons.items()) if low < end and start < high), "")
+
+    def is_filled(self, where: Extent, start: int) -> bool:
+        """Whether all of these units were filled."""
+        return self.written is not None and bool((where.get(self.written, start) == FILLED).all())
+
+    def forget(self) -> None:
+        """Nothing is defined."""
+        if self.written is not None:
+            self.written[: self.used] = UNDEFINED
+            self.reasons.clear()

@@ -6,11 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from ptokit.finding import Finding
+from ptokit.finding import Finding, fold_overlaps
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import Reach, check_bounds, reaches
-from ptokit.program.calls import access_of, all_operands, call_of, effects, known, named_operands, overlaps_itself
+from ptokit.program.calls import (
+    access_of,
+    all_operands,
+    call_of,
+    effects,
+    known,
+    named_operands,
+    overlaps_itself,
+    with_tiles,
+)
 from ptokit.program.describe import described
 from ptokit.program.expr import Expr, Var
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
@@ -38,7 +47,7 @@ def verify(
             findings += check(program, profile, options, grid)
     placed = [finding.on(profile.name) for finding in findings]
     different = {(finding, finding.path): finding for finding in judged(placed, options)}
-    return sorted(different.values(), key=_place)
+    return fold_overlaps(sorted(different.values(), key=_place))
 
 
 def _place(finding: Finding) -> tuple[str, int]:
@@ -52,7 +61,7 @@ def _instructions(
         if isinstance(stmt, Instr):
             resolve = partial(_same_in_all, reach) if integers else known
             for finding in verify_call(call_of(program, stmt, profile, resolve), profile, options, alone=False):
-                yield described(finding.at(stmt.where), program, stmt)
+                yield described(with_tiles(finding, stmt).at(stmt.where), program, stmt)
 
 
 def _same_in_all(reach: Reach, expr: Expr) -> int:
