@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from ptokit.progress import task
+
 Call = Callable[[], object]
 Name = TypeVar("Name", bound=Hashable)
 Times = dict[Name, list[float]]
@@ -38,9 +40,9 @@ def interleaved(
     previous contender go to sleep. A contender that has used `patience` seconds skips later rounds.
     """
     names, times = list(calls), {name: [] for name in calls}
-    for number in range(rounds):
-        start = number % len(names)
-        for name in names[start:] + names[:start]:
+    turns = [name for number in range(rounds) for name in _rotated(names, number)]
+    with task("measuring", len(turns), "calls" if loops == 1 else f"x {loops:,} calls") as measured:
+        for name in measured.over(turns):
             done = [t for t in times[name] if not math.isnan(t)]
             if len(done) >= LEAST_ROUNDS and sum(done) * loops > patience:
                 times[name].append(math.nan)
@@ -54,6 +56,12 @@ def interleaved(
                 call()
             times[name].append((clock() - began) / loops)
     return times
+
+
+def _rotated(names: list[Name], number: int) -> list[Name]:
+    """The contenders of a round, each round beginning with another one."""
+    start = number % len(names)
+    return names[start:] + names[:start]
 
 
 def median(times: Sequence[float]) -> float:

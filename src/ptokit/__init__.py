@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ptokit.lang.expr import cdiv, max, min
     from ptokit.lang.instructions import *  # noqa: F403
     from ptokit.lang.kernel import Kernel, kernel
+    from ptokit.lang.live import cases
     from ptokit.lang.loaded import TextKernel, load
     from ptokit.machine.options import MachineOptions
     from ptokit.ops import gather, scatter
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "Kernel", "Layout", "MachineOptions",
     "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "TargetReport", "TextKernel", "Tile", "TileType",
-    "VerifyError", "Where", "barrier", "block_idx", "block_num", "cdiv", "check", "const", "dtype", "dyn", "gather",
-    "kernel", "load", "load_scalar", "max", "min", "otherwise", "range", "scatter", "set_flag", "show", "target",
-    "tassign", "wait_flag", "when",
+    "VerifyError", "Where", "barrier", "block_idx", "block_num", "cases", "cdiv", "check", "const", "dtype", "dyn",
+    "gather", "kernel", "load", "load_scalar", "max", "min", "otherwise", "range", "scatter", "set_flag", "show",
+    "target", "tassign", "wait_flag", "when",
 ]  # fmt: skip
 __all__ += instructions.__all__
 
@@ -54,6 +55,7 @@ LATER = {
                      "wait_flag", "when"),
     "lang.expr": ("cdiv", "max", "min"),
     "lang.kernel": ("Kernel", "kernel"),
+    "lang.live": ("cases",),
     "engine.runnable": ("Run",),
     "machine.options": ("MachineOptions",),
     "lang.loaded": ("TextKernel", "load"),

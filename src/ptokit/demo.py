@@ -1,8 +1,12 @@
-"""What ptokit does, in six short acts: `ptokit demo`."""
+"""What ptokit does, in seven short acts: `ptokit demo`."""
 
 from __future__ import annotations
 
 import warnings
+from difflib import unified_diff
+from inspect import getsource
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from rich.console import Console
@@ -11,7 +15,12 @@ from rich.table import Table
 
 import ptokit as pto
 from ptokit.render.findings import finding_text
+from ptokit.render.machine import report_lines
 from ptokit.render.picture import tile_picture
+
+if TYPE_CHECKING:
+    from ptokit.lang.kernel import Kernel
+    from ptokit.machine.report import MachineReport
 
 TARGETS = ("cpu", "a2a3", "a5")
 
@@ -143,6 +152,62 @@ def a_program_as_text(console: Console) -> None:
         console.print(f"  {line.strip()}", markup=False, highlight=False, soft_wrap=True)
 
 
+@pto.kernel(mode="manual")
+def racy(table, tokens, out):
+    """The kernel states its own addresses and flags, and one pair of flags is missing."""
+    ids = pto.Tile("vec", "int32", 1, 16, addr=0x0)
+    vectors = pto.Tile("vec", "float32", 16, 64, addr=0x1000)
+    pto.tload(ids, tokens)
+    pto.set_flag("MTE2", "V", 0)
+    pto.wait_flag("MTE2", "V", 0)
+    pto.mgather(vectors, table, ids)
+    pto.tstore(out, vectors)
+
+
+@pto.kernel(mode="manual")
+def ordered(table, tokens, out):
+    """The same kernel with all flags."""
+    ids = pto.Tile("vec", "int32", 1, 16, addr=0x0)
+    vectors = pto.Tile("vec", "float32", 16, 64, addr=0x1000)
+    pto.tload(ids, tokens)
+    pto.set_flag("MTE2", "V", 0)
+    pto.wait_flag("MTE2", "V", 0)
+    pto.mgather(vectors, table, ids)
+    pto.set_flag("V", "MTE3", 0)
+    pto.wait_flag("V", "MTE3", 0)
+    pto.tstore(out, vectors)
+
+
+def a_missing_flag(console: Console) -> None:
+    """The machine: right values, and what hardware may do instead."""
+    rng = np.random.default_rng(0)
+    table, tokens = rng.random((100, 64), "float32"), rng.integers(0, 100, 16, "int32")
+
+    def launch(kernel: Kernel, **options: Any) -> tuple[MachineReport, bool]:
+        out = np.zeros((16, 64), "float32")
+        chosen = pto.MachineOptions(**options)
+        report = kernel[1](table, tokens, out, target="a5", engine="machine", options=chosen)
+        return cast("MachineReport", report), np.array_equal(out, table[tokens])
+
+    report, is_right = launch(racy)
+    console.print(f"No flag between gather and store. In program order, equal to NumPy: {is_right}")
+    console.print(*islice(report_lines(report), 1 + len(report.hazards)), sep="\n", soft_wrap=True)
+    wrong = sum(not launch(racy, seed=seed)[1] for seed in range(20))
+    console.print(f"Under 20 other schedules that the flags allow, {wrong} results differ.")
+    console.print("The repair:")
+    console.print(*_change(racy, ordered), sep="\n", markup=False, highlight=False)
+    report, _ = launch(ordered)
+    wrong = sum(not launch(ordered, seed=seed)[1] for seed in range(20))
+    console.print(f"With it, {wrong} results differ:")
+    console.print(next(report_lines(report)))
+
+
+def _change(before: Kernel, after: Kernel) -> list[str]:
+    """The lines of a kernel, and how they change; the name and the documentation are left out."""
+    old, new = (getsource(kernel.function).splitlines()[3:] for kernel in (before, after))
+    return [*islice(unified_diff(old, new, n=1, lineterm=""), 2, None)]
+
+
 ACTS = {
     "1. Embedding lookup with indices that do not exist": embedding_lookup,
     "2. Gradient accumulation with repeated indices": gradient_accumulation,
@@ -150,6 +215,7 @@ ACTS = {
     "4. One call, three targets": one_accepts_another_refuses,
     "5. A whole kernel": a_whole_kernel,
     "6. A program as text": a_program_as_text,
+    "7. A missing flag, on a model of the hardware": a_missing_flag,
 }
 
 

@@ -5,9 +5,9 @@ Most of ptokit is imported when a test first uses it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pytest
@@ -17,21 +17,13 @@ from ptokit.isa.instruction import DEVICES
 from ptokit.lang.faults import trim
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ptokit.finding import Finding
     from ptokit.lang.launcher import Launchable
-    from ptokit.lang.tensor import GlobalTensor
+    from ptokit.lang.watch import WatchedLaunch
     from ptokit.machine.report import MachineReport
-
-    Array = np.ndarray[Any, np.dtype[Any]]
 
 OPTION = "--ptokit-strict"
 ALL = "all"
-LINE = 64
-"""Bytes to which copies of arrays keep their alignment."""
-PASSED_ON = ("target", "strict", "header", "dyn_ub", "launch")
-"""Options of a launch that apply on the machine, too."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,9 +57,6 @@ class Reports:
 class MachineFixture:
     """The fixture `ptokit`: launches on the machine, and fails tests on its findings."""
 
-    def __init__(self, strict: Strict | None = None) -> None:
-        self._strict = strict
-
     @overload
     def run(  # pyright: ignore[reportOverlappingOverload]
         self, kernel: Launchable, grid: int, /, *arrays: object, target: Literal["all"], **options: Any
@@ -85,12 +74,14 @@ class MachineFixture:
         arguments of the kernel by name. With `target="all"` the kernel is launched on every device: on copies of the
         arrays first, and on the arrays themselves for the last, `a5`. The refusals of a device are then in its report.
         """
+        from ptokit.lang.watch import machine_report, paused
+
         __tracebackhide__ = True
         try:
-            with self._strict.paused() if self._strict else nullcontext():  # the test checks this report itself
+            with paused():  # the test checks this report itself
                 if target == ALL:
                     return _on_all(kernel, grid, arrays, options)
-                return _report(kernel, grid, arrays, {"target": target, **options})
+                return machine_report(kernel, grid, arrays, {"target": target, **options})
         except Exception as problem:
             trim(problem)
             raise
@@ -110,22 +101,13 @@ class MachineFixture:
         return report
 
 
-def _report(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> MachineReport:
-    """A launch on the machine; options that only the machine has become `MachineOptions`."""
-    from ptokit.machine import MACHINE
-    from ptokit.machine.options import MachineOptions
-
-    parameters = getattr(kernel, "parameters", ())
-    own = {field.name for field in fields(MachineOptions)} - {*PASSED_ON, *parameters}
-    chosen = replace(options.get("options") or MachineOptions(), **_only(options, own))
-    rest = {name: value for name, value in options.items() if name not in own and name != "options"}
-    return cast("MachineReport", kernel[grid](*arrays, engine=MACHINE, options=chosen, **rest))
-
-
 def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Reports:
     """A launch on every device, each on the same content."""
-    own = _only(options, getattr(kernel, "parameters", ()))
-    content = {target: _with_copies(arrays, own) for target in DEVICES[:-1]}  # all of them before the first launch
+    from ptokit.lang.copies import with_copies
+    from ptokit.lang.watch import only
+
+    own = only(options, getattr(kernel, "parameters", ()))
+    content = {target: with_copies(arrays, own) for target in DEVICES[:-1]}  # all of them before the first launch
     content[DEVICES[-1]] = arrays, own
     return Reports({
         target: _report_or_refusal(kernel, grid, values, {**options, **named, "target": target})
@@ -137,17 +119,14 @@ def _report_or_refusal(
     kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]
 ) -> MachineReport:
     """A report; a refusal becomes one, too."""
+    from ptokit.lang.watch import machine_report
     from ptokit.machine import MACHINE
     from ptokit.machine.report import MachineReport
 
     try:
-        return _report(kernel, grid, arrays, options)
+        return machine_report(kernel, grid, arrays, options)
     except (VerifyError, OutOfBoundsError) as refusal:
         return MachineReport(refusal.findings, MACHINE, 0.0, options["target"], grid, kernel=kernel.name)
-
-
-def _only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: options[name] for name in names if name in options}
 
 
 def _text(found: Any, kernel: str = "", *, notes: bool = False) -> str:
@@ -170,55 +149,25 @@ class Strict:
     def __init__(self) -> None:
         self.texts: dict[str, None] = {}
         """The texts of the reports, without repeats, in the order of the launches."""
-        self._is_paused = False
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Launches in this block are not observed."""
-        before, self._is_paused = self._is_paused, True
-        try:
-            yield
-        finally:
-            self._is_paused = before
-
-    def observe(
-        self,
-        kernel: Launchable,
-        grid: int,
-        args: Sequence[object],
-        keywords: Mapping[str, Any],
-        options: Mapping[str, Any],
-    ) -> None:
+    def look(self, launch: WatchedLaunch) -> None:
         """Called before a launch. Errors that the launch itself raises are ignored here."""
-        from ptokit.lang.check import check
-        from ptokit.lang.context import current
-
-        if self._is_paused:
-            return
-        common = _only(options, PASSED_ON)
-        target = common.pop("target", None) or current().mode.profile.name
-        with self.paused():
-            try:
-                if not check(kernel, *args, grid=grid, target=target, **common, **keywords).accepted:
-                    return
-                copies, named = _with_copies(args, keywords)
-                requested = {**common, "target": target, "options": options.get("options"), **named}
-                report = _without_raised(_report(kernel, grid, copies, requested))
-            except (VerifyError, OutOfBoundsError, TypeError, ValueError):
+        try:
+            if not launch.checked().accepted:
                 return
+            report = _without_raised(launch.report())
+        except (VerifyError, OutOfBoundsError, TypeError, ValueError):
+            return
         if not report.ok:
             self.texts[_text(report)] = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """While a phase of a test runs."""
-        from ptokit.lang import launch
+        from ptokit.lang.watch import LaunchWatcher
 
-        launch.observers.append(self.observe)
-        try:
+        with LaunchWatcher(self.look).watching():
             yield
-        finally:
-            launch.observers.remove(self.observe)
 
     def take_texts(self) -> str:
         """The texts so far; removes them."""
@@ -269,86 +218,6 @@ def _without_raised(report: MachineReport) -> MachineReport:
     return replace(report, findings=tuple(finding for finding in report.findings if not is_raised(finding)))
 
 
-# --- copies ------------------------------------------------------------------------------------------------------
-
-
-def _with_copies(args: Sequence[object], keywords: Mapping[str, Any]) -> tuple[Sequence[object], Mapping[str, Any]]:
-    copies = copied([*args, *keywords.values()])
-    return copies[: len(args)], dict(zip(keywords, copies[len(args) :], strict=True))
-
-
-def copied(values: Sequence[object]) -> list[object]:
-    """Arguments of a launch with copies of their arrays; the copies share memory as the arrays do."""
-    from ptokit.lang.tensor import GlobalTensor
-
-    arrays = {k: array for k, value in enumerate(values) if (array := _array(value)) is not None}
-    copies = dict(zip(arrays, _copies(list(arrays.values())), strict=True))
-    return [
-        _over(value, copies[k]) if isinstance(value, GlobalTensor) else copies.get(k, value)
-        for k, value in enumerate(values)
-    ]
-
-
-def _array(value: object) -> Array | None:
-    import numpy as np
-
-    from ptokit.lang.arrays import as_array, is_foreign
-    from ptokit.lang.tensor import GlobalTensor
-
-    if isinstance(value, GlobalTensor):
-        return value.array
-    return as_array(value) if isinstance(value, np.ndarray) or is_foreign(value) else None
-
-
-def _copies(arrays: Sequence[Array]) -> list[Array]:
-    import numpy as np
-
-    ends = [np.lib.array_utils.byte_bounds(array) for array in arrays]
-    bounds = [(first, max(end, first + 1)) for first, end in ends]  # an empty array has an address, too
-    memories = [_memory(first, end) for first, end in _joined(bounds)]
-    found: list[Array] = []
-    for array, (first, _) in zip(arrays, bounds, strict=True):
-        start, memory = next((start, memory) for start, memory in memories if start <= first < start + memory.size)
-        begin = array.__array_interface__["data"][0] - start
-        copy = np.ndarray(array.shape, array.dtype, memory, begin, array.strides)
-        copy[...] = array
-        copy.flags.writeable = array.flags.writeable
-        found.append(copy)
-    return found
-
-
-def _joined(bounds: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges of addresses, those that overlap as one."""
-    found: list[tuple[int, int]] = []
-    for first, end in sorted(bounds):
-        if found and first < found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((first, end))
-    return found
-
-
-def _memory(first: int, end: int) -> tuple[int, Array]:
-    """New bytes for a range of addresses, as aligned as it is."""
-    import numpy as np
-
-    memory = np.zeros(end - first + LINE, np.uint8)
-    skipped = (first - memory.ctypes.data) % LINE
-    return first, memory[skipped : skipped + end - first]
-
-
-def _over(tensor: GlobalTensor, array: Array) -> GlobalTensor:
-    """The same tensor over another array."""
-    from ptokit.lang.tensor import GlobalTensor
-
-    kind: dict[str, Any] = {"layout": tensor.layout, "dtype": tensor.dtype}
-    if tensor.is_plain or not array.flags.c_contiguous:
-        return GlobalTensor(array, **kind)
-    copy = GlobalTensor(array, shape=tensor.shape5, stride=tensor.stride5, **kind)
-    copy.spec = tensor.spec  # with extents that are known at run time
-    return copy
-
-
 # --- pytest ------------------------------------------------------------------------------------------------------
 
 
@@ -358,14 +227,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("ptokit").addoption(OPTION, action="store_true", help=message)
 
 
-STRICT = pytest.StashKey[Strict]()
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Observe all tests, if the option is given."""
     if config.getoption(OPTION):
-        config.stash[STRICT] = strict = Strict()
-        config.pluginmanager.register(strict, "ptokit-strict")
+        config.pluginmanager.register(Strict(), "ptokit-strict")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -397,6 +262,6 @@ def _is_report(value: Any) -> bool:
 
 
 @pytest.fixture
-def ptokit(request: pytest.FixtureRequest) -> MachineFixture:
+def ptokit() -> MachineFixture:
     """Kernels on the machine: `ptokit.run(kernel, grid, *arrays)` and `ptokit.check(report)`."""
-    return MachineFixture(request.config.stash.get(STRICT, None))
+    return MachineFixture()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from typer.testing import CliRunner
 
@@ -75,3 +77,19 @@ def test_demo_shows_its_acts() -> None:
         '+ set_flag("MTE2", "V", 0)',
     ):
         assert part in shown
+
+
+def test_demo_shows_a_missing_flag_its_repair_and_the_clean_run() -> None:
+    _, _, act = output("demo").partition("7. A missing flag")
+    parts = (
+        "equal to NumPy: True",
+        "a5, 1 block: 1 error",
+        "H-25",
+        "+ pto.set_flag(",
+        "+ pto.wait_flag(",
+        "With it, 0 results differ",
+        "a5, 1 block: clean",
+    )
+    places = [act.index(part) for part in parts]
+    assert places == sorted(places)
+    assert re.search(r"20 other schedules that the flags allow, [1-9]\d* results differ", act)

@@ -205,7 +205,6 @@ def test_modules_packages_and_files_can_be_named(folder: Path) -> None:
         ("raising:kernel", "ZeroDivisionError: division by zero"),
         ("leaving:kernel", "SystemExit: 3"),
         ("needy:kernel", "no module named not_there"),
-        ("kernels.py", "kernels.py:kernel"),
         ("nothing.pto", "No such file"),
         ("-x:kernel", "No such option"),
         (".", "directory"),

@@ -20,7 +20,10 @@ TEXT = PAGE.read_text(encoding="utf-8")
 SECONDS = re.compile(r"\d+\.\d{3} s$|(?<=\"seconds\": )[\d.e-]+", re.MULTILINE)
 FILES = re.compile(r"```(?:mlir|python)\n(?P<text>(?://|#) (?P<name>\w+\.\w+)\n.*?)```", re.DOTALL)
 SESSIONS = re.compile(r"```console\n(?P<text>.*?)```", re.DOTALL)
-TABLE = re.compile(r"^(?P<title>`check`|`run`|A finding):\n\n\| field .*\n\|[-|]+\n(?P<rows>(?:\|.*\n)+)", re.MULTILINE)
+TABLE = re.compile(
+    r"^(?P<title>`check`|`check FILE\.py`|`run`|A finding):\n\n\| field .*\n\|[-|]+\n(?P<rows>(?:\|.*\n)+)",
+    re.MULTILINE,
+)
 TYPES = {"number": (int, float), "string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
 
 
@@ -130,6 +133,19 @@ def test_json_of_check_is_as_documented(words: tuple[str, ...], folder: Path) ->
         assert_findings(target["findings"])
         assert all([*memory] == ["used", "size"] for memory in target["memory"].values())
     assert (report["error"] is None) == bool(report["targets"])
+
+
+def test_json_of_check_of_a_file_is_as_documented() -> None:
+    report = printed("check", "train.py")
+    assert_as_documented(report, "`check FILE.py`")
+    inner = [name.removeprefix("kernels.*.") for name in fields("`check FILE.py`") if name.startswith("kernels.*.")]
+    own = [name.removeprefix("targets.*.") for name in fields("`check`") if name.startswith("targets.*.")]
+    for kernel in report["kernels"]:
+        assert [*kernel] == inner
+        for target in kernel["targets"].values():
+            assert [*target] == [*own, "launches"]
+            assert [finding.pop("launches") for finding in target["findings"]] == [3]
+            assert_findings(target["findings"])
 
 
 @pytest.mark.parametrize(

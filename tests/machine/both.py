@@ -25,6 +25,7 @@ from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.isa.policy import GatherOOB, ScatterOOB
 from ptokit.lang import where
 from ptokit.lang.context import current
+from ptokit.lang.copies import copied
 from ptokit.lang.launch import FindingCollector, Observer, check_options, mode_of, observers
 from ptokit.lang.launcher import Launchable, Launcher
 from ptokit.lang.traced import Verdict
@@ -35,7 +36,6 @@ from ptokit.machine.report import MachineReport
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Operand, Program, Stmt, TileDecl
 from ptokit.program.verify import verify
-from ptokit.testing import copied
 from tests.engine.native.calls import Inexpressible, Outcome, Writer, every_call, outcome, run
 
 LEVELS = ("note", "hazard", "error")
@@ -140,10 +140,13 @@ class MachineCall:
 
 
 def has_entry(report: MachineReport, finding: Finding) -> bool:
-    """Whether a report has a finding, or a graver one of its number. A read of unwritten memory is reported once."""
+    """Whether a report has a finding, or a graver one of its number. Reads of unwritten memory, and tiles that share
+    bytes, are reported once."""
     if finding.unwritten and not_in_run([finding], report.findings) == []:
         return True
     level = LEVELS.index(finding.level)
+    if finding.tiles and any(entry.tiles and LEVELS.index(entry.level) >= level for entry in report.findings):
+        return True
     return any(
         (entry.kind, entry.operand) == (finding.kind, finding.operand)
         and (finding.kind is not None or entry.rule == finding.rule)

@@ -19,8 +19,8 @@ from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import Coalesce, GatherOOB, PtoEnum, ScatterAtomicOp, ScatterOOB, TileType
-from ptokit.program.calls import named_operands
+from ptokit.isa.policy import Coalesce, GatherOOB, IotaOrder, PtoEnum, ScatterAtomicOp, ScatterOOB, TileType
+from ptokit.program.calls import all_operands
 from ptokit.program.expr import Var
 from ptokit.program.ir import (
     Argument,
@@ -29,6 +29,7 @@ from ptokit.program.ir import (
     Instr,
     LoadScalar,
     Loop,
+    Number,
     Operand,
     Program,
     Stmt,
@@ -69,12 +70,31 @@ class Sample:
 
 def repeat(of: Sample, iterations: int) -> tuple[Sample, Sample]:
     """The program with its instructions and flags in a loop, and the same unrolled."""
-    program = of.program
-    tiles, rest = program.body[: len(TILES)], program.body[len(TILES) :]
+    program, first = of.program, len(of.program.tiles)
+    tiles, rest = program.body[:first], program.body[first:]
     again = (*tiles, Loop(Var("turn"), 0, iterations, 1, rest))
     return replace(of, program=replace(program, body=again)), replace(
         of, program=replace(program, body=tiles + rest * iterations)
     )
+
+
+WORKSPACE = "w"
+"""A tile that is only used as a workspace."""
+
+
+def with_workspace(of: Sample, seed: int) -> Sample:
+    """The program with an instruction that has a workspace, somewhere, without flags for it. The workspace lies apart
+    from the other tiles or over some of them."""
+    dice, body = Random(seed), of.program.body
+    known = [tile.addresses[0] for tile in of.program.tiles.values()]
+    spec = TileSpec(I32, TileType.Vec, 2, WIDTH, 2, WIDTH)
+    tile = TileDecl(WORKSPACE, spec, (dice.choice([*known, 1024, 1024, 1024]),), fresh=False)
+    count = Instr("tci", (TileUse(dice.choice("ij"), (1, 2)), Number(I32, 1)), (IotaOrder.Ascending,),
+                  workspace=TileUse(WORKSPACE, (2, WIDTH)))  # fmt: skip
+    at = dice.randint(len(TILES), len(body))
+    changed = (tile, *body[:at], count, *body[at:])
+    lines = tuple(replace(stmt, where=Where("program", 1 + k)) for k, stmt in enumerate(changed))
+    return replace(of, program=replace(of.program, body=lines))
 
 
 # --- Drawing -------------------------------------------------------------------------------------------------
@@ -364,7 +384,7 @@ class _Memory:
         if not isinstance(stmt, Instr):
             return {}
         modifiers = dict(zip((m.name for m in INSTRUCTIONS[stmt.name].modifiers), stmt.modifiers, strict=True))
-        return RUN[stmt.name](self, named_operands(stmt), modifiers)
+        return RUN[stmt.name](self, all_operands(stmt), modifiers)
 
     def lanes(self, operand: Operand) -> tuple[str, list[list[int]]]:
         """The memory of an operand and its cells, row by row."""
@@ -394,6 +414,12 @@ class _Memory:
         ub = self.cells[UB]
         ub[dst] = ub[one] + ub[other]
         return self.whole(operands, "dst")
+
+    def count(self, operands: Mapping[str, Operand], modifiers: Mapping[str, Any]) -> dict[str, Access]:
+        """`tci` from 1, with a workspace."""
+        (cells,) = self.lanes(operands["dst"])[1]
+        self.cells[UB][cells] = np.arange(1, 1 + len(cells))
+        return {name: Access(*self.place(operands[name]), "write") for name in ("dst", "tmp")}
 
     def whole(self, operands: Mapping[str, Operand], written: str) -> dict[str, Access]:
         """All cells of all operands, one of which is written."""
@@ -438,4 +464,5 @@ RUN: dict[str, Callable[[_Memory, Mapping[str, Operand], Mapping[str, Any]], dic
     "tadd": _Memory.add,
     "mgather": _Memory.gather,
     "mscatter": _Memory.scatter,
+    "tci": _Memory.count,
 }

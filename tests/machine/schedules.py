@@ -50,7 +50,7 @@ class Entry:
     @property
     def holds_issue(self) -> bool:
         """Whether nothing that is issued later can start before it is over."""
-        return self.act == BARRIER or (self.act == WAIT and self.pipe == SCALAR)
+        return self.act == BARRIER or (self.act in (WAIT, WAIT_EVENT) and self.pipe == SCALAR)
 
     def conflicts(self, other: Entry) -> bool:
         """Whether two works need an order that their pipes do not give."""

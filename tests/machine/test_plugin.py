@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+from ptokit.lang.copies import copied
 from ptokit.machine.report import MachineReport
-from ptokit.testing import copied
 
 pytest_plugins = "pytester"
 

@@ -50,6 +50,7 @@ from zlib import crc32
 
 import pytest
 from points import TABLES, Mutant, find, made
+from terminal import progress
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -253,7 +254,8 @@ def recorded(work: Path, folder: Path, pool: Sequence[str], jobs: int) -> Cover:
     print(f"recording what the tests of {len(pool)} files and folders enter ...", flush=True)
     start = time.perf_counter()
     settings = environment(source, PTOKIT_COVERING=str(folder), PTOKIT_MUTANTS="record")
-    run = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
+    with progress.task("recording"):
+        run = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
     lines = [line for line in run.stdout.splitlines() if "passed" in line or line.startswith(("FAILED", "ERROR"))]
     print("\n".join(lines[-20:] or [run.stdout[-2000:] + run.stderr[-2000:]]))
     print(f"in {time.perf_counter() - start:.0f} s", flush=True)
@@ -344,24 +346,28 @@ def run_all(mutants: list[Mutant], cover: Cover, work: Path, jobs: int, end: flo
         copied(place, *([free[0] / "ptokit"] if place != free[0] else []))
     check_control(mutants, cover, free[0])
     waiting, running, done = list(mutants[::-1]), list[Child](), list[Outcome]()
-    while waiting or running:
-        if time.monotonic() > end:
-            waiting.clear()
-        while waiting and free:
-            mutant = waiting.pop()
-            tests = cover.choose(mutant)
-            if tests:
-                running.append(Child(mutant, tests, free.pop()))
-            else:
-                done.append(told(Outcome(mutant, "untested", ())))
-        for child in list(running):
-            if outcome := child.outcome():
-                running.remove(child)
-                free.append(child.source)
-                done.append(told(outcome))
-                if len(done) % 25 == 0:
-                    print(f"{len(done)} mutants judged", flush=True)
-        time.sleep(0.02)
+    with progress.task("mutants", len(mutants), "judged", in_thread=False) as judged:
+        while waiting or running:
+            if time.monotonic() > end:
+                waiting.clear()
+            while waiting and free:
+                mutant = waiting.pop()
+                tests = cover.choose(mutant)
+                if tests:
+                    running.append(Child(mutant, tests, free.pop()))
+                else:
+                    done.append(told(Outcome(mutant, "untested", ())))
+            for child in list(running):
+                if outcome := child.outcome():
+                    running.remove(child)
+                    free.append(child.source)
+                    done.append(told(outcome))
+                    if len(done) % 25 == 0:
+                        with progress.hidden():
+                            print(f"{len(done)} mutants judged", flush=True)
+            judged.done = len(done)
+            progress.tick()
+            time.sleep(0.02)
     return sorted(done, key=lambda outcome: (outcome.mutant.module, outcome.mutant.number))
 
 
@@ -378,7 +384,8 @@ def check_control(mutants: list[Mutant], cover: Cover, source: Path) -> None:
 def told(outcome: Outcome) -> Outcome:
     """The outcome; one that counts against the tests is printed at once."""
     if outcome.status not in ("killed", "timeout"):
-        print(f"{outcome.status}: {outcome.mutant}", flush=True)
+        with progress.hidden():
+            print(f"{outcome.status}: {outcome.mutant}", flush=True)
     return outcome
 
 

@@ -280,6 +280,9 @@ class Execution:
         works = effects(call)
         handshake = call.kernel.handshake
         first = len(self.trace.entries)
+        if instr.waits and "S" in (*handshake.body, *(work.pipe for work in works)):
+            heard = [other.number for event in instr.waits for other in self.events.get(event, ())]
+            self.trace.wait("S", issue).after.update(heard)
         for src, dst in handshake.before:
             self.trace.handover(src, dst, issue)
         operands = named_operands(instr)

@@ -161,13 +161,24 @@ def test_a_wait_on_the_scalar_pipe_stalls_issue() -> None:
 
 
 def test_work_on_the_scalar_pipe_does_not() -> None:
-    """On A2/A3 a scatter inside UB is scalar work."""
+    """On A2/A3 a scatter inside UB is scalar work, which V waits for and which waits for V; other pipes do not."""
     shuffle = instr("tscatter", t, u, cells)
-    assert kinds(shuffle, tadd(v, t, t), target=A2A3) == RACE
-    assert kinds(shuffle, *flags("S", "V"), tadd(v, t, t), target=A2A3) == CLEAN
-    assert kinds(shuffle, tadd(v, t, t), target=A5) == CLEAN
-    assert kinds(tadd(u, v, v), shuffle, target=A2A3) == RACE
-    assert kinds(tadd(u, v, v), *flags("V", "S"), shuffle, target=A2A3) == CLEAN
+    for target in (A2A3, A5):
+        assert kinds(shuffle, tstore(t), target=target) == RACE
+        assert kinds(shuffle, *flags("V", "MTE3"), tstore(t), target=target) == CLEAN
+        assert kinds(tload(u), shuffle, target=target) == RACE
+        assert kinds(tload(u), *flags("MTE2", "V"), shuffle, target=target) == CLEAN
+        assert kinds(shuffle, tadd(v, t, t), target=target) == CLEAN
+        assert kinds(tadd(u, v, v), shuffle, target=target) == CLEAN
+    assert kinds(shuffle, *flags("S", "MTE3"), tstore(t), target=A2A3) == CLEAN
+
+
+def test_an_event_that_the_scalar_pipe_hears_stalls_issue() -> None:
+    """On A2/A3 everything that is issued after the scatter comes after what it has waited for."""
+    load = instr("tload", v, view("x"), event=4)
+    hears = instr("tscatter", t, u, cells, waits=(4,))
+    assert kinds(load, hears, tstore(v), target=A2A3) == CLEAN
+    assert kinds(load, hears, tstore(v), target=A5) == RACE
 
 
 def test_barriers() -> None:

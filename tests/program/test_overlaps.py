@@ -13,12 +13,25 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.policy import Coalesce
 from ptokit.program.calls import access_of, named_operands
-from ptokit.program.expr import apply
-from ptokit.program.ir import Assign, Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse
+from ptokit.program.expr import Expr, Var, apply, evaluate
+from ptokit.program.ir import (
+    Argument,
+    Assign,
+    Block,
+    Branch,
+    Instr,
+    LoadScalar,
+    Loop,
+    Program,
+    Stmt,
+    TileDecl,
+    TileUse,
+    View,
+)
 from ptokit.program.overlaps import conflicts
 from ptokit.program.verify import verify
 from ptokit.target.a2a3 import A2A3
-from tests.program.building import COND, N, exp, gather, load, loop, program, store, tile
+from tests.program.building import COND, I, N, exp, gather, load, loop, program, store, tile
 
 TILE = 1024
 """Bytes of a tile."""
@@ -40,7 +53,8 @@ def notes(source: Program) -> set[frozenset[str]]:
 
 
 def manual(*body: Stmt) -> Program:
-    return program(*body, mode="manual")
+    made = program(*body, mode="manual")
+    return replace(made, arguments=(Argument("numbers", dtype("int32"), (8, 1), (1, 1)), *made.arguments))
 
 
 # --- the naive way: every byte, on every way through the program
@@ -113,7 +127,9 @@ def random_block(rng: random.Random, names: str, depth: int) -> tuple[Stmt, ...]
         if kind == "loop":
             body.append(loop(*random_block(rng, names, depth - 1)))
         elif kind == "branch":
-            body.append(Branch(COND, random_block(rng, names, depth - 1), random_block(rng, names, depth - 1)))
+            number = Var(f"n{rng.random()}")  # another one in every iteration
+            body.append(LoadScalar(number, View("numbers", (0, 0), (1, 1))))
+            body.append(Branch(number, random_block(rng, names, depth - 1), random_block(rng, names, depth - 1)))
         elif kind == "exp":
             body.append(exp(a, b))
         elif kind == "gather":
@@ -180,6 +196,53 @@ def test_arms_of_a_branch_do_not_conflict() -> None:
 def test_one_arm_may_destroy_what_is_read_behind_the_branch() -> None:
     arms = Branch(COND, (load("b", "x"),), ())
     assert faults(manual(*NEAR, load("a", "x"), arms, store("y", "a"))) == {frozenset("ab")}
+
+
+M = Var("m")
+OPPOSITE = [
+    (apply("gt", N, 3), apply("le", N, 3)), (apply("lt", N, 3), apply("ge", N, 3)), (apply("eq", N, 0), N),
+    (apply("eq", N, 1), apply("eq", N, 2)), (apply("lt", N, 2), apply("gt", N, 5)),
+    (apply("lt", 3, N), apply("lt", N, 4)), (apply("eq", apply("mod", N, 2), 0), apply("ne", apply("mod", N, 2), 0)),
+    (apply("gt", apply("add", N, M), 3), apply("lt", apply("add", M, N), 4)),
+    (apply("and", apply("gt", N, 3), apply("gt", M, 3)), apply("le", M, 3)),
+    (apply("lt", apply("sub", N, M), 1), apply("lt", M, N)),
+]  # fmt: skip
+TOGETHER = [
+    (apply("gt", N, 3), apply("ge", N, 3)), (apply("gt", N, 3), apply("le", M, 3)), (N, M), (N, apply("ne", N, 1)),
+    (apply("or", apply("gt", N, 3), apply("gt", M, 3)), apply("le", M, 3)), (apply("lt", N, 5), apply("gt", N, 2)),
+    (apply("le", N, 3), apply("ge", N, 3)), (apply("eq", N, 1), apply("eq", M, 2)),
+    (apply("ne", N, 1), apply("ne", N, 2)), (apply("lt", apply("sub", N, M), 1), apply("lt", N, M)),
+]  # fmt: skip
+CHOICES = [*((one, other, True) for one, other in OPPOSITE), *((one, other, False) for one, other in TOGETHER)]
+
+
+@pytest.mark.parametrize(("one", "other", "is_exclusive"), CHOICES)
+def test_conditions_that_exclude_each_other(one: Expr, other: Expr, is_exclusive: bool) -> None:
+    """The same as some pair of numbers shows; and what that means for tiles that share bytes."""
+    pairs = [{N: n, M: m} for n in range(-2, 9) for m in range(-2, 9)]
+    assert is_exclusive == (not any(evaluate(one, values) and evaluate(other, values) for values in pairs))
+    expected = set() if is_exclusive else {frozenset("ab")}
+
+    def when(condition: Expr, *body: Stmt) -> Stmt:
+        return Branch(condition, body, ())
+
+    body = when(one, load("a", "x")), when(other, load("b", "x")), when(one, store("y", "a"))
+    assert faults(manual(*NEAR, *body)) == expected
+    assert faults(manual(*NEAR, loop(*body))) == expected
+    nested = when(M, when(one, load("a", "x"))), when(other, load("b", "x")), when(M, when(one, store("y", "a")))
+    assert faults(manual(*NEAR, *nested)) == expected
+
+
+def test_a_condition_that_changes_from_iteration_to_iteration_excludes_nothing() -> None:
+    even = apply("eq", apply("mod", I, 2), 0)
+    arms = Branch(even, (store("y", "a"),), (load("b", "x"),))
+    assert faults(manual(*NEAR, load("a", "x"), loop(arms))) == {frozenset("ab")}
+    fixed = Branch(N, (store("y", "a"),), (load("b", "x"),))
+    assert faults(manual(*NEAR, load("a", "x"), loop(fixed))) == set()
+    number = LoadScalar(M, View("numbers", (0, 0), (1, 1)))
+    again = Branch(M, (store("y", "a"),), (load("b", "x"),))
+    assert faults(manual(*NEAR, load("a", "x"), loop(number, again))) == {frozenset("ab")}
+    assert faults(manual(*NEAR, load("a", "x"), number, loop(again))) == set()
 
 
 def test_the_next_iteration_counts() -> None:

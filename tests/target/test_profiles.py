@@ -17,6 +17,7 @@ from ptokit.isa.kernel import Handshake, LaunchShape, kernels_of
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.mscatter import MSCATTER
 from ptokit.isa.policy import TileType
+from ptokit.isa.tscatter import TSCATTER
 from ptokit.target import PROFILES, profile
 from ptokit.target.profile import Profile
 
@@ -363,7 +364,9 @@ def test_cost_anchors() -> None:
 
 def test_bursts_and_the_workspace_of_the_headers() -> None:
     """MG-ALIGN-06: A2/A3 moves whole 32-byte chunks. Its headers use 8 KB of UB themselves, from 184 KB on."""
-    assert {name: found.burst for name, found in PROFILES.items() if found.burst} == {"a2a3": 32}
+    assert {name: found.burst for name, found in PROFILES.items() if found.burst} == {"a2a3": 32, "a5": 32}
+    assert [name for name, found in PROFILES.items() if found.drops_unaligned_loads] == ["a2a3"]
+    assert {name: found.store_line for name, found in PROFILES.items() if found.store_line} == {"a2a3": 64}
     hidden = {name: found.headers.hidden for name, found in PROFILES.items() if found.headers and found.headers.hidden}
     assert hidden == {"a2a3": 184 * KB}
     assert A2A3.ub is not None and A2A3.ub.size - 184 * KB == 8 * KB
@@ -415,6 +418,13 @@ def test_a2a3_element_scatter() -> None:
     assert (chain.body, chain.each_row) == (("S",), ())
 
 
+@pytest.mark.parametrize("route", ["tscatter.row", "tscatter.flat"])
+def test_tscatter_takes_the_place_of_a_vector_instruction(route: str) -> None:
+    """On A2/A3 the scalar pipe hands over from and to V; on A5 it is a vector instruction."""
+    assert A2A3.kernel(route).handshake == Handshake(before=(V_S,), body=("S",), after=(S_V,))
+    assert A5.kernel(route).handshake == Handshake()
+
+
 @pytest.mark.clause("MG-SYNC-13", "MG-SYNC-15")
 @pytest.mark.parametrize("route", ["mgather.row", "mgather.elem", "mscatter.row", "mscatter.elem"])
 def test_a5_launches_show_no_flags(route: str) -> None:
@@ -464,7 +474,8 @@ def test_flags_pair_two_pipes_of_the_target(name: str) -> None:
 @pytest.mark.parametrize("name", list(SIZES))
 def test_every_kernel_of_the_target_has_its_chain(name: str) -> None:
     indexed = {*kernels_of(MGATHER, name), *kernels_of(MSCATTER, name)}
-    assert set(profile(name).handshakes) == indexed
+    scalar = set(kernels_of(TSCATTER, name)) if name == "a2a3" else set()
+    assert set(profile(name).handshakes) == indexed | scalar
     for route, kernel in profile(name).kernels.items():
         assert route in indexed or kernel.launch is kernel.work is None, route
 

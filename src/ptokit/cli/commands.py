@@ -28,7 +28,7 @@ app = typer.Typer(
 
     Programs are text files (PTO-AS, or MLIR of the dialect pto), `-` for standard input, or MODULE:KERNEL for a kernel
     of a Python module (package.module:kernel or path/to/file.py:kernel). Only the last runs Python code: that module is
-    imported. Exit status: 0 fine, 1 findings, 2 misuse.
+    imported. `check file.py` runs the file. Exit status: 0 fine, 1 findings, 2 misuse.
     """,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -81,7 +81,7 @@ Target = Annotated[
     typer.Option(metavar="NAME", callback=known_target, autocompletion=target_names, help="The target."),
 ]
 Targets = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="all|NAME", callback=known_target, autocompletion=targets_or_all, help="One target, or all devices."
     ),
@@ -122,8 +122,20 @@ def options(
 
 @_command
 def check(
-    word: Word,
-    target: Targets = "all",
+    word: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|MODULE:KERNEL",
+            help="A text, `-`, a kernel of a module, or a Python file whose launches are checked.",
+        ),
+    ],
+    rest: Annotated[
+        list[str] | None, typer.Argument(metavar="-- ARG", help="Arguments of a Python file that is run.")
+    ] = None,
+    module: Annotated[
+        bool, typer.Option("-m", "--module", help="Run a module by its name, as `python -m` does.")
+    ] = False,
+    target: Targets = None,
     grid: Grid = 1,
     arg: Args = None,
     function: Function = None,
@@ -133,10 +145,21 @@ def check(
     run: Annotated[bool, typer.Option("--run", help="Also run it on the machine; needs the arrays.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Report what targets refuse in a program, and why. Nothing is run, unless --run is given."""
+    """Report what targets refuse in a program, and why.
+
+    A text or a named kernel is run, on the machine, only with --run. A Python file is run as `python` runs it, and
+    every launch that it makes is checked, on the machine too, with copies of its arrays.
+    """
+    from ptokit.cli.live import check_launches, is_python
+    from ptokit.cli.problems import Misuse
     from ptokit.cli.programs import ProgramRequest, check_program
 
-    return check_program(ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub), as_json, run)
+    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub)
+    if module or is_python(word):
+        return check_launches(request, rest or (), as_json, is_module=module)
+    if rest:
+        raise Misuse(f"{word} takes no arguments of its own: {' '.join(rest)}")
+    return check_program(request, as_json, run)
 
 
 @_command

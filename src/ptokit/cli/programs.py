@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
+from ptokit.cli.choices import ALL
 from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
 from ptokit.cli.machine import MachineRequest, joined, machine_data, show_machine
@@ -28,6 +29,7 @@ from ptokit.lang.loaded import TextKernel
 from ptokit.machine import MACHINE
 from ptokit.machine.report import MachineReport
 from ptokit.program.ir import Program
+from ptokit.progress import task
 from ptokit.text.errors import TextError
 
 
@@ -57,13 +59,14 @@ def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> 
     try:
         kernel = find(request.word, request.function)
         args, keywords = passed(kernel, _values(kernel, request, () if run else None))
-        with library_call():
-            report = check(kernel, *args, grid=request.grid, **request.options, **keywords)
-        if run:
-            targets = {
-                name: joined(found, _machine_findings(kernel, request, name)) for name, found in report.targets.items()
-            }
-            report = replace(report, targets=targets)
+        with task(f"check {kernel.name}:"):
+            with library_call():
+                options = {**request.options, "target": request.target or ALL}
+                report = check(kernel, *args, grid=request.grid, **options, **keywords)
+            if run:
+                more = {name: _machine_findings(kernel, request, name) for name in report.targets}
+                targets = {name: joined(found, more[name]) for name, found in report.targets.items()}
+                report = replace(report, targets=targets)
     except (TextError, VerifyError, OutOfBoundsError) as error:
         if as_json:
             print_check(request.grid, error=error)
@@ -105,7 +108,7 @@ def run_program(
         kernel = find(request.word, request.function)
         values = _values(kernel, request, outs)
         args, keywords = passed(kernel, values)
-        with library_call():
+        with task(f"run {kernel.name}:"), library_call():
             how = {"engine": engine, "threads": threads, "options": options, **request.options}
             result = kernel[request.grid](*args, **how, **keywords)
     except (TextError, VerifyError, OutOfBoundsError) as error:

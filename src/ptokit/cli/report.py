@@ -14,7 +14,7 @@ from ptokit.cli.arguments import Array
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import printable
 from ptokit.engine.runnable import Run
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where, counted
+from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, Where, counted
 from ptokit.isa.dtype import dtype
 from ptokit.lang.check import Report, TargetReport
 from ptokit.lang.launcher import Launchable
@@ -37,7 +37,7 @@ def show_report(report: Report) -> None:
     console.print(Text(printable(f"{report.kernel} over {counted(report.grid, 'block')}")))
     for target in report.targets.values():
         show_findings(target.findings, console)
-        console.print(_summary(target))
+        console.print(summary_of(target))
 
 
 def show_findings(findings: Iterable[Finding], console: Console | None = None) -> None:
@@ -52,7 +52,8 @@ def print_lines(lines: Iterable[Text], console: Console) -> None:
         console.print(line)
 
 
-def _summary(report: TargetReport) -> Text:
+def summary_of(report: TargetReport) -> Text:
+    """The last line of a target: whether it accepts, and what it uses."""
     levels = Counter(finding.level for finding in report.findings)
     counts = [counted(levels[level], level) for level in STYLES if levels[level]]
     memory = [f"{name} {_bytes(used, size)}" for name, (used, size) in report.memory.items()]
@@ -88,7 +89,7 @@ def print_check(grid: int, report: Report | None = None, error: Problem | None =
         "check",
         kernel=report.kernel if report else None,
         grid=grid,
-        targets={name: _target_data(target) for name, target in report.targets.items()} if report else {},
+        targets={name: target_data(target) for name, target in report.targets.items()} if report else {},
         error=_error_data(error) if error else None,
     )
 
@@ -123,7 +124,8 @@ def print_run(
     )
 
 
-def _target_data(report: TargetReport) -> dict[str, Any]:
+def target_data(report: TargetReport) -> dict[str, Any]:
+    """The result of a target as plain data."""
     return {
         "accepted": report.accepted,
         "ok": report.ok,
@@ -135,22 +137,36 @@ def _target_data(report: TargetReport) -> dict[str, Any]:
 def _findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as plain data."""
     return [
-        {**{name: getattr(finding, name) for name in FIELDS}, "where": _place_data(finding.where)}
+        {
+            **{name: getattr(finding, name) for name in FIELDS},
+            "where": place_data(finding.where),
+            "calls": [place_data(call) for call in finding.path[1:]],
+            "names": dict(finding.names),
+            "ends": [_end_data(end) for end in finding.ends] if finding.ends else None,
+            "seen": finding.seen.as_dict() if finding.seen else None,
+        }
         for finding in findings
     ]
+
+
+def _end_data(end: ConflictAccess) -> dict[str, Any]:
+    """One access of a conflict as plain data."""
+    calls = end.where.calls if end.where else ()
+    return {**end.as_dict(), "where": place_data(end.where), "calls": [place_data(call) for call in calls]}
 
 
 def _error_data(error: Problem) -> dict[str, Any]:
     """Why there is no kernel, as plain data: a text that cannot be read, or the first finding."""
     if isinstance(error, TextError):
         first, *others = [
-            {"message": each.message, "fix": each.hint, "where": _place_data(each.where)} for each in error.errors
+            {"message": each.message, "fix": each.hint, "where": place_data(each.where)} for each in error.errors
         ]
         return {**first, "others": others} if others else first
     finding = error.findings[0]
-    return {"message": finding.message, "fix": finding.fix, "where": _place_data(finding.where)}
+    return {"message": finding.message, "fix": finding.fix, "where": place_data(finding.where)}
 
 
-def _place_data(where: Where | None) -> dict[str, Any] | None:
+def place_data(where: Where | None) -> dict[str, Any] | None:
+    """A place as plain data."""
     where = place_of(where)
     return {"file": where.file, "line": where.line, "column": where.column} if where else None

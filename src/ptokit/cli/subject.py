@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import linecache
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from types import ModuleType
 
@@ -17,6 +16,7 @@ from ptokit.cli.problems import Misuse, described
 from ptokit.finding import OutOfBoundsError, VerifyError, Where, near
 from ptokit.lang.faults import raised_in_user_code
 from ptokit.lang.launcher import Launchable
+from ptokit.lang.live import import_file, look_first_in
 from ptokit.render.findings import shown_line
 from ptokit.text.errors import TextError
 
@@ -43,7 +43,7 @@ def _read(file: str, function: str | None) -> Launchable:
     from ptokit.lang.loaded import from_text
 
     if file.endswith(".py"):
-        raise Misuse(f"{file} is Python: name the kernel in it, as in {file}:kernel")
+        raise Misuse(f"{file} is Python: name the kernel in it, as in {file}:kernel, or `ptokit check` its launches")
     text, name = read_text(file), shown_name(file)
     lines = text.decode("utf-8", "replace").split("\n")
     linecache.cache[name] = (len(text), None, lines, name)  # for the lines that findings show
@@ -54,7 +54,7 @@ def _module(name: str) -> ModuleType:
     """Import a module, from a file or from the current directory; what it prints goes to standard error."""
     importlib.invalidate_caches()
     with _running(f"cannot import {name}"):
-        return _from_file(name) if name.endswith(".py") else _from_path(name)
+        return import_file(name) if name.endswith(".py") else _from_path(name)
 
 
 @contextmanager
@@ -66,14 +66,18 @@ def _running(what: str) -> Iterator[None]:
     except (TextError, VerifyError, OutOfBoundsError, KeyboardInterrupt):
         raise
     except BaseException as problem:
-        where, message = _place_of(problem), f"{type(problem).__name__}: {described(problem)}"
-        if isinstance(problem, ModuleNotFoundError):
-            message = f"no module named {problem.name}"
-        text = f"{what}: {message}"
+        text, where = f"{what}: {message_of(problem)}", place_of_problem(problem)
         raise Misuse(text if where is None else shown_line(text, where)) from problem
 
 
-def _place_of(problem: BaseException) -> Where | None:
+def message_of(problem: BaseException) -> str:
+    """An exception of the user's code, on one line."""
+    if isinstance(problem, ModuleNotFoundError):
+        return f"no module named {problem.name}"
+    return f"{type(problem).__name__}: {described(problem)}"
+
+
+def place_of_problem(problem: BaseException) -> Where | None:
     """The user's line that raised; that of a syntax error is where Python stopped reading."""
     if isinstance(problem, SyntaxError) and problem.filename and problem.lineno:
         return Where(problem.filename, problem.lineno, caret=max(problem.offset or 1, 1))
@@ -81,27 +85,8 @@ def _place_of(problem: BaseException) -> Where | None:
 
 
 def _from_path(name: str) -> ModuleType:
-    _look_first_in(os.getcwd())
+    look_first_in(os.getcwd())
     return importlib.import_module(name)
-
-
-def _from_file(path: str) -> ModuleType:
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"there is no file {path}")
-    _look_first_in(os.path.dirname(os.path.abspath(path)))
-    name = os.path.basename(path).removesuffix(".py")
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(name, module)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _look_first_in(folder: str) -> None:
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
 
 
 def _kernel(module: ModuleType, where: str, name: str) -> Launchable:
@@ -111,10 +96,15 @@ def _kernel(module: ModuleType, where: str, name: str) -> Launchable:
             found = getattr(found, part, None)
     if isinstance(found, Launchable):
         return found
-    kernels = [other for other, value in vars(module).items() if isinstance(value, Launchable)]
+    kernels = kernels_of(vars(module))
     if found is None:
         close = near(name, kernels)
         hint = f"did you mean {close}?" if close else f"its kernels: {', '.join(kernels) or 'none'}"
         raise Misuse(f"{where} has no {name}; {hint}")
     message = f"{where}:{name} is no kernel but a {type(found).__name__}"
     raise Misuse(f"{message}: put @pto.kernel above it" if callable(found) else message)
+
+
+def kernels_of(names: Mapping[str, object]) -> list[str]:
+    """The kernels among the names of a module."""
+    return [name for name, value in names.items() if isinstance(value, Launchable)]

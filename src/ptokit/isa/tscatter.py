@@ -28,7 +28,7 @@ from ptokit.isa.instruction import (
     is_tile,
     note,
 )
-from ptokit.isa.kernel import INDEXED, Cost, Effect, RouteKernel
+from ptokit.isa.kernel import INDEXED, Cost, Effect, Handshake, RouteKernel
 from ptokit.isa.move import Access, Fill, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import IotaOrder, ScatterIndex, TileType
@@ -158,10 +158,14 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move((1, dst.rows * dst.cols), Access("dst", flat()), Fill()), move)
 
 
-def kernel(pipe: str, cost: Cost) -> RouteKernel:
+ON_S = Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),))
+"""The scalar pipe works in the place of the vector pipe: the caller's flags are those of a vector instruction."""
+
+
+def kernel(pipe: str, cost: Cost, handshake: Handshake) -> RouteKernel:
     """One pipe reads and writes every operand."""
     effects = (Effect("src", "read", pipe), Effect("idx", "read", pipe), Effect("dst", "update", pipe))
-    return RouteKernel(effects, cost={pipe: cost})
+    return RouteKernel(effects, cost={pipe: cost}, handshake=handshake)
 
 
 INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "what the index counts",
@@ -226,8 +230,8 @@ TSCATTER = Instruction(
     lower=lower,
     route=lambda call: f"tscatter.{call.index.text}",
     kernels={
-        "a2a3": {"tscatter.row": kernel("S", ROW_LOOP), "tscatter.flat": kernel("S", FLAT_LOOP)},
-        "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), kernel("V", INDEXED)),
+        "a2a3": {"tscatter.row": kernel("S", ROW_LOOP, ON_S), "tscatter.flat": kernel("S", FLAT_LOOP, ON_S)},
+        "a5": dict.fromkeys(("tscatter.row", "tscatter.flat"), kernel("V", INDEXED, Handshake())),
     },
     cpp=CPP,
     repeats=Repeats(

@@ -34,6 +34,7 @@ from ptokit.lang.launch import (
 from ptokit.lang.recall import MOST_CACHED, NUMPY, CachedLaunch, Key, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
+from ptokit.progress import task
 
 if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
@@ -154,7 +155,8 @@ class Launcher:
                 raise ValueError("debug=True runs the function itself; the machine runs the program that was traced")
             chosen_options = machine_options(options, launch, dyn_ub)
             mode = mode_of(target, header, strict, chosen_options.dyn_ub)
-            return self._run_on_machine(args, keywords, mode, replace(chosen_options, dyn_ub=mode.options.dyn_ub))
+            with task(f"{self.kernel.name} on {mode.profile.name}", enabled=chosen_options.progress):
+                return self._run_on_machine(args, keywords, mode, replace(chosen_options, dyn_ub=mode.options.dyn_ub))
         mode = mode_of(target, header, strict, dyn_ub)
         arguments = self.kernel.bind(args, keywords)
         collector = self.kernel.collector()

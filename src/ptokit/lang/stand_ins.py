@@ -31,7 +31,7 @@ def wrap(expr: Expr, home: tuple[int, ...] = ()) -> Any:
 class TracedTile(StandIn, Tile):
     """A tile of a program: a description and a name, no content."""
 
-    __slots__ = ("_extents", "_home", "_set_at", "_used_in", "name", "tracer", "window")
+    __slots__ = ("_extents", "_home", "_set_at", "_set_in", "_used_in", "name", "tracer", "window")
 
     def __init__(  # pyright: ignore[reportInconsistentConstructor]
         self, loc: Any, dtype: object, rows: Any, cols: Any, *, valid: Any = None, addr: Any = None, **options: Any
@@ -45,6 +45,9 @@ class TracedTile(StandIn, Tile):
         self.name = self.tracer.declare(self.spec, addresses)
         self._home = self._set_at = self.tracer.path
         self._used_in: set[int] = set()
+        """Loops whose body has used the tile with extents that were set before the loop."""
+        self._set_in: set[int] = set()
+        """Loops whose body has set the extents before every use, to what they were."""
         self.window: Window | None = None
 
     def __getitem__(self, key: object) -> TracedTile:
@@ -53,7 +56,7 @@ class TracedTile(StandIn, Tile):
         part = object.__new__(TracedTile)
         part.tracer, part.name, part._extents = self.tracer, self.name, extents
         part._home = part._set_at = self.tracer.path
-        part._used_in = set()
+        part._used_in, part._set_in = set(), set()
         part.window = window if self.window is None else _inner(self.window, window)
         part.spec = tile_spec(self.spec, TileUse(self.name, extents, window))
         return part
@@ -68,9 +71,9 @@ class TracedTile(StandIn, Tile):
     def valid(self, extents: tuple[Any, Any]) -> None:
         changed = _extents(extents, self.spec)
         if changed == self._extents and not self.tracer.has_ended(self._set_at):
+            self._set_in |= self.tracer.loops_since(self.tracer.path[:-1]) - self._used_in
             return
-        carried = set(self.tracer.path) - set(self._home)
-        if carried & self._used_in:
+        if self.tracer.loops_since(self._home) & self._used_in:
             message = f"{self.name}.valid changes after the tile was used in the same loop with the earlier extents"
             raise refuse("KN-12", message, "set tile.valid at the beginning of the loop's body")
         self._extents, self._set_at = changed, self.tracer.path
@@ -83,7 +86,9 @@ class TracedTile(StandIn, Tile):
         if self.tracer.has_ended(self._set_at):
             message = f"{self.name}.valid was set inside a pto.range or pto.when body that has ended"
             raise refuse("KN-12", message, "set tile.valid again after the body")
-        self._used_in.update(self.tracer.path[len(self._set_at) :])
+        path = self.tracer.path
+        settled = max((k for k, body in enumerate(path, 1) if body in self._set_in), default=0)
+        self._used_in |= self.tracer.loops_since(path[: max(settled, len(self._set_at))])
         return TileUse(self.name, self._extents, self.window)
 
     def bind(self, addr: object) -> None:

@@ -7,7 +7,7 @@ import re
 import sys
 import warnings
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -52,14 +52,29 @@ def user_frame() -> FrameType | None:
     return frame
 
 
-def user_place() -> Where | None:
-    """The user's file and line."""
-    return place(user_frame())
+def user_place(kernel: CodeType | None = None) -> Where | None:
+    """The user's file and line; with the calls from a kernel's code to it."""
+    return place(user_frame(), kernel)
 
 
-def place(frame: FrameType | None) -> Where | None:
-    """The file and line of a frame."""
-    return Where(frame.f_code.co_filename, frame.f_lineno) if frame else None
+def place(frame: FrameType | None, kernel: CodeType | None = None) -> Where | None:
+    """The file and line of a frame; with the calls from a kernel's code to it."""
+    if frame is None:
+        return None
+    here, *calls = (Where(each.f_code.co_filename, each.f_lineno) for each in frames_until(frame, kernel))
+    return here.called(tuple(calls))
+
+
+def frames_until(frame: FrameType, kernel: CodeType | None) -> list[FrameType]:
+    """A frame of the user's and those that called it, down to the kernel's; alone if no kernel did."""
+    found, caller = [frame], frame
+    while kernel is not None and caller.f_code is not kernel:
+        if caller.f_back is None:
+            return [frame]
+        caller = caller.f_back
+        if not _is_machinery(caller.f_code.co_filename):
+            found.append(caller)
+    return found
 
 
 def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyError:

@@ -130,7 +130,7 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
     def _hold(self, at: RandomPipe, item: PipeItem[int]) -> None:
         self._queue(at, item)
         at.given += 1
-        if item.signal and item.ticks and at is at.scalar:
+        if item.signal and at is at.scalar:
             at.gate = at.given
 
 

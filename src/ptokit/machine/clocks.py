@@ -6,16 +6,35 @@ before. Only what a scalar pipe has *waited* for comes before everything that it
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import NamedTuple
 
 from ptokit.machine.pipes import Pipe, PipeEngine, Signal, Stuck
 
 Clock = list[int]
 Do = Callable[[Clock, int], None]
 """Work. It is called with what came before it, and its own time on its pipe."""
-OnEarly = Callable[[Hashable, object, object], None]
-"""Called with a flag that is set while the wait for an earlier set may not be over, with what sets it, and with what
-set it before."""
+OnEarly = Callable[[Hashable, object, object, bool], None]
+"""Called with a flag that is set while the wait for an earlier set may not be over, with what sets it, with what set it
+before, and with whether no wait for it was issued between the two."""
+
+
+class SetBy(NamedTuple):
+    """What sets a flag, and whether no wait for it was issued since the set before."""
+
+    what: object
+    is_doubled: bool
+
+
+def _latest(clock: Clock, other: Clock) -> Clock:
+    """The elementwise maximum."""
+    return [one if one > two else two for one, two in zip(clock, other, strict=True)]
+
+
+MOST_LEARNT = 1024
+"""Waits of a pipe whose clocks are kept, for `assume`."""
 
 
 def merge(clock: Clock, other: Clock) -> None:
@@ -28,7 +47,7 @@ def merge(clock: Clock, other: Clock) -> None:
 class ClockPipe(Pipe):
     """A pipe with its clock."""
 
-    __slots__ = ("clock", "issued", "merged")
+    __slots__ = ("clock", "issued", "learnt", "merged")
 
     clock: Clock
     """What comes before its next item, without what its scalar pipe adds."""
@@ -36,6 +55,8 @@ class ClockPipe(Pipe):
     """Of a scalar pipe: what comes before all that it issues from now on. Never changed in place."""
     merged: Clock | None
     """The `issued` of its scalar pipe that its clock contains."""
+    learnt: deque[tuple[int, Clock]]
+    """Its clock after every wait, with the time of the item that follows. Only its own number changes later."""
 
 
 class Clocks(PipeEngine[ClockPipe, Clock, Do]):
@@ -47,6 +68,8 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         self.times: Clock = [0] * len(pipes)
         """How far each pipe has come, over all blocks."""
         self.on_early = on_early
+        self.pending: set[Hashable] = set()
+        """The flags for which no wait was issued since their last set."""
         super().__init__(pipes, on_stuck)
         self.begin()
         self.pipes = tuple(self._pipes)
@@ -55,25 +78,71 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
     def begin(self) -> None:
         """Start a block: all earlier blocks come before it."""
         self.forget()
+        self.pending.clear()
         self.started = list(self.times)
         for pipe in self._pipes.values():
             pipe.clock, pipe.issued, pipe.merged = list(self.times), self.started, self.started
+            pipe.learnt = deque(((0, self.started),), MOST_LEARNT)
 
     def end(self) -> Iterator[tuple[Hashable, object]]:
         """End a block. Yields the flags that are still set, and what has set them."""
         self.finish()
         for flag, signal in self._flags.items():
-            if signal.stamp is not None and signal.setter is not None:
-                yield flag, signal.setter
+            if signal.stamp is not None and isinstance(signal.setter, SetBy) and signal.setter.what is not None:
+                yield flag, signal.setter.what
 
     def peek(self, pipe: str) -> Clock:
         """What would come before the next work of a pipe."""
         at = self._pipes[pipe]
         return list(map(max, at.clock, at.scalar.issued))
 
+    def pretend(self, flag: Hashable) -> None:
+        """Go on as if a flag had been set now by its pipe."""
+        if isinstance(flag, tuple) and len(flag) == 3:
+            self._flags[flag].stamp = list(self._pipes[flag[0]].clock)
+
+    def was_waited(self, flag: Hashable) -> bool:
+        """Whether an earlier wait of the block has ended."""
+        return self._flags[flag].waited is not None
+
+    def unused(self, gate: str, before: int, time: int) -> Hashable:
+        """A flag that is set after what the pipe `before` did at a time, and for which `gate` has not waited."""
+        for flag, signal in self._flags.items():
+            if isinstance(flag, tuple) and flag[1] == gate and signal.stamp and signal.stamp[before] >= time:
+                return flag
+        return None
+
+    def assume(self, clock: Clock, pipe: str, gate: str, before: str, time: int) -> None:
+        """Go on as if `gate` had waited for what the pipe `before` did at a time. `clock` is that of the item of `pipe`
+        that runs."""
+        first, then, entry = self._pipes[before], self._pipes[pipe], self._pipes[gate]
+        learnt = first.learnt
+        at = bisect_right(learnt, time, key=lambda entry: entry[0])
+        stamp = list(learnt[at - 1][1]) if at else [0] * len(self.times)
+        stamp[first.number] = time
+        for each in dict.fromkeys((then, entry)):
+            since, known = each.learnt[-1]
+            each.learnt[-1] = since, list(known)  # what was known before this
+            each.learnt.append((self.times[each.number], each.clock))
+            merge(each.clock, stamp)
+        merge(clock, stamp)
+        if entry is entry.scalar:
+            entry.issued = list(map(max, entry.issued, stamp))
+
     def _held_pipes(self) -> list[ClockPipe]:
         """In the order of the pipes, so that reports are."""
         return sorted(super()._held_pipes(), key=lambda pipe: pipe.number)
+
+    def set(self, src: str, flag: Hashable, what: object = None) -> None:
+        """A pipe sets a flag."""
+        by = SetBy(what, flag in self.pending)
+        self.pending.add(flag)
+        super().set(src, flag, by)
+
+    def wait(self, dst: str, flag: Hashable, what: object = None) -> None:
+        """A pipe waits for a flag, which is then no longer set."""
+        self.pending.discard(flag)
+        super().wait(dst, flag, what)
 
     # --- the notion of time
 
@@ -88,32 +157,47 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         """The pipe's clock itself, with what came before the issue."""
         if pipe.merged is not issued:
             pipe.merged = issued
-            merge(pipe.clock, issued)
+            self._learn(pipe, issued)
         return pipe.clock
 
     def _work(self, pipe: ClockPipe, issued: Clock, limit: Clock | None, work: Do) -> None:
         clock, number = self._stamp(pipe, issued), pipe.number
         self.times[number] = time = self.times[number] + 1
         work(clock if limit is None else list(map(min, clock, limit)), time)
-        clock[number] = time
+        pipe.clock[number] = time
 
     def _set(self, at: ClockPipe, issued: Clock, signal: Signal[Clock], flag: Hashable, what: object) -> None:
+        """Set a flag. One that is still set for a wait in a queue, and whose sets and waits alternate in the order of
+        issue, is set again after that wait."""
         clock, waited = self._stamp(at, issued), signal.waited
-        if signal.stamp is not None or (waited is not None and clock[waited[0]] < waited[1]):
-            self.on_early(flag, what, signal.setter)
-        signal.stamp, signal.setter = list(clock), what
+        is_set, is_doubled = signal.stamp is not None, isinstance(what, SetBy) and what.is_doubled
+        if isinstance(what, SetBy) and (is_set or (waited is not None and clock[waited[0]] < waited[1])):
+            before = signal.setter.what if isinstance(signal.setter, SetBy) else None
+            self.on_early(flag, what.what, before, is_doubled)
+        if is_set and not is_doubled:
+            signal.later.append((list(clock), what))
+        else:
+            signal.stamp, signal.setter = list(clock), what
 
     def _wait(self, at: ClockPipe, issued: Clock, signal: Signal[Clock], takes: bool) -> None:
         super()._wait(at, issued, signal, takes)
         if takes:
             signal.waited = at.number, self.times[at.number]
+            if signal.later:
+                signal.stamp, signal.setter = signal.later.popleft()
 
     def _receive(self, pipe: ClockPipe, issued: Clock, stamp: Clock | None, takes: bool) -> None:
-        clock = self._stamp(pipe, issued)
-        if stamp is not None:
-            merge(clock, stamp)
+        self._stamp(pipe, issued)
         if takes:
-            number = pipe.number
-            self.times[number] = clock[number] = self.times[number] + 1
-            if pipe is pipe.scalar:
-                pipe.issued = list(map(max, pipe.issued, clock))
+            self.times[pipe.number] += 1
+        if stamp is not None:
+            self._learn(pipe, stamp)
+        if takes:
+            pipe.clock[pipe.number] = self.times[pipe.number]
+        if pipe is pipe.scalar:
+            pipe.issued = list(map(max, pipe.issued, pipe.clock))
+
+    def _learn(self, pipe: ClockPipe, stamp: Clock) -> None:
+        """What comes before the next item of a pipe."""
+        pipe.clock = _latest(pipe.clock, stamp)
+        pipe.learnt.append((self.times[pipe.number] + 1, pipe.clock))

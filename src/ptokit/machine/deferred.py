@@ -64,7 +64,7 @@ class DeferredInstruction:
             for name, storage, is_fresh in zip(names, storages, fresh, strict=True)
             if is_fresh
         ]
-        if workspace is not None:
+        if workspace is not None:  # what an instruction leaves there is unknown (CP-TMP-01)
             self._poisons.append((_first(touches, TMP), workspace))
 
     def is_atomic(self, touch: PipeWork) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import length_hint
 from time import perf_counter
 
 from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage, region
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, not_in_run
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError, fold_overlaps, not_in_run
 from ptokit.isa.layout import Layout
 from ptokit.machine import MACHINE
 from ptokit.machine.adversary import MOST_TOGETHER, Concurrency
@@ -29,6 +30,7 @@ from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
 from ptokit.program.verify_call import judged
+from ptokit.progress import task
 
 MOST_ITERATIONS = 4
 """A loop with n iterations may have up to 4 * (n + 4) under another schedule."""
@@ -41,6 +43,13 @@ class RunawayLoop(Exception):
 
 class _Loop(LoopStep):
     """A loop. Under another schedule, a bound that was read too early may be huge."""
+
+    def values(self, frame: WatchedFrame) -> Iterator[int]:  # type: ignore[override]
+        session, outer = frame.session, frame.session.moment
+        for value in self.bounds(frame):
+            session.moment = (*outer, value)
+            yield value
+        session.moment = outer
 
     def bounds(self, frame: WatchedFrame) -> range:  # type: ignore[override]
         found = super().bounds(frame)
@@ -71,17 +80,18 @@ class MachineExecutable(Executable):
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
         began = perf_counter()
-        self._run_blocks(WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}), blocks)
+        session.values = {**integers, BLOCK_NUM: grid}
+        self._run_blocks(WatchedFrame(session, tensors, session.values), blocks)
         if session.skipped or (options.seed is not None and self.profile.pipes):
             session.gm.restore()
         if options.seed is not None and self.profile.pipes and not session.skipped:
             frames = [WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}) for _ in range(MOST_TOGETHER)]
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_otherwise(frames, blocks, Chance(int(options.seed or 0)))
-        run, findings = session.findings.found, Findings()
+        run, findings = session.findings.found(len(blocks), session.explained), Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
-        found = tuple(judged(findings.found, self.options))
+        found = tuple(judged(fold_overlaps(findings.found()), self.options))
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,
@@ -92,11 +102,23 @@ class MachineExecutable(Executable):
             len(blocks),
         )  # fmt: skip
 
+    def _run_blocks(self, frame: WatchedFrame, blocks: Iterable[int]) -> None:
+        number = length_hint(blocks)
+        with task("", number or None, "blocks", enabled=frame.session.options.progress) as done:
+            super()._run_blocks(frame, done.over(blocks))
+
     def _run_block(self, frame: WatchedFrame, block: int) -> None:
         frame.fresh.clear()
         if frame.adversary is None:
             frame.session.begin(block)
-        super()._run_block(frame, block)
+        try:
+            with frame.expressions_refused():
+                super()._run_block(frame, block)
+        except (VerifyError, OutOfBoundsError) as refusal:
+            if frame.adversary is not None or any(finding.blocks for finding in refusal.findings):
+                raise
+            frame.session.abandon(refusal.findings)
+            return
         if frame.adversary is None:
             frame.session.end()
 
@@ -106,11 +128,13 @@ class MachineExecutable(Executable):
         size = len(frames) if session.blocks_meet else 1
         order = chance.shuffled(blocks) if session.blocks_meet else blocks
         stale = StaleLines(session.gm, chance) if session.is_stale else None
-        for first in range(0, len(order), size):
-            for frame, block in zip(frames, order[first : first + size], strict=False):
-                frame.run_by(together.begin(session.cores.pipes), stale)
-                self._run_blocks(frame, [block])
-            together.end()
+        starts = range(0, len(order), size)
+        with task("", len(starts), "schedules", enabled=session.options.progress) as done:
+            for first in done.over(starts):
+                for frame, block in zip(frames, order[first : first + size], strict=False):
+                    frame.run_by(together.begin(session.cores.pipes), stale)
+                    self._run_block(frame, block)
+                together.end()
 
     def block(self, block: Block) -> tuple[Step, ...]:
         return tuple(self._step(stmt) for stmt in block)
@@ -125,37 +149,36 @@ class _WatchedDeclare(DeclareStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         super().__call__(frame)
-        _forget_owner(frame, self.tile.name)
         if self.tile.fresh:
             frame.fresh.add(self.tile.name)
         if self.tile.addresses:
             is_known = all(isinstance(address, int) for address in self.tile.addresses)
-            _note_address(self.executable, frame, self.tile, is_known)
+            _note_address(self.executable, frame, self.tile, self.tile, is_known)
 
 
-def _forget_owner(frame: WatchedFrame, tile: str) -> None:
-    session = frame.session
-    if session.owners.is_needed and frame.adversary is None and not session.follows(("forget", tile)):
-        session.check(("forget", tile), lambda _: session.owners.forget(tile))
-
-
-def _note_address(machine: Executable, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
+def _note_address(
+    machine: Executable, frame: WatchedFrame, stmt: TileDecl | Assign, tile: TileDecl, is_known: bool
+) -> None:
     """Record the address of a tile; if it is known only at run time, check whether the tile fits."""
     address, spec = frame.addresses[tile.name], tile.spec
-    frame.session.placed(tile.name, spec.loc, address, spec.nbytes)
+    session = frame.session
+    session.placed(tile.name, spec.loc, address, spec.nbytes)
+    key = "declare", tile.name, address
+    if session.owners.is_needed and frame.adversary is None and not session.follows(key):
+        place = session.chip.at(spec.loc, address, frame.tiles[tile.name])
+        session.check(key, lambda _: session.owners.declare(tile.name, place))
     if not is_known:
-        subject, session = f"{machine.program.name} on {machine.profile.name}", frame.session
+        subject = f"{machine.program.name} on {machine.profile.name}"
         used = {spec.loc: Use(address + spec.nbytes, session.static.get(spec.loc, 0))}
         found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.simt)
-        session.report([replace(finding, operand=tile.name) for finding in found], frame.where)
+        session.report([replace(finding, operand=tile.name) for finding in found], stmt)
 
 
 class _WatchedAssign(AssignStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         super().__call__(frame)
         frame.fresh.discard(self.tile.name)  # it shows the memory's content
-        _forget_owner(frame, self.tile.name)
-        _note_address(self.executable, frame, self.tile, isinstance(self.stmt.address, int))
+        _note_address(self.executable, frame, self.stmt, self.tile, isinstance(self.stmt.address, int))
 
 
 class _Flag(FlagStep):
@@ -163,12 +186,13 @@ class _Flag(FlagStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event, is_set = self.event(frame), self.flag.action == "set"
+        what = self.flag, frame.session.moment
         for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
             for engine in frame.engines:
                 if is_set:
-                    engine.set(src, (src, dst, event), self.flag)
+                    engine.set(src, (src, dst, event), what)
                 else:
-                    engine.wait(dst, (src, dst, event), self.flag)
+                    engine.wait(dst, (src, dst, event), what)
 
 
 class _Barrier:

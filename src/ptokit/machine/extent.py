@@ -33,6 +33,22 @@ class Extent:
             return int(self.listed.max(initial=-1)) + 1
         return (self.rows - 1) * self.pitch + self.length if self.count else 0
 
+    def positions(self, start: int) -> Array:
+        """The bytes themselves, in the shape of the result of `get`."""
+        if self.listed is not None:
+            return self.listed + start
+        return start + (np.arange(self.rows)[:, None] * self.pitch + np.arange(self.length)).reshape(
+            (self.length,) if self.rows == 1 else (self.rows, self.length)
+        )
+
+    def lines(self, start: int, size: int) -> list[int]:
+        """The numbers of the lines of `size` bytes that the bytes of an operand at `start` lie in."""
+        if self.listed is not None:
+            return np.unique((self.listed + start) // size).tolist()
+        runs = range(start, start + self.rows * self.pitch, self.pitch) if self.rows > 1 else (start,)
+        ends = [(run // size, (run + self.length - 1) // size + 1) for run in runs if self.count]
+        return sorted({line for first, end in ends for line in range(first, end)})
+
     def get(self, entries: Array, start: int) -> Array:
         """The entries of the bytes of an operand that starts at `start`."""
         if self.listed is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ptokit import spec
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding, Level
+from ptokit.finding import ConflictAccess, Finding, Level, shown
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import OrderHazard
+from ptokit.machine.ends import MemoryAccess
 from ptokit.machine.extent import Extent
+from ptokit.machine.fixes import Fixes
 from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
@@ -19,43 +21,16 @@ from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
 LATER = "read it in a later kernel"
 
 
-@dataclass(frozen=True)
-class AccessSide:
-    """One side of a conflict: an instruction's pipe on one of its operands."""
+def _conflicts(access: ConflictAccess) -> tuple[OrderHazard, ...]:
+    """The hazards of an instruction if nothing orders its accesses."""
+    known = INSTRUCTIONS.get(access.instruction)
+    return known.conflicts if known else ()
 
-    instruction: str
-    operand: str
-    pipe: str
-    """Without its core: `MTE2`."""
-    how: str
-    memory: str
-    where: str
 
-    def __str__(self) -> str:
-        verb = {"read": "reads", "write": "writes"}.get(self.how, f"{self.how}s to")
-        return f"{self.instruction} {verb} {self.operand}" + f" on {self.pipe}" * bool(self.pipe) + self._place
-
-    @property
-    def noun(self) -> str:
-        """The access as a noun: `mgather's write of dst on V (line 14)`."""
-        of = "of" if self.how in ("read", "write") else "to"
-        return f"{self.instruction}'s {self.how} {of} {self.operand} on {self.pipe}{self._place}"
-
-    @property
-    def _place(self) -> str:
-        return f" ({self.where})" if self.where else ""
-
-    @property
-    def conflicts(self) -> tuple[OrderHazard, ...]:
-        """The hazards of the instruction if nothing orders its accesses."""
-        known = INSTRUCTIONS.get(self.instruction)
-        return known.conflicts if known else ()
-
-    @property
-    def role(self) -> str:
-        """The role of the operand: `index`, `scratch`, or empty for others."""
-        known = INSTRUCTIONS.get(self.instruction)
-        return next((role for role, name in known.roles.items() if name == self.operand), "") if known else ""
+def _role(access: ConflictAccess) -> str:
+    """The role of an operand: `index`, `scratch`, or empty for others."""
+    known = INSTRUCTIONS.get(access.instruction)
+    return next((role for role, name in known.roles.items() if name == access.operand), "") if known else ""
 
 
 UNLISTED = "KN-13"
@@ -69,27 +44,27 @@ def _finding(
     return Finding(level, spec.behind(kind, target), message, kind, operand, expected, found, fix, target=target)
 
 
-def unordered(first: AccessSide, then: AccessSide, entry: str, when: str, profile: Profile) -> Finding:
-    """Two accesses that nothing orders; `entry` is the pipe on which the second can be made to wait."""
+def unordered(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
+    """Two accesses that nothing orders."""
     kinds, target = _kinds(first, then, profile), profile.name
     kind = next((kind for kind in kinds if profile.family in spec.hazards()[kind].levels), None)
     rule = spec.behind(kind, target) if kind else UNLISTED
-    message = f"{then}; nothing orders this {then.how} after {first.noun}, {when}"
-    fix = _flag_fix(first.pipe, entry)
-    expected = f"{first.pipe} before {then.pipe}"
+    message = f"{then}; nothing orders this {then.how} after {first.noun}"
+    fix = fixes.order(first, then)
+    expected = f"{first.unit} before {then.unit}"
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
 
 
-def _kinds(first: AccessSide, then: AccessSide, profile: Profile) -> Iterator[str]:
+def _kinds(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Iterator[str]:
     """The hazards of two accesses that nothing orders: those of the instructions, then that of the core."""
     for act, other, order in ((then, first, "second"), (first, then, "first")):
-        yield from (conflict.kind for conflict in act.conflicts if _fits(conflict, act, other, order))
-    core = profile.core_with(then.memory) if first.pipe == LOAD else None
+        yield from (conflict.kind for conflict in _conflicts(act) if _fits(conflict, act, other, order))
+    core = profile.core_with(then.memory) if first.unit == LOAD else None
     if core is not None and core.load_hazard:
         yield core.load_hazard
 
 
-def _fits(conflict: OrderHazard, act: AccessSide, other: AccessSide, order: str) -> bool:
+def _fits(conflict: OrderHazard, act: ConflictAccess, other: ConflictAccess, order: str) -> bool:
     """Whether a conflict of `act`'s instruction describes the two accesses."""
     return (
         conflict.memory == act.memory
@@ -97,38 +72,42 @@ def _fits(conflict: OrderHazard, act: AccessSide, other: AccessSide, order: str)
         and conflict.operand in ("", act.operand)
         and conflict.access in ("", act.how)
         and conflict.other in ("", other.how)
-        and conflict.pipe == other.pipe
+        and conflict.pipe == other.unit
     )
 
 
-def unflagged_index(name: str, operand: str, kind: str, target: str) -> Finding:
+def unflagged_index(name: str, operand: str, kind: str, target: str, fixes: Fixes) -> Finding:
     """The load of an index without the flag that the documents require, although the kernel waits for the load."""
     message = f"{name}: {operand}: nothing makes {VECTOR} wait for its load; this kernel waits by itself, others do not"
-    fix = _flag_fix(LOAD, VECTOR)
+    fix = fixes.pair(LOAD, VECTOR)
     return _finding("note", kind, target, message, operand, fix)
-
-
-def _flag_fix(src: str, dst: str) -> str:
-    if src == dst:
-        return "pass the data between the cores"
-    pair = f'"{src}", "{dst}", event'
-    return f"pto.set_flag({pair}) after the first, pto.wait_flag({pair}) before the second"
 
 
 BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of atomic"}
 
 
-def between_blocks(first: AccessSide, then: AccessSide, block: int, other: int, target: str) -> Finding:
+def between_blocks(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
     """Two blocks that access the same bytes of global memory, at least one of them to write."""
-    is_scratch = "scratch" in (first.role, then.role)
-    reads = "read" in (first.how, then.how)
-    stores = () if reads else (c.kind for act in (first, then) for c in act.conflicts if c.memory == then.memory)
+    is_scratch = "scratch" in (_role(first), _role(then))
+    reads, target = "read" in (first.how, then.how), profile.name
+    stores = () if reads else (c.kind for act in (first, then) for c in _conflicts(act) if c.memory == then.memory)
     kind = "H-32" if is_scratch else next(iter(stores), None)
     rule = spec.behind(kind, target) if kind else "CO-SEM-02"
-    message = f"block {block}: {then}; block {other}: {first}; nothing orders blocks"
+    message = f"block {then.block}: {then}; block {first.block}: {first}{first.line}; nothing orders blocks"
     fix = "give every block its own scratch, apart from what other blocks touch" if is_scratch else BLOCKS_FIX[reads]
     expected = "blocks that touch different elements"
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
+
+
+def shared_line(first: ConflictAccess, then: ConflictAccess, start: int, profile: Profile) -> Finding:
+    """Scalar stores of two blocks to different bytes of one cache line."""
+    size, target = profile.store_line, profile.name
+    message = (
+        f"block {then.block}: {then}; block {first.block}: {first}{first.line}; both store to the {size} bytes from "
+        f"{start:#x} of the array, one cache line, and each writes back all of it"
+    )
+    fix = f"pad what a block stores to a multiple of {size} bytes, or let one block own the line"
+    return _finding("error", "H-16", target, message, then.operand, fix, f"blocks that store to different {size} bytes")
 
 
 STALE: tuple[tuple[str, Level, str, str], ...] = (
@@ -137,27 +116,34 @@ STALE: tuple[tuple[str, Level, str, str], ...] = (
 )
 
 
-def stale(first: AccessSide, then: AccessSide, when: str, target: str) -> Finding:
+def stale(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
     """A read of global memory by another path than the write before it in the same kernel."""
-    kind, level, why, fix = STALE[GM_ACCESS[then.pipe] == "bursts"]
-    fix = LATER if then.role == "index" else fix
-    message = f"{then}, {why}: {first}, {when}"
-    return _finding(level, kind, target, message, then.operand, fix)
+    kind, level, why, fix = STALE[GM_ACCESS[then.unit] == "bursts"]
+    fix = LATER if _role(then) == "index" else fix
+    message = f"{then}, {why}: {first}{first.line}"
+    return _finding(level, kind, profile.name, message, then.operand, fix)
 
 
-def overwritten(name: str, operand: str, tile: str, other: str, when: str, target: str) -> Finding:
-    """A read of a tile after a write through another tile at the same addresses."""
-    message = f"{name} reads {operand} from {tile}, parts of which {other} has overwritten, {when}"
-    return _finding("error", "H-38", target, message, operand, "move one of the tiles", f"{tile} apart from {other}")
+def overwritten(name: str, operand: str, tile: str, other: tuple[str, int], target: str) -> Finding:
+    """A read of a tile after a write through another tile, or through itself at another address."""
+    by, address = other
+    message = f"{name} reads {operand} from {tile}, parts of which {by} at {address:#x} has overwritten"
+    expected = f"{tile} apart from {by}"
+    finding = _finding("error", "H-38", target, message, operand, "move one of the tiles", expected)
+    return replace(finding, tiles=frozenset((tile, by)))
 
 
-def unwritten(act: AccessSide, count: int, total: int, when: str, target: str, *, is_index: bool) -> Finding:
-    """A read of bytes that nothing has written."""
-    kind = "H-42" if is_index else "H-36"
-    message = f"{act}, of which nothing has written {count} of {total} bytes, {when}"
+def unwritten(
+    instruction: str, access: MemoryAccess, name: str, count: int, total: int, reason: str, target: str
+) -> Finding:
+    """A read of bytes that nothing has written, or that are undefined for another `reason`."""
+    kind = "H-42" if access.is_index else "H-36"
+    part = f"{count} of {total} bytes"
+    what = f"{part} hold no data: {reason}" if reason else f"nothing has written {part}"
+    message = f"{instruction} reads {shown(name, access.operand)}, of which {what}"
     fix = "load or compute all of it first, or shrink valid="
     expected, found = "bytes that were written", f"{count} that were not"
-    return replace(_finding("error", kind, target, message, act.operand, fix, expected, found), unwritten=True)
+    return replace(_finding("error", kind, target, message, access.operand, fix, expected, found), unwritten=True)
 
 
 # --- launch and addresses
@@ -172,17 +158,28 @@ def dispatch(site: Site) -> Iterator[Finding]:
         yield _finding("error", "H-23", call.target, message, "launch", 'launch the standard way (launch="standard")')
 
 
-def burst(name: str, operand: str, place: MemoryLocation, extent: Extent, profile: Profile) -> Iterator[Finding]:
-    """Every burst into UB begins at a multiple of the alignment (H-01)."""
+BURST = "CO-ALIGN-01"
+"""The clause of transfers between global memory and tiles."""
+
+
+def burst(
+    name: str, operand: str, pipe: str, place: MemoryLocation, extent: Extent, profile: Profile
+) -> Iterator[Finding]:
+    """Every burst to or from a tile begins at a multiple of the alignment (H-01)."""
     alignment = profile.burst
-    if extent.listed is not None or not alignment or not extent.count:
+    if not alignment or not extent.count:
         return
     start, pitch = place.start * place.shadow.unit, extent.pitch * place.shadow.unit
     if start % alignment or (extent.rows > 1 and pitch % alignment):
         bad = start if start % alignment else start + pitch
-        message = f"{name}: a burst to {operand} begins at {bad:#x}, which is no multiple of {alignment}: it is dropped"
+        is_dropped = pipe == LOAD and profile.drops_unaligned_loads
+        effect = "it is dropped" if is_dropped else f"{pipe} moves whole blocks of {alignment} bytes"
+        way = f"a burst {'to' if pipe == LOAD else 'from'} {operand}"
+        message = f"{name}: {way} begins at {bad:#x}, which is no multiple of {alignment}: {effect}"
         fix = f"put rows of {operand} at multiples of {alignment} bytes"
-        yield _finding("error", "H-01", profile.name, message, operand, fix, f"a multiple of {alignment}", hex(bad))
+        expected = f"a multiple of {alignment}"
+        found = _finding("error", "H-01", profile.name, message, operand, fix, expected, hex(bad))
+        yield found if is_dropped else replace(found, rule=BURST)
 
 
 def scratch(site: Site, storages: Sequence[Storage]) -> Iterator[Finding]:

@@ -13,23 +13,26 @@ from ptokit.engine.interpreter import Executable, InstructionStep
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
-from ptokit.engine.storage import Array, Storage
-from ptokit.finding import VerifyError
+from ptokit.engine.storage import Array, Storage, region
+from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.deferred import DeferredInstruction, poison
+from ptokit.machine.ends import MemoryAccess
 from ptokit.machine.executed import Executed
-from ptokit.machine.extent import Extent, listed
+from ptokit.machine.extent import Extent, extent_of, listed
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import MemoryLocation
-from ptokit.machine.session import MemoryAccess, Session
-from ptokit.machine.shadow import READ, WRITE
+from ptokit.machine.session import HEADERS, Session
+from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
 from ptokit.machine.site import Site, lenient, site
-from ptokit.program.calls import offset_in
+from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
 from ptokit.program.expr import compiled
-from ptokit.program.ir import Instr, TileUse
+from ptokit.program.ir import Instr, TileUse, View
 from ptokit.program.steps import Sync
 
 
@@ -46,23 +49,40 @@ class WatchedInstruction(InstructionStep):
         uses = {start: None for use in instr.tiles for start in use.start}
         self.starts = [start for start in map(compiled, uses) if not isinstance(start, int)]
         """Where parts of tiles begin, if that is computed."""
+        access = access_of(instr.name)
+        self.reads_global = any(
+            isinstance(operand, View) and access[name] != WRITE for name, operand in named_operands(instr).items()
+        )
+        """Whether it brings data from global memory: what it writes is no fill."""
+        self.is_load = self.reads_global and isinstance(instr.operands[0], TileUse)
+        """Whether it fills a tile from global memory."""
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
-        session = frame.session
+        frame.stmt = self.instr
         if frame.adversary:
             self._defer(frame, frame.adversary)
             return
         made = self._make_fresh(frame)
+        try:
+            self._execute(frame, made)
+        except (VerifyError, OutOfBoundsError) as refusal:
+            if any(finding.blocks for finding in refusal.findings):
+                raise
+            frame.session.report(refusal.findings, self.instr)
+            self._skip(frame)
+
+    def _execute(self, frame: WatchedFrame, made: tuple[str, ...]) -> None:
+        session = frame.session
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
         if any(finding.blocks for finding in prepared.refused):
             raise VerifyError([finding.at(self.instr.where) for finding in prepared.refused])
         if here is None:
-            session.report(prepared.refused, self.instr.where)
+            session.report([with_tiles(finding, self.instr) for finding in prepared.refused], self.instr)
             self._skip(frame)
             return
         if here.findings:
-            session.report(here.findings, self.instr.where)
+            session.report([with_tiles(finding, self.instr) for finding in here.findings], self.instr)
         run = here.prepared.run(storages, partial(self._write, frame, here, made), tolerant=True)
         frame.run(found for found in run if found is not here.prepared.remarks)  # `findings` has those
 
@@ -181,10 +201,8 @@ class WatchedInstruction(InstructionStep):
         accesses: Sequence[MemoryAccess],
     ) -> None:
         for place, whole in fresh:
-            place.shadow.define(whole, place.start, 0)
-        self._check_written(session, accesses)
-        if session.owners.is_needed:
-            self._check_owners(session, accesses)
+            place.shadow.define(whole, place.start, UNDEFINED)
+        self._check_written(session, here, accesses)
         if overrun is not None:
             self._clear_overrun(here, accesses, overrun)
         if session.profile.pipes:
@@ -215,7 +233,7 @@ class WatchedInstruction(InstructionStep):
         for access in accesses:
             if access.operand == name and access.how != READ:
                 shadow = access.place.shadow
-                shadow.define(listed(offsets, dst.dtype.size // shadow.unit), access.place.start, 0)
+                shadow.define(listed(offsets, dst.dtype.size // shadow.unit), access.place.start, UNDEFINED)
 
     def _global_accesses(
         self, session: Session, here: Site, storages: Sequence[Storage], touched: Sequence[Touched]
@@ -247,17 +265,28 @@ class WatchedInstruction(InstructionStep):
                 found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index, tile))
             elif others and others[0].operand == names[slot]:
                 found.append(others.pop(0))
-        return found + self._workspace_accesses(frame, here)
+        return found + self._workspace_accesses(frame, here) + self._header_accesses(frame)
 
     def _workspace_accesses(self, frame: WatchedFrame, here: Site) -> list[MemoryAccess]:
         """All of the workspace, which is written."""
-        use, spec, memory = self.instr.workspace, here.tiles.get(TMP), self._workspace_memory(frame, here)
-        if use is None or spec is None or memory is None:
+        storage = self._workspace_memory(frame, here)
+        if storage is None or self.instr.workspace is None:
             return []
-        place = self._place(frame, use.tile, memory)
-        return [MemoryAccess(TMP, WRITE, place, Extent(1, spec.nbytes // place.shadow.unit, 0), tile=use.tile)]
+        tile = self.instr.workspace.tile
+        place = self._place(frame, tile, storage)
+        whole = Extent(1, here.tiles[TMP].nbytes // place.shadow.unit, 0)
+        return [MemoryAccess(TMP, WRITE, place, whole, tile=tile)]
+
+    def _header_accesses(self, frame: WatchedFrame) -> list[MemoryAccess]:
+        """The part of UB that the headers use by themselves, as far as there are tiles."""
+        hidden = frame.session.hidden
+        if hidden is None or not INSTRUCTIONS[self.instr.name].cpp.uses_hidden:
+            return []
+        above = frame.session.chip.above(TileType.Vec, hidden)
+        return [MemoryAccess(HEADERS, WRITE, above[0], Extent(1, above[1], 0), tile=HEADERS)] if above else []
 
     def _workspace_memory(self, frame: WatchedFrame, here: Site) -> Storage | None:
+        """The memory of the workspace, if it has one."""
         use, spec = self.instr.workspace, here.tiles.get(TMP)
         if use is None or spec is None:
             return None
@@ -270,36 +299,65 @@ class WatchedInstruction(InstructionStep):
         loc, whole = self.executable.program.tiles[tile].spec.loc, frame.tiles[tile]
         place = frame.session.chip.at(loc, frame.addresses.get(tile), whole)
         ahead = (storage.address - whole.address) // place.shadow.unit
-        return place._replace(start=place.start + ahead) if ahead else place
+        return place._replace(start=place.start + ahead, ahead=ahead) if ahead else place
 
-    def _check_written(self, session: Session, accesses: Sequence[MemoryAccess]) -> None:
-        """On-chip memory is written before it is read, maybe by an earlier step of the instruction."""
-        is_checked = session.options.enables("memory")
+    def _check_written(self, session: Session, here: Site, accesses: Sequence[MemoryAccess]) -> None:
+        """On-chip memory is written before it is read, maybe by an earlier step of the instruction. What it writes is a
+        fill if all that it reads is one."""
+        state, dst = DATA if self.reads_global else FILLED, here.prepared.names[0]
+        is_loaded = self.is_load
         for access in accesses:
             if access.place.is_global:
                 continue
-            shadow = access.place.shadow
-            if access.how != READ:
-                shadow.define(access.extent, access.place.start, int(access.operand != TMP))
-            elif is_checked and (missing := shadow.unwritten(access.extent, access.place.start)):
-                act = hazards.AccessSide(self.instr.name, access.operand, "", READ, access.place.name, "")
-                count = missing * shadow.unit, access.extent.count * shadow.unit
-                finding = hazards.unwritten(act, *count, session.when, session.profile.name, is_index=access.is_index)
-                session.report([finding], self.instr.where)
-                shadow.define(access.extent, access.place.start)
+            shadow, extent, start = access.place.shadow, access.extent, access.place.start
+            if session.owners.is_needed:
+                self._check_owner(session, access)
+            if access.how == READ:
+                self._check_defined(session, access)
+                if state == FILLED and not shadow.is_filled(extent, start):
+                    state = DATA
+            elif access.operand in (TMP, HEADERS):
+                shadow.undefine(extent, start, f"{self._line} has used them as its workspace", fills=True)
+            else:
+                if is_loaded and access.operand == dst:
+                    is_loaded = False
+                    self._leave(here.tiles[dst], access)
+                shadow.define(extent, start, state)
 
-    def _check_owners(self, session: Session, accesses: Sequence[MemoryAccess]) -> None:
+    def _leave(self, dst: TileSpec, access: MemoryAccess) -> None:
+        """A load or gather leaves what lies outside its valid region undefined, unless a fill has cleared it
+        (CO-ALIGN-05). Of a tile, that is all of it; of a slice, the slice."""
+        shadow = access.place.shadow
+        whole = extent_of(region(dst.layout, dst.rows, dst.cols), dst.dtype.size // shadow.unit)
+        if access.extent.count < whole.count:
+            shadow.undefine(whole, access.place.start, f"{self._line} has left them outside its valid region")
+
+    @property
+    def _line(self) -> str:
+        """The instruction with its line, for messages."""
+        return f"{self.instr.name} (line {self.instr.where.line})" if self.instr.where else self.instr.name
+
+    def _check_defined(self, session: Session, access: MemoryAccess) -> None:
+        """All that is read is defined."""
+        shadow, extent, start = access.place.shadow, access.extent, access.place.start
+        missing = shadow.unwritten(extent, start) if session.options.enables("memory") else 0
+        if missing:
+            count, reason = (missing * shadow.unit, extent.count * shadow.unit), shadow.reason(extent, start)
+            name = session.naming.name(self.instr, access.operand, (start - access.place.ahead) * shadow.unit)
+            finding = hazards.unwritten(self.instr.name, access, name, *count, reason, session.profile.name)
+            session.report([finding], self.instr)
+            shadow.define(extent, start)
+
+    def _check_owner(self, session: Session, access: MemoryAccess) -> None:
         """No other tile has overwritten what is read."""
-        for access in accesses:
-            if not access.tile:
-                continue
-            if access.how != READ:
-                session.owners.write(access.tile, access.place, access.extent)
-            elif other := session.owners.read(access.tile, access.place, access.extent):
-                finding = hazards.overwritten(
-                    self.instr.name, access.operand, access.tile, other, session.when, session.profile.name
-                )
-                session.report([finding], self.instr.where)
+        owners, place, extent = session.owners, access.place, access.extent
+        if access.how != READ:
+            owners.write(access.tile, place, extent, is_workspace=access.operand in (TMP, HEADERS))
+        elif other := owners.read(access.tile, place, extent):
+            name, target = self.instr.name, session.profile.name
+            finding = hazards.overwritten(name, access.operand, access.tile, other, target)
+            session.report([finding], self.instr)
+            place.shadow.define(extent, place.start)  # nothing more is reported of it
 
     def _make_fresh(self, frame: WatchedFrame) -> tuple[str, ...]:
         """Poison tiles that are used for the first time; returns them."""
@@ -315,7 +373,7 @@ class WatchedInstruction(InstructionStep):
         frame.session.check_all()
         for tile in self.tiles:
             place, whole = self._whole(frame, tile)
-            place.shadow.define(whole, place.start)
+            place.shadow.define(whole, place.start, DATA)
         frame.session.skip(self.instr)
 
     def _whole(self, frame: WatchedFrame, tile: str) -> tuple[MemoryLocation, Extent]:

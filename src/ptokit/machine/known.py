@@ -9,7 +9,7 @@ is checked as usual.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import add, sub
 from typing import Any, NamedTuple
 
@@ -79,8 +79,8 @@ class KnownBlocks:
         """Whether an earlier block has issued what this one has issued so far."""
         self._last = self._root
         self._path: list[KnownItem] = []
-        self.touches: list[Touches] = []
-        """The accesses to global memory of the items that were followed."""
+        self._given: list[tuple[Any, Touches]] = []
+        """The iteration and the accesses to global memory of the items that were followed."""
         self._new: list[tuple[Hashable, KnownItem]] | None = []
         """Items that are not in the tree; None if the block will not be kept."""
         self._running: KnownItem | None = None
@@ -88,28 +88,32 @@ class KnownBlocks:
         """Work on global memory of those items that has run."""
         self.item = 0
 
-    def follow(self, key: Hashable, touches: Touches) -> KnownItem | None:
+    def follow(self, key: Hashable, touches: Touches, moment: Any) -> KnownItem | None:
         """Take the next item of the tree; None if it has another one there."""
         found = self._last.next.get(key)
         if found is not None:
             self._last = found
             self._path.append(found)
-            self.touches.append(touches)
+            self._given.append((moment, touches))
             self.item += 1
         return found
 
-    def repeated(self, ran: GlobalWork) -> tuple[IssuedWork, Touches, Clock, int]:
-        """Work of a kept block, as it is in this one."""
+    def repeated(self, ran: GlobalWork) -> tuple[IssuedWork, Touches, Any, Clock, int]:
+        """Work of a kept block, as it is in this one, with its iteration, its clock and its time."""
         work, started = ran.work, self._started
-        self._done.add((work.item, work.position))
-        return work, self.touches[work.item], list(map(add, started, ran.before)), started[ran.pipe] + ran.time
+        moment, touches = self._given[work.item]
+        return work, touches, moment, list(map(add, started, ran.before)), started[ran.pipe] + ran.time
 
-    def leave(self) -> None:
-        """Make up for the items so far."""
+    def run(self, ran: GlobalWork) -> None:
+        """Work of a kept block runs in this one."""
+        self._done.add((ran.work.item, ran.work.position))
+
+    def leave(self) -> Iterator[tuple[Any, KnownItem, Touches]]:
+        """The items so far, which have to be made up for, with their iterations and accesses to global memory."""
         self.follows = False
         self.item = 0
-        for known, touches in zip(self._path, self.touches, strict=True):
-            known.act([*known.chip, *touches])
+        for known, (moment, touches) in zip(self._path, self._given, strict=True):
+            yield moment, known, touches
             self.item += 1
 
     def check(self, key: Hashable, act: Act, chip: Touches, touches: Touches) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ class MemoryLocation(NamedTuple):
     start: int
     name: str
     """Of the memory: `UB`, `GM`."""
+    ahead: int = 0
+    """Of a slice of a tile: units from the start of the tile to its own."""
 
     @property
     def is_global(self) -> bool:
@@ -64,6 +67,17 @@ class Chip:
             known = self._places[loc, address] = MemoryLocation(shadow, address // shadow.unit, self.names[loc])
         return known
 
+    def above(self, loc: TileType, address: int) -> tuple[MemoryLocation, int] | None:
+        """The location of an address, and how many units tiles have from there on; None if they have none."""
+        size = self._sizes.get(loc, 0)
+        if size <= address:
+            return None
+        unit = self._units[loc]
+        shadow = self._shadows.get(loc)
+        if shadow is None:
+            shadow = self._shadows[loc] = self._new(size, unit)
+        return MemoryLocation(shadow, address // unit, self.names[loc]), shadow.size - address // unit
+
     def _own(self, storage: Storage) -> Shadow:
         shadow = self._apart.get(storage.address)
         if shadow is None or shadow.size < storage.bits.nbytes:
@@ -79,8 +93,7 @@ class Chip:
     def forget(self) -> None:
         """A block begins: nothing is written."""
         for shadow in self._shadows.values():
-            if shadow.written is not None:
-                shadow.written[: shadow.used] = 0
+            shadow.forget()
 
 
 def _measures(program: Program) -> tuple[dict[TileType, int], dict[TileType, int]]:
@@ -98,62 +111,101 @@ def _measures(program: Program) -> tuple[dict[TileType, int], dict[TileType, int
     return units, sizes
 
 
-Handle = tuple[TileType, int, int, str]
+Handle = tuple[TileType | str, int, int, str]
 """A buffer (A-38): a memory, an address, a size in bytes and an element type."""
 
 
-class Owners:
-    """The buffer that wrote every unit last, for programs with addresses known at run time. The verifier checks
-    constant addresses."""
+WORKSPACE = "workspace"
+"""In the place of the element type: what an instruction leaves in its workspace is no data of any tile."""
 
-    def __init__(self, program: Program) -> None:
-        moved = [stmt.address for stmt in walk(program.body) if isinstance(stmt, Assign)]
-        given = [address for tile in program.tiles.values() for address in tile.addresses]
-        self.is_needed = program.mode == "manual" and not all(isinstance(each, int) for each in (*moved, *given))
+
+class Owners:
+    """The buffer that wrote every unit last, for manual programs in which tiles may share bytes."""
+
+    def __init__(self, program: Program, hidden: int | None) -> None:
+        """`hidden` is where in UB instructions of the program use memory by themselves."""
+        self.is_needed = program.mode == "manual" and _may_share(program, hidden)
         self._specs = {name: tile.spec for name, tile in program.tiles.items()}
         self._numbers: dict[Handle, int] = {}
-        self._last: list[str] = [""]
-        """By the number of a buffer: the tile through which it was written last."""
+        self._last: list[tuple[str, int]] = [("", 0)]
+        """By the number of a buffer: the tile through which it was written last, and its address."""
         self._entries: dict[Shadow, Array] = {}
         self._claims: dict[Handle, Array] = {}
         """The units of each buffer that were written through it."""
         self._writers: dict[Handle, set[str]] = {}
+        self._starts: dict[str, int] = {}
+        """The first unit of each tile."""
 
-    def forget(self, tile: str = "") -> None:
-        """Forget the writes of a tile that moved, or of all tiles when a block starts."""
-        for handle, writers in list(self._writers.items()):
-            writers.difference_update({tile} if tile else set(writers))
-            if not writers:
-                del self._writers[handle], self._claims[handle]
+    def forget(self) -> None:
+        """A block begins: nothing is written."""
+        self._claims.clear()
+        self._writers.clear()
 
-    def _handle(self, tile: str, place: MemoryLocation) -> Handle:
+    def declare(self, tile: str, place: MemoryLocation) -> None:
+        """A tile gets an address. What was written through it there remains claimed (A-38), but not if another tile
+        of the same bytes was written since, and no other handle has the claim: it then shows that tile's content."""
+        self._starts[tile] = place.start
+        handle, entries = self._handle(tile, place.shadow.unit), self._entries.get(place.shadow)
+        if entries is None or self._writers.get(handle) != {tile}:
+            return
+        owners = np.unique(entries[place.start : place.start + handle[2] // place.shadow.unit])
+        alike = {self._numbers.get((*handle[:3], dtype)) for dtype in self._types} - {self._numbers[handle]}
+        if owners.size == 1 and int(owners[0]) in alike:
+            del self._claims[handle], self._writers[handle]
+
+    @property
+    def _types(self) -> set[str]:
+        return {str(spec.dtype) for spec in self._specs.values()}
+
+    def _handle(self, tile: str, unit: int) -> Handle:
         spec = self._specs[tile]
-        return spec.loc, place.start * place.shadow.unit, spec.nbytes, str(spec.dtype)
+        return spec.loc, self._starts[tile] * unit, spec.nbytes, str(spec.dtype)
 
-    def write(self, tile: str, place: MemoryLocation, extent: Extent) -> None:
-        """A tile is written."""
+    def write(self, tile: str, place: MemoryLocation, extent: Extent, *, is_workspace: bool = False) -> None:
+        """A tile is written, or used as a workspace."""
         entries = self._entries.get(place.shadow)
         if entries is None:
             entries = self._entries[place.shadow] = np.zeros(place.shadow.size, np.int32)
-        handle = self._handle(tile, place)
-        number = self._numbers.setdefault(handle, len(self._last))
-        if number == len(self._last):
-            self._last.append(tile)
-        self._last[number] = tile
-        extent.put(entries, place.start, number)
+        if is_workspace:
+            start = place.start * place.shadow.unit
+            extent.put(entries, place.start, self._number((place.name, start, extent.count, WORKSPACE), tile))
+            return
+        handle, ahead = self._handle(tile, place.shadow.unit), place.start - self._starts[tile]
+        extent.put(entries, place.start, self._number(handle, tile))
         if handle not in self._claims:
-            self._claims[handle] = np.zeros(max(extent.end, handle[2] // place.shadow.unit), np.bool_)
-        extent.put(self._claims[handle], 0, True)
+            self._claims[handle] = np.zeros(handle[2] // place.shadow.unit, np.bool_)
+        extent.put(self._claims[handle], ahead, True)
         self._writers.setdefault(handle, set()).add(tile)
 
-    def read(self, tile: str, place: MemoryLocation, extent: Extent) -> str:
-        """The tile that overwrote units of this tile's buffer; empty if none did."""
-        handle, entries = self._handle(tile, place), self._entries.get(place.shadow)
+    def _number(self, handle: Handle, tile: str) -> int:
+        """The number of a buffer that is written through a tile."""
+        number = self._numbers.setdefault(handle, len(self._last))
+        self._last[number:] = [(tile, handle[1]), *self._last[number + 1 :]]
+        return number
+
+    def read(self, tile: str, place: MemoryLocation, extent: Extent) -> tuple[str, int] | None:
+        """The tile that overwrote units of this tile's buffer, and its address; None if none did."""
+        handle, entries = self._handle(tile, place.shadow.unit), self._entries.get(place.shadow)
         if entries is None or handle not in self._claims:
-            return ""
-        found, claimed = extent.get(entries, place.start), extent.get(self._claims[handle], 0)
+            return None
+        ahead = place.start - self._starts[tile]
+        found, claimed = extent.get(entries, place.start), extent.get(self._claims[handle], ahead)
         others = found[(found != self._numbers[handle]) & claimed]
-        return self._last[int(others.max())] if others.size else ""
+        other = self._last[int(others.max())] if others.size else None
+        return None if other == (tile, handle[1]) else other  # it was its own workspace
+
+
+def _may_share(program: Program, hidden: int | None) -> bool:
+    """Whether two tiles may have bytes in common: their addresses overlap, or are known at run time only."""
+    moved = [(program.tiles[stmt.tile], stmt.address) for stmt in walk(program.body) if isinstance(stmt, Assign)]
+    placed = [*((tile, address) for tile in program.tiles.values() for address in tile.addresses), *moved]
+    spans = [(TileType.Vec.name, hidden, ADDRESS_SPACE)] if hidden is not None else []
+    for tile, address in placed:
+        if not isinstance(address, int):
+            return True
+        spans.append((tile.spec.loc.name, address, address + tile.spec.nbytes))
+    spans.sort()
+    return any(one[0] == other[0] and other[1] < one[2] for one, other in pairwise(spans))
 
 
 class Global:
@@ -161,6 +213,7 @@ class Global:
 
     def __init__(self, tensors: Mapping[str, Storage], written: Iterable[str], bits: int) -> None:
         """`bits` are enough for the number of a statement."""
+        self._tensors = tensors
         stored = [tensors[name] for name in written]
         self.spans: list[tuple[range, Shadow]] = []
         self._saved: dict[Shadow, _Saved] = {}
@@ -177,6 +230,11 @@ class Global:
             if span.start <= storage.address < span.stop:
                 return MemoryLocation(shadow, (storage.address - span.start) // shadow.unit, GM)
         return None
+
+    def start(self, array: str) -> int:
+        """The first unit of an argument's array in its memory."""
+        place = self.at(self._tensors[array])
+        return place.start if place else 0
 
     def save(self, place: MemoryLocation, extent: Extent) -> None:
         """Save what is about to be overwritten."""

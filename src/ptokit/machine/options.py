@@ -36,10 +36,14 @@ class MachineOptions:
     """How the kernel is started: `standard` or `function_pointer`."""
     costs: Mapping[str, float] = field(default_factory=dict)
     """Cost-table overrides."""
+    consequences: bool = False
+    """Whether to report also what a fault that was reported brings along."""
     lanes: bool = False
     """Whether to record the outcome of every lane of gathers and scatters."""
     timeline: int = 10_000
     """The most pieces of work that the timeline keeps."""
+    progress: bool = True
+    """Whether a launch of more than two seconds shows a progress bar, if standard error is a terminal."""
 
     def __post_init__(self) -> None:
         if isinstance(self.checks, str) or not isinstance(self.checks, Iterable):

@@ -7,49 +7,46 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import add
-from typing import NamedTuple
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding, Where
+from ptokit.finding import ConflictAccess, Finding, Level
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
 from ptokit.machine.clocks import Clock, Clocks
 from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
+from ptokit.machine.ends import Meeting, MemoryAccess, Naming
 from ptokit.machine.executed import Executed
-from ptokit.machine.extent import Extent
 from ptokit.machine.findings import Findings
-from ptokit.machine.hazards import AccessSide
+from ptokit.machine.fixes import Fixes
+from ptokit.machine.history import Issued, Iterations, Moment
 from ptokit.machine.known import Act, IssuedWork, KnownBlocks, KnownItem
-from ptokit.machine.memories import Chip, Global, MemoryLocation, Owners
+from ptokit.machine.memories import Chip, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
 from ptokit.machine.pipes import Stuck, core_of, unit_of
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
-from ptokit.machine.shadow import READ, Earlier, meets
+from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
 from ptokit.machine.site import Site
 from ptokit.machine.stale import is_cached
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
-from ptokit.program.budget import has_simt, static_bytes
-from ptokit.program.calls import access_of, all_operands, call_of, effects
-from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
+from ptokit.program.budget import has_simt, hidden_memory, static_bytes
+from ptokit.program.describe import described
+from ptokit.program.expr import Var
+from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.steps import PipeWork, Sync
-from ptokit.target import VECTOR, Profile
+from ptokit.target import SCALAR, VECTOR, Profile
 
-
-class MemoryAccess(NamedTuple):
-    """A part of a memory that an instruction touches."""
-
-    operand: str
-    how: str
-    place: MemoryLocation
-    extent: Extent
-    is_index: bool = False
-    tile: str = ""
-    """The tile; empty for global memory."""
+HEADERS = "the headers' workspace"
+"""In the place of an operand: memory that the C++ headers of an instruction use by themselves."""
+TWICE: dict[bool, tuple[Level, str]] = {
+    True: ("error", "again, and nothing has waited for it in between"),
+    False: ("hazard", "while the wait for an earlier set may not be over"),
+}
+"""A flag that is set early: whether two sets follow each other in the order of issue."""
 
 
 class Session:
@@ -66,10 +63,15 @@ class Session:
         self.program, self.profile, self.options = program, profile, options
         self.findings = Findings()
         self.block = 0
+        self.values: Mapping[Var, int] = {}
+        """The numbers of the running block."""
+        self.moment: Moment = ()
+        """The iteration that runs."""
         self.statements: list[Stmt] = list(walk(program.body))
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
         self.cores = Cores(program, profile)
         self.clocks = Clocks(self.cores.pipes, self._set_twice, self._stuck)
+        self.history = Iterations(program, len(self.clocks.pipes))
         names = {loc: memory.name for loc, memory in profile.memories.items()}
         bits = len(self.statements).bit_length()
         self.chip = Chip(names, program, bits, poison=options.poison)
@@ -77,10 +79,14 @@ class Session:
         """Whether an instruction starts threads."""
         self.static = {loc: static_bytes(program, loc) for loc in TileType}
         """Bytes of each memory that tiles without a given address take."""
-        self.owners = Owners(program)
+        self.hidden = hidden_memory(program, profile)
+        """Where in UB the headers of instructions use memory by themselves, if they do."""
+        self.owners = Owners(program, self.hidden)
         self.gm = Global(tensors, written, bits)
         self.watches = options.enables("blocks") or options.enables("order")
         """Whether accesses are compared with earlier ones."""
+        self.naming, self.fixes = Naming(program, profile, self.gm), Fixes(program, profile)
+        self._unordered = partial(hazards.unordered, self.fixes)
         self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.enables("time") else None
@@ -102,6 +108,16 @@ class Session:
         self.is_stale = False
         """Whether a read may miss what another path has written."""
         self._starts: list[Clock] = []
+        self.explained: set[Hashable] = set()
+        """Flags of which another finding says that nothing waits for them."""
+        self._unset: dict[Hashable, Stmt] = {}
+        """Flags of the running block for which a wait was in vain: the set that is left is the one it missed."""
+        self._blocks: list[int] = []
+        """The blocks that ran, and the clock at the start of each."""
+        self._lines: dict[tuple[Shadow, int], tuple[int, int]] = {}
+        """By the cache line of global memory: the last block and statement that stored to it by the scalar pipe."""
+        self._unaligned: dict[tuple[str, int], int] = {}
+        """By the address of bursts that are not aligned: the first statement that has one."""
 
     # --- blocks
 
@@ -110,6 +126,9 @@ class Session:
         self.block = block
         self.clocks.begin()
         self._starts.append(self.clocks.started)
+        self._blocks.append(block)
+        self.moment = ()
+        self._unset.clear()
         self.known.begin(self.clocks.started)
         if not self.known.follows:
             self._forget_chip()
@@ -122,17 +141,17 @@ class Session:
         if known is None:
             self.known.check("end", self._end_clocks, (), ())
             self.known.end(self.clocks.times)
-        else:
+        elif self.known.follows:
             self.clocks.times = list(map(add, self.clocks.started, known.times))
         if self.timer:
             self.timer.end_block()
 
     def _end_clocks(self, _touches: Sequence[MemoryAccess]) -> None:
         for flag, setter in self.clocks.end():
-            if isinstance(setter, Flag) and self.orders:
-                message = f"the flag {_named(flag)} is still set when block {self.block} ends"
-                fix = "wait for it: the next kernel would find it set"
-                self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], setter.where)
+            if isinstance(setter, tuple) and self.orders and flag not in self._unset:
+                message = f"the flag {_named(flag)} is still set when a block ends"
+                fix = f"{self.fixes.flag('wait', *_parts(flag))} at the end: the next kernel would find it set"
+                self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)
 
     def _forget_chip(self) -> None:
         self.chip.forget()
@@ -148,12 +167,18 @@ class Session:
     def _followed(self, key: Hashable, touches: Sequence[MemoryAccess] = ()) -> KnownItem | None:
         if not self.known.follows:
             return None
-        known = self.known.follow(key, touches)
+        known = self.known.follow(key, touches, self.moment)
         if known is None:
             self.check_all()
             return None
         for ran in known.ran:
-            self._work(*self.known.repeated(ran))
+            work = self.known.repeated(ran)
+            if self._races(*work):  # what follows from a race depends on the clocks themselves
+                self.known.drop()
+                self.check_all()
+                return known
+            self.known.run(ran)
+            self._work(*work)
         return known
 
     def check(
@@ -166,39 +191,83 @@ class Session:
     def check_all(self) -> None:
         """Check everything in this block from now on."""
         if self.known.follows:
+            now = self.moment
             self._forget_chip()
-            self.known.leave()
+            self.history.forget(self.clocks.started)
+            for moment, item, touches in self.known.leave():
+                self.moment = moment
+                item.act([*item.chip, *touches])
+            self.moment = now
 
-    @property
-    def when(self) -> str:
-        """The current block as text."""
-        return f"in block {self.block}"
+    def abandon(self, findings: Iterable[Finding]) -> None:
+        """The block cannot go on. Nothing that follows from that is reported."""
+        self.skipped = True
+        self.findings.show((finding.on(self.profile.name) for finding in findings), self.block, (), ())
+        self.check_all()
+        self.known.drop()
+        orders, self.orders = self.orders, False
+        self.end()
+        self.orders = orders
 
-    def report(self, findings: Iterable[Finding], where: Where | None) -> None:
-        """Add findings; `where` is their default location."""
-        here = [finding.on(self.profile.name) for finding in findings]
-        if here:
+    def report(
+        self,
+        findings: Iterable[Finding],
+        stmt: Stmt,
+        moment: Moment | None = None,
+        cause: Hashable = None,
+        flag: Hashable = None,
+    ) -> None:
+        """Add findings of a statement, by default in the current iteration."""
+        found = [finding.on(self.profile.name) for finding in findings]
+        if found:
             self.known.found()
-            self.findings.add(finding if finding.where else finding.at(where) for finding in here)
+            number = self.numbers[id(stmt)]
+            moment = self.moment if moment is None else moment
+            placed = (described(finding, self.program, stmt) for finding in found)
+            self.findings.show(placed, self.block, moment, self.history.shown(number, moment), cause, flag)
 
     # --- flags
 
-    def _set_twice(self, flag: Hashable, what: object, _before: object) -> None:
-        if isinstance(what, Flag) and self.orders:
-            message = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over, {self.when}"
-            fix = "use another event, or make the setting pipe wait for the waiting one first"
-            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], what.where)
+    def check_destinations(self, src: str, dst: str, event: int, flag: Stmt) -> None:
+        """A set while another destination has not yet waited for the same source pipe and event."""
+        others = [key for key in self.clocks.pending if isinstance(key, tuple) and key[::2] == (src, event)]
+        for other in others if self.orders else ():
+            if other[1] != dst:
+                message = (
+                    f"the flag {_named((src, dst, event))} is set while {_named(other)} is: hardware may not tell "
+                    "destinations of one source pipe and event apart"
+                )
+                fix = f"use another event for {unit_of(dst)}"
+                self.report([Finding("note", "KN-13", message, None, "flag", fix=fix)], flag)
+
+    def _set_twice(self, flag: Hashable, what: object, _before: object, is_doubled: bool) -> None:
+        if isinstance(what, tuple) and self.orders:
+            level, why = TWICE[is_doubled]
+            message = f"the flag {_named(flag)} is set {why}"
+            src, dst, _ = _parts(flag)
+            other = self.fixes.event(unit_of(src), unit_of(dst), id(what[0]))
+            free = "" if other is None else f" (id {other} is free)"
+            fix = (
+                f"use another event{free}, or make {unit_of(src)} wait for {unit_of(dst)} before it sets this one again"
+            )
+            self.report([Finding(level, "KN-13", message, None, "flag", fix=fix)], *what, flag=flag)
 
     def _stuck(self, stuck: Stuck) -> None:
-        if isinstance(stuck.what, Flag) and self.orders:
-            message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}, {self.when}"
-            fix = "set the flag on every path to the wait, by a pipe that is not stuck"
-            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], stuck.what.where)
-        elif isinstance(stuck.what, Instr) and self.orders:
-            message = f"{stuck.what.name} waits for an event that nothing signals, {self.when}"
-            self.report(
-                [Finding("error", "KN-13", message, None, "event", fix="record the event first")], stuck.what.where
-            )
+        if not isinstance(stuck.what, tuple) or not self.orders:
+            return
+        stmt, moment = stuck.what
+        is_again = self.clocks.was_waited(stuck.flag)
+        if not self.options.consequences:
+            self.clocks.pretend(stuck.flag)
+            if self._unset.setdefault(stuck.flag, stmt) is not stmt:
+                return
+        if isinstance(stmt, Instr):
+            message, operand, fix = f"{stmt.name} waits for an event that nothing signals", "event", "record it first"
+        else:
+            message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}"
+            added = self.fixes.missing_set(stmt, *_parts(stuck.flag), is_again=is_again)
+            operand, fix = "flag", f"{added}, or set it on every path to the wait"
+        self.report([Finding("error", "KN-13", message, None, operand, fix=fix)], stmt, moment)
 
     # --- instructions
 
@@ -206,15 +275,15 @@ class Session:
         """Check the values of an instruction that was executed, and pass it to the other observers."""
         options = self.options
         if options.enables("repeats") and any(raw is not None for raw in executed.indices):
-            found = (replace(finding, message=f"{finding.message}, {self.when}") for finding in repeats(executed))
-            self.report(found, executed.where)
+            self.report(repeats(executed), executed.instr)
         if options.lanes:
             self.lanes += outcomes(executed)
         if self.traffic:
             self.traffic.observe(executed)
         if options.launch != "standard":
-            self.report(hazards.dispatch(site), executed.where)
-        self.report(hazards.scratch(site, executed.storages), executed.where)
+            self.report(hazards.dispatch(site), executed.instr)
+        if "scratch" in site.call.instruction.roles:
+            self.report(hazards.scratch(site, executed.storages), executed.instr)
         if self.timer:
             self._time(executed, site, self.timer)
 
@@ -229,9 +298,9 @@ class Session:
     def issue(self, executed: Executed, site: Site, touches: Sequence[MemoryAccess]) -> None:
         """Issue the steps of an instruction to the pipes."""
         instr, number = executed.instr, executed.number
-        pipes = site.pipes
+        pipes, moment = site.pipes, self.moment
         for event in instr.waits:
-            self.clocks.wait_event(event, pipes, instr)
+            self.clocks.wait_event(event, pipes, (instr, moment))
         self._check_index_flag(executed, site, touches)
         if self.profile.burst:
             self._check_bursts(executed, site, touches)
@@ -240,17 +309,18 @@ class Session:
                 self.clocks.sync(step.src, step.dst)
             else:
                 work = IssuedWork(self.known.item, position, number, step, site.gates[step.pipe])
-                self.clocks.work(step.pipe, partial(self._work, work, touches))
+                self.clocks.work(step.pipe, partial(self._work, work, touches, moment))
         if instr.event is not None:
             self.clocks.signal_event(instr.event, pipes)
 
     def _check_bursts(self, executed: Executed, site: Site, touches: Sequence[MemoryAccess]) -> None:
-        """DMA bursts to UB are aligned."""
-        into = self.profile.memories[TileType.Vec].name
+        """DMA bursts to and from tiles are aligned. An address is reported where it is moved first."""
         for touch in touches:
-            if touch.operand in site.loaded and touch.how != READ and touch.place.name == into:
-                name = executed.instr.name
-                self.report(hazards.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
+            pipe, place = site.moved.get((touch.operand, touch.how != READ)), touch.place
+            if pipe and not place.is_global:
+                found = list(hazards.burst(executed.instr.name, touch.operand, pipe, place, touch.extent, self.profile))
+                first = self._unaligned.setdefault((place.name, place.start), executed.number) if found else None
+                self.report(found if first == executed.number else (), executed.instr)
 
     def _check_index_flag(self, executed: Executed, site: Site, touches: Sequence[MemoryAccess]) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
@@ -263,8 +333,10 @@ class Session:
             if touch.is_index:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
                 if any(each.pipe == load for each in earlier):
-                    finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name)
-                    self.report([finding], executed.where)
+                    finding = hazards.unflagged_index(
+                        executed.instr.name, touch.operand, kind, self.profile.name, self.fixes
+                    )
+                    self.report([finding], executed.instr)
 
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""
@@ -292,16 +364,25 @@ class Session:
     def _load_scalar(self, number: int, touches: Sequence[MemoryAccess]) -> None:
         pipe = self.cores.scalar
         work = IssuedWork(self.known.item, 0, number, PipeWork(pipe, ("source",)), pipe)
-        self.clocks.work(pipe, partial(self._work, work, touches))
+        self.clocks.work(pipe, partial(self._work, work, touches, self.moment))
 
-    def _work(self, work: IssuedWork, given: Sequence[MemoryAccess], clock: Clock, time: int) -> None:
+    def _races(
+        self, work: IssuedWork, given: Sequence[MemoryAccess], _moment: Moment, clock: Clock, _time: int
+    ) -> bool:
+        """Whether nothing orders an access to global memory after an earlier one."""
+        me = self.clocks.number[work.step.pipe]
+        return self.orders and any(
+            next(touch.place.shadow.unordered(touch.how, me, clock, touch.extent, touch.place.start), None) is not None
+            for touch in _own(work.step, given)
+        )
+
+    def _work(self, work: IssuedWork, given: Sequence[MemoryAccess], moment: Moment, clock: Clock, time: int) -> None:
         """Check the accesses of a pipe against earlier ones, then record them. `given` are those of all pipes."""
         if not self.watches:
             return
-        number, step, entry = work.number, work.step, work.entry
-        pipe = step.pipe
+        number, pipe, gate = work.number, work.step.pipe, work.entry
         me = self.clocks.number[pipe]
-        touches = [touch for touch in given if touch.operand in (step.reads if touch.how == READ else step.writes)]
+        touches = _own(work.step, given)
         if any(touch.place.is_global for touch in touches):
             self.known.note(work, me, clock, time)
             if self.known.has_run(work):
@@ -310,20 +391,20 @@ class Session:
             place, extent = touch.place, touch.extent
             if self.orders:
                 for earlier in place.shadow.unordered(touch.how, me, clock, extent, place.start):
-                    self._race(number, pipe, touch, earlier, entry)
+                    self._conflict(self._unordered, Meeting(number, moment, pipe, gate, touch, earlier))
+                    if not self.options.consequences:
+                        self.clocks.assume(clock, pipe, gate, self.clocks.pipes[earlier.pipe], earlier.time)
             if place.is_global:
-                self._across(number, pipe, touch)
+                self._across(number, moment, pipe, gate, touch)
+                if touch.how == WRITE and unit_of(pipe) == SCALAR and self.profile.store_line:
+                    self._check_lines(number, moment, pipe, touch)
+        self.history.record(me, time, moment)
         for touch in touches:
             place = touch.place
             since = self.clocks.started[me] if place.is_global else 0
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
-    def _race(self, number: int, pipe: str, touch: MemoryAccess, earlier: Earlier, entry: str) -> None:
-        then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
-        finding = hazards.unordered(first, then, unit_of(entry), self.when, self.profile)
-        self.report([finding], self.statements[number].where)
-
-    def _across(self, number: int, pipe: str, touch: MemoryAccess) -> None:
+    def _across(self, number: int, moment: Moment, pipe: str, gate: str, touch: MemoryAccess) -> None:
         """Check an access to global memory against earlier blocks, and against accesses by another path."""
         started, extent, start = self.clocks.started, touch.extent, touch.place.start
         for layer in touch.place.shadow.layers.values():
@@ -332,43 +413,66 @@ class Session:
             before = started[layer.pipe]
             if self.options.enables("blocks") and (other := layer.last_until(before, extent, start)):
                 self.blocks_meet = True
-                first, then = self._act_of(other, touch), self._act(number, pipe, touch)
-                finding = hazards.between_blocks(first, then, self.block, self._block_of(other), self.profile.name)
-                self.report([finding], self.statements[number].where)
+                self._conflict(hazards.between_blocks, Meeting(number, moment, pipe, gate, touch, other))
             if self.orders and touch.how == READ and _is_cached(self.clocks.pipes[layer.pipe]) != _is_cached(pipe):
                 stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # the kernel of an instruction handles its own
-                    first, then = self._act_of(stale, touch), self._act(number, pipe, touch)
                     self.is_stale = True
-                    finding = hazards.stale(first, then, self.when, self.profile.name)
-                    self.report([finding], self.statements[number].where)
+                    self._conflict(hazards.stale, Meeting(number, moment, pipe, gate, touch, stale))
+
+    def _conflict(self, hazard: Callable[[ConflictAccess, ConflictAccess, Profile], Finding], meeting: Meeting) -> None:
+        """Report two accesses; the same two statements only once."""
+        number, moment, pipe, _, touch, earlier = meeting
+        cause = hazard, number, pipe, touch.operand, touch.how, earlier.how, earlier.pipe, earlier.statement
+        self.known.found()
+        if self.findings.again(cause, self.block, moment):
+            return
+        first, then = self._ends(meeting)
+        finding = replace(hazard(first, then, self.profile), ends=(first, then))
+        flag = self.clocks.unused(meeting.gate, earlier.pipe, earlier.time) if hazard is self._unordered else None
+        if flag is not None and not self.options.consequences:
+            self.explained.add(flag)
+            finding = replace(finding, fix=self.fixes.missing_wait(then, *_parts(flag)))
+        self.report([finding], self.statements[number], moment, cause)
+
+    def _ends(self, meeting: Meeting) -> tuple[ConflictAccess, ConflictAccess]:
+        """The two accesses of a conflict, as findings describe them."""
+        number, moment, pipe, _, _, earlier = meeting
+        stmts, pipes = (
+            (self.statements[earlier.statement], self.statements[number]),
+            (self.clocks.pipes[earlier.pipe], pipe),
+        )
+        first, then = self.naming.ends(meeting, stmts, pipes, self.values)
+        ago = self.history.shown(earlier.statement, self.history.find(earlier.pipe, earlier.time))
+        now = self.history.shown(number, moment)
+        return (
+            replace(first, statement=earlier.statement, block=self._block_of(earlier), iteration=ago),
+            replace(then, statement=number, block=self.block, iteration=now),
+        )
+
+    def _check_lines(self, number: int, moment: Moment, pipe: str, touch: MemoryAccess) -> None:
+        """Check scalar stores to global memory against those of earlier blocks to the same cache lines."""
+        shadow = touch.place.shadow
+        size = self.profile.store_line // shadow.unit
+        for line in touch.extent.lines(touch.place.start, max(1, size)) if self.options.enables("blocks") else ():
+            block, earlier = self._lines.get((shadow, line), (self.block, number))
+            self._lines[shadow, line] = self.block, number
+            if block != self.block and not self._meet(touch):
+                first = self.naming.store(self.statements[earlier], pipe, touch, block)
+                then = self.naming.store(self.statements[number], pipe, touch, self.block)
+                finding = hazards.shared_line(first, then, line * self.profile.store_line, self.profile)
+                self.report([finding], self.statements[number], moment)
+
+    def _meet(self, touch: MemoryAccess) -> bool:
+        """Whether an access meets one of an earlier block at some byte, which is reported as such."""
+        layers = [layer for layer in touch.place.shadow.layers.values() if meets(touch.how, layer.how)]
+        start = touch.place.start
+        return any(layer.last_until(self.clocks.started[layer.pipe], touch.extent, start) for layer in layers)
 
     def _block_of(self, earlier: Earlier) -> int:
-        """The block of an access of an earlier block."""
-        return max(0, bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe]) - 1)
-
-    def _act(self, number: int, pipe: str, touch: MemoryAccess) -> AccessSide:
-        return AccessSide(_name(self.statements[number]), touch.operand, unit_of(pipe), touch.how, touch.place.name, "")
-
-    def _act_of(self, earlier: Earlier, touch: MemoryAccess) -> AccessSide:
-        stmt, pipe = self.statements[earlier.statement], unit_of(self.clocks.pipes[earlier.pipe])
-        operand = self._operand(stmt, pipe, earlier.how, touch)
-        line = f"line {stmt.where.line}" if stmt.where else ""
-        return AccessSide(_name(stmt), operand, pipe, earlier.how, touch.place.name, line)
-
-    def _operand(self, stmt: Stmt, pipe: str, how: str, touch: MemoryAccess) -> str:
-        """The operand of an earlier statement that a pipe accessed in that way, in that kind of memory."""
-        if not isinstance(stmt, Instr):
-            return touch.operand
-        expected = ("read" if how == READ else "write", "update")
-        kind = View if touch.place.is_global else TileUse
-        operands = all_operands(stmt)
-        fitting = [name for name, operand in operands.items() if isinstance(operand, kind)]
-        fitting.sort(key=lambda name: getattr(operands[name], "tile", "") != touch.tile)
-        touched = effects(call_of(self.program, stmt, self.profile))
-        by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in expected]
-        access = access_of(stmt.name)
-        return next((n for names in (by_pipe, access) for n in fitting if n in names and access[n] in expected), "")
+        """The block of an earlier access."""
+        at = bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe])
+        return self._blocks[max(0, at - 1)]
 
     # --- memory
 
@@ -394,13 +498,20 @@ class WatchedClocks:
     def __init__(self, session: Session) -> None:
         self._session, self._clocks = session, session.clocks
 
-    def set(self, src: str, flag: Hashable, what: object = None) -> None:
-        """A pipe sets a flag."""
-        self._pass(("set", src, flag, id(what)), partial(self._clocks.set, src, flag, what))
+    def set(self, src: str, flag: tuple[str, str, int], what: Issued) -> None:
+        """A statement sets a flag."""
+        self._pass(("set", src, flag, id(what[0])), partial(self._set, src, flag, what[0]))
 
-    def wait(self, dst: str, flag: Hashable, what: object = None) -> None:
-        """A pipe waits for a flag."""
-        self._pass(("wait", dst, flag, id(what)), partial(self._clocks.wait, dst, flag, what))
+    def _set(self, src: str, flag: tuple[str, str, int], stmt: Stmt) -> None:
+        self._session.check_destinations(*flag, stmt)
+        self._clocks.set(src, flag, (stmt, self._session.moment))
+
+    def wait(self, dst: str, flag: Hashable, what: Issued) -> None:
+        """A statement waits for a flag."""
+        self._pass(("wait", dst, flag, id(what[0])), partial(self._wait, dst, flag, what[0]))
+
+    def _wait(self, dst: str, flag: Hashable, stmt: Stmt) -> None:
+        self._clocks.wait(dst, flag, (stmt, self._session.moment))
 
     def barrier(self) -> None:
         """Everything issued so far comes before everything issued later."""
@@ -411,16 +522,26 @@ class WatchedClocks:
             self._session.check(key, lambda _: do())
 
 
+def _own(step: PipeWork, touches: Sequence[MemoryAccess]) -> list[MemoryAccess]:
+    """The accesses of a step."""
+    own = [touch for touch in touches if touch.operand in (step.reads if touch.how == READ else step.writes)]
+    if unit_of(step.pipe) == VECTOR:
+        own += [touch for touch in touches if touch.operand == HEADERS]
+    return own
+
+
 def _is_cached(pipe: str) -> bool:
     """Whether accesses of a pipe to global memory go through the cache."""
     return is_cached(unit_of(pipe))
 
 
-def _name(stmt: Stmt) -> str:
-    return stmt.name if isinstance(stmt, Instr) else "load_scalar"
+def _parts(flag: object) -> tuple[str, str, object]:
+    """The pipes and the event of a flag."""
+    src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
+    return src, dst, event
 
 
 def _named(flag: object) -> str:
     """A flag as messages name it."""
-    src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
+    src, dst, event = _parts(flag)
     return f"{unit_of(src)}→{unit_of(dst)} {event}"

@@ -22,6 +22,8 @@ MOST_PAGED = 1 << 14
 """Units of a page of a large memory."""
 LARGE = 1 << 19
 """Memories of up to so many units are one page: on-chip memories, by constant addresses."""
+UNDEFINED, DATA, FILLED = 0, 1, 2
+"""States of on-chip memory. A fill writes numbers that no operand holds; a later load of a part leaves them."""
 
 
 def meets(how: str, other: str) -> bool:
@@ -72,6 +74,14 @@ class LayerPage:
             if self.older is None:
                 self.older = np.zeros(self.entries.size, self.entries.dtype)
             where.put_some(self.older, start, found, is_old)
+
+    def found(self, where: Extent, start: int, time: int, bits: int) -> list[int]:
+        """The first and the last of these units that an access at this time touched last, if any."""
+        is_found = where.get(self.entries, start) >> bits == time
+        if self.older is not None:
+            is_found |= where.get(self.older, start) >> bits == time
+        places = where.positions(start)[is_found]
+        return [int(places.min()), int(places.max())] if places.size else []
 
     def largest(self, where: Extent, start: int) -> int:
         """The latest entry."""
@@ -138,6 +148,16 @@ class Layer:
         entry = max(found, default=0)
         return self._earlier(entry) if entry else None
 
+    def shared(self, where: Extent, start: int, earlier: Earlier) -> tuple[int, int]:
+        """The first of these bytes that an earlier access touched last, and the one after the last of them."""
+        places = [
+            number * self.page + found
+            for number, part, at in where.pieces(start, self.page)
+            if (page := self.pages.get(number)) is not None
+            for found in page.found(part, at, earlier.time, self.bits)
+        ]
+        return (min(places), max(places) + 1) if places else (start, start + where.end)
+
     def _earlier(self, entry: int) -> Earlier:
         """An entry unpacked."""
         return Earlier(self.how, self.pipe, entry >> self.bits, entry & (1 << self.bits) - 1)
@@ -156,7 +176,9 @@ class Shadow:
         self.layers: dict[tuple[str, int], Layer] = {}
         """By the kind of access and the number of the pipe."""
         self.written: Array | None = None
-        """Which units are initialised; None if all count as such."""
+        """The state of every unit: `UNDEFINED`, `DATA` or `FILLED`; None if all count as data."""
+        self.reasons: dict[tuple[int, int], str] = {}
+        """By the range of units: why some of them were made undefined, the last ones at the end."""
 
     @property
     def nbytes(self) -> int:
@@ -179,12 +201,36 @@ class Shadow:
             if earlier is not None:
                 yield earlier
 
-    def define(self, where: Extent, start: int, value: int = 1) -> None:
-        """Mark these bytes as initialised, or as uninitialised if `value` is 0."""
+    def define(self, where: Extent, start: int, state: int = DATA) -> None:
+        """Set the state of these units."""
         if self.written is not None:
-            where.put(self.written, start, value)
+            where.put(self.written, start, state)
             self.used = max(self.used, start + where.end)
 
+    def undefine(self, where: Extent, start: int, reason: str, *, fills: bool = False) -> None:
+        """These units hold no defined data any more; unless `fills`, those that were filled keep their state."""
+        if self.written is not None:
+            known = where.get(self.written, start)
+            where.put_some(self.written, start, np.zeros_like(known), known != (UNDEFINED if fills else FILLED))
+            bounds = start, start + where.end
+            self.reasons.pop(bounds, None)
+            self.reasons[bounds] = reason
+
     def unwritten(self, where: Extent, start: int) -> int:
-        """How many of these bytes are uninitialised."""
+        """How many of these units are undefined."""
         return 0 if self.written is None else where.count - int(np.count_nonzero(where.get(self.written, start)))
+
+    def reason(self, where: Extent, start: int) -> str:
+        """Why units of this range were made undefined last; empty if nothing did it."""
+        end = start + where.end
+        return next((why for (low, high), why in reversed(self.reasons.items()) if low < end and start < high), "")
+
+    def is_filled(self, where: Extent, start: int) -> bool:
+        """Whether all of these units were filled."""
+        return self.written is not None and bool((where.get(self.written, start) == FILLED).all())
+
+    def forget(self) -> None:
+        """Nothing is defined."""
+        if self.written is not None:
+            self.written[: self.used] = UNDEFINED
+            self.reasons.clear()

@@ -15,7 +15,7 @@ from ptokit.machine.cores import home_of, pipe_of
 from ptokit.machine.pipes import unit_of
 from ptokit.program.steps import PipeWork, Step, Sync, gate, steps
 from ptokit.program.verify_call import Options
-from ptokit.target import LOAD, SCALAR, Core, Profile
+from ptokit.target import LOAD, SCALAR, STORE, Core, Profile
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +43,11 @@ class Site:
         return {pipe: gate(self.steps, pipe) for pipe in self.pipes}
 
     @cached_property
-    def loaded(self) -> frozenset[str]:
-        """Operands that the pipe from global memory writes."""
-        loads = [step for step in self.steps if isinstance(step, PipeWork) and unit_of(step.pipe) == LOAD]
-        return frozenset(name for step in loads for name in step.writes)
+    def moved(self) -> dict[tuple[str, bool], str]:
+        """Operands that DMA between global and on-chip memory writes or reads, with its pipe; True for writes."""
+        work = [(unit_of(step.pipe), step) for step in self.steps if isinstance(step, PipeWork)]
+        loads = {(name, True): pipe for pipe, step in work if pipe == LOAD for name in step.writes}
+        return loads | {(name, False): pipe for pipe, step in work if pipe == STORE for name in step.reads}
 
     @cached_property
     def last_column(self) -> int:

@@ -118,4 +118,5 @@ def _overlap(program: Program, conflict: TileConflict, options: Options) -> Find
         level = _level(options)
         message = f"{other} must be apart from {name} while both are in use; found {found}: {conflict.how}"
     expected, fix = f"apart from {name}", "move one of the tiles"
-    return Finding(level, "A-38", f"{program.name}: {message}", "H-38", other, expected, found, fix, second.where)
+    message, tiles = f"{program.name}: {message}", frozenset((name, other))
+    return Finding(level, "A-38", message, "H-38", other, expected, found, fix, second.where, tiles=tiles)

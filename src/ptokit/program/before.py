@@ -211,7 +211,7 @@ class OrderCheck:
     def wait_event(self, event: Hashable, pipes: tuple[str, ...]) -> None:
         """An instruction on these pipes starts after an event. An event can be waited for more than once."""
         for pipe in pipes:
-            self.now.known[pipe] |= self.now.sent.get(event, 0)
+            self.now.add(pipe, self.now.sent.get(event, 0))
 
     # --- flags that are checked ---
 

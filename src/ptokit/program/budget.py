@@ -150,3 +150,9 @@ def _finding(
     operand = f"{loc.text} tiles"
     message = f"{subject}: {operand} must be {expected}; found {found}"
     return Finding("error", rule, message, kind, operand, expected, found, fix, target=profile.name)
+
+
+def hidden_memory(program: Program, profile: Profile) -> int | None:
+    """Where in UB the headers of some instruction of the program use memory by themselves; None if none does."""
+    uses = any(INSTRUCTIONS[instr.name].cpp.uses_hidden for instr in program.instructions)
+    return profile.headers.hidden if profile.headers and uses else None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from ptokit.finding import Finding
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Modifiers
 from ptokit.isa.kernel import Effect
@@ -109,6 +110,14 @@ def all_operands(instr: Instr) -> dict[str, Operand]:
     """The same, with the workspace last."""
     given = named_operands(instr)
     return given if instr.workspace is None else {**given, TMP: instr.workspace}
+
+
+def with_tiles(finding: Finding, instr: Instr) -> Finding:
+    """A finding of a call, with the names of tiles in the place of the operands that share bytes."""
+    if not finding.tiles:
+        return finding
+    used = {name: operand.tile for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)}
+    return replace(finding, tiles=frozenset(used.get(name, name) for name in finding.tiles))
 
 
 def access_of(instruction: str) -> dict[str, str]:

@@ -143,6 +143,8 @@ class TileDecl:
     """Copies, which the iterations of the innermost loop around the declaration alternate between."""
     fresh: bool = True
     """Whether its memory counts as uninitialised: not if the author gave the address."""
+    named: bool = field(default=True, compare=False, kw_only=True)
+    """Whether the name is the author's."""
     where: Where | None = _place()
 
 
@@ -257,6 +259,8 @@ class Program:
     """`auto`: addresses and flags are generated. `flags`: the author writes flags. `manual`: the author writes both."""
     arch: str = ""
     """The architecture that the program's text names, if any."""
+    form: str = ""
+    """The form of the text that it was read from: `mlir` or `as`; empty if it was traced or built."""
     where: Where | None = _place()
 
     def __eq__(self, other: object) -> bool:

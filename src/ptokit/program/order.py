@@ -119,7 +119,7 @@ class _Orderer:
         self.program = program
         self.unrolled = unrolled
         self.outline = self.unrolled.outline
-        self.free = _free_ids(program, profile)
+        self.free = free_ids(program, profile)
 
     def result(self) -> ir.Program:
         """The program with its flags."""
@@ -318,10 +318,12 @@ def _may_merge(a: Link, b: Link) -> bool:
     return alike and (a.is_carried or b.set_at <= min(a.wait_at, b.wait_at))
 
 
-def _free_ids(program: ir.Program, profile: Profile) -> dict[Pair, list[int]]:
-    """For each pair of pipes: the event ids that neither the program nor an instruction itself (id 0) uses."""
+def free_ids(program: ir.Program, profile: Profile) -> dict[Pair, list[int]]:
+    """For each pair of pipes: the event ids that neither the program nor an instruction itself (id 0) uses. Those that
+    the program uses for no other pair of the same source come first."""
     pairs = [(a, b) for a in profile.pipes for b in profile.pipes]
     free = {pair: list(range(profile.event_ids)) for pair in pairs}
+    used: dict[str, set[int]] = {pipe: set() for pipe in profile.pipes}
     for stmt in ir.walk(program.body):
         if isinstance(stmt, ir.Instr):
             for pair in own_pairs(call_of(program, stmt, profile)):
@@ -330,4 +332,5 @@ def _free_ids(program: ir.Program, profile: Profile) -> dict[Pair, list[int]]:
             low, high = interval(stmt.event, {})
             pair = stmt.src, stmt.dst
             free[pair] = [event for event in free.get(pair, ()) if not low <= event <= high]
-    return free
+            used.setdefault(stmt.src, set()).update(event for event in range(profile.event_ids) if low <= event <= high)
+    return {pair: sorted(events, key=lambda event: event in used[pair[0]]) for pair, events in free.items()}

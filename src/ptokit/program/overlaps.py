@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -18,8 +18,11 @@ import numpy as np
 from ptokit.finding import Where
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad, TileType
+from ptokit.isa.spelling import TMP
 from ptokit.program.bounds import reaches
 from ptokit.program.calls import access_of, all_operands, offset_in
+from ptokit.program.conditions import Facts, changed_in, exclude, facts, without
+from ptokit.program.expr import Expr
 from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, TileUse, fold
 
 MOST_VISITED = 1 << 18
@@ -152,10 +155,12 @@ class Overwrite:
     placed: PlacedTile
     instr: Instr
     bytes: Bytes
+    given: Facts
+    """What holds wherever it happens."""
 
-    def joined(self, more: Bytes) -> Overwrite:
-        """The same, over more bytes."""
-        return Overwrite(self.placed, self.instr, self.bytes | more)
+    def joined(self, more: Bytes, given: Facts) -> Overwrite:
+        """The same, over more bytes, where something else holds."""
+        return Overwrite(self.placed, self.instr, self.bytes | more, self.given & given if self.bytes else given)
 
 
 @dataclass
@@ -170,22 +175,27 @@ class WriteState:
     """By buffer: the bytes that were its own until a write through another buffer."""
     by: dict[tuple[int, int], Overwrite]
     """By buffer, and by the tile that was written over it."""
+    path: Facts = frozenset()
+    """The conditions of the branches around."""
 
     def copy(self) -> WriteState:
         """A copy, to follow another path."""
-        return WriteState(dict(self.at), list(self.own), list(self.lost), dict(self.by))
+        return WriteState(dict(self.at), list(self.own), list(self.lost), dict(self.by), self.path)
 
     def join(self, other: WriteState) -> WriteState:
         """What may hold where two paths join."""
         names = self.at.keys() & other.at.keys()
         by = dict(self.by)
         for key, written in other.by.items():
-            by[key] = by[key].joined(written.bytes) if key in by else written
+            by[key] = (
+                by[key].joined(written.bytes, written.given) if key in by and written.bytes else by.get(key, written)
+            )
         return WriteState(
             {name: self.at[name] if self.at[name] is other.at[name] else None for name in names},
             [a | b for a, b in zip(self.own, other.own, strict=True)],
             [a | b for a, b in zip(self.lost, other.lost, strict=True)],
             by,
+            self.path & other.path,
         )
 
     def gain(self, buffer: int, written: Bytes) -> None:
@@ -197,8 +207,8 @@ class WriteState:
         """Bytes of a buffer are written over through another one."""
         self._clear(victim, hit)
         self.lost[victim] |= hit
-        key = victim, id(by)
-        self.by[key] = Overwrite(by, instr, hit | (self.by[key].bytes if key in self.by else 0))
+        key, written = (victim, id(by)), Overwrite(by, instr, hit, self.path)
+        self.by[key] = self.by[key].joined(hit, self.path) if key in self.by else written
 
     def _clear(self, buffer: int, written: Bytes) -> None:
         """Forget these bytes."""
@@ -206,11 +216,20 @@ class WriteState:
         self.lost[buffer] &= ~written
         for key, earlier in self.by.items():
             if key[0] == buffer:
-                self.by[key] = Overwrite(earlier.placed, earlier.instr, earlier.bytes & ~written)
+                self.by[key] = replace(earlier, bytes=earlier.bytes & ~written)
+
+    def enter(self, condition: Expr, holds: bool) -> WriteState:
+        """A copy, for the arm of a branch."""
+        return replace(self.copy(), path=self.path | facts(condition, holds))
+
+    def forget(self, changed: frozenset[Expr]) -> WriteState:
+        """The same, where some numbers have changed."""
+        by = {key: replace(written, given=without(written.given, changed)) for key, written in self.by.items()}
+        return replace(self, by=by, path=without(self.path, changed))
 
     def same(self, other: WriteState) -> bool:
         """Whether both are equal."""
-        mine, theirs = ({key: written.bytes for key, written in state.by.items()} for state in (self, other))
+        mine, theirs = ({key: (w.bytes, w.given) for key, w in state.by.items()} for state in (self, other))
         return (self.at, self.own, self.lost, mine) == (other.at, other.own, other.lost, theirs)
 
 
@@ -221,6 +240,7 @@ class TileAccess:
     placed: PlacedTile
     buffer: Buffer
     bytes: Bytes
+    is_workspace: bool = False
 
 
 def _is_same(one: TileAccess, other: TileAccess) -> bool:
@@ -277,7 +297,8 @@ class OverlapAnalysis:
         return fold(block, state, self._leaf, loop=self._loop, branch=self._branch)
 
     def _branch(self, branch: Branch, state: WriteState) -> WriteState:
-        return self._block(branch.then, state.copy()).join(self._block(branch.otherwise, state.copy()))
+        then = self._block(branch.then, state.enter(branch.condition, holds=True))
+        return then.join(self._block(branch.otherwise, state.enter(branch.condition, holds=False)))
 
     def _leaf(self, stmt: Leaf, state: WriteState) -> WriteState:
         if id(stmt) in self.reached:
@@ -289,8 +310,9 @@ class OverlapAnalysis:
 
     def _loop(self, loop: Loop, state: WriteState) -> WriteState:
         """Repeat until the state is stable. The body may run any number of times."""
+        changed = changed_in(loop)
         while True:
-            joined = state.join(self._block(loop.body, state.copy()))
+            joined = state.join(self._block(loop.body, state.copy()).forget(changed))
             if joined.same(state) or self.visited > MOST_VISITED:
                 return joined
             state = joined
@@ -319,22 +341,23 @@ class OverlapAnalysis:
 
     def _touches(self, instr: Instr, state: WriteState) -> tuple[list[TileAccess], list[TileAccess]]:
         access, reads, writes = access_of(instr.name), list[TileAccess](), list[TileAccess]()
-        for use, how in ((use, access[n]) for n, use in all_operands(instr).items() if isinstance(use, TileUse)):
-            placed = state.at.get(use.tile)
-            if placed is not None:
+        for name, use in all_operands(instr).items():
+            placed = state.at.get(use.tile) if isinstance(use, TileUse) else None
+            if isinstance(use, TileUse) and placed is not None:
+                how = access[name]
                 buffer = self.buffer_of[id(placed)]
                 if how != "write":
                     reads.append(TileAccess(placed, buffer, self.pieces.of(buffer, _span(self.program, use))))
                 if how != "read":
                     span = _span(self.program, use, is_whole=_writes_all(self.program, instr, use))
-                    writes.append(TileAccess(placed, buffer, self.pieces.of(buffer, span)))
+                    writes.append(TileAccess(placed, buffer, self.pieces.of(buffer, span), name == TMP))
         return reads, writes
 
     def _read(self, touch: TileAccess, instr: Instr, state: WriteState) -> None:
         mine = touch.buffer.number
         lost = state.lost[mine] & touch.bytes
         for (victim, _), written in state.by.items() if lost else ():
-            if victim == mine and written.bytes & lost:
+            if victim == mine and written.bytes & lost and not exclude(written.given, state.path):
                 how = f"{_line(written.instr)} writes over what {_line(instr)} reads through {touch.placed.tile.name}"
                 self._report(touch.placed, written.placed, how, is_fault=True)
         for other in self.rivals[mine]:
@@ -361,7 +384,11 @@ class OverlapAnalysis:
             hit = self._hit(touch, other) & (state.own[other.number] | state.lost[other.number])
             if hit:
                 state.lose(other.number, hit, touch.placed, instr)
-        state.gain(touch.buffer.number, touch.bytes)
+        mine = touch.buffer.number
+        if touch.is_workspace:  # no data for other handles of the buffer
+            state.lose(mine, touch.bytes & (state.own[mine] | state.lost[mine]), touch.placed, instr)
+        else:
+            state.gain(mine, touch.bytes)
 
     def _report(self, one: PlacedTile, other: PlacedTile, how: str, *, is_fault: bool) -> None:
         first, second = sorted((one, other), key=lambda placed: self.order[id(placed)])

@@ -104,6 +104,7 @@ def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Findi
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
             expected, fix = f"apart from {other}", "move one of the tiles"
             finding = _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
+            finding = replace(finding, tiles=frozenset((name, other)))
             is_note = not is_written and tile.dtype is against.dtype
             message = f"{_subject(call)}: {name} is at {found}"
             yield replace(finding, level="note", message=message) if is_note else finding

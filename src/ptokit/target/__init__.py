@@ -7,6 +7,7 @@ from ptokit.isa.kernel import LaunchShape as LaunchShape
 from ptokit.target.profile import GM_ACCESS as GM_ACCESS
 from ptokit.target.profile import LOAD as LOAD
 from ptokit.target.profile import SCALAR as SCALAR
+from ptokit.target.profile import STORE as STORE
 from ptokit.target.profile import VECTOR as VECTOR
 from ptokit.target.profile import Budget as Budget
 from ptokit.target.profile import Core as Core

@@ -65,7 +65,9 @@ A2A3 = Profile(
     statements=(
         "MG-COST-02", "MG-COST-03", "MG-COST-04", "MG-COST-05", "MG-COST-06", "MG-COST-11", "MG-PERF-01", "MG-PERF-02",
     ),
-    burst=32,  # MG-ALIGN-06
+    burst=32,  # MG-ALIGN-06, CO-ALIGN-01
+    drops_unaligned_loads=True,  # MG-HAZ-01
+    store_line=64,  # a line that two blocks have in their caches is written back by both
     mixed_cores="hazard",
     arch="a3",
     headers=Headers(hidden=184 * KB, overlapping="V"),

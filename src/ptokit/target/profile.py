@@ -15,12 +15,12 @@ from ptokit.isa.tmatmul import LEFT_FORMS
 from ptokit.spec import family_of
 
 KB = 1024
-SCALAR, VECTOR, LOAD = "S", "V", "MTE2"
+SCALAR, VECTOR, LOAD, STORE = "S", "V", "MTE2", "MTE3"
 """The scalar pipe, which issues every instruction, so that a wait on it delays everything issued later, on every pipe;
-the vector pipe; the pipe that moves data from global memory."""
-PIPES = (SCALAR, VECTOR, "M", "MTE1", LOAD, "MTE3", "FIX")
+the vector pipe; the pipes that move data from global memory, and from UB to it."""
+PIPES = (SCALAR, VECTOR, "M", "MTE1", LOAD, STORE, "FIX")
 """The pipes of all cores: scalar, vector, cube, and those that move data."""
-GM_ACCESS = {SCALAR: "elements", VECTOR: "warps", **dict.fromkeys(("MTE1", LOAD, "MTE3", "FIX"), "bursts")}
+GM_ACCESS = {SCALAR: "elements", VECTOR: "warps", **dict.fromkeys(("MTE1", LOAD, STORE, "FIX"), "bursts")}
 """How pipes access global memory. Bursts do not go through the cache."""
 EVENT_IDS = 8
 """Events of each pair of pipes."""
@@ -48,7 +48,7 @@ class Core:
     """The hazard of accesses to its memories that nothing orders after a load."""
 
 
-VECTOR_CORE = Core("AIV", frozenset({TileType.Vec}), (SCALAR, VECTOR, LOAD, "MTE3"), "__DAV_VEC__")
+VECTOR_CORE = Core("AIV", frozenset({TileType.Vec}), (SCALAR, VECTOR, LOAD, STORE), "__DAV_VEC__")
 CUBE_CORE = Core(
     "AIC", frozenset(TileType) - VECTOR_CORE.memories, (SCALAR, "M", "MTE1", LOAD, "FIX"), "__DAV_CUBE__", "H-35"
 )
@@ -133,7 +133,11 @@ class Profile:
     statements: tuple[str, ...] = ()
     """The clauses about cost and performance."""
     burst: int = 0
-    """The alignment of the UB address of a burst, in bytes; 0 if the documents state none."""
+    """The alignment of the on-chip address of a burst, in bytes; 0 if the documents state none."""
+    store_line: int = 0
+    """Bytes of a cache line that a scalar store writes back as a whole; 0 if stores of blocks do not disturb others."""
+    drops_unaligned_loads: bool = False
+    """Whether a load to another address is dropped."""
     mixed_cores: Level | None = None
     """The level of a finding on a kernel that uses tiles of both cores without a transfer between them."""
     arch: str = ""

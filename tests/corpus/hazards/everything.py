@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from tests.corpus.hazards import blocks, budgets, indices, launch, memory, order, repeats, scratch, tables
+from tests.corpus.hazards import (
+    blocks,
+    budgets,
+    flags,
+    indices,
+    launch,
+    lines,
+    memory,
+    order,
+    overlaps,
+    repeats,
+    scratch,
+    tables,
+    tails,
+)
 from tests.corpus.hazards.case import Case
 
-MODULES = (order, budgets, tables, indices, blocks, repeats, memory, scratch, launch)
+MODULES = (order, budgets, tables, indices, blocks, repeats, memory, scratch, launch, tails, overlaps, flags, lines)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)

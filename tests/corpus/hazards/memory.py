@@ -22,15 +22,53 @@ def copy(x, out, addr: pto.const = 0x0, shape: pto.const = (1, 8), valid: pto.co
 
 
 @pto.kernel(mode="manual")
+def stored(x, out, addr: pto.const = 0x0, shape: pto.const = (1, 8), step: pto.const = 0):
+    """A store from an address to which a vector instruction has written."""
+    part = pto.Tile("vec", x.dtype, *shape, addr=0x1000)
+    pto.tload(part, x)
+    pto.barrier("ALL")
+    for i in pto.range(2):
+        result = pto.Tile("vec", x.dtype, *shape, addr=addr + i * step)
+        pto.tadd(result, part, part)
+        pto.barrier("ALL")
+        pto.tstore(out, result)  # from there
+        pto.barrier("ALL")
+
+
+@pto.kernel(mode="manual")
+def to_the_cube(x, addr: pto.const = 0x0, shape: pto.const = (16, 16)):
+    """A load into L1."""
+    matrix = pto.Tile("mat", x.dtype, *shape, addr=addr, blayout="col_major", slayout="row_major")
+    pto.tload(matrix, x)
+
+
+@pto.kernel(mode="manual")
+def scattered_from(x, tokens, table, addr: pto.const = 0x1000, coalesce: pto.const = "row"):
+    """A scatter from an address."""
+    ids = pto.Tile("vec", "int32", *((8, 16) if coalesce == "elem" else (1, 8)), addr=0x0)
+    part = pto.Tile("vec", x.dtype, 8, 16, addr=0x2000)
+    rows = pto.Tile("vec", x.dtype, 8, 16, addr=addr)
+    pto.tload(ids, tokens)
+    pto.tload(part, x)
+    pto.barrier("ALL")
+    pto.tadd(rows, part, part)
+    pto.barrier("ALL")
+    pto.mscatter(table, rows, ids, coalesce=coalesce)
+
+
+@pto.kernel(mode="manual")
 def lookup(table, tokens, out, addr: pto.const = 0x1000, coalesce: pto.const = "row", index: pto.const = (1, 8)):
-    """A gather to an address."""
+    """A gather to an address, and a store from another one."""
     ids = pto.Tile("vec", "int32", *index, addr=0x0)
     got = pto.Tile("vec", table.dtype, 8, 16, addr=addr)
     pto.tload(ids, tokens)
     flag("MTE2", "V")
     pto.mgather(got, table, ids, coalesce=coalesce)
+    result = pto.Tile("vec", table.dtype, 8, 16, addr=0x2000)
+    pto.barrier("ALL")
+    pto.tadd(result, got, got)
     flag("V", "MTE3", 1)
-    pto.tstore(out, got)
+    pto.tstore(out, result)
 
 
 @pto.kernel(mode="manual")
@@ -64,7 +102,37 @@ def unaligned() -> list[Case]:
         rows.twin("elements by the scalar pipe", "a2a3", addr=0x1010, **flat),
         rows.twin("lanes", "a5", addr=0x1010),
         load.twin("an odd width", "a2a3", x=counted(5), out=zeros(5), valid=(1, 5)),
+        *(case for target in NPU for case in unaligned_on(target)),
     ]
+
+
+def unaligned_on(target: str) -> list[Case]:
+    """H-01 on both targets: loads and stores, UB and L1, element types and addresses of loops."""
+    found: list[Case] = []
+    for dtype, width in (("float32", 8), ("float16", 16), ("int32", 16), ("int8", 32)):
+        load = Hazard("H-01", "pto.tload(part, x)", "dst", copy,
+                      {"x": counted(width, dtype=dtype), "out": zeros(width, dtype=dtype), "shape": (1, width),
+                       "valid": (1, width)})  # fmt: skip
+        found += load.pair(f"a load of {dtype}", target, {"addr": 0x10}, {"addr": 0x60})
+        store = Hazard(
+            "H-01",
+            "# from there",
+            "src",
+            stored,
+            {"x": counted(8, width, dtype=dtype), "out": zeros(8, width, dtype=dtype), "shape": (8, width)},
+        )
+        if dtype != "int8":
+            found += store.pair(f"a store of {dtype}", target, {"addr": 0x110}, {"addr": 0x120})
+            found += store.pair(f"stores of {dtype}", target, {"step": 0x404}, {"step": 0x420}, addr=0x2000)
+    cube = Hazard("H-01", "pto.tload(matrix, x)", "dst", to_the_cube, {"x": counted(16, 16, dtype="float16")})
+    rows = Hazard("H-01", "pto.mscatter(table, rows", "src", scattered_from,
+                  {"x": counted(8, 16), "tokens": upto(8), "table": zeros(64, 16)})  # fmt: skip
+    flat = {"tokens": upto(8, 16), "coalesce": "elem", "table": zeros(64, 16)}
+    found += cube.pair("into L1", target, {"addr": 0x10}, {"addr": 0x40})
+    if target == "a2a3":
+        return [*found, *rows.pair("scattered rows", target, {"addr": 0x1010}, {"addr": 0x1020}),
+                rows.twin("scattered elements", target, addr=0x1010, **flat)]  # fmt: skip
+    return [*found, rows.twin("scattered by lanes", target, addr=0x1010)]
 
 
 # --- H-36

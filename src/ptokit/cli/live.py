@@ -1,0 +1,236 @@
+"""`ptokit check file.py`: the launches of a Python file, checked with their own arrays."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ptokit import progress
+from ptokit.cli.choices import ALL
+from ptokit.cli.machine import joined
+from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
+from ptokit.cli.programs import ProgramRequest
+from ptokit.cli.report import place_data, print_json, print_lines, summary_of, target_data
+from ptokit.cli.subject import kernels_of, message_of, named_kernel, place_of_problem
+from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError, counted
+from ptokit.isa.instruction import DEVICES
+from ptokit.lang.check import TargetReport
+from ptokit.lang.kernel import Kernel
+from ptokit.lang.launcher import Launchable
+from ptokit.lang.live import Script
+from ptokit.lang.watch import LaunchWatcher, WatchedLaunch
+from ptokit.render.findings import finding_text, shown_line
+from ptokit.target import profile
+from ptokit.text.errors import TextError
+
+REFUSALS = (TextError, VerifyError, OutOfBoundsError)
+FROM_LAUNCHES = {"args": "--arg", "grid": "--grid", "function": "--function"}
+"""Options that the launches of a file decide."""
+
+
+def is_python(word: str) -> bool:
+    """Whether a word names a Python file, and no kernel in it."""
+    return word.endswith(".py") and named_kernel(word) is None
+
+
+@dataclass
+class OnTarget:
+    """The reports of some launches of one kernel on one target, as one."""
+
+    report: TargetReport
+    launches: int = 0
+    times: Counter[tuple[object, ...]] = field(default_factory=Counter[tuple[object, ...]])
+    """In how many launches each finding was made."""
+
+    def add(self, report: TargetReport) -> None:
+        """Add a launch."""
+        new = {_identity(finding): finding for finding in report.findings}
+        findings = (*self.report.findings, *(new[key] for key in new if key not in self.times))
+        memory = {
+            name: max(self.report.memory.get(name, (0, None)), use, key=lambda use: use[0])
+            for name, use in {**self.report.memory, **report.memory}.items()
+        }
+        self.times.update(new.keys())
+        self.launches += 1
+        self.report = replace(self.report, findings=findings, memory=memory)
+
+    def launches_with(self, finding: Finding) -> int:
+        """The number of launches with a finding."""
+        return self.times[_identity(finding)]
+
+
+@dataclass
+class LaunchedKernel:
+    """A kernel, and what was found in its launches."""
+
+    name: str
+    grids: list[int] = field(default_factory=list[int])
+    targets: dict[str, OnTarget] = field(default_factory=dict[str, OnTarget])
+
+    def add(self, report: TargetReport) -> None:
+        """Add a launch on a target."""
+        empty = replace(report, findings=(), memory={}, tiles=(), pipes=())
+        self.targets.setdefault(report.target, OnTarget(empty)).add(report)
+
+    @property
+    def heading(self) -> str:
+        """`lookup: 3 launches over 1 to 4 blocks`."""
+        number, least, most = len(self.grids), min(self.grids), max(self.grids)
+        launches = "1 launch" if number == 1 else f"{number:,} launches"
+        return f"{self.name}: {launches} over {f'{least:,} to ' * (least < most)}{counted(most, 'block')}"
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether every target accepts every launch."""
+        return all(each.report.accepted for each in self.targets.values())
+
+
+class LaunchCheck:
+    """Checks every launch that it is shown, and runs it on the machine."""
+
+    def __init__(self, request: ProgramRequest) -> None:
+        self._target = request.target
+        options = {name: getattr(request, name) for name in ("strict", "header", "dyn_ub")}
+        self._options = {name: value for name, value in options.items() if value not in (False, None)}
+        self._known: dict[object, TargetReport] = {}
+        self.kernels: dict[object, LaunchedKernel] = {}
+
+    def look(self, launch: WatchedLaunch) -> None:
+        """Called before a launch."""
+        kernel = self.kernels.setdefault(_definition(launch.kernel), LaunchedKernel(launch.kernel.name))
+        kernel.grids.append(launch.grid)
+        number = sum(len(kernel.grids) for kernel in self.kernels.values())
+        with progress.shown(), progress.task(f"launch {number:,}:"), suppress(TypeError, ValueError):
+            for target in self._targets(launch):  # what is suppressed, the launch itself raises
+                kernel.add(self._report(launch.on(target, **self._options)))
+
+    def _targets(self, launch: WatchedLaunch) -> Sequence[str]:
+        """Those that the command names; else the launch's own, if it has pipes."""
+        if self._target not in (None, ALL):
+            return (self._target,)
+        own = self._target is None and profile(launch.target).pipes
+        return (launch.target,) if own else DEVICES
+
+    def _report(self, launch: WatchedLaunch) -> TargetReport:
+        """The findings of a check and of the machine; those of an equal launch are used again."""
+        checked = launch.checked()
+        try:
+            content = launch.content()
+            if content not in self._known:
+                self._known[content] = joined(checked, launch.report().findings)
+            return self._known[content]
+        except (VerifyError, OutOfBoundsError) as refusal:
+            return joined(checked, refusal.findings)
+        except Exception:
+            if checked.accepted:
+                raise
+            return checked  # it has the exception that tracing the kernel raises
+
+
+def _identity(finding: Finding) -> tuple[object, ...]:
+    """What findings of several launches have in common; values in their messages may differ."""
+    return finding.level, finding.rule, finding.kind, finding.operand, finding.expected, finding.where
+
+
+def _definition(kernel: Launchable) -> object:
+    """Where a kernel is defined: one that is made again by a function is the same."""
+    code = kernel.function.__code__ if isinstance(kernel, Kernel) else None
+    return (kernel.name, code.co_filename, code.co_firstlineno) if code else (kernel.name, kernel.module)
+
+
+def check_launches(request: ProgramRequest, args: Sequence[str], as_json: bool, *, is_module: bool) -> int:
+    """Run a file or a module as `python` does, and print what is found in its launches."""
+    name = request.word
+    given = [option for field_, option in FROM_LAUNCHES.items() if getattr(request, field_) not in ((), None, 1)]
+    if given:
+        raise Misuse(
+            f"{', '.join(given)}: the launches of {name} decide; name a kernel to check it, as in {name}:kernel"
+        )
+    if not is_module and not os.path.isfile(name):
+        raise Misuse(f"there is no file {name}")
+    check = LaunchCheck(request)
+    problem, names = _run(Script(name, args, is_module), check)
+    kernels = [*check.kernels.values()]
+    message = "" if problem is None else f"{name} stopped: {message_of(problem)}"
+    where = None if problem is None else place_of_problem(problem)
+    shown = message if where is None else shown_line(message, where)
+    if not kernels and not isinstance(problem, REFUSALS):
+        raise Misuse(shown or _without_launches(name, names)) from problem
+    if as_json:
+        error = {"message": message, "fix": "", "where": place_data(where)} if problem else None
+        print_json("check", file=name, kernels=[*map(_kernel_data, kernels)], error=error)
+    else:
+        _show(kernels)
+    if isinstance(problem, Exception) and where is None and not isinstance(problem, REFUSALS):
+        raise problem  # a defect of ptokit
+    if problem is not None:
+        print_error(shown, "")
+    return FINE if problem is None and all(kernel.is_accepted for kernel in kernels) else FOUND
+
+
+def _run(script: Script, check: LaunchCheck) -> tuple[BaseException | None, Mapping[str, object]]:
+    """Run a script to its end; returns what it raises, and the names that it defines."""
+    try:
+        with _apart(), progress.task(f"{script.name},"), progress.hidden(), LaunchWatcher(check.look).watching():
+            return None, script.run()
+    except KeyboardInterrupt:
+        raise
+    except SystemExit as end:
+        return (None if end.code in (None, 0) else end), {}
+    except BaseException as problem:
+        return problem, {}
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Around a script: what it prints goes to standard error, and hazards are reported at the end."""
+    with warnings.catch_warnings(), redirect_stdout(sys.stderr):
+        warnings.simplefilter("ignore", HazardWarning)
+        yield
+
+
+def _without_launches(name: str, names: Mapping[str, object]) -> str:
+    kernels = kernels_of(names)
+    if not kernels:
+        return f"{name} launches no kernel"
+    listed = ", ".join(kernels)
+    return f"{name} launches no kernel; its kernels: {listed}; to check one: ptokit check {name}:{kernels[0]} --arg ..."
+
+
+def _show(kernels: Sequence[LaunchedKernel]) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    for kernel in kernels:
+        console.print(Text(printable(kernel.heading)))
+        for on in kernel.targets.values():
+            print_lines((_finding_text(on, finding) for finding in on.report.findings), console)
+            console.print(summary_of(on.report))
+
+
+def _finding_text(on: OnTarget, finding: Finding) -> Text:
+    text = finding_text(finding)
+    return text.append(f"\n    in {on.launches_with(finding):,} of {on.launches:,} launches" * (on.launches > 1))
+
+
+def _kernel_data(kernel: LaunchedKernel) -> dict[str, Any]:
+    return {
+        "kernel": kernel.name,
+        "launches": len(kernel.grids),
+        "grids": sorted({*kernel.grids}),
+        "targets": {name: _on_target_data(on) for name, on in kernel.targets.items()},
+    }
+
+
+def _on_target_data(on: OnTarget) -> dict[str, Any]:
+    data = target_data(on.report)
+    counts = map(on.launches_with, on.report.findings)
+    found = [{**finding, "launches": n} for finding, n in zip(data["findings"], counts, strict=True)]
+    return {**data, "findings": found, "launches": on.launches}

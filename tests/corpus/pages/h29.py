@@ -1,0 +1,23 @@
+"""Rows of a table by index; the indices are a column."""
+
+import numpy as np
+
+import ptokit as pto
+
+
+@pto.kernel
+def lookup(table, tokens, out):
+    ids = pto.Tile("vec", "int32", 8, 1, blayout="col_major")  # -
+    # + ids = pto.Tile("vec", "int32", 1, 8)
+    rows = pto.Tile("vec", "float32", 8, 16)
+    pto.tload(ids, tokens)
+    pto.mgather(rows, table, ids)
+    pto.tstore(out, rows)
+
+
+table = np.arange(1024, dtype="float32").reshape(64, 16)
+tokens = np.arange(8, dtype="int32") * 7
+out = np.zeros((8, 16), "float32")
+column = pto.GlobalTensor(tokens.reshape(8, 1), layout="dn")  # -
+# + column = tokens
+lookup[1](table, column, out, target="a5")

@@ -1,0 +1,21 @@
+"""Elements of a table by index."""
+
+import numpy as np
+
+import ptokit as pto
+
+
+@pto.kernel
+def lookup(table, tokens, out):
+    ids = pto.Tile("vec", "int32", 8, 16)
+    rows = pto.Tile("vec", "float32", 8, 16)
+    pto.tload(ids, tokens)
+    pto.mgather(rows, table, ids)  # -
+    # + pto.mgather(rows, table, ids, coalesce="elem")
+    pto.tstore(out, rows)
+
+
+table = np.arange(1024, dtype="float32").reshape(64, 16)
+tokens = np.arange(128, dtype="int32").reshape(8, 16) * 7
+out = np.zeros((8, 16), "float32")
+lookup[1](table, tokens, out, target="a5")

@@ -1,0 +1,21 @@
+"""Rows of the first part of a table by index; the part is empty."""
+
+import numpy as np
+
+import ptokit as pto
+
+
+@pto.kernel
+def lookup(table, tokens, out, n):
+    ids = pto.Tile("vec", "int32", 1, 8)
+    rows = pto.Tile("vec", "float32", 8, 16)
+    pto.tload(ids, tokens)
+    pto.mgather(rows, table[0:n], ids, oob="clamp")
+    pto.tstore(out, rows)
+
+
+table = np.arange(1024, dtype="float32").reshape(64, 16)
+tokens = np.arange(8, dtype="int32") * 7
+out = np.zeros((8, 16), "float32")
+lookup[1](table, tokens, out, 0, target="a5")  # -
+# + lookup[1](table, tokens, out, 64, target="a5")
