@@ -231,8 +231,10 @@ class _Orderer:
         return events, without_id
 
     def _first_event(self, link: Link, faults: FaultCollector, users: dict[tuple[Pair, int], Links]) -> int | None:
-        free = self.free[link.pair]
-        for first in free:
+        """Preferably one that no other pair of the same source uses: hardware may not tell the destinations apart."""
+        free, src = self.free[link.pair], link.src
+        taken = {event for (pair, event), links in users.items() if links and pair[0] == src and pair != link.pair}
+        for first in sorted(free, key=lambda first: not taken.isdisjoint(range(first, first + link.events))):
             events = range(first, first + link.events)
             if all(event in free and _may_join(faults, link, users[link.pair, event]) for event in events):
                 return first
