@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.machine.timeline import ELEMENT_HINTS
 
 
 @pto.kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from numbers import Real
 from typing import Any, NamedTuple
@@ -69,6 +69,11 @@ class Costs:
         """Cycles in which the scalar pipe reads a number from global memory."""
         return self.numbers.get("GM latency cycles", 0.0)
 
+    def cores(self, used: Iterable[str]) -> int:
+        """How many blocks run at a time, if a block uses one core of each of these kinds."""
+        counts = [self.numbers[name] for core in used if (name := f"{core} cores") in self.numbers]
+        return max(1, int(min(counts, default=1)))
+
     @property
     def grains(self) -> Grains:
         """The smallest transfers, in bytes."""
@@ -88,9 +93,13 @@ class Costs:
         return self["DMA start cycles"] + bursts * self["DMA burst cycles"] + moving
 
     def queued(self, count: int, one: float, unit: str) -> float:
-        """Cycles of several transfers, with as many outstanding as possible (MG-COST-05)."""
-        latency = self.latency(unit)
-        return latency + count * max(one, latency / self["outstanding transfers"]) if count else 0.0
+        """Cycles in which a pipe starts several transfers, if as many as possible are outstanding (MG-COST-05). The data
+        of the last arrive after the memory latency."""
+        return count * max(one, self.latency(unit) / self["outstanding transfers"])
+
+    def combining(self, is_atomic: bool) -> float:
+        """Cycles that a transfer takes longer if memory combines its data with the old ones."""
+        return self["DMA atomic cycles"] if is_atomic else 0.0
 
     def latency(self, unit: str) -> float:
         """Memory latency of a pipe; 0 for stores."""
@@ -107,7 +116,7 @@ class Costs:
 
 def _checked(name: str, number: object) -> float:
     """A cost as a float, in a range in which sums and quotients do not overflow."""
-    least = 0.0 if name.endswith("cycles") else 1 / MOST
+    least = 0.0 if name.endswith("cycles") else 1.0 if name.endswith("cores") else 1 / MOST
     if isinstance(number, Real) and not isinstance(number, bool):
         with suppress(OverflowError):
             if least <= (found := float(number)) <= MOST:

@@ -31,6 +31,8 @@ class MachineOptions:
     """How the kernel is started: `standard` or `function_pointer`."""
     costs: Mapping[str, float] = field(default_factory=dict)
     """Cost-table overrides."""
+    cores: int | None = None
+    """How many blocks run at a time; None for the number of cores in the cost table."""
     lanes: bool = False
     """Whether to record the outcome of every lane of gathers and scatters."""
     timeline: int = 10_000
@@ -44,7 +46,7 @@ class MachineOptions:
             raise ValueError(f"checks are {', '.join(CHECKS)}; found {', '.join(map(repr, unknown))}")
         if self.launch not in LAUNCHES:
             raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; found {self.launch!r}")
-        for name, least in (("seed", 0), ("timeline", 1), ("dyn_ub", 0)):
+        for name, least in (("seed", 0), ("timeline", 1), ("dyn_ub", 0), ("cores", 1)):
             number = getattr(self, name)
             if number is not None and (not _is_whole(number) or number < least):
                 raise ValueError(f"{name} takes a whole number from {least} up, found {number!r}")

@@ -79,7 +79,9 @@ class Session:
         self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
         self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.costs)
-        self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.enables("time") else None
+        at_once = options.cores or self.costs.cores(self.cores.names)
+        is_timed = profile.pipes and options.enables("time")
+        self.timer = Timer(self.costs, options.timeline, at_once) if is_timed else None
         self.engines = () if not profile.pipes else (self.clocks, self.timer) if self.timer else (self.clocks,)
         """The engines that flags, events and barriers go to."""
         is_counted = options.enables("traffic") or self.timer is not None
@@ -227,7 +229,7 @@ class Session:
         pipe = self.cores.scalar
         self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], pipe, touches, pipe))
         if self.timer:
-            self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
+            self.timer.read_scalar(pipe, self.numbers[id(stmt)], stmt.where)
 
     def _work(self, number: int, pipe: str, touches: list[MemoryAccess], entry: str, clock: Clock, time: int) -> None:
         """Check the accesses of a pipe against earlier ones, then record them. `entry` is the pipe that should wait."""
