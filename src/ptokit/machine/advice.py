@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from ptokit.finding import Where
@@ -25,6 +26,7 @@ from ptokit.machine.site import placed_steps
 from ptokit.machine.spans import named
 from ptokit.machine.timed import Part, Work
 from ptokit.machine.ways import segments_from
+from ptokit.program.steps import Sync
 from ptokit.target import LOAD
 
 MOST_ADVICE = 4
@@ -32,7 +34,7 @@ MOST_LINES = 16
 """Lines that are tried, those that keep pipes busy the longest."""
 MOST_OPERATIONS = 4096
 """Operations of a block that are timed again."""
-AHEAD = "load one iteration ahead, into tiles of its own (double buffering)"
+AHEAD = "load one iteration earlier, into tiles of its own (double buffering)"
 LEAST_GAIN = 0.01
 """The least share of a block's time that a change must save."""
 
@@ -309,7 +311,7 @@ def _one_burst(work: Work, costs: Costs) -> Rewritten | None:
         for name, spec in call.operands.items()
         if spec is not None
     }
-    made = _made(call, given, costs, work.tally)
+    made = _made(work, given, costs, work.tally)
     return made and Rewritten("the same bytes in one contiguous piece", made)
 
 
@@ -350,7 +352,7 @@ def _with_rows(work: Work, costs: Costs, rows: int, cols: int, outside: int) -> 
     data = _data(call)
     assert data is not None
     each = segments_from(0, cols, data.dtype.size, costs.grains.segment)
-    return _made(call, given, costs, Tally(rows, min(rows, outside), (rows - min(rows, outside)) * each), Coalesce.Row)
+    return _made(work, given, costs, Tally(rows, min(rows, outside), (rows - min(rows, outside)) * each), Coalesce.Row)
 
 
 def _tile(spec: TileSpec, rows: int, cols: int) -> TileSpec:
@@ -364,11 +366,12 @@ def _tensor(spec: TensorSpec, rows: int, cols: int) -> TensorSpec:
 
 
 def _made(
-    call: Call, given: Mapping[str, OperandSpec], costs: Costs, tally: Tally, coalesce: Coalesce | None = None
+    work: Work, given: Mapping[str, OperandSpec], costs: Costs, tally: Tally, coalesce: Coalesce | None = None
 ) -> Work | None:
     """The work of a changed call."""
-    names = [modifier.name for modifier in call.instruction.modifiers]
-    chosen = zip(names, call.modifiers, strict=True)
+    names = [modifier.name for modifier in work.call.instruction.modifiers]
+    chosen = zip(names, work.call.modifiers, strict=True)
     modifiers = tuple(coalesce if name == "coalesce" and coalesce else value for name, value in chosen)
-    made = Call(call.instruction, {**dict.fromkeys(call.operands), **given}, modifiers, call.target)
-    return Work(made, placed_steps(made, costs.profile), tally) if made.kernel.effects else None
+    made = Call(work.call.instruction, {**dict.fromkeys(work.call.operands), **given}, modifiers, work.call.target)
+    waits = takewhile(lambda step: isinstance(step, Sync), work.steps)  # it needs what the old one needed
+    return Work(made, (*waits, *placed_steps(made, costs.profile)), tally) if made.kernel.effects else None

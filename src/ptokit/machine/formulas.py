@@ -13,6 +13,7 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Cost, Formula
 from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
+from ptokit.isa.policy import GlobalLayout
 from ptokit.machine.costs import CHUNK, LANES, WORD, Costs, chunks
 from ptokit.machine.ways import bursts_of, table_of, transfers_of_a_row
 from ptokit.target import SCALAR
@@ -238,15 +239,24 @@ def _simt_to_scratch(task: PipeTask) -> float:
 
 
 def _block(task: PipeTask) -> float:
-    costs, call = task.costs, task.call
+    costs, (nbytes, bursts) = task.costs, _block_bursts(task.call)
+    one = costs.transfer(nbytes, task.cost.rate, max(1, bursts)) + costs.combining(task.call.is_atomic)
+    return costs.queued(1, one, task.unit)
+
+
+def _block_bursts(call: Call) -> tuple[int, int]:
+    """Bytes and bursts of a block that is loaded or stored. Between two fractal layouts, DMA moves whole columns of
+    fractals, a burst for each."""
     move = next(move for move in call.lowered if isinstance(move, Move) and isinstance(move.src, Access))
     assert isinstance(move.src, Access)
     ends = {access.operand: region(access.layout, *move.shape) for access in (move.src, move.dst)}
     memory = next(name for name in ends if isinstance(call.operands[name], TensorSpec))
     tile = next(name for name in ends if isinstance(call.operands[name], TileSpec))
+    if call.operands[memory].layout_kind is GlobalLayout.NZ:
+        columns = -(-move.cols // call.operands[memory].dtype.c0)
+        return columns * move.rows * CHUNK, columns
     moved = bursts_of(ends[memory], (call.operands[tile], ends[tile]), call.destination.dtype.size, True)
-    one = costs.transfer(moved.moved, task.cost.rate, max(1, moved.bursts)) + costs.combining(call.is_atomic)
-    return costs.queued(1, one, task.unit)
+    return moved.moved, moved.bursts
 
 
 def _scratch_to_l1(task: PipeTask) -> float:
