@@ -26,7 +26,7 @@ from ptokit.machine.site import placed_steps
 from ptokit.machine.spans import named
 from ptokit.machine.timed import Part, Work
 from ptokit.machine.ways import segments_from
-from ptokit.program.steps import Sync
+from ptokit.program.steps import Step, Sync
 from ptokit.target import LOAD
 
 MOST_ADVICE = 4
@@ -373,5 +373,11 @@ def _made(
     chosen = zip(names, work.call.modifiers, strict=True)
     modifiers = tuple(coalesce if name == "coalesce" and coalesce else value for name, value in chosen)
     made = Call(work.call.instruction, {**dict.fromkeys(work.call.operands), **given}, modifiers, work.call.target)
-    waits = takewhile(lambda step: isinstance(step, Sync), work.steps)  # it needs what the old one needed
-    return Work(made, (*waits, *placed_steps(made, costs.profile)), tally) if made.kernel.effects else None
+    steps = placed_steps(made, costs.profile)
+    waits = [step for step in _opening(work.steps) if step not in _opening(steps)]  # it needs what the old one needed
+    return Work(made, (*waits, *steps), tally) if made.kernel.effects else None
+
+
+def _opening(steps: Sequence[Step]) -> list[Step]:
+    """What an instruction waits for first."""
+    return list(takewhile(lambda step: isinstance(step, Sync), steps))
