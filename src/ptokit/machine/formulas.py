@@ -6,6 +6,7 @@ Some depend on the call alone, others also on the number of lanes inside and out
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from ptokit.engine.storage import region
@@ -15,7 +16,7 @@ from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
 from ptokit.isa.policy import GlobalLayout
 from ptokit.machine.costs import CHUNK, LANES, WORD, Costs, chunks
-from ptokit.machine.ways import bursts_of, table_of, transfers_of_a_row
+from ptokit.machine.ways import MOST_CACHED, bursts_of, table_of, transfers_of_a_row
 from ptokit.target import SCALAR
 
 REPEAT = 256
@@ -244,6 +245,7 @@ def _block(task: PipeTask) -> float:
     return costs.queued(1, one, task.unit)
 
 
+@lru_cache(maxsize=MOST_CACHED)
 def _block_bursts(call: Call) -> tuple[int, int]:
     """Bytes and bursts of a block that is loaded or stored. Between two fractal layouts, DMA moves whole columns of
     fractals, a burst for each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -29,8 +30,8 @@ class MachineOptions:
     """dynUBufSize of the launch in bytes; None asks for none."""
     launch: str = "standard"
     """How the kernel is started: `standard` or `function_pointer`."""
-    costs: Mapping[str, float] = field(default_factory=dict)
-    """Cost-table overrides."""
+    costs: Mapping[str, float] | str | os.PathLike[str] = field(default_factory=dict)
+    """Cost-table overrides, or a file with them, as `ptokit calibrate` writes it."""
     cores: int | None = None
     """How many blocks run at a time; None for the number of cores in the cost table."""
     lanes: bool = False
@@ -44,6 +45,10 @@ class MachineOptions:
         unknown = [check for check in self.checks if check not in CHECKS]
         if unknown:
             raise ValueError(f"checks are {', '.join(CHECKS)}; found {', '.join(map(repr, unknown))}")
+        if isinstance(self.costs, str | os.PathLike):
+            from ptokit.machine.costs import read_costs
+
+            object.__setattr__(self, "costs", read_costs(self.costs))
         if self.launch not in LAUNCHES:
             raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; found {self.launch!r}")
         for name, least in (("seed", 0), ("timeline", 1), ("dyn_ub", 0), ("cores", 1)):
