@@ -305,8 +305,8 @@ def test_an_element_scatter_waits_only_for_the_lines_that_an_atomic_reads(atomic
 
 
 @both
-@pytest.mark.parametrize(("mode", "rows", "cols"), [(mode, rows, cols) for mode in ("row", "elem")
-                                                     for rows, cols in ((1, 8), (16, 64), (64, 8), (7, 256))])  # fmt: skip
+@pytest.mark.parametrize("mode", ["row", "elem"])
+@pytest.mark.parametrize(("rows", "cols"), [(1, 8), (16, 64), (64, 8), (7, 256)])
 def test_add_is_never_cheaper_than_none(profile: Profile, mode: str, rows: int, cols: int) -> None:
     for repeat in (1, 2, rows):
         high = TABLE_ROWS if mode == "row" else TABLE_ROWS * cols

@@ -14,7 +14,6 @@ from ptokit.machine.options import MachineOptions
 from ptokit.machine.record import Record
 from ptokit.target import profile
 
-
 TIMES = 7
 """Repetitions of a measurement."""
 

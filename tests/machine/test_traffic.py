@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest

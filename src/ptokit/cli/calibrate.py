@@ -15,7 +15,7 @@ from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
 from ptokit.cli.programs import library_call
 from ptokit.cli.subject import find
 from ptokit.cli.trace import ArraySpec, Measured, Trace, read_trace
-from ptokit.finding import OutOfBoundsError, VerifyError
+from ptokit.finding import OutOfBoundsError, VerifyError, counted
 from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
 from ptokit.machine import MACHINE
@@ -38,8 +38,8 @@ def calibrate_costs(
     kernels = _kernels(words)
     trace = read_trace(read_text(file), file, kernels)
     if not trace.measured:
-        hint = f"; {trace.ignored:,} rows are of other operators, name theirs with --kernel" if trace.ignored else ""
-        raise Misuse(f"{file} has no measurements{hint}")
+        hint = f"; {counted(trace.ignored, 'row')} of other operators: name theirs with --kernel"
+        raise Misuse(f"{file} has no measurements{hint if trace.ignored else ''}")
     used = _profile(file, trace, target)
     measurements = _recorded(trace, kernels, used)
     try:
@@ -161,7 +161,8 @@ def _show(found: Calibration, trace: Trace, out: str | None, as_json: bool) -> N
     for each in found.residuals:
         times = (f"{time:,.2f}" for time in (each.measured, each.before, each.after))
         rows.append((*times, f"{each.error:+.1%}", each.name))
-    lines = [f"{found.target}, {len(found.residuals)} measurements, noise {found.noise:.1%}", *map(str.rstrip, aligned(rows))]
+    head = f"{found.target}, {counted(len(found.residuals), 'measurement')}, noise {found.noise:.1%}"
+    lines = [head, *map(str.rstrip, aligned(rows))]
     if found.launch is not None:
         lines.append(f"to start a kernel takes {found.launch:,.2f} us")
     if found.costs:
@@ -170,7 +171,8 @@ def _show(found: Calibration, trace: Trace, out: str | None, as_json: bool) -> N
             table.append((f"{found.before[name]:,.4g}", f"{number:,.4g}", f"{found.errors[name]:.1%}", name))
         lines += ["", *map(str.rstrip, aligned(table))]
     lines += ["", *_kept(found.kept)]
-    lines.append(f"{len(found.costs)} numbers are in {out}" if out else "no number is determined, and nothing is written")
+    nothing = "no number is determined, and nothing is written"
+    lines.append(f"{counted(len(found.costs), 'number')} written into {out}" if out else nothing)
     print_text(printable("\n".join(lines)) + "\n")
     if trace.ignored:
-        print_error(f"{trace.ignored:,} rows are of other operators")
+        print_error(f"{counted(trace.ignored, 'row')} of other operators", "")

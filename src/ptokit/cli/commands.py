@@ -91,9 +91,7 @@ Function = Annotated[str | None, typer.Option(metavar="NAME", help="The function
 Strict = Annotated[bool, typer.Option("--strict", help="Hazards are errors.")]
 Header = Annotated[bool, typer.Option("--header", help="Refuse only what the target's real headers refuse.")]
 DynUb = Annotated[int | None, typer.Option(min=0, metavar="BYTES", help="Dynamic UB that the launch asks for.")]
-Costs = Annotated[
-    str | None, typer.Option(metavar="FILE.json", help="Machine: a cost table that `calibrate` wrote.")
-]
+Costs = Annotated[str | None, typer.Option(metavar="FILE.json", help="Machine: a cost table that `calibrate` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

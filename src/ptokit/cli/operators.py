@@ -133,7 +133,7 @@ def scatter(x, ids, table, rows: pto.const, repeat: pto.const, mode: pto.const, 
         pto.mscatter(table, t, index, coalesce=mode, atomic=atomic, conflict="last")
 
 
-NZ = {"blayout": "col_major", "slayout": "row_major"}
+NZ: dict[str, Any] = {"blayout": "col_major", "slayout": "row_major"}
 
 
 @pto.kernel
@@ -190,7 +190,8 @@ def _scattered(given: Numbers, words: Words, grid: int) -> tuple[Any, ...]:
     ids = _ids(given, words, grid)
     own = given["table"] * (1 if words["mode"] == "row" else given["cols"])  # every block has a part of the table
     ids += np.repeat(np.arange(grid, dtype="int32") * own, len(ids) // grid)[:, None]
-    return x, ids, np.zeros((grid * given["table"], given["cols"]), x.dtype), rows, repeat, words["mode"], words["atomic"]
+    table = np.zeros((grid * given["table"], given["cols"]), x.dtype)
+    return x, ids, table, rows, repeat, words["mode"], words["atomic"]
 
 
 def _multiplied(given: Numbers, words: Words, grid: int) -> tuple[Any, ...]:
@@ -232,10 +233,9 @@ def operator(name: object, given: Mapping[str, object], grid: int) -> tuple[Laun
         hint = suggestion(name, OPERATORS) if isinstance(name, str) else ""
         raise Misuse(f"unknown operator {name!r}; known: {', '.join(OPERATORS)}{hint}")
     found = OPERATORS[name]
-    unknown = [each for each in given if each not in (*found.numbers, *found.words)]
-    if unknown:
-        known = ", ".join((*found.numbers, *found.words))
-        raise Misuse(f"{name} has no {unknown[0]!r}; it has {known}{suggestion(unknown[0], (*found.numbers, *found.words))}")
+    known = (*found.numbers, *found.words)
+    if unknown := [each for each in given if each not in known]:
+        raise Misuse(f"{name} has no {unknown[0]!r}; it has {', '.join(known)}{suggestion(unknown[0], known)}")
     numbers = {each: _number(each, given.get(each, DEFAULTS[each])) for each in found.numbers}
     words = {each: _word(each, given.get(each, CHOICES[each][0])) for each in found.words}
     if grid * max(numbers["rows"], numbers.get("table", 0)) * numbers["cols"] > MOST_ELEMENTS:

@@ -11,7 +11,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -157,13 +157,14 @@ def _entry(entry: object, place: str) -> Measured:
 
 def _time(value: object, place: str) -> float:
     """A time, or the median of several."""
-    times = value if isinstance(value, list) else [value]
+    times: list[object] = value if isinstance(value, list) else [value]
     if not 1 <= len(times) <= MOST_TIMES:
         raise Misuse(f'{place}: "microseconds" takes a number or an array of 1 to {MOST_TIMES:,}')
-    for each in times:
-        if isinstance(each, bool) or not isinstance(each, int | float) or not 0 < each <= LONGEST_TIME:
-            raise Misuse(f'{place}: "microseconds" are numbers above 0, found {each!r}')
-    return float(median(times))
+    found = [each for each in times if isinstance(each, int | float) and not isinstance(each, bool)]
+    wrong = [each for each in times if each not in found] + [each for each in found if not 0 < each <= LONGEST_TIME]
+    if wrong:
+        raise Misuse(f'{place}: "microseconds" are numbers above 0, found {wrong[0]!r}')
+    return float(median(found))
 
 
 def _argument(value: object, place: str) -> object:
@@ -294,7 +295,5 @@ def _arrays(shapes: str, types: str, place: str) -> tuple[ArraySpec, ...]:
 
 def _typical(rows: Sequence[Measured]) -> Measured:
     """The median of equal launches; the first of three or more is a warm-up."""
-    from dataclasses import replace
-
     kept = rows[1:] if len(rows) > 2 else rows
     return replace(rows[0], microseconds=median(each.microseconds for each in kept))

@@ -306,11 +306,12 @@ def _one_burst(work: Work, costs: Costs) -> Rewritten | None:
     if len(tiles) != 1 or len(tensors) != 1 or call.indexed or tiles[0].form != "nd" or tiles[0].valid_rows < 2:
         return None
     count = tiles[0].valid_rows * tiles[0].valid_cols
-    given = {
-        name: _tile(spec, 1, count) if isinstance(spec, TileSpec) else _tensor(spec, 1, count)
-        for name, spec in call.operands.items()
-        if spec is not None
-    }
+    given: dict[str, OperandSpec] = {}
+    for name, spec in call.operands.items():
+        if isinstance(spec, TileSpec):
+            given[name] = _tile(spec, 1, count)
+        elif isinstance(spec, TensorSpec):
+            given[name] = _tensor(spec, 1, count)
     made = _made(work, given, costs, work.tally)
     return made and Rewritten("the same bytes in one contiguous piece", made)
 

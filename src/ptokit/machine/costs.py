@@ -129,8 +129,8 @@ class Costs:
         return self["DMA start cycles"] + bursts * self["DMA burst cycles"] + moving
 
     def queued(self, count: int, one: float, unit: str) -> float:
-        """Cycles in which a pipe starts several transfers, if as many as possible are outstanding (MG-COST-05). The data
-        of the last arrive after the memory latency."""
+        """Cycles in which a pipe starts several transfers, if as many as possible are outstanding (MG-COST-05). The
+        data of the last arrive after the memory latency."""
         return count * max(one, self.latency(unit) / self["outstanding transfers"])
 
     def combining(self, is_atomic: bool) -> float:

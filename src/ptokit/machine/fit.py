@@ -39,17 +39,19 @@ PRIOR = 1.0
 """The standard deviation of a logarithm without measurements."""
 LEAST_NOISE = 0.01
 """Relative noise of measurements, at least."""
-LARGEST_ERROR = 0.035
+LARGEST_ERROR = 0.03
 """The relative standard error of a determined number, at most."""
 HUBER = 1.5
 """Residuals beyond this many standard deviations count less."""
 
+NEAR = 0.1
+"""How far the logarithm of a determined number may change and still count."""
 IDLE = 1e-6
 """The derivative of a number that counts in no time."""
 OTHER_WAYS = (-0.5, 0.5)
 """Steps of such a number, to where it may count: the fit goes on from there, too."""
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+Array = np.ndarray[Any, Any]
 Point = tuple[Array, Array, Array]
 """Logarithms of numbers, microseconds without the start of kernels, and logarithms of the whole times."""
 
@@ -172,14 +174,16 @@ class _Fit:
 
     def times(self, costs: Costs, which: Array | None = None) -> Array:
         """Microseconds of the launches without their start; only of some if `which` tells them."""
-        chosen = self.measurements if which is None else [self.measurements[k] for k in np.flatnonzero(which)]
+        chosen = self.measurements if which is None else [self.measurements[int(k)] for k in np.flatnonzero(which)]
         return np.array([each.record.cycles(costs) for each in chosen]) / costs.clock / 1000
 
     def _model(self, logs: Array) -> tuple[Array, Array]:
         """Microseconds without the start of kernels, and logarithms of all of it."""
-        costs = self._costs(dict(zip(self.names, self.values(logs), strict=True)))
-        times = self.times(costs)
+        times = self.times(self._numbers(logs))
         return times, self._logs(times, logs)
+
+    def _numbers(self, logs: Array) -> Costs:
+        return self._costs(dict(zip(self.names, self.values(logs), strict=True)))
 
     def _logs(self, times: Array, logs: Array, which: Array | None = None) -> Array:
         started = self.with_launch if which is None else self.with_launch[which]
@@ -189,14 +193,19 @@ class _Fit:
         """Of the logarithms of times by those of numbers."""
         jacobian = np.zeros((len(found), len(logs)))
         for k, touched in enumerate(self.depends):
-            moved = logs.copy()
-            moved[k] += CHANGE
-            costs = self._costs(dict(zip(self.names, self.values(moved), strict=True)))
-            jacobian[touched, k] = (self._logs(self.times(costs, touched), moved, touched) - found[touched]) / CHANGE
+            jacobian[touched, k] = self._derivative(logs, k, found[touched])
         if self.has_launch:
             whole = times + self.with_launch * np.exp(logs[-1])
             jacobian[:, -1] = self.with_launch * np.exp(logs[-1]) / whole
         return jacobian
+
+    def _derivative(self, logs: Array, k: int, here: Array | None = None) -> Array:
+        """Of the logarithms of the times that depend on a number, which are `here`."""
+        touched, moved = self.depends[k], logs.copy()
+        moved[k] += CHANGE
+        ends = [found for found in (logs, moved) if here is None or found is moved]
+        found = [self._logs(self.times(self._numbers(end), touched), end, touched) for end in ends]
+        return (found[-1] - (found[0] if here is None else here)) / CHANGE
 
     def run(self) -> tuple[Array, Array, float]:
         """The logarithms, their standard errors, and the noise."""
@@ -278,7 +287,19 @@ class _Fit:
         for row in rows:  # one measurement may be wrong: each number needs another
             without = np.sqrt(np.diag(np.linalg.inv(whole - np.outer(row, row))))
             errors = np.maximum(errors, without / 2)
+        for k in np.flatnonzero(errors[: len(self.names)] <= LARGEST_ERROR):
+            errors[k] /= self._steadiness(logs, int(k), jacobian[self.depends[k], k])
         return errors, noise
+
+    def _steadiness(self, logs: Array, k: int, slopes: Array) -> float:
+        """How much of the dependence on a number remains when it is somewhat smaller or larger: a number that another
+        one is about to hide has only a bound."""
+        found = [1.0]
+        for way in (-NEAR, NEAR):
+            moved = logs.copy()
+            moved[k] += way
+            found.append(float(np.linalg.norm(self._derivative(moved, k)) / max(np.linalg.norm(slopes), 1e-12)))
+        return max(min(found), 1e-3)
 
 
 def _scale(residuals: Array) -> float:

@@ -252,12 +252,12 @@ def _block_bursts(call: Call) -> tuple[int, int]:
     move = next(move for move in call.lowered if isinstance(move, Move) and isinstance(move.src, Access))
     assert isinstance(move.src, Access)
     ends = {access.operand: region(access.layout, *move.shape) for access in (move.src, move.dst)}
-    memory = next(name for name in ends if isinstance(call.operands[name], TensorSpec))
-    tile = next(name for name in ends if isinstance(call.operands[name], TileSpec))
-    if call.operands[memory].layout_kind is GlobalLayout.NZ:
-        columns = -(-move.cols // call.operands[memory].dtype.c0)
+    (memory, tensor), *_ = [(name, spec) for name in ends if isinstance(spec := call.operands[name], TensorSpec)]
+    (tile, spec), *_ = [(name, spec) for name in ends if isinstance(spec := call.operands[name], TileSpec)]
+    if tensor.layout_kind is GlobalLayout.NZ:
+        columns = -(-move.cols // tensor.dtype.c0)
         return columns * move.rows * CHUNK, columns
-    moved = bursts_of(ends[memory], (call.operands[tile], ends[tile]), call.destination.dtype.size, True)
+    moved = bursts_of(ends[memory], (spec, ends[tile]), call.destination.dtype.size, True)
     return moved.moved, moved.bursts
 
 

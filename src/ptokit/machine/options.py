@@ -56,6 +56,11 @@ class MachineOptions:
             if number is not None and (not _is_whole(number) or number < least):
                 raise ValueError(f"{name} takes a whole number from {least} up, found {number!r}")
 
+    @property
+    def overrides(self) -> Mapping[str, float]:
+        """The cost-table overrides; a file is already read."""
+        return self.costs if isinstance(self.costs, Mapping) else {}
+
     def enables(self, check: str) -> bool:
         """Whether a check is enabled."""
         return check in self.checks

@@ -2,7 +2,8 @@
 
 The scalar pipe of a core issues one item after the other, so what delays it delays everything issued later. A flag
 takes time from the pipe that sets it to the pipe that waits. Loads pipeline: a pipe starts its next transfer while the
-data of earlier ones are under way, and transfers end in order. Every block begins at 0; `Waves` places it in the launch.
+data of earlier ones are under way, and transfers end in order. Every block begins at 0; `Waves` starts the blocks of a
+launch.
 """
 
 from __future__ import annotations
@@ -210,8 +211,8 @@ def _cut(done: Scheduled, keep: int) -> None:
 
 
 class Waves:
-    """The cores that run blocks; 0 is one for each. A block starts, in the order of the launch, on the core that is free
-    first."""
+    """The cores that run blocks; 0 is one for each. Blocks start in the order of the launch, each on the core that is
+    free first."""
 
     def __init__(self, cores: int) -> None:
         self.cores = cores

@@ -78,7 +78,7 @@ class Session:
         is_watched = options.enables("blocks") or options.enables("order")
         self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
         self.orders = bool(profile.pipes) and options.enables("order")
-        self.costs = Costs(profile, options.costs)
+        self.costs = Costs(profile, options.overrides)
         at_once = options.cores or self.costs.cores(self.cores.names)
         is_timed = profile.pipes and options.enables("time")
         self.timer = Timer(self.costs, options.timeline, at_once) if is_timed else None

@@ -216,7 +216,7 @@ def limits(path: Sequence[Critical], busiest: Sequence[Busiest], one_core: bool)
     """Waits along the critical path, and the pipes that are the limit, the larger share first."""
     show = unit_of if one_core else str
     found: list[tuple[float, str]] = []
-    for (src, dst, name), share in _waits_along(path).items():
+    for (src, _, name), share in _waits_along(path).items():
         found.append((share, f"{name} waits for {show(src)} {share:.0%} of the time"))
     for each in busiest:
         if each.share >= MOSTLY:

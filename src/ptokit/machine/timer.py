@@ -26,7 +26,8 @@ MOST_COMPARED = 16
 
 class Timer:
     """Records what pipes do, block after block, and computes when they do it. Memory does not grow with blocks, apart
-    from two bytes for each: `keep` bounds how many pieces of work and operations are kept. `cores` run the blocks; 0 is one for each."""
+    from two bytes for each: `keep` bounds how many pieces of work and operations are kept. `cores` run the blocks; 0 is
+    one for each."""
 
     def __init__(self, costs: Costs, keep: int = 10_000, cores: int = 0) -> None:
         self.costs = costs

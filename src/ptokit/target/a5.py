@@ -1,8 +1,8 @@
 """A5: SIMT launches on the vector pipe, separate cube and vector cores, a UB shared with the data cache."""
 
 from ptokit.isa.policy import TileType
-from ptokit.target.a2a3 import COSTS as A2A3_COSTS
 from ptokit.target.a2a3 import CONFIG, PUBLIC
+from ptokit.target.a2a3 import COSTS as A2A3_COSTS
 from ptokit.target.profile import (
     CUBE_CORE,
     EVENT_IDS,
