@@ -15,7 +15,7 @@ from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import FORMULAS, NO_OVERLAP
-from ptokit.machine.timed import Works
+from ptokit.machine.timed import TimedWorks
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.target import PROFILES, Profile
@@ -504,7 +504,7 @@ def test_a_single_element_needs_no_launch() -> None:
 
 
 def test_times_are_remembered_and_not_mixed_up() -> None:
-    works = Works()
+    works = TimedWorks()
     small, large = executed(A5, "tload", vec(8, 8), tensor(8, 8)), executed(A5, "tload", vec(64, 64), tensor(64, 64))
     first = [works.of(what) for what in (small, large)]
     assert first == [works.of(what) for what in (small, large)]
@@ -512,7 +512,7 @@ def test_times_are_remembered_and_not_mixed_up() -> None:
 
 
 def test_times_of_an_instruction_follow_its_indices() -> None:
-    works = Works()
+    works = TimedWorks()
     inside, outside = gather(A2A3, 16, 64, oob="zero"), gather(A2A3, 16, 64, oob="zero", indices=np.full(16, 10**6))
     outside.plan = inside.plan
     assert works.of(inside) is not works.of(outside)

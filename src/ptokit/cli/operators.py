@@ -201,7 +201,7 @@ def _multiplied(given: Numbers, words: Words, grid: int) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Operator:
+class MeasuredOperator:
     """A kernel, and the arguments that numbers and words give."""
 
     kernel: Launchable
@@ -211,11 +211,11 @@ class Operator:
 
 
 OPERATORS = {
-    **{kernel.name: Operator(kernel, _blocks) for kernel in (copy, load, add, exp, rowsum, transpose)},
-    "store": Operator(store, _stored, words=("dtype", "atomic")),
-    "gather": Operator(gather, _gathered, ("rows", "cols", "repeat", "table"), ("dtype", "mode", "oob")),
-    "scatter": Operator(scatter, _scattered, ("rows", "cols", "repeat", "table"), ("dtype", "mode", "atomic")),
-    "matmul": Operator(matmul, _multiplied, ("rows", "cols", "repeat", "inner")),
+    **{kernel.name: MeasuredOperator(kernel, _blocks) for kernel in (copy, load, add, exp, rowsum, transpose)},
+    "store": MeasuredOperator(store, _stored, words=("dtype", "atomic")),
+    "gather": MeasuredOperator(gather, _gathered, ("rows", "cols", "repeat", "table"), ("dtype", "mode", "oob")),
+    "scatter": MeasuredOperator(scatter, _scattered, ("rows", "cols", "repeat", "table"), ("dtype", "mode", "atomic")),
+    "matmul": MeasuredOperator(matmul, _multiplied, ("rows", "cols", "repeat", "inner")),
 }
 """By name."""
 CHOICES = {

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
-from ptokit.isa.layout import packed
 from ptokit.isa.move import IndexUnit
-from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
-from ptokit.isa.policy import Coalesce, TileType
-from ptokit.machine.costs import CHUNK, Costs
+from ptokit.isa.operand import TensorSpec, TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import Tally
 from ptokit.machine.record import Operation, Record, cycles_of
 from ptokit.machine.schedule import Schedule
 from ptokit.machine.site import placed_steps
 from ptokit.machine.spans import named
-from ptokit.machine.timed import Part, Work
+from ptokit.machine.timed import Part, TimedWork
 from ptokit.machine.ways import segments_from
 from ptokit.program.steps import Step, Sync
 from ptokit.target import LOAD
@@ -254,11 +252,11 @@ class Rewritten(NamedTuple):
     """Work that replaces the work of a statement."""
 
     text: str
-    work: Work
+    work: TimedWork
     is_launch: bool = False
 
 
-def _by_rows(work: Work, costs: Costs) -> Rewritten | None:
+def _by_rows(work: TimedWork, costs: Costs) -> Rewritten | None:
     """Rows instead of elements."""
     call, tally = work.call, work.tally
     data = _data(call)
@@ -270,7 +268,7 @@ def _by_rows(work: Work, costs: Costs) -> Rewritten | None:
     return made and Rewritten("gather or scatter whole rows instead of elements, if the indices allow it", made)
 
 
-def _longer_rows(work: Work, costs: Costs) -> Rewritten | None:
+def _longer_rows(work: TimedWork, costs: Costs) -> Rewritten | None:
     """The same bytes in rows twice as long."""
     data = _data(work.call)
     if data is None or not _is_by_row(work.call) or data.valid_rows < 2 or data.valid_rows % 2:
@@ -279,7 +277,7 @@ def _longer_rows(work: Work, costs: Costs) -> Rewritten | None:
     return made and Rewritten("the same bytes in half as many rows, twice as long", made)
 
 
-def _launched(work: Work, costs: Costs) -> Rewritten | None:
+def _launched(work: TimedWork, costs: Costs) -> Rewritten | None:
     """More rows, if the launch formula starts fewer warps for them and they take fewer cycles (MG-SIMT-05)."""
     data = _data(work.call)
     launch = work.call.kernel.launch
@@ -298,29 +296,32 @@ def _launched(work: Work, costs: Costs) -> Rewritten | None:
     return Rewritten(f"{rows} rows start {now.warps} warps, {best[0]} by the launch formula", best[1], True)
 
 
-def _one_burst(work: Work, costs: Costs) -> Rewritten | None:
+def _one_burst(work: TimedWork, costs: Costs) -> Rewritten | None:
     """The same bytes side by side."""
     call = work.call
     tiles = [spec for spec in call.operands.values() if isinstance(spec, TileSpec)]
     tensors = [spec for spec in call.operands.values() if isinstance(spec, TensorSpec)]
-    if len(tiles) != 1 or len(tensors) != 1 or call.indexed or tiles[0].form != "nd" or tiles[0].valid_rows < 2:
+    others = [spec for spec in call.operands.values() if spec is not None and spec not in (*tiles, *tensors)]
+    if (
+        len(tiles) != 1
+        or len(tensors) != 1
+        or others
+        or call.indexed
+        or tiles[0].form != "nd"
+        or tiles[0].valid_rows < 2
+    ):
         return None
     count = tiles[0].valid_rows * tiles[0].valid_cols
-    given: dict[str, OperandSpec] = {}
-    for name, spec in call.operands.items():
-        if isinstance(spec, TileSpec):
-            given[name] = _tile(spec, 1, count)
-        elif isinstance(spec, TensorSpec):
-            given[name] = _tensor(spec, 1, count)
-    made = _made(work, given, costs, work.tally)
+    given = {name: spec and spec.reshaped(1, count) for name, spec in call.operands.items()}
+    made = _made(work, Call(call.instruction, given, call.modifiers, call.target), costs, work.tally)
     return made and Rewritten("the same bytes in one contiguous piece", made)
 
 
-REWRITES: tuple[Callable[[Work, Costs], Rewritten | None], ...] = (_by_rows, _longer_rows, _one_burst, _launched)
+REWRITES: tuple[Callable[[TimedWork, Costs], Rewritten | None], ...] = (_by_rows, _longer_rows, _one_burst, _launched)
 """What a statement can be replaced by."""
 
 
-def _cycles(work: Work, costs: Costs) -> float:
+def _cycles(work: TimedWork, costs: Costs) -> float:
     return sum(step.cycles + step.latency for step in work.parts(costs) if isinstance(step, Part))
 
 
@@ -339,44 +340,21 @@ def _data(call: Call) -> TileSpec | None:
     return tiles[0] if is_plain else None
 
 
-def _with_rows(work: Work, costs: Costs, rows: int, cols: int, outside: int) -> Work | None:
+def _with_rows(work: TimedWork, costs: Costs, rows: int, cols: int, outside: int) -> TimedWork | None:
     """The work of a call that moves rows of a packed table."""
-    call, index = work.call, work.call.instruction.roles["index"]
-    given: dict[str, OperandSpec] = {}
-    for name, spec in call.operands.items():
-        if name == index and isinstance(spec, TileSpec):
-            given[name] = _tile(spec, 1, rows)
-        elif isinstance(spec, TileSpec):
-            given[name] = _tile(spec, rows, cols)
-        elif isinstance(spec, TensorSpec):
-            given[name] = _tensor(spec, max(1, spec.span // cols), cols)
-    data = _data(call)
-    assert data is not None
+    made, data = work.call.kernel.rows, _data(work.call)
+    if made is None or data is None:
+        return None
+    inside = rows - min(rows, outside)
     each = segments_from(0, cols, data.dtype.size, costs.grains.segment)
-    return _made(work, given, costs, Tally(rows, min(rows, outside), (rows - min(rows, outside)) * each), Coalesce.Row)
+    return _made(work, made(work.call, rows, cols), costs, Tally(rows, rows - inside, inside * each))
 
 
-def _tile(spec: TileSpec, rows: int, cols: int) -> TileSpec:
-    unit = max(1, CHUNK // spec.dtype.size)
-    return TileSpec(spec.dtype, spec.loc, rows, -(-cols // unit) * unit, rows, cols)
-
-
-def _tensor(spec: TensorSpec, rows: int, cols: int) -> TensorSpec:
-    shape = (1, 1, 1, rows, cols)
-    return replace(spec, shape=shape, stride=packed(shape))
-
-
-def _made(
-    work: Work, given: Mapping[str, OperandSpec], costs: Costs, tally: Tally, coalesce: Coalesce | None = None
-) -> Work | None:
+def _made(work: TimedWork, call: Call, costs: Costs, tally: Tally) -> TimedWork | None:
     """The work of a changed call."""
-    names = [modifier.name for modifier in work.call.instruction.modifiers]
-    chosen = zip(names, work.call.modifiers, strict=True)
-    modifiers = tuple(coalesce if name == "coalesce" and coalesce else value for name, value in chosen)
-    made = Call(work.call.instruction, {**dict.fromkeys(work.call.operands), **given}, modifiers, work.call.target)
-    steps = placed_steps(made, costs.profile)
+    steps = placed_steps(call, costs.profile)
     waits = [step for step in _opening(work.steps) if step not in _opening(steps)]  # it needs what the old one needed
-    return Work(made, (*waits, *steps), tally) if made.kernel.effects else None
+    return TimedWork(call, (*waits, *steps), tally) if call.kernel.effects else None
 
 
 def _opening(steps: Sequence[Step]) -> list[Step]:

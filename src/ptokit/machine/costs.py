@@ -152,7 +152,7 @@ class Costs:
 
 def _checked(name: str, number: object) -> float:
     """A cost as a float, in a range in which sums and quotients do not overflow."""
-    least = 0.0 if name.endswith("cycles") else 1.0 if name.endswith("cores") else 1 / MOST
+    least = 0.0 if name.endswith("cycles") else 1 / MOST
     if isinstance(number, Real) and not isinstance(number, bool):
         with suppress(OverflowError):
             if least <= (found := float(number)) <= MOST:

@@ -17,7 +17,7 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import NO_OVERLAP, Overlap
 from ptokit.machine.pipes import Pipe, PipeEngine
 from ptokit.machine.spans import ISSUING, BusySpan
-from ptokit.machine.timed import Part, Work
+from ptokit.machine.timed import Part, TimedWork
 
 
 class Scheduled:
@@ -114,7 +114,7 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
 
     # --- what is issued
 
-    def execute(self, work: Work, number: int, what: str, where: Where | None) -> None:
+    def execute(self, work: TimedWork, number: int, what: str, where: Where | None) -> None:
         """All steps of an instruction."""
         for step in work.parts(self._costs):
             if isinstance(step, Part):

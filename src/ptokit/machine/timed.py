@@ -28,7 +28,7 @@ class Part(NamedTuple):
     overlap: Overlap = NO_OVERLAP
 
 
-class Work:
+class TimedWork:
     """An execution of an instruction for the cost model. Two are alike only if they are the same object."""
 
     __slots__ = ("_costs", "_parts", "call", "steps", "tally")
@@ -52,16 +52,16 @@ class Work:
         return Part(pipe, cycles(*given), latency(*given), overlap(*given))
 
 
-class Works:
+class TimedWorks:
     """The works of executed instructions; equal executions share one."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Plan, Tally], Work] = {}
+        self._known: dict[tuple[Plan, Tally], TimedWork] = {}
 
-    def of(self, executed: Executed) -> Work:
+    def of(self, executed: Executed) -> TimedWork:
         """The work of an instruction."""
         key = executed.plan, tally_of(executed)
-        return self._known.get(key) or remember(self._known, key, Work(executed.call, executed.steps, key[1]))
+        return self._known.get(key) or remember(self._known, key, TimedWork(executed.call, executed.steps, key[1]))
 
 
 def tally_of(executed: Executed) -> Tally:

@@ -14,7 +14,7 @@ from ptokit.machine.pipes import core_of, unit_of
 from ptokit.machine.record import Operation, Record, replay
 from ptokit.machine.schedule import PipeJob, Schedule, Waves
 from ptokit.machine.spans import named
-from ptokit.machine.timed import Works
+from ptokit.machine.timed import TimedWorks
 from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, limits
 from ptokit.target.profile import PIPES
 
@@ -32,7 +32,7 @@ class Timer:
     def __init__(self, costs: Costs, keep: int = 10_000, cores: int = 0) -> None:
         self.costs = costs
         self.keep = max(1, keep)
-        self._works_of = Works()
+        self._works_of = TimedWorks()
         self._known: dict[tuple[Operation, ...], tuple[int, Schedule]] = {}
         """Different blocks, with their numbers in the order in which they were found."""
         self._operations = 0
