@@ -299,20 +299,14 @@ def _launched(work: TimedWork, costs: Costs) -> Rewritten | None:
 def _one_burst(work: TimedWork, costs: Costs) -> Rewritten | None:
     """The same bytes side by side."""
     call = work.call
-    tiles = [spec for spec in call.operands.values() if isinstance(spec, TileSpec)]
-    tensors = [spec for spec in call.operands.values() if isinstance(spec, TensorSpec)]
-    others = [spec for spec in call.operands.values() if spec is not None and spec not in (*tiles, *tensors)]
-    if (
-        len(tiles) != 1
-        or len(tensors) != 1
-        or others
-        or call.indexed
-        or tiles[0].form != "nd"
-        or tiles[0].valid_rows < 2
-    ):
+    specs = [spec for spec in call.operands.values() if spec is not None]
+    tiles = [spec for spec in specs if isinstance(spec, TileSpec)]
+    is_block = len(tiles) == 1 and len(specs) == 2 and any(isinstance(spec, TensorSpec) for spec in specs)
+    if not is_block or call.indexed or tiles[0].form != "nd" or tiles[0].valid_rows < 2:
         return None
     count = tiles[0].valid_rows * tiles[0].valid_cols
-    given = {name: spec and spec.reshaped(1, count) for name, spec in call.operands.items()}
+    blocks = {name: spec for name, spec in call.operands.items() if isinstance(spec, TileSpec | TensorSpec)}
+    given = {**dict.fromkeys(call.operands), **{name: spec.reshaped(1, count) for name, spec in blocks.items()}}
     made = _made(work, Call(call.instruction, given, call.modifiers, call.target), costs, work.tally)
     return made and Rewritten("the same bytes in one contiguous piece", made)
 
