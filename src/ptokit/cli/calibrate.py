@@ -22,7 +22,7 @@ from ptokit.machine import MACHINE
 from ptokit.machine.costs import FORMAT
 from ptokit.machine.fit import Calibration, Measurement, calibrate
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import aligned
+from ptokit.machine.report import MachineReport, aligned
 from ptokit.target import Profile, profile
 
 MOST_OPERATIONS = 1_000_000
@@ -100,6 +100,7 @@ def _recorded(trace: Trace, kernels: Mapping[str, Launchable], target: Profile) 
             raise Misuse(f"{each.place}: {problem}") from problem
         if errors := [finding for finding in report.findings if finding.level == "error"]:
             raise Misuse(f"{each.place}: {errors[0].message}")
+        assert isinstance(report, MachineReport) and report.timeline and report.timeline.record
         record = report.timeline.record
         operations += sum(map(len, record.blocks))
         if not record.blocks or operations > MOST_OPERATIONS:

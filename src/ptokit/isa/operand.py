@@ -262,7 +262,7 @@ class TensorSpec(_Spec):
     def reshaped(self, rows: int, cols: int) -> TensorSpec:
         """A packed tensor of other extents."""
         shape = (1, 1, 1, rows, cols)
-        return TensorSpec(self.dtype, shape, packed(shape))
+        return TensorSpec(self.dtype, shape, cast("tuple[int, int, int, int, int]", packed(shape)))
 
     @cached_property
     def elements(self) -> int:
