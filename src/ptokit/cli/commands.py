@@ -91,6 +91,7 @@ Function = Annotated[str | None, typer.Option(metavar="NAME", help="The function
 Strict = Annotated[bool, typer.Option("--strict", help="Hazards are errors.")]
 Header = Annotated[bool, typer.Option("--header", help="Refuse only what the target's real headers refuse.")]
 DynUb = Annotated[int | None, typer.Option(min=0, metavar="BYTES", help="Dynamic UB that the launch asks for.")]
+Costs = Annotated[str | None, typer.Option(metavar="FILE.json", help="Machine: a cost table that `calibrate` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -185,6 +186,8 @@ def run(
         str | None, typer.Option(metavar="FILE.json", help="Machine: write the timeline, for Perfetto.")
     ] = None,
     notes: Annotated[bool, typer.Option("--notes", help="Machine: show notes, too.")] = False,
+    costs: Costs = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Machine: how many blocks run at a time.")] = None,
     as_json: Json = False,
 ) -> int:
     """Run a program on NumPy files. Files are written only when it runs to the end; inputs are never changed."""
@@ -192,7 +195,8 @@ def run(
     from ptokit.cli.programs import ProgramRequest, run_program
 
     request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value)
-    return run_program(request, out or (), engine, threads, MachineRequest(seed, lanes, timeline, notes), as_json)
+    machine = MachineRequest(seed, lanes, timeline, notes, costs, cores)
+    return run_program(request, out or (), engine, threads, machine, as_json)
 
 
 @_command
@@ -251,6 +255,24 @@ def explain(
 
     Console().print(page_of(name, target), crop=False)  # lines of code stay whole
     return FINE
+
+
+@_command
+def calibrate(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="Measured times: JSON, or a CSV file of msprof.")],
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option("--kernel", metavar="FILE|MODULE:KERNEL", help="A kernel that the trace names, once for each."),
+    ] = None,
+    target: Target = None,
+    costs: Costs = None,
+    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE.json", help="Where to write.")] = "costs.json",
+    as_json: Json = False,
+) -> int:
+    """Fit the cost table of a target to measured times, and write it for --costs."""
+    from ptokit.cli.calibrate import calibrate_costs
+
+    return calibrate_costs(trace, kernel or (), target, costs, out, as_json)
 
 
 @_command

@@ -138,6 +138,8 @@ class RouteKernel:
     """What moves, if that depends on the route."""
     reach: Callable[[Any], int] | None = None
     """Columns of a destination row that a transfer writes, if they may be more than the valid ones."""
+    rows: Callable[[Any, int, int], Any] | None = None
+    """The call that moves that many rows of so many elements of a packed table instead, if there is one."""
     by_element: bool = False
     """Whether each index moves a single element to or from global memory."""
     index_note: str = ""

@@ -21,6 +21,7 @@ from ptokit.isa.common import (
     REMAPS,
     WRAP,
     burst_multiple,
+    by_rows,
     data_type,
     even_rows,
     extents_positive,
@@ -533,9 +534,11 @@ ROW = RouteKernel(
     cost={"S": Cost("row loop", zeroed=zeroed_rows), "MTE2": Cost("row transfers", "GM to UB GB/s")},
     lower=lower_row,
     reach=whole_blocks,
+    rows=by_rows,
 )
 ROW_NZ = replace(
     ROW,
+    rows=None,
     handshake=replace(ROW.handshake, after_fill=(("S", "MTE2"),)),
     work=row_batches,
     cost={"S": Cost("row loop", zeroed=zeroed_tile), "MTE2": Cost("fractal row transfers", "GM to UB GB/s")},
@@ -550,6 +553,7 @@ ELEM = RouteKernel(
     work=lambda rows, cols, _batches: Work(scalar=rows * cols),  # MG-SYNC-09
     cost={"S": Cost("element gather")},
     lower=lower_elem,
+    rows=by_rows,
     by_element=True,
     index_note="H-24",
 )
@@ -580,7 +584,7 @@ L1_SIMT = RouteKernel(
     lower=lower_l1_elem,  # the same result by MG-SIMT-23
     by_element=True,
 )
-SIMT = RouteKernel(touches("V", "V", "V"), handshake=ON_V, cost={"V": Cost("SIMT")})
+SIMT = RouteKernel(touches("V", "V", "V"), handshake=ON_V, cost={"V": Cost("SIMT")}, rows=by_rows)
 OFF_CHIP = {"mgather.row": RouteKernel(lower=lower_row), "mgather.elem": RouteKernel(lower=lower_elem)}
 
 KERNELS = {

@@ -12,7 +12,9 @@
 | `outcomes.py` | the outcome of every lane |
 | `ways.py`, `traffic.py` | accesses to global memory; their sums |
 | `costs.py`, `formulas.py`, `timed.py` | how long steps take: numbers and transfer sizes, formulas, instructions |
-| `timer.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
+| `timer.py`, `record.py`, `spans.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
+| `advice.py` | changes of a block, timed again |
+| `fit.py` | costs from measured times |
 | `deferred.py` | an instruction whose pipes run their parts at different times |
 | `session.py`, `findings.py` | one launch, and its findings |
 | `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |

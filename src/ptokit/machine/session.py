@@ -84,8 +84,10 @@ class Session:
         self.naming, self.fixes = Naming(program, profile, self.gm), Fixes(program, profile)
         self._unordered = partial(hazards.unordered, self.fixes)
         self.orders = bool(profile.pipes) and options.enables("order")
-        self.costs = Costs(profile, options.costs)
-        self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.enables("time") else None
+        self.costs = Costs(profile, options.overrides)
+        at_once = options.cores or self.costs.cores(self.cores.names)
+        is_timed = profile.pipes and options.enables("time")
+        self.timer = Timer(self.costs, options.timeline, at_once) if is_timed else None
         self.engines = () if not profile.pipes else (self.clocks, self.timer) if self.timer else (self.clocks,)
         """The engines that flags, events and barriers go to."""
         is_counted = options.enables("traffic") or self.timer is not None
@@ -288,7 +290,7 @@ class Session:
         pipe, moment = self.cores.scalar, self.moment
         self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], moment, pipe, touches, pipe))
         if self.timer:
-            self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
+            self.timer.read_scalar(pipe, self.numbers[id(stmt)], stmt.where)
 
     def _work(
         self,

@@ -71,9 +71,14 @@ def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site
     if used is None or used.plan is None:
         return None
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
-    core = home_of((tile.loc for tile in tiles.values()), profile)
-    done = tuple(_placed(step, core, profile) for step in steps(used.call, profile))
+    done = placed_steps(used.call, profile)
     return Site(used, used.call, used.plan, done, tiles, (*prepared.refused, *prepared.remarks))
+
+
+def placed_steps(call: Call, profile: Profile) -> tuple[Step, ...]:
+    """The steps of a call, with the core of every pipe."""
+    core = home_of((spec.loc for spec in call.operands.values() if isinstance(spec, TileSpec)), profile)
+    return tuple(_placed(step, core, profile) for step in steps(call, profile))
 
 
 def lenient(options: Options) -> Options:

@@ -1,8 +1,8 @@
 """A5: SIMT launches on the vector pipe, separate cube and vector cores, a UB shared with the data cache."""
 
 from ptokit.isa.policy import TileType
+from ptokit.target.a2a3 import CONFIG, PUBLIC
 from ptokit.target.a2a3 import COSTS as A2A3_COSTS
-from ptokit.target.a2a3 import PUBLIC
 from ptokit.target.profile import (
     CUBE_CORE,
     EVENT_IDS,
@@ -23,6 +23,8 @@ SHARED = {
 }
 COSTS: Stated = {
     **SHARED,
+    "AIV cores": (64, f"{CONFIG}: Ascend950PR_958b has 64; other versions of the chip have more or fewer"),
+    "AIC cores": (32, f"{CONFIG}: Ascend950PR_958b has 32; other versions of the chip have more or fewer"),
     "cache line bytes": (64, PUBLIC),
     "GM burst bytes": (128, "MG-COST-07"),
     "registers a thread": (32, "MG-SIMT-24; no cost depends on it"),
