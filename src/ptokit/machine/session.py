@@ -207,9 +207,12 @@ class Session:
         for touch in touches:
             if touch.is_index:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
-                if any(each.pipe == load for each in earlier):
-                    finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name)
-                    self.report([finding], executed.where)
+                for each in (each for each in earlier if each.pipe == load):
+                    self._note_index(executed, kind, touch, each, f"{core_of(wait.dst)}.{VECTOR}")
+
+    def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, _load: Earlier, _entry: str) -> None:
+        finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name)
+        self.report([finding], executed.where)
 
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""

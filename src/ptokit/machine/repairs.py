@@ -1,0 +1,222 @@
+"""Repairs: the smallest change of a program's flags that makes it clean, and flags that nothing needs.
+
+Every proposal was run on the machine, on the arrays of the launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ptokit.machine.proposal import NEEDLESS, ORDER, Patcher, Repair
+from ptokit.machine.trial import Faults, Replay
+from ptokit.program.ir import Barrier, Instr, LoadScalar, Stmt, View
+from ptokit.program.memory import Path
+from ptokit.program.repair import (
+    Edit,
+    Edited,
+    Unit,
+    conflicts_with,
+    cost,
+    cures,
+    link_between,
+    missing_order,
+    removable,
+)
+
+MOST_RUNS = 400
+"""Runs on the machine that a search may take."""
+MOST_CURES = 8
+"""Faulty flags that are cured, one after the other."""
+MOST_BLOCKS = 8
+"""Blocks that a search runs; its result is run on all."""
+MOST_ROUNDS = 4
+"""How often a search is repeated with blocks that its result did not make clean."""
+
+Units = tuple[Unit, ...]
+
+
+def repairs(replay: Replay, form: str, patched: Patcher) -> tuple[Repair, ...]:
+    """The repair of a launch; for a clean one, what can be removed. `patched` makes the change in the user's source."""
+    search = Search(replay, alternates=form == "python")
+    first = search.faults(())
+    if not first.is_clean:
+        found = search.order(first)
+        return () if found is None else (_repair(replay, ORDER, found, form, patched),)
+    steps = search.needless(first)
+    made: list[Repair] = []
+    for unit, cycles in steps:
+        made.append(Repair(NEEDLESS, replay.target, unit, cycles, form, patched(unit)))
+    return tuple(made)
+
+
+def _repair(replay: Replay, kind: str, units: Units, form: str, patched: Patcher) -> Repair:
+    edits = tuple(edit for unit in units for edit in unit)
+    before, after = replay.report().timeline, replay.report(Edited(replay.program, units).program).timeline
+    cycles = after.cycles - before.cycles if before and after else 0.0
+    return Repair(kind, replay.target, edits, cycles, form, patched(edits))
+
+
+class Search:
+    """Tries edits of a program on the machine."""
+
+    def __init__(self, replay: Replay, *, alternates: bool) -> None:
+        self.replay, self.program, self.profile = replay, replay.program, replay.executable.profile
+        self.alternates = alternates
+        """Whether event ids may be expressions."""
+        self.blocks: Sequence[int] = range(replay.grid)
+        self._known: dict[frozenset[Edit], Faults] = {}
+        self._runs = 0
+        self._best: Units | None = None
+
+    def faults(self, units: Units, *, timed: bool = False) -> Faults:
+        """The faults of the program with edits, in the chosen blocks."""
+        key = frozenset(edit for unit in units for edit in unit)
+        if timed or key not in self._known:
+            self._runs += 1
+            self._known[key] = self.replay.faults(Edited(self.program, units), self.blocks, timed=timed)
+        return self._known[key]
+
+    def _choose(self, blocks: Iterable[int]) -> None:
+        """Search in some blocks, with the first and the last."""
+        last = self.replay.grid - 1
+        self.blocks = sorted({0, last, *list(blocks)[:MOST_BLOCKS]}) if last >= MOST_BLOCKS else range(last + 1)
+        self._known.clear()
+        self._runs = 0
+
+    def _confirmed(self, units: Units) -> bool:
+        """Whether all blocks are clean; if not, the search goes on with those that are not."""
+        if len(self.blocks) == self.replay.grid:
+            return True
+        found = self.replay.faults(Edited(self.program, units), range(self.replay.grid))
+        if not found.is_clean:
+            self.blocks = sorted({*self.blocks, *found.blocks[:MOST_BLOCKS]})
+            self._known.clear()
+            self._runs = 0
+        return found.is_clean
+
+    # --- missing order
+
+    def order(self, first: Faults) -> Units | None:
+        """The smallest change that makes the program clean; None if none was found."""
+        self._choose(first.blocks)
+        for _ in range(MOST_ROUNDS):
+            self._best = None
+            self._solve((), 0)
+            if self._best is None or self._confirmed(self._best):
+                return self._best
+        return None
+
+    @property
+    def _limit(self) -> float:
+        return float("inf") if self._best is None else cost(self._best)
+
+    def _solve(self, units: Units, depth: int) -> None:
+        """Cure one fault after the other, in every way that may be better than the best so far."""
+        if cost(units) >= self._limit or depth > MOST_CURES or self._runs >= MOST_RUNS:
+            return
+        faults = self.faults(units)
+        if faults.is_clean:
+            self._offer(units)
+        elif faults.flags:
+            for unit in cures(Edited(self.program, units), self.profile, faults.flags[0], faults.pairs):
+                self._solve((*units, unit), depth + 1)
+        elif faults.races:
+            self._add_flags(units, depth)
+
+    def _add_flags(self, units: Units, depth: int) -> None:
+        """Add all flags that are missing: what the accesses of the program need, then what the machine found."""
+        edited = Edited(self.program, units)
+        for alternate in (True, False) if self.alternates else (False,):
+            added = (*units, *self._missing(edited, (), alternate))
+            found = self.faults(added)
+            if found.races:
+                after = Edited(self.program, added)
+                ends = ((after.origin(race.first), after.origin(race.then), race) for race in found.races)
+                links = [
+                    link_between(edited.now(first), edited.now(then), race.src, race.dst)
+                    for first, then, race in ends
+                    if first is not None and then is not None and race.src != race.dst
+                ]
+                added = (*units, *self._missing(edited, links, alternate))
+                found = self.faults(added)
+            if found.is_clean:
+                self._offer(added)
+                return
+            if len(added) > len(units) and not found.races:
+                self._solve(added, depth + 1)
+
+    def _missing(self, edited: Edited, links: Iterable[Any], alternate: bool) -> list[Unit]:
+        with suppress(AttributeError):  # a call without a route has no pipes
+            return missing_order(edited, self.profile, links, alternate=alternate)
+        return []
+
+    def _offer(self, units: Units) -> None:
+        """Keep what is clean, without what it does not need, if it is better than the best so far."""
+        for unit in sorted(units, key=lambda unit: -cost([unit])):
+            rest = tuple(other for other in units if other != unit)
+            if self.faults(rest).is_clean:
+                units = rest
+        if cost(units) < self._limit:
+            self._best = units
+
+    # --- needless flags
+
+    def needless(self, first: Faults) -> list[tuple[Unit, float]]:
+        """Units that nothing needs, each given that those before it go, and the cycles that its removal changes."""
+        units = [unit for unit in removable(Edited(self.program, ()), first.pairs) if _is_for_all_pipes(unit)]
+        if not units:
+            return []
+        self._choose(range(self.replay.grid))
+        for _ in range(MOST_ROUNDS):
+            found = self._removed(units)
+            if self._confirmed(tuple(unit for unit, _ in found)):
+                return found
+        return []
+
+    def _removed(self, units: list[Unit]) -> list[tuple[Unit, float]]:
+        base = self.faults((), timed=True)
+        gains: list[tuple[float, int, Unit]] = []
+        for number, unit in enumerate(units):
+            found = self.faults((unit,), timed=True)
+            if found.is_clean:
+                gains.append((found.cycles - base.cycles, number, unit))
+        gone: Units = ()
+        kept: list[tuple[Unit, float]] = []
+        cycles = base.cycles
+        for _, _, unit in sorted(gains, key=lambda gain: gain[:2]):
+            found = self.faults((*gone, unit), timed=True)
+            if found.is_clean and self._is_unneeded((*gone, unit), base):
+                kept.append((unit, found.cycles - cycles))
+                gone, cycles = (*gone, unit), found.cycles
+        return kept
+
+    def _is_unneeded(self, gone: Units, base: Faults) -> bool:
+        """Whether no path of the program needs what goes. What the run has executed is judged by the run."""
+        edited = Edited(self.program, gone)
+        with suppress(AttributeError):
+            before = conflicts_with(self.program, self.profile)
+            after = {(edited.origin(a), edited.origin(b)) for a, b in conflicts_with(edited.program, self.profile)}
+            return all(self._was_tried(*pair, base) for pair in after - before if None not in pair)  # type: ignore[arg-type]
+        return True
+
+    def _was_tried(self, first: Path, then: Path, base: Faults) -> bool:
+        """Whether the run has shown that two statements do not conflict: both ran, and touch no common array."""
+        statements = Edited(self.program, ()).statements
+        often = 2 if first >= then else 1
+        return min(base.executed[first], base.executed[then]) >= often and not (
+            _arrays(statements[first]) & _arrays(statements[then])
+        )
+
+
+def _is_for_all_pipes(unit: Unit) -> bool:
+    """A barrier of one pipe says nothing to a model whose pipes run in order; it is left alone."""
+    return not any(isinstance(edit.stmt, Barrier) and edit.stmt.pipe != "ALL" for edit in unit)
+
+
+def _arrays(stmt: Stmt) -> set[str]:
+    if isinstance(stmt, LoadScalar):
+        return {stmt.source.argument}
+    operands = stmt.operands if isinstance(stmt, Instr) else ()
+    return {operand.argument for operand in operands if isinstance(operand, View)}
