@@ -14,16 +14,17 @@ from ptokit.machine.trial import Faults, Replay
 from ptokit.program.ir import Barrier, Instr, LoadScalar, Stmt, View
 from ptokit.program.memory import Path
 from ptokit.program.repair import (
-    Edit,
     Edited,
     Unit,
     conflicts_with,
     cost,
     cures,
+    in_order,
     link_between,
     missing_order,
     removable,
 )
+from ptokit.target.registry import PROFILES
 
 MOST_RUNS = 400
 """Runs on the machine that a search may take."""
@@ -52,7 +53,7 @@ def repairs(replay: Replay, form: str, patched: Patcher) -> tuple[Repair, ...]:
 
 
 def _repair(replay: Replay, kind: str, units: Units, form: str, patched: Patcher) -> Repair:
-    edits = tuple(edit for unit in units for edit in unit)
+    edits = in_order(edit for unit in units for edit in unit)
     before, after = replay.report().timeline, replay.report(Edited(replay.program, units).program).timeline
     cycles = after.cycles - before.cycles if before and after else 0.0
     return Repair(kind, replay.target, edits, cycles, form, patched(edits))
@@ -66,13 +67,13 @@ class Search:
         self.alternates = alternates
         """Whether event ids may be expressions."""
         self.blocks: Sequence[int] = range(replay.grid)
-        self._known: dict[frozenset[Edit], Faults] = {}
+        self._known: dict[Unit, Faults] = {}
         self._runs = 0
         self._best: Units | None = None
 
     def faults(self, units: Units, *, timed: bool = False) -> Faults:
         """The faults of the program with edits, in the chosen blocks."""
-        key = frozenset(edit for unit in units for edit in unit)
+        key = in_order(edit for unit in units for edit in unit)
         if timed or key not in self._known:
             self._runs += 1
             self._known[key] = self.replay.faults(Edited(self.program, units), self.blocks, timed=timed)
@@ -119,11 +120,11 @@ class Search:
         faults = self.faults(units)
         if faults.is_clean:
             self._offer(units)
+        elif faults.races and not faults.unpaired:
+            self._add_flags(units, depth)
         elif faults.flags:
             for unit in cures(Edited(self.program, units), self.profile, faults.flags[0], faults.pairs):
                 self._solve((*units, unit), depth + 1)
-        elif faults.races:
-            self._add_flags(units, depth)
 
     def _add_flags(self, units: Units, depth: int) -> None:
         """Add all flags that are missing: what the accesses of the program need, then what the machine found."""
@@ -144,7 +145,7 @@ class Search:
             if found.is_clean:
                 self._offer(added)
                 return
-            if len(added) > len(units) and not found.races:
+            if len(added) > len(units) and (found.unpaired or not found.races):
                 self._solve(added, depth + 1)
 
     def _missing(self, edited: Edited, links: Iterable[Any], alternate: bool) -> list[Unit]:
@@ -169,13 +170,37 @@ class Search:
         if not units:
             return []
         self._choose(range(self.replay.grid))
+        others = self._others()
         for _ in range(MOST_ROUNDS):
-            found = self._removed(units)
+            found = self._removed(units, others)
             if self._confirmed(tuple(unit for unit, _ in found)):
                 return found
         return []
 
-    def _removed(self, units: list[Unit]) -> list[tuple[Unit, float]]:
+    def _others(self) -> list[Search]:
+        """Searches on the other targets that the program may be for: all that can run it, unless it names its own."""
+        if self.program.mode != "manual" or self.program.arch:
+            return []
+        found: list[Search] = []
+        for profile in PROFILES.values():
+            if profile.pipes and profile.name == profile.family != self.profile.family:
+                search = Search(self.replay.on(profile), alternates=False)
+                search.blocks = self.blocks
+                with suppress(AttributeError):  # an instruction that this target does not have
+                    found += [search] if search.faults(()).error is None else []
+        return found
+
+    def is_not_worse(self, units: Units) -> bool:
+        """Whether edits add no fault."""
+        return self._identified(units) <= self._identified(())
+
+    def _identified(self, units: Units) -> set[object]:
+        """The faults with edits, by the statements before."""
+        origin, found = Edited(self.program, units).origin, self.faults(units)
+        races = {(origin(race.first), origin(race.then), race.src, race.dst) for race in found.races}
+        return races | {(fault.kind, origin(fault.path)) for fault in found.flags} | ({"error"} if found.error else set())
+
+    def _removed(self, units: list[Unit], others: list[Search]) -> list[tuple[Unit, float]]:
         base = self.faults((), timed=True)
         gains: list[tuple[float, int, Unit]] = []
         for number, unit in enumerate(units):
@@ -186,8 +211,10 @@ class Search:
         kept: list[tuple[Unit, float]] = []
         cycles = base.cycles
         for _, _, unit in sorted(gains, key=lambda gain: gain[:2]):
-            found = self.faults((*gone, unit), timed=True)
-            if found.is_clean and self._is_unneeded((*gone, unit), base):
+            without = (*gone, unit)
+            found = self.faults(without, timed=True)
+            is_clean = found.is_clean and all(other.is_not_worse(without) for other in others)
+            if is_clean and self._is_unneeded(without, base):
                 kept.append((unit, found.cycles - cycles))
                 gone, cycles = (*gone, unit), found.cycles
         return kept

@@ -19,6 +19,7 @@ from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Program
 from ptokit.program.memory import Path
 from ptokit.program.repair import Edited, FlagFault, Pairs
+from ptokit.target import Profile
 
 ALIGNMENT = 64
 """Copies of arrays keep their addresses modulo this."""
@@ -39,7 +40,7 @@ class Faults:
     """The faults of order that a run shows."""
 
     flags: list[FlagFault] = field(default_factory=list)
-    """The causes first: waits that never end."""
+    """Those that may be the cause of others first: waits that never end, sets that nothing waits for."""
     races: list[Race] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
     """The blocks that have one."""
@@ -51,6 +52,11 @@ class Faults:
     """What has stopped the run."""
     cycles: float = 0.0
     """The model's time of the longest block, if it was asked for. This is no fault."""
+
+    @property
+    def unpaired(self) -> bool:
+        """Whether a set or a wait lacks the other."""
+        return any(fault.kind != "doubled" for fault in self.flags)
 
     @property
     def is_clean(self) -> bool:
@@ -85,6 +91,11 @@ class Replay:
     def target(self) -> str:
         """The name of its target."""
         return self.executable.profile.name
+
+    def on(self, profile: Profile) -> Replay:
+        """The same launch on another target."""
+        executable = type(self.executable)(self.program, profile, self.executable.options)
+        return Replay(executable, self._given, self._before, self.integers, self.grid, self.options, ())
 
     def tensors(self) -> dict[str, Storage]:
         """Copies of the arrays, with their content before the launch."""
@@ -233,13 +244,13 @@ class TrialSession(Session):
         paths, log = edited.paths, self.log
         causes = [number for number in self._stuck_waits if number in log.unset] or list(self._stuck_waits)
         flags = [FlagFault("stuck", paths[number], tuple(log.unset.get(number, ()))) for number in causes]
+        flags += [FlagFault("left", paths[number], tuple(events)) for number, events in log.left.items()]
         twice: dict[tuple[int, int | None], list[int]] = defaultdict(list)
         for number, earlier, event in self._sets_too_early:
             twice[number, earlier].append(event)
         for (number, earlier), events in twice.items():
             before = None if earlier is None else paths[earlier]
             flags.append(FlagFault("doubled", paths[number], tuple(events), before))
-        flags += [FlagFault("left", paths[number], tuple(events)) for number, events in log.left.items()]
         races = [Race(paths[first], paths[then], src, dst) for first, then, src, dst in self._races]
         pairs = {(paths[first], paths[then]) for first, then in log.pairs}
         ran = Counter({paths[number]: count for number, count in self._most.items()})

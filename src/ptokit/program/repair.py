@@ -79,6 +79,7 @@ class Edit:
     def text(self, form: str = "python") -> str:
         """What to do, in words."""
         line = f"line {self.where.line}" if self.where else "the statement"
+        line = f"the {NAMES[type(self.anchor)]} of {line}" if type(self.anchor) in NAMES else line
         named = f" ({self.anchor.name})" if isinstance(self.anchor, ir.Instr) else ""
         written = spelled(self.stmt, form)
         if self.action == INSERT:
@@ -89,6 +90,8 @@ class Edit:
         return self.text()
 
 
+NAMES: dict[type[object], str] = {ir.Loop: "loop", ir.Branch: "branch"}
+"""What statements with blocks inside are called."""
 Unit = tuple[Edit, ...]
 """Edits that belong together: none of them makes sense without the others."""
 
@@ -96,6 +99,11 @@ Unit = tuple[Edit, ...]
 def cost(units: Iterable[Unit]) -> int:
     """How much units count together."""
     return sum(edit.cost for unit in units for edit in unit)
+
+
+def in_order(edits: Iterable[Edit]) -> Unit:
+    """Edits in the order of the text."""
+    return tuple(sorted(edits, key=lambda edit: (edit.at, edit.side == AFTER, edit.rank, edit.text())))
 
 
 # --- edited programs
@@ -106,7 +114,7 @@ class Edited:
 
     def __init__(self, program: ir.Program, units: Iterable[Unit]) -> None:
         self._edits: dict[Path, list[Edit]] = defaultdict(list)
-        for edit in sorted((edit for unit in units for edit in unit), key=lambda edit: edit.rank):
+        for edit in in_order(edit for unit in units for edit in unit):
             self._edits[edit.at].append(edit)
         self._origins: dict[Path, Path] = {}
         self._before = dict(statements(program.body))
@@ -240,8 +248,8 @@ Maybe = tuple[Edit | None, ...]
 
 
 def _unpaired(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, _pairs: Pairs) -> Iterator[Maybe]:
-    """For a wait without a set, or a set without a wait: remove it, or add the other one."""
-    yield (edited.removed(fault.path),)
+    """For a wait without a set, or a set without a wait: add the other one outside the loop, remove it, or add the other
+    one where it orders something."""
     is_wait = fault.kind == "stuck"
     other = replace(stmt, action="set" if is_wait else "wait", where=None)
     partners = [path for path, each in edited.statements.items() if _is_partner(each, other)]
@@ -250,6 +258,7 @@ def _unpaired(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag,
         at, rank = (number, PRIME) if is_wait else (number + 1, DRAIN)
         flags = [replace(other, event=event) for event in fault.events]
         yield tuple(edited.inserted(Insertion(tuple(block), at, rank, flag)) for flag in flags)
+    yield (edited.removed(fault.path),)
     for first, then in races(edited.program, profile):
         if (first.pipe, then.gate) == (stmt.src, stmt.dst):
             mate = first.path if is_wait else then.path
