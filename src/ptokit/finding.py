@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 Level = Literal["error", "hazard", "note"]
 """`error`: refused. `hazard`: right here, wrong elsewhere. `note`: a remark, shown on request."""
@@ -33,9 +33,140 @@ class Where:
     column: int | None = None
     caret: int | None = field(default=None, compare=False, repr=False)
     """The column to mark when the line is shown, if the place is the whole line."""
+    calls: tuple[Where, ...] = field(default=(), compare=False, repr=False)
+    """The calls that lead there, the innermost first; the last is a line of the kernel itself."""
+
+    @property
+    def path(self) -> tuple[Where, ...]:
+        """The place and its calls: two places in one helper differ if its calls do."""
+        return self, *self.calls
+
+    def called(self, calls: tuple[Where, ...]) -> Where:
+        """The same place, reached by calls."""
+        return replace(self, calls=calls) if calls else self
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f":{self.column}" if self.column is not None else "")
+
+
+Iteration = tuple[tuple[str, int], ...]
+"""Loop variables and their values, the outermost first."""
+
+
+def shown(name: str, operand: str) -> str:
+    """An operand with the name of its tile or array: `rows (src)`."""
+    return f"{name} ({operand})" if name and name != operand else operand
+
+
+@dataclass(frozen=True)
+class Access:
+    """One of the two accesses of a conflict: a pipe of an instruction touches one of its operands."""
+
+    instruction: str
+    operand: str
+    """As the instruction's definition names it: `src`."""
+    name: str
+    """The tile or the array: the author's name."""
+    how: str
+    """`read`, `write`, or the name of an atomic."""
+    pipe: str
+    """With its core: `AIV.MTE2`."""
+    gate: str
+    """The pipe that can be made to wait before the access, with its core."""
+    memory: str
+    """`UB`, `GM`."""
+    where: Where | None = None
+    statement: int = 0
+    """The number of the statement, counted in the order of `ir.walk`."""
+    block: int = 0
+    iteration: Iteration = ()
+    bytes: tuple[int, int] = (0, 0)
+    """The first of the bytes that both accesses touch, and the one after the last: addresses on the chip, offsets in an
+    array."""
+    rows: tuple[int, int] | None = None
+    """The first and the last row of the tile or the array that these bytes belong to."""
+
+    @property
+    def unit(self) -> str:
+        """The pipe without its core."""
+        return self.pipe.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        verb = {"read": "reads", "write": "writes"}.get(self.how, f"{self.how}s to")
+        return f"{self.instruction} {verb} {shown(self.name, self.operand)} on {self.unit}"
+
+    @property
+    def act(self) -> str:
+        """`mgather's write`."""
+        return f"{self.instruction}'s {self.how}"
+
+    @property
+    def noun(self) -> str:
+        """`mgather's write of rows (dst) on V (line 14)`."""
+        of = "of" if self.how in ("read", "write") else "to"
+        return f"{self.act} {of} {shown(self.name, self.operand)} on {self.unit}{self.line}"
+
+    @property
+    def line(self) -> str:
+        """` (line 14)`; empty if it is not known."""
+        return f" (line {self.where.line})" if self.where else ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The access as plain data."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)} | {"iteration": dict(self.iteration)}
+        return (
+            plain | {"where": str(self.where), "calls": [str(call) for call in self.where.calls]}
+            if self.where
+            else plain
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How often a run shows a finding, and where first."""
+
+    block: int
+    iteration: Iteration
+    times: int
+    blocks: int
+    """How many blocks show it."""
+    grid: int
+    """How many blocks ran."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts as plain data."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"iteration": dict(self.iteration)}
+
+
+def _bytes(ends: tuple[Access, Access] | None) -> str:
+    """`rows 0..3 of ids, UB 0x40..0x240`."""
+    if ends is None:
+        return ""
+    then = ends[1]
+    first, end = then.bytes
+    place = f"bytes {first:,}..{end:,}" if then.memory == "GM" else f"{then.memory} {first:#x}..{end:#x}"
+    return f"{_rows(*then.rows)} of {then.name}, {place}" if then.rows else f"{then.name}, {place}"
+
+
+def _rows(first: int, last: int) -> str:
+    return f"row {first:,}" if first == last else f"rows {first:,}..{last:,}"
+
+
+def _moments(seen: Seen | None, ends: tuple[Access, Access] | None) -> str:
+    """`in 12 of 64 blocks, 36 times; first: block 3, i=2 (mgather's write: i=1)`."""
+    if seen is None or (seen.grid == 1 and not seen.iteration and not (ends and ends[0].iteration)):
+        return ""
+    times = f", {seen.times:,} times" if seen.times > seen.blocks else ""
+    now, ago = _moment(seen.block, seen.iteration), ""
+    if ends:
+        then = _moment(ends[0].block, ends[0].iteration)
+        ago = f" ({ends[0].act}: {then})" if then != now else ""
+    return f"in {seen.blocks:,} of {counted(seen.grid, 'block')}{times}; first: {now}{ago}"
+
+
+def _moment(block: int, iteration: Iteration) -> str:
+    """`block 3, i=2`."""
+    return ", ".join((f"block {block:,}", *(f"{name}={value}" for name, value in iteration)))
 
 
 @dataclass(frozen=True)
@@ -59,6 +190,15 @@ class Finding:
     """Whether it blocks execution: an engine that reports errors and goes on cannot go on after this one."""
     unwritten: bool = field(default=False, compare=False, repr=False)
     """Whether it is a read of memory that nothing has written, which a check and a run on the machine both find."""
+    ends: tuple[Access, Access] | None = field(default=None, compare=False, repr=False)
+    """Of a conflict: the earlier access and the later one, where it was seen first."""
+    seen: Seen | None = field(default=None, compare=False, repr=False)
+    """Of a run on the machine: how often."""
+
+    @property
+    def path(self) -> tuple[Where, ...]:
+        """The place, and the calls that lead there."""
+        return self.where.path if self.where else ()
 
     def at(self, where: Where | None) -> Finding:
         """The same finding, pointing at a place."""
@@ -71,13 +211,36 @@ class Finding:
     def __str__(self) -> str:
         name = f"{self.rule}, {self.kind}" if self.kind else self.rule
         place = f"{self.where}: " if self.where else ""
-        return f"{place}{self.level} [{name}] {self.message}" + (f"\n    fix: {self.fix}" if self.fix else "")
+        lines = [f"{place}{self.level} [{name}] {self.message}", *([f"fix: {self.fix}"] if self.fix else [])]
+        return "\n    ".join((*lines, *self.details))
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The lines after the fix: which bytes, in which blocks and iterations, through which calls."""
+        return tuple(line for line in (_bytes(self.ends), _moments(self.seen, self.ends), self._calls()) if line)
+
+    def _calls(self) -> str:
+        """`called from k.py:31, k.py:12; mgather's write from k.py:28`."""
+        first = self.ends[0] if self.ends else None
+        ends = (("", self.where), (f"{first.act} " if first else "", first.where if first else None))
+        through = [f"{what}called from {', '.join(map(str, end.calls))}" for what, end in ends if end and end.calls]
+        return "; ".join(through)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding as plain data."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
+        return plain | {
+            "where": str(self.where) if self.where else None,
+            "calls": [str(call) for call in self.where.calls] if self.where else [],
+            "ends": [end.as_dict() for end in self.ends] if self.ends else None,
+            "seen": self.seen.as_dict() if self.seen else None,
+        }
 
 
 def not_in_run(checked: Iterable[Finding], run: Iterable[Finding]) -> list[Finding]:
     """The findings of a check without reads of unwritten memory that a run found, too."""
-    seen = {(finding.operand, finding.where) for finding in run if finding.unwritten}
-    return [finding for finding in checked if not (finding.unwritten and (finding.operand, finding.where) in seen)]
+    seen = {(finding.operand, finding.path) for finding in run if finding.unwritten}
+    return [finding for finding in checked if not (finding.unwritten and (finding.operand, finding.path) in seen)]
 
 
 def near(word: str, names: Iterable[str]) -> str:

@@ -75,4 +75,4 @@ def joined(report: TargetReport, more: tuple[Finding, ...]) -> TargetReport:
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:
-    return finding.rule, finding.kind, finding.operand, finding.where
+    return finding.rule, finding.kind, finding.operand, finding.path

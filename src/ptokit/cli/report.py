@@ -14,7 +14,7 @@ from ptokit.cli.arguments import Array
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import printable
 from ptokit.engine.runnable import Run
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where, counted
+from ptokit.finding import Access, Finding, OutOfBoundsError, VerifyError, Where, counted
 from ptokit.isa.dtype import dtype
 from ptokit.lang.check import Report, TargetReport
 from ptokit.lang.launcher import Launchable
@@ -135,9 +135,21 @@ def _target_data(report: TargetReport) -> dict[str, Any]:
 def _findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as plain data."""
     return [
-        {**{name: getattr(finding, name) for name in FIELDS}, "where": _place_data(finding.where)}
+        {
+            **{name: getattr(finding, name) for name in FIELDS},
+            "where": _place_data(finding.where),
+            "calls": [_place_data(call) for call in finding.path[1:]],
+            "ends": [_end_data(end) for end in finding.ends] if finding.ends else None,
+            "seen": finding.seen.as_dict() if finding.seen else None,
+        }
         for finding in findings
     ]
+
+
+def _end_data(end: Access) -> dict[str, Any]:
+    """One access of a conflict as plain data."""
+    calls = end.where.calls if end.where else ()
+    return {**end.as_dict(), "where": _place_data(end.where), "calls": [_place_data(call) for call in calls]}
 
 
 def _error_data(error: Problem) -> dict[str, Any]:

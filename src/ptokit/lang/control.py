@@ -6,6 +6,7 @@ import builtins
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -78,7 +79,7 @@ def range(*bounds: Any, buffers: int = 1) -> Iterator[Any]:
         return iter(builtins.range(first, last, stride))  # type: ignore[arg-type]
     frame = user_frame()
     check_caller(frame, tracer.code)
-    return tracer.loop(first, last, stride, copies, assigned_name(frame) or "i", place(frame))
+    return tracer.loop(first, last, stride, copies, assigned_name(frame) or "i", place(frame, tracer.code))
 
 
 def _constant(value: object, what: str, least: int, most: int) -> int:
@@ -127,7 +128,7 @@ class when(_Body):
     @public
     def __enter__(self) -> None:
         tracer = _tracer("pto.when")
-        self.where = user_place()
+        self.where = user_place(tracer.code)
         check_caller(user_frame(), tracer.code)
         self.depth = tracer.enter()
 
@@ -211,14 +212,14 @@ def _flag(action: str, src: str, dst: str, event: Any) -> None:
     number = expression(event, "an event id")
     if isinstance(number, int) and not 0 <= number < EVENT_IDS:
         raise refuse("KN-13", f"event ids are 0 to {EVENT_IDS - 1}; found {number}", "choose another id")
-    _manual(f"{action}_flag", Flag(action, *pipes, number, where=user_place()))
+    _manual(f"{action}_flag", Flag(action, *pipes, number))
 
 
 @public
 def barrier(pipe: str = "ALL") -> None:
     """All that was issued before, to one pipe or to `ALL`, ends before anything that is issued after begins."""
     name = "ALL" if str(pipe).removeprefix("PIPE_") == "ALL" else _pipe(pipe)
-    _manual("barrier", Barrier(name, where=user_place()))
+    _manual("barrier", Barrier(name))
 
 
 def _pipe(name: object) -> str:
@@ -235,4 +236,4 @@ def _manual(what: str, statement: Flag | Barrier) -> None:
         return
     if tracer.mode != "manual":
         raise refuse("KN-13", f"pto.{what} belongs to manual mode", 'drop it, or use @pto.kernel(mode="manual")')
-    tracer.emit(statement)
+    tracer.emit(replace(statement, where=user_place(tracer.code)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -31,9 +31,13 @@ from ptokit.lang.launch import (
     observers,
     refuse_inside,
 )
+from ptokit.lang.patch import Unpatchable
 from ptokit.lang.recall import MOST_CACHED, NUMPY, CachedLaunch, Key, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
+from ptokit.machine.proposal import Patch
+from ptokit.program.ir import Program
+from ptokit.program.repair import Edit
 
 if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
@@ -98,6 +102,15 @@ class Launchable(ABC):
     def storages(self, arguments: Arguments) -> dict[str, Storage]:
         """The memory of each array argument of the program."""
         return {name: tensor.storage for name, tensor in arguments.tensors.items()}
+
+    @property
+    def form(self) -> str:
+        """The form of its source: `python`, `mlir` or `as`."""
+        return "python"
+
+    @abstractmethod
+    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
+        """The kernel with edits of its program made in its source. Raises Unpatchable if they cannot be."""
 
     @abstractmethod
     def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
@@ -204,8 +217,30 @@ class Launcher:
         if any(finding.blocks for finding in verdict.errors):
             raise VerifyError(verdict.errors)
         storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
+        machine = traced.machine(mode)
         with self._writing(arguments, traced):
-            return traced.machine(mode).run(storages, arguments.numbers, self.grid, options, certain)
+            report = machine.run(storages, arguments.numbers, self.grid, options, certain)
+        return replace(report, form=self.kernel.form, patched=partial(self._patched, arguments, mode, machine.program))
+
+    def _patched(
+        self,
+        arguments: Arguments,
+        mode: Mode,
+        program: Program,
+        edits: Sequence[Edit],
+        is_right: Callable[[Program], bool],
+    ) -> Patch:
+        """Edits in the kernel's source, if its program is then right."""
+        try:
+            patch = self.kernel.rewritten(program, edits)
+            if is_right(patch.kernel.trace(arguments, mode).machine(mode).program):
+                return patch
+            why = "the lines concerned are used several times, with different needs"
+        except Unpatchable as problem:
+            why = str(problem)
+        except Exception as problem:  # of the changed source
+            why = f"the changed source fails: {type(problem).__name__}: {problem}"
+        return Patch(refusal=why)
 
     def _storages(self, arguments: Arguments, traced: Traced) -> dict[str, Storage]:
         """The memory of the arguments; those that the program writes must be writable."""

@@ -21,11 +21,14 @@ from ptokit.lang.arguments import Arguments, array_argument, is_integer
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public
 from ptokit.lang.launcher import Launchable
+from ptokit.lang.patch import Unpatchable
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
+from ptokit.machine.proposal import Patch
 from ptokit.program.expr import evaluate, variables
 from ptokit.program.ir import Argument, Float, Integer, Program
+from ptokit.program.repair import Edit
 from ptokit.target import DEFAULT_ARCH
 from ptokit.text.forms import read_program
 from ptokit.text.memories import open_extent, size_of
@@ -167,6 +170,10 @@ class TextKernel(Launchable):
         tensors = self.program.tensors
         found = {name: arguments.tensors[argument.array].storage for name, argument in tensors.items()}
         return {**found, **arguments.floats}
+
+    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
+        """The kernel with edits of its program made in its text."""
+        raise Unpatchable("not yet")
 
     def run_untraced(self, *_: object) -> None:
         """A text has no function to run."""

@@ -1,7 +1,7 @@
 """Edits of a program in the Python source of its kernel: the file's text with them, and the kernel of that text.
 
-A statement of the program comes from a line of the kernel, or from lines of functions that it calls. An edit goes to the
-outermost of these lines at which it means the same.
+A statement of the program comes from a line of the kernel, or from lines of functions that it calls. An edit goes to
+the outermost of these lines at which it means the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from types import CodeType, FunctionType, ModuleType
@@ -24,7 +24,7 @@ from ptokit.lang.source import Unreadable, tree_of
 from ptokit.program import ir
 from ptokit.program.expr import Expr, Var, show_expr, substitute
 from ptokit.program.memory import Path, statements
-from ptokit.program.repair import AFTER, BEFORE, INSERT, REMOVE, REPLACE, Edit, Sync, spelled
+from ptokit.program.repair import AFTER, BEFORE, REMOVE, REPLACE, Edit, Sync, spelled
 
 PACKAGE = "ptokit"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
@@ -384,16 +384,3 @@ class _Rebuilt:
 
 def _is_same(code: CodeType, old: CodeType) -> bool:
     return (code.co_qualname, code.co_firstlineno) == (old.co_qualname, old.co_firstlineno)
-
-
-def files_of(source: Source, text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The texts of a file before and after a change."""
-    return {source.file: source.text}, {source.file: text}
-
-
-def in_words(edits: Iterable[Edit], form: str) -> str:
-    """Edits that the source cannot express, one on a line."""
-    return "\n".join(f"  {edit.text(form)}" for edit in edits)
-
-
-__all__ = ["INSERT", "Source", "Unpatchable", "files_of", "in_words", "rewritten"]

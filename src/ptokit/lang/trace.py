@@ -116,7 +116,7 @@ class Tracer:
         workspace = self._workspace(instruction, tmp) if tmp is not None else None
         number, waits = self._event(), self._waits(instruction.name, wait)
         given = tuple(named), modifiers, number, waits, workspace
-        self.emit(ir.Instr(instruction.name, *given, where=user_place()))
+        self.emit(ir.Instr(instruction.name, *given, where=user_place(self.code)))
         return Event(instruction.name, "", (), number)
 
     def _workspace(self, instruction: Instruction, tmp: Tile) -> ir.TileUse:
@@ -156,10 +156,13 @@ class Tracer:
     def declare(self, spec: TileSpec, addresses: tuple[Expr, ...]) -> str:
         """Record a tile's declaration; returns its name."""
         frame = user_frame()
-        name = self.unique(assigned_name(frame) or "tile")
+        given = assigned_name(frame)
+        name = self.unique(given or "tile")
         loop = next((scope for scope in reversed(self.scopes) if scope.is_loop), None)
         buffers = loop.buffers if loop and not addresses else 1
-        self.emit(ir.TileDecl(name, spec, addresses, buffers, not addresses, where=place(frame)))
+        self.emit(
+            ir.TileDecl(name, spec, addresses, buffers, not addresses, named=bool(given), where=place(frame, self.code))
+        )
         return name
 
     def loop(
@@ -201,7 +204,7 @@ class Tracer:
     def load(self, block: Callable[..., ir.View], index: Sequence[object]) -> TracedInteger:
         """Record the load of a scalar."""
         starts = tuple(expression(part, "an index of pto.load_scalar") for part in index)
-        result, where = Var(self.unique(assigned_name(user_frame()) or "scalar")), user_place()
+        result, where = Var(self.unique(assigned_name(user_frame()) or "scalar")), user_place(self.code)
         view = block(starts, (1,) * len(starts))
         self.emit(ir.LoadScalar(result, view, where=where))
         return TracedInteger(result, self.path)
@@ -210,7 +213,7 @@ class Tracer:
         """Record that a tile moves."""
         if self.mode != "manual":
             raise refuse("KN-13", "tassign belongs to manual mode", 'use @pto.kernel(mode="manual")')
-        self.emit(ir.Assign(tile, expression(address, "addr"), where=user_place()))
+        self.emit(ir.Assign(tile, expression(address, "addr"), where=user_place(self.code)))
 
     def finish(self) -> ir.Block:
         """The whole body. Events are renumbered from 0; those that nothing waits for are dropped."""

@@ -7,7 +7,7 @@ import re
 import sys
 import warnings
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -52,14 +52,29 @@ def user_frame() -> FrameType | None:
     return frame
 
 
-def user_place() -> Where | None:
-    """The user's file and line."""
-    return place(user_frame())
+def user_place(kernel: CodeType | None = None) -> Where | None:
+    """The user's file and line; with the calls from a kernel's code to it."""
+    return place(user_frame(), kernel)
 
 
-def place(frame: FrameType | None) -> Where | None:
-    """The file and line of a frame."""
-    return Where(frame.f_code.co_filename, frame.f_lineno) if frame else None
+def place(frame: FrameType | None, kernel: CodeType | None = None) -> Where | None:
+    """The file and line of a frame; with the calls from a kernel's code to it."""
+    if frame is None:
+        return None
+    here = Where(frame.f_code.co_filename, frame.f_lineno)
+    return here if kernel is None or frame.f_code is kernel else here.called(_calls(frame.f_back, kernel))
+
+
+def _calls(frame: FrameType | None, kernel: CodeType) -> tuple[Where, ...]:
+    """The lines of the user's frames from this one to the kernel's; none if the kernel did not lead here."""
+    found: list[Where] = []
+    while frame is not None:
+        if not _is_machinery(frame.f_code.co_filename):
+            found.append(Where(frame.f_code.co_filename, frame.f_lineno))
+        if frame.f_code is kernel:
+            return tuple(found)
+        frame = frame.f_back
+    return ()
 
 
 def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyError:

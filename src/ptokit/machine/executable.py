@@ -81,10 +81,10 @@ class MachineExecutable(Executable):
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
         if session.skipped:
             _restore(tensors, before)
-        run, findings = session.findings.found, Findings()
+        run, findings = session.findings.found(grid), Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
-        found = tuple(judged(findings.found, self.options))
+        found = tuple(judged(findings.found(), self.options))
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,
@@ -106,6 +106,7 @@ class MachineExecutable(Executable):
         self, session: Session, tensors: Mapping[str, Storage], values: dict[Var, int], blocks: Iterable[int]
     ) -> None:
         """Run some blocks under a session."""
+        session.values = values
         self._run_blocks(WatchedFrame(session, tensors, values), blocks)
 
     def _run_block(self, frame: WatchedFrame, block: int) -> None:
@@ -138,10 +139,12 @@ class _WatchedDeclare(DeclareStep):
             frame.fresh.add(self.tile.name)
         if self.tile.addresses:
             is_known = all(isinstance(address, int) for address in self.tile.addresses)
-            _note_address(self.executable, frame, self.tile, is_known)
+            _note_address(self.executable, frame, self.tile, self.tile, is_known)
 
 
-def _note_address(machine: Executable, frame: WatchedFrame, tile: TileDecl, is_known: bool) -> None:
+def _note_address(
+    machine: Executable, frame: WatchedFrame, stmt: TileDecl | Assign, tile: TileDecl, is_known: bool
+) -> None:
     """Record the address of a tile; if it is known only at run time, check whether the tile fits."""
     address, spec = frame.addresses[tile.name], tile.spec
     frame.session.placed(tile.name, spec.loc, address, spec.nbytes)
@@ -149,7 +152,7 @@ def _note_address(machine: Executable, frame: WatchedFrame, tile: TileDecl, is_k
         subject, session = f"{machine.program.name} on {machine.profile.name}", frame.session
         used = {spec.loc: Use(address + spec.nbytes, session.static.get(spec.loc, 0))}
         found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.simt)
-        session.report([replace(finding, operand=tile.name) for finding in found], frame.where)
+        session.report([replace(finding, operand=tile.name) for finding in found], stmt)
 
 
 class _WatchedAssign(AssignStep):
@@ -157,7 +160,7 @@ class _WatchedAssign(AssignStep):
         super().__call__(frame)
         frame.fresh.discard(self.tile.name)  # it shows the memory's content
         frame.session.owners.forget(self.tile.name)
-        _note_address(self.executable, frame, self.tile, isinstance(self.stmt.address, int))
+        _note_address(self.executable, frame, self.stmt, self.tile, isinstance(self.stmt.address, int))
 
 
 class _Flag(FlagStep):
@@ -165,12 +168,13 @@ class _Flag(FlagStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event, is_set = self.event(frame), self.flag.action == "set"
+        what = frame.session.issued(self.flag)
         for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
             for engine in frame.engines:
                 if is_set:
-                    engine.set(src, (src, dst, event), self.flag)
+                    engine.set(src, (src, dst, event), what)
                 else:
-                    engine.wait(dst, (src, dst, event), self.flag)
+                    engine.wait(dst, (src, dst, event), what)
 
 
 class _Barrier:

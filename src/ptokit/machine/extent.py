@@ -32,6 +32,14 @@ class Extent:
             return int(self.listed.max(initial=-1)) + 1
         return (self.rows - 1) * self.pitch + self.length if self.count else 0
 
+    def positions(self, start: int) -> Array:
+        """The bytes themselves, in the shape of the result of `get`."""
+        if self.listed is not None:
+            return self.listed + start
+        return start + (np.arange(self.rows)[:, None] * self.pitch + np.arange(self.length)).reshape(
+            (self.length,) if self.rows == 1 else (self.rows, self.length)
+        )
+
     def get(self, entries: Array, start: int) -> Array:
         """The entries of the bytes of an operand that starts at `start`."""
         if self.listed is not None:

@@ -1,27 +1,77 @@
-"""The findings of a run."""
+"""The findings of a run, and how often it shows each."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
 
-from ptokit.finding import LEVELS, Finding
+from ptokit.finding import LEVELS, Finding, Iteration, Seen
+
+
+@dataclass
+class _Entry:
+    """A finding, and the blocks and iterations that show it."""
+
+    finding: Finding
+    block: int = 0
+    iteration: Iteration = ()
+    times: int = 0
+    blocks: set[int] = field(default_factory=set)
+    last: Hashable = None
 
 
 class Findings:
     """Findings without duplicates: of several with one hazard, operand and location, the most severe."""
 
     def __init__(self) -> None:
-        self._found: dict[Hashable, Finding] = {}
+        self._found: dict[Hashable, _Entry] = {}
+        self._causes: dict[Hashable, list[_Entry]] = {}
 
-    def add(self, findings: Iterable[Finding]) -> None:
-        """Add findings."""
-        for finding in findings:
-            key = (finding.kind or (finding.rule, finding.level), finding.operand, finding.where, finding.expected)
-            known = self._found.get(key)
-            if known is None or LEVELS.index(known.level) > LEVELS.index(finding.level):
-                self._found[key] = finding
+    def add(self, findings: Iterable[Finding]) -> list[_Entry]:
+        """Add findings that no run has shown."""
+        return [self._entry(finding) for finding in findings]
 
-    @property
-    def found(self) -> tuple[Finding, ...]:
-        """All of them, in the order of the first finding at each location."""
-        return tuple(self._found.values())
+    def show(
+        self, findings: Iterable[Finding], block: int, moment: Hashable, iteration: Iteration, cause: Hashable = None
+    ) -> None:
+        """Add findings that a block shows in an iteration. `cause` stands for them if they are shown again."""
+        entries = self.add(findings)
+        for entry in entries:
+            if not entry.times:
+                entry.block, entry.iteration = block, iteration
+            _count(entry, block, moment)
+        if cause is not None:
+            self._causes[cause] = entries
+
+    def again(self, cause: Hashable, block: int, moment: Hashable) -> bool:
+        """Count the findings of a cause that was shown before; False if it was not."""
+        known = self._causes.get(cause)
+        for entry in known or ():
+            _count(entry, block, moment)
+        return known is not None
+
+    def _entry(self, finding: Finding) -> _Entry:
+        key = (finding.kind or (finding.rule, finding.level), finding.operand, finding.path, finding.expected)
+        known = self._found.setdefault(key, _Entry(finding))
+        if LEVELS.index(known.finding.level) > LEVELS.index(finding.level):
+            known.finding = finding
+        return known
+
+    def found(self, grid: int = 0) -> tuple[Finding, ...]:
+        """All of them, in the order of the first finding at each location, with their counts over `grid` blocks."""
+        return tuple(_counted(entry, grid) for entry in self._found.values())
+
+
+def _count(entry: _Entry, block: int, moment: Hashable) -> None:
+    """An iteration counts once, however many accesses of it conflict."""
+    if entry.last != (block, moment):
+        entry.last = block, moment
+        entry.times += 1
+        entry.blocks.add(block)
+
+
+def _counted(entry: _Entry, grid: int) -> Finding:
+    if not entry.times:
+        return entry.finding
+    seen = Seen(entry.block, entry.iteration, entry.times, len(entry.blocks), grid)
+    return replace(entry.finding, seen=seen)

@@ -10,7 +10,7 @@ from ptokit.finding import Finding
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.session import Session
 from ptokit.program.expr import Var
-from ptokit.program.ir import TileDecl
+from ptokit.program.ir import Stmt, TileDecl
 
 
 class WatchedFrame(Frame):
@@ -30,12 +30,15 @@ class WatchedFrame(Frame):
         """The engines that flags, events and barriers go to."""
         self.fresh: set[str] = set()
         """Tiles whose memory is uninitialised."""
+        self.stmt: Stmt | None = None
+        """The statement that runs."""
         self._known: dict[tuple[str, int], Storage] = {}
 
     def report(self, findings: Sequence[Finding]) -> None:
         """Report findings of the current statement to the session."""
         indices = self.session.options.enables("indices")
-        self.session.report([f for f in self.placed(findings) if indices or f.level != "hazard"], self.where)
+        assert self.stmt is not None
+        self.session.report([f for f in findings if indices or f.level != "hazard"], self.stmt)
 
     def place(self, tile: TileDecl, address: int, target: str) -> None:
         """Bind a tile to an address of its memory; an address that it had before is not checked again."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ptokit import spec
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding, Level
+from ptokit.finding import Access, Finding, Level, shown
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import OrderHazard
+from ptokit.machine.ends import MemoryAccess
 from ptokit.machine.extent import Extent
 from ptokit.machine.memories import MemoryLocation
+from ptokit.machine.pipes import unit_of
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
 from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
@@ -19,43 +21,16 @@ from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
 LATER = "read it in a later kernel"
 
 
-@dataclass(frozen=True)
-class AccessSide:
-    """One side of a conflict: an instruction's pipe on one of its operands."""
+def _conflicts(access: Access) -> tuple[OrderHazard, ...]:
+    """The hazards of an instruction if nothing orders its accesses."""
+    known = INSTRUCTIONS.get(access.instruction)
+    return known.conflicts if known else ()
 
-    instruction: str
-    operand: str
-    pipe: str
-    """Without its core: `MTE2`."""
-    how: str
-    memory: str
-    where: str
 
-    def __str__(self) -> str:
-        verb = {"read": "reads", "write": "writes"}.get(self.how, f"{self.how}s to")
-        return f"{self.instruction} {verb} {self.operand}" + f" on {self.pipe}" * bool(self.pipe) + self._place
-
-    @property
-    def noun(self) -> str:
-        """The access as a noun: `mgather's write of dst on V (line 14)`."""
-        of = "of" if self.how in ("read", "write") else "to"
-        return f"{self.instruction}'s {self.how} {of} {self.operand} on {self.pipe}{self._place}"
-
-    @property
-    def _place(self) -> str:
-        return f" ({self.where})" if self.where else ""
-
-    @property
-    def conflicts(self) -> tuple[OrderHazard, ...]:
-        """The hazards of the instruction if nothing orders its accesses."""
-        known = INSTRUCTIONS.get(self.instruction)
-        return known.conflicts if known else ()
-
-    @property
-    def role(self) -> str:
-        """The role of the operand: `index`, `scratch`, or empty for others."""
-        known = INSTRUCTIONS.get(self.instruction)
-        return next((role for role, name in known.roles.items() if name == self.operand), "") if known else ""
+def _role(access: Access) -> str:
+    """The role of an operand: `index`, `scratch`, or empty for others."""
+    known = INSTRUCTIONS.get(access.instruction)
+    return next((role for role, name in known.roles.items() if name == access.operand), "") if known else ""
 
 
 UNLISTED = "KN-13"
@@ -69,27 +44,27 @@ def _finding(
     return Finding(level, spec.behind(kind, target), message, kind, operand, expected, found, fix, target=target)
 
 
-def unordered(first: AccessSide, then: AccessSide, entry: str, when: str, profile: Profile) -> Finding:
-    """Two accesses that nothing orders; `entry` is the pipe on which the second can be made to wait."""
+def unordered(first: Access, then: Access, profile: Profile) -> Finding:
+    """Two accesses that nothing orders."""
     kinds, target = _kinds(first, then, profile), profile.name
     kind = next((kind for kind in kinds if profile.family in spec.hazards()[kind].levels), None)
     rule = spec.behind(kind, target) if kind else UNLISTED
-    message = f"{then}; nothing orders this {then.how} after {first.noun}, {when}"
-    fix = _flag_fix(first.pipe, entry)
-    expected = f"{first.pipe} before {then.pipe}"
+    message = f"{then}; nothing orders this {then.how} after {first.noun}"
+    fix = _flag_fix(first.unit, unit_of(then.gate))
+    expected = f"{first.unit} before {then.unit}"
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
 
 
-def _kinds(first: AccessSide, then: AccessSide, profile: Profile) -> Iterator[str]:
+def _kinds(first: Access, then: Access, profile: Profile) -> Iterator[str]:
     """The hazards of two accesses that nothing orders: those of the instructions, then that of the core."""
     for act, other, order in ((then, first, "second"), (first, then, "first")):
-        yield from (conflict.kind for conflict in act.conflicts if _fits(conflict, act, other, order))
-    core = profile.core_with(then.memory) if first.pipe == LOAD else None
+        yield from (conflict.kind for conflict in _conflicts(act) if _fits(conflict, act, other, order))
+    core = profile.core_with(then.memory) if first.unit == LOAD else None
     if core is not None and core.load_hazard:
         yield core.load_hazard
 
 
-def _fits(conflict: OrderHazard, act: AccessSide, other: AccessSide, order: str) -> bool:
+def _fits(conflict: OrderHazard, act: Access, other: Access, order: str) -> bool:
     """Whether a conflict of `act`'s instruction describes the two accesses."""
     return (
         conflict.memory == act.memory
@@ -97,7 +72,7 @@ def _fits(conflict: OrderHazard, act: AccessSide, other: AccessSide, order: str)
         and conflict.operand in ("", act.operand)
         and conflict.access in ("", act.how)
         and conflict.other in ("", other.how)
-        and conflict.pipe == other.pipe
+        and conflict.pipe == other.unit
     )
 
 
@@ -118,14 +93,14 @@ def _flag_fix(src: str, dst: str) -> str:
 BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of atomic"}
 
 
-def between_blocks(first: AccessSide, then: AccessSide, block: int, other: int, target: str) -> Finding:
+def between_blocks(first: Access, then: Access, profile: Profile) -> Finding:
     """Two blocks that access the same bytes of global memory, at least one of them to write."""
-    is_scratch = "scratch" in (first.role, then.role)
-    reads = "read" in (first.how, then.how)
-    stores = () if reads else (c.kind for act in (first, then) for c in act.conflicts if c.memory == then.memory)
+    is_scratch = "scratch" in (_role(first), _role(then))
+    reads, target = "read" in (first.how, then.how), profile.name
+    stores = () if reads else (c.kind for act in (first, then) for c in _conflicts(act) if c.memory == then.memory)
     kind = "H-32" if is_scratch else next(iter(stores), None)
     rule = spec.behind(kind, target) if kind else "CO-SEM-02"
-    message = f"block {block}: {then}; block {other}: {first}; nothing orders blocks"
+    message = f"block {then.block}: {then}; block {first.block}: {first}{first.line}; nothing orders blocks"
     fix = "give every block its own scratch, apart from what other blocks touch" if is_scratch else BLOCKS_FIX[reads]
     expected = "blocks that touch different elements"
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
@@ -137,27 +112,29 @@ STALE: tuple[tuple[str, Level, str, str], ...] = (
 )
 
 
-def stale(first: AccessSide, then: AccessSide, when: str, target: str) -> Finding:
+def stale(first: Access, then: Access, profile: Profile) -> Finding:
     """A read of global memory by another path than the write before it in the same kernel."""
-    kind, level, why, fix = STALE[GM_ACCESS[then.pipe] == "bursts"]
-    fix = LATER if then.role == "index" else fix
-    message = f"{then}, {why}: {first}, {when}"
-    return _finding(level, kind, target, message, then.operand, fix)
+    kind, level, why, fix = STALE[GM_ACCESS[then.unit] == "bursts"]
+    fix = LATER if _role(then) == "index" else fix
+    message = f"{then}, {why}: {first}{first.line}"
+    return _finding(level, kind, profile.name, message, then.operand, fix)
 
 
-def overwritten(name: str, operand: str, tile: str, other: str, when: str, target: str) -> Finding:
+def overwritten(name: str, operand: str, tile: str, other: str, target: str) -> Finding:
     """A read of a tile after a write through another tile at the same addresses."""
-    message = f"{name} reads {operand} from {tile}, parts of which {other} has overwritten, {when}"
+    message = f"{name} reads {operand} from {tile}, parts of which {other} has overwritten"
     return _finding("error", "H-38", target, message, operand, "move one of the tiles", f"{tile} apart from {other}")
 
 
-def unwritten(act: AccessSide, count: int, total: int, when: str, target: str, *, is_index: bool) -> Finding:
+def unwritten(instruction: str, access: MemoryAccess, name: str, count: int, total: int, target: str) -> Finding:
     """A read of bytes that nothing has written."""
-    kind = "H-42" if is_index else "H-36"
-    message = f"{act}, of which nothing has written {count} of {total} bytes, {when}"
+    kind = "H-42" if access.is_index else "H-36"
+    message = (
+        f"{instruction} reads {shown(name, access.operand)}, of which nothing has written {count} of {total} bytes"
+    )
     fix = "load or compute all of it first, or shrink valid="
     expected, found = "bytes that were written", f"{count} that were not"
-    return replace(_finding("error", kind, target, message, act.operand, fix, expected, found), unwritten=True)
+    return replace(_finding("error", kind, target, message, access.operand, fix, expected, found), unwritten=True)
 
 
 # --- launch and addresses

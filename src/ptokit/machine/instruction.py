@@ -18,11 +18,12 @@ from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.deferred import DeferredInstruction, poison
+from ptokit.machine.ends import MemoryAccess
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent, listed
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import MemoryLocation
-from ptokit.machine.session import MemoryAccess, Session
+from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ, WRITE
 from ptokit.machine.site import Site, lenient, site
 from ptokit.program.calls import offset_in
@@ -42,7 +43,7 @@ class WatchedInstruction(InstructionStep):
         """The tile of every operand; empty if it is none."""
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
-        session = frame.session
+        session, frame.stmt = frame.session, self.instr
         if frame.adversary:
             self._defer(frame, frame.adversary)
             return
@@ -52,11 +53,11 @@ class WatchedInstruction(InstructionStep):
         if any(finding.blocks for finding in prepared.refused):
             raise VerifyError([finding.at(self.instr.where) for finding in prepared.refused])
         if here is None:
-            session.report(prepared.refused, self.instr.where)
+            session.report(prepared.refused, self.instr)
             self._skip(frame)
             return
         if here.findings:
-            session.report(here.findings, self.instr.where)
+            session.report(here.findings, self.instr)
         run = here.prepared.run(storages, partial(self._write, frame, here), tolerant=True)
         frame.run(found for found in run if found is not here.prepared.remarks)  # `findings` has those
 
@@ -159,7 +160,7 @@ class WatchedInstruction(InstructionStep):
             loc, whole = self.executable.program.tiles[tile].spec.loc, frame.tiles[tile]
             place = frame.session.chip.at(loc, frame.addresses.get(tile), whole)
             ahead = (storage.address - whole.address) // place.shadow.unit
-            return place._replace(start=place.start + ahead) if ahead else place
+            return place._replace(start=place.start + ahead, ahead=ahead) if ahead else place
         return frame.session.gm.at(storage)
 
     def _check_written(self, session: Session, accesses: list[MemoryAccess]) -> None:
@@ -172,10 +173,10 @@ class WatchedInstruction(InstructionStep):
             if access.how != READ:
                 shadow.define(access.extent, access.place.start, int(access.operand != TMP))
             elif is_checked and (missing := shadow.unwritten(access.extent, access.place.start)):
-                act = hazards.AccessSide(self.instr.name, access.operand, "", READ, access.place.name, "")
+                name = session.naming.name(self.instr, access.operand)
                 count = missing * shadow.unit, access.extent.count * shadow.unit
-                finding = hazards.unwritten(act, *count, session.when, session.profile.name, is_index=access.is_index)
-                session.report([finding], self.instr.where)
+                finding = hazards.unwritten(self.instr.name, access, name, *count, session.profile.name)
+                session.report([finding], self.instr)
                 shadow.define(access.extent, access.place.start)
 
     def _check_owners(self, session: Session, accesses: list[MemoryAccess]) -> None:
@@ -186,10 +187,8 @@ class WatchedInstruction(InstructionStep):
             if access.how != READ:
                 session.owners.write(access.tile, access.place, access.extent)
             elif other := session.owners.read(access.tile, access.place, access.extent):
-                finding = hazards.overwritten(
-                    self.instr.name, access.operand, access.tile, other, session.when, session.profile.name
-                )
-                session.report([finding], self.instr.where)
+                finding = hazards.overwritten(self.instr.name, access.operand, access.tile, other, session.profile.name)
+                session.report([finding], self.instr)
 
     def _make_fresh(self, frame: WatchedFrame) -> None:
         """Poison tiles that are used for the first time."""

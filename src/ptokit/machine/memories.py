@@ -26,6 +26,8 @@ class MemoryLocation(NamedTuple):
     start: int
     name: str
     """Of the memory: `UB`, `GM`."""
+    ahead: int = 0
+    """Of a slice of a tile: units from the start of the tile to its own."""
 
     @property
     def is_global(self) -> bool:
@@ -161,6 +163,7 @@ class Global:
 
     def __init__(self, tensors: Mapping[str, Storage], written: Iterable[str], bits: int) -> None:
         """`bits` are enough for the number of a statement."""
+        self._tensors = tensors
         stored = [tensors[name].span for name in written]
         self.spans: list[tuple[range, Shadow]] = []
         for span, unit in _groups(list(tensors.values())):
@@ -173,6 +176,11 @@ class Global:
             if span.start <= storage.address < span.stop:
                 return MemoryLocation(shadow, (storage.address - span.start) // shadow.unit, GM)
         return None
+
+    def start(self, array: str) -> int:
+        """The first unit of an argument's array in its memory."""
+        place = self.at(self._tensors[array])
+        return place.start if place else 0
 
 
 def spans_of(storages: Iterable[Storage]) -> list[range]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
+from typing import Any
 
 from ptokit.finding import counted
+from ptokit.program.ir import Program
 from ptokit.program.repair import Edit
 
 ORDER, NEEDLESS = "order", "needless"
@@ -18,6 +20,8 @@ class Patch:
 
     before: Mapping[str, str] = field(default_factory=dict)
     after: Mapping[str, str] = field(default_factory=dict)
+    kernel: Any = field(default=None, compare=False, repr=False)
+    """The kernel of the texts after the change, which can be launched."""
     refusal: str = ""
     """Why there is none."""
 
@@ -62,10 +66,11 @@ class Repair:
         return "\n".join([head, *(f"  {edit.text(self.form)}" for edit in self.edits)])
 
 
-Patcher = Callable[[Sequence[Edit]], Patch]
+Patcher = Callable[[Sequence[Edit], Callable[[Program], bool]], Patch]
+"""Makes edits in the user's source. The second argument tells whether the program of the changed source is right."""
 
 
-def no_patch(_edits: Sequence[Edit]) -> Patch:
+def no_patch(_edits: Sequence[Edit], _is_right: Callable[[Program], bool]) -> Patch:
     """The source of the program is not known."""
     return Patch(refusal="the source of the program is not known")
 

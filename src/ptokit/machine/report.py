@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -92,18 +92,12 @@ class MachineReport(Run):
             "seconds": self.seconds,
             "ok": self.ok,
             "written": self.written,
-            "findings": [_finding(finding) for finding in self.findings],
+            "findings": [finding.as_dict() for finding in self.findings],
             "memory": {name: asdict(use) for name, use in self.memory.items()},
             "timeline": None if self.timeline is None else self.timeline.as_dict(),
             "traffic": [each.as_dict() for each in self.traffic],
             "lanes": [each.as_dict() for each in self.lanes],
         }
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    plain = {each.name: getattr(finding, each.name) for each in fields(finding) if each.compare}
-    plain["where"] = None if finding.where is None else str(finding.where)
-    return plain
 
 
 # --- as text

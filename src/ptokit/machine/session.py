@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding, Where
+from ptokit.finding import Access, Finding
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
 from ptokit.machine.clocks import Clock, Clocks
 from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
+from ptokit.machine.ends import Meeting, MemoryAccess, Naming
 from ptokit.machine.executed import Executed
-from ptokit.machine.extent import Extent
 from ptokit.machine.findings import Findings
-from ptokit.machine.hazards import AccessSide
-from ptokit.machine.memories import Chip, Global, MemoryLocation, Owners
+from ptokit.machine.history import History, Issued, Moment
+from ptokit.machine.memories import Chip, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
 from ptokit.machine.pipes import Stuck, core_of, unit_of
@@ -31,22 +30,10 @@ from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
-from ptokit.program.calls import access_of, all_operands, call_of, effects
-from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
+from ptokit.program.expr import Var
+from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.steps import Sync
 from ptokit.target import GM_ACCESS, VECTOR, Profile
-
-
-class MemoryAccess(NamedTuple):
-    """A part of a memory that an instruction touches."""
-
-    operand: str
-    how: str
-    place: MemoryLocation
-    extent: Extent
-    is_index: bool = False
-    tile: str = ""
-    """The tile; empty for global memory."""
 
 
 class Session:
@@ -63,6 +50,9 @@ class Session:
         self.program, self.profile, self.options = program, profile, options
         self.findings = Findings()
         self.block = 0
+        self.values: Mapping[Var, int] = {}
+        """The numbers of the running block."""
+        self.history = History(program)
         self.statements: list[Stmt] = list(walk(program.body))
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
         self.cores = Cores(program, profile)
@@ -77,6 +67,7 @@ class Session:
         self.owners = Owners(program)
         is_watched = options.enables("blocks") or options.enables("order")
         self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
+        self.naming = Naming(program, profile, self.gm)
         self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.enables("time") else None
@@ -93,6 +84,8 @@ class Session:
         self.blocks_meet = False
         """Whether the result depends on the order of the blocks."""
         self._starts: list[Clock] = []
+        self._blocks: list[int] = []
+        """The blocks that ran, and the clock at the start of each."""
 
     # --- blocks
 
@@ -101,6 +94,7 @@ class Session:
         self.block = block
         self.clocks.begin()
         self._starts.append(self.clocks.started)
+        self._blocks.append(block)
         self.chip.forget()
         self.owners.forget()
         if self.timer:
@@ -109,41 +103,46 @@ class Session:
     def end(self) -> None:
         """A block has ended."""
         for flag, setter in self.clocks.end():
-            if isinstance(setter, Flag) and self.orders:
-                message = f"the flag {_named(flag)} is still set when block {self.block} ends"
+            if isinstance(setter, Issued) and self.orders:
+                message = f"the flag {_named(flag)} is still set when a block ends"
                 fix = "wait for it: the next kernel would find it set"
-                self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], setter.where)
+                self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter)
         if self.timer:
             self.timer.end_block()
 
-    @property
-    def when(self) -> str:
-        """The current block as text."""
-        return f"in block {self.block}"
-
-    def report(self, findings: Iterable[Finding], where: Where | None) -> None:
-        """Add findings; `where` is their default location."""
-        here = (finding.on(self.profile.name) for finding in findings)
-        self.findings.add(finding if finding.where else finding.at(where) for finding in here)
+    def report(
+        self, findings: Iterable[Finding], stmt: Stmt, moment: Moment | None = None, cause: Hashable = None
+    ) -> None:
+        """Add findings of a statement, by default in the current iteration."""
+        found = [finding.on(self.profile.name) for finding in findings]
+        if found or cause:
+            number = self.numbers[id(stmt)]
+            moment = self.history.moment(number, self.values) if moment is None else moment
+            placed = (finding if finding.where else finding.at(stmt.where) for finding in found)
+            self.findings.show(placed, self.block, moment, self.history.shown(number, moment), cause)
 
     # --- flags
 
+    def issued(self, stmt: Stmt) -> Issued:
+        """A statement that is issued now."""
+        return Issued(stmt, self.history.moment(self.numbers[id(stmt)], self.values))
+
     def _set_twice(self, flag: Hashable, what: object, _before: object) -> None:
-        if isinstance(what, Flag) and self.orders:
-            message = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over, {self.when}"
+        if isinstance(what, Issued) and self.orders:
+            message = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over"
             fix = "use another event, or make the setting pipe wait for the waiting one first"
-            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], what.where)
+            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], *what)
 
     def _stuck(self, stuck: Stuck) -> None:
-        if isinstance(stuck.what, Flag) and self.orders:
-            message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}, {self.when}"
-            fix = "set the flag on every path to the wait, by a pipe that is not stuck"
-            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], stuck.what.where)
-        elif isinstance(stuck.what, Instr) and self.orders:
-            message = f"{stuck.what.name} waits for an event that nothing signals, {self.when}"
-            self.report(
-                [Finding("error", "KN-13", message, None, "event", fix="record the event first")], stuck.what.where
-            )
+        if not isinstance(stuck.what, Issued) or not self.orders:
+            return
+        stmt, moment = stuck.what
+        if isinstance(stmt, Instr):
+            message, operand, fix = f"{stmt.name} waits for an event that nothing signals", "event", "record it first"
+        else:
+            message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}"
+            operand, fix = "flag", "set the flag on every path to the wait, by a pipe that is not stuck"
+        self.report([Finding("error", "KN-13", message, None, operand, fix=fix)], stmt, moment)
 
     # --- instructions
 
@@ -151,25 +150,24 @@ class Session:
         """Check an instruction that was executed, and pass it to the other observers."""
         options = self.options
         if options.enables("repeats") and any(raw is not None for raw in executed.indices):
-            found = (replace(finding, message=f"{finding.message}, {self.when}") for finding in repeats(executed))
-            self.report(found, executed.where)
+            self.report(repeats(executed), executed.instr)
         if options.lanes:
             self.lanes += outcomes(executed)
         if self.traffic:
             self.traffic.observe(executed)
         if options.launch != "standard":
-            self.report(hazards.dispatch(site), executed.where)
-        self.report(hazards.scratch(site, executed.storages), executed.where)
+            self.report(hazards.dispatch(site), executed.instr)
+        self.report(hazards.scratch(site, executed.storages), executed.instr)
         if self.profile.pipes:
             self._issue(executed, site, touches)
 
     def _issue(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """Issue the steps of an instruction to the pipes."""
         instr, number = executed.instr, executed.number
-        pipes = site.pipes
+        pipes, moment = site.pipes, self.history.moment(number, self.values)
         for event in instr.waits:
             for engine in self.engines:
-                engine.wait_event(event, pipes, instr)
+                engine.wait_event(event, pipes, self.issued(instr))
         self._check_index_flag(executed, site, touches)
         if self.profile.burst:
             self._check_bursts(executed, site, touches)
@@ -178,7 +176,7 @@ class Session:
                 self.clocks.sync(step.src, step.dst)
             else:
                 mine = [t for t in touches if t.operand in (step.reads if t.how == READ else step.writes)]
-                self.clocks.work(step.pipe, partial(self._work, number, step.pipe, mine, site.gates[step.pipe]))
+                self.clocks.work(step.pipe, partial(self._work, number, moment, step.pipe, mine, site.gates[step.pipe]))
         if self.timer:
             self.timer.execute(executed)
         self._signal(instr, pipes)
@@ -195,7 +193,7 @@ class Session:
         for touch in touches:
             if touch.operand in site.loaded and touch.how != READ and touch.place.name == into:
                 name = executed.instr.name
-                self.report(hazards.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.where)
+                self.report(hazards.burst(name, touch.operand, touch.place, touch.extent, self.profile), executed.instr)
 
     def _check_index_flag(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
@@ -212,7 +210,7 @@ class Session:
 
     def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, _load: Earlier, _entry: str) -> None:
         finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name)
-        self.report([finding], executed.where)
+        self.report([finding], executed.instr)
 
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""
@@ -227,32 +225,37 @@ class Session:
         touches = (
             [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
         )
-        pipe = self.cores.scalar
-        self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], pipe, touches, pipe))
+        pipe, (_, moment) = self.cores.scalar, self.issued(stmt)
+        self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], moment, pipe, touches, pipe))
         if self.timer:
             self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
 
-    def _work(self, number: int, pipe: str, touches: list[MemoryAccess], entry: str, clock: Clock, time: int) -> None:
-        """Check the accesses of a pipe against earlier ones, then record them. `entry` is the pipe that should wait."""
+    def _work(
+        self,
+        number: int,
+        moment: Moment,
+        pipe: str,
+        touches: list[MemoryAccess],
+        gate: str,
+        clock: Clock,
+        time: int,
+    ) -> None:
+        """Check the accesses of a pipe against earlier ones, then record them. `gate` is the pipe that should wait."""
         me = self.clocks.number[pipe]
         for touch in touches:
             place, extent = touch.place, touch.extent
             if self.orders:
                 for earlier in place.shadow.unordered(touch.how, me, clock, extent, place.start):
-                    self._race(number, pipe, touch, earlier, entry)
+                    self._conflict(hazards.unordered, Meeting(number, moment, pipe, gate, touch, earlier))
             if place.is_global:
-                self._across(number, pipe, touch)
+                self._across(number, moment, pipe, gate, touch)
+        self.history.record(me, time, moment)
         for touch in touches:
             place = touch.place
             since = self.clocks.started[me] if place.is_global else 0
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
-    def _race(self, number: int, pipe: str, touch: MemoryAccess, earlier: Earlier, entry: str) -> None:
-        then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
-        finding = hazards.unordered(first, then, unit_of(entry), self.when, self.profile)
-        self.report([finding], self.statements[number].where)
-
-    def _across(self, number: int, pipe: str, touch: MemoryAccess) -> None:
+    def _across(self, number: int, moment: Moment, pipe: str, gate: str, touch: MemoryAccess) -> None:
         """Check an access to global memory against earlier blocks, and against accesses by another path."""
         started, extent, start = self.clocks.started, touch.extent, touch.place.start
         for layer in touch.place.shadow.layers.values():
@@ -261,42 +264,41 @@ class Session:
             before = started[layer.pipe]
             if self.options.enables("blocks") and (other := layer.last_until(before, extent, start)):
                 self.blocks_meet = True
-                first, then = self._act_of(other, touch), self._act(number, pipe, touch)
-                finding = hazards.between_blocks(first, then, self.block, self._block_of(other), self.profile.name)
-                self.report([finding], self.statements[number].where)
+                self._conflict(hazards.between_blocks, Meeting(number, moment, pipe, gate, touch, other))
             if self.orders and touch.how == READ and _is_cached(self.clocks.pipes[layer.pipe]) != _is_cached(pipe):
                 stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # the kernel of an instruction handles its own
-                    first, then = self._act_of(stale, touch), self._act(number, pipe, touch)
-                    finding = hazards.stale(first, then, self.when, self.profile.name)
-                    self.report([finding], self.statements[number].where)
+                    self._conflict(hazards.stale, Meeting(number, moment, pipe, gate, touch, stale))
+
+    def _conflict(self, hazard: Callable[[Access, Access, Profile], Finding], meeting: Meeting) -> None:
+        """Report two accesses; the same two statements only once."""
+        number, moment, pipe, _, touch, earlier = meeting
+        cause = hazard, number, pipe, touch.operand, touch.how, earlier.how, earlier.pipe, earlier.statement
+        if self.findings.again(cause, self.block, moment):
+            return
+        first, then = self._ends(meeting)
+        finding = replace(hazard(first, then, self.profile), ends=(first, then))
+        self.report([finding], self.statements[number], moment, cause)
+
+    def _ends(self, meeting: Meeting) -> tuple[Access, Access]:
+        """The two accesses of a conflict, as findings describe them."""
+        number, moment, pipe, _, _, earlier = meeting
+        stmts, pipes = (
+            (self.statements[earlier.statement], self.statements[number]),
+            (self.clocks.pipes[earlier.pipe], pipe),
+        )
+        first, then = self.naming.ends(meeting, stmts, pipes, self.values)
+        ago = self.history.shown(earlier.statement, self.history.find(earlier.pipe, earlier.time))
+        now = self.history.shown(number, moment)
+        return (
+            replace(first, statement=earlier.statement, block=self._block_of(earlier), iteration=ago),
+            replace(then, statement=number, block=self.block, iteration=now),
+        )
 
     def _block_of(self, earlier: Earlier) -> int:
-        """The block of an access of an earlier block."""
-        return max(0, bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe]) - 1)
-
-    def _act(self, number: int, pipe: str, touch: MemoryAccess) -> AccessSide:
-        return AccessSide(_name(self.statements[number]), touch.operand, unit_of(pipe), touch.how, touch.place.name, "")
-
-    def _act_of(self, earlier: Earlier, touch: MemoryAccess) -> AccessSide:
-        stmt, pipe = self.statements[earlier.statement], unit_of(self.clocks.pipes[earlier.pipe])
-        operand = self._operand(stmt, pipe, earlier.how, touch)
-        line = f"line {stmt.where.line}" if stmt.where else ""
-        return AccessSide(_name(stmt), operand, pipe, earlier.how, touch.place.name, line)
-
-    def _operand(self, stmt: Stmt, pipe: str, how: str, touch: MemoryAccess) -> str:
-        """The operand of an earlier statement that a pipe accessed in that way, in that kind of memory."""
-        if not isinstance(stmt, Instr):
-            return touch.operand
-        expected = ("read" if how == READ else "write", "update")
-        kind = View if touch.place.is_global else TileUse
-        operands = all_operands(stmt)
-        fitting = [name for name, operand in operands.items() if isinstance(operand, kind)]
-        fitting.sort(key=lambda name: getattr(operands[name], "tile", "") != touch.tile)
-        touched = effects(call_of(self.program, stmt, self.profile))
-        by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in expected]
-        access = access_of(stmt.name)
-        return next((n for names in (by_pipe, access) for n in fitting if n in names and access[n] in expected), "")
+        """The block of an earlier access."""
+        at = bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe])
+        return self._blocks[max(0, at - 1)]
 
     # --- memory
 
@@ -319,10 +321,6 @@ class Session:
 def _is_cached(pipe: str) -> bool:
     """Whether accesses of a pipe to global memory go through the cache."""
     return GM_ACCESS.get(unit_of(pipe)) != "bursts"
-
-
-def _name(stmt: Stmt) -> str:
-    return stmt.name if isinstance(stmt, Instr) else "load_scalar"
 
 
 def _named(flag: object) -> str:

@@ -88,6 +88,14 @@ class Layer:
             latest = max(latest, int(found[found >> self.bits <= time].max(initial=0)))
         return self._earlier(latest) if latest else None
 
+    def shared(self, where: Extent, start: int, earlier: Earlier) -> tuple[int, int]:
+        """The first of these bytes that an earlier access touched last, and the one after the last of them."""
+        found = where.get(self.entries, start) >> self.bits == earlier.time
+        if self.older is not None:
+            found |= where.get(self.older, start) >> self.bits == earlier.time
+        places = where.positions(start)[found]
+        return (int(places.min()), int(places.max()) + 1) if places.size else (start, start + where.end)
+
     def _earlier(self, entry: int) -> Earlier:
         """An entry unpacked."""
         return Earlier(self.how, self.pipe, entry >> self.bits, entry & (1 << self.bits) - 1)

@@ -11,6 +11,8 @@ import numpy as np
 
 from ptokit.engine.storage import Array, Storage, address_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.machine import hazards
+from ptokit.machine.history import Issued
 from ptokit.machine.memories import spans_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.pipes import unit_of
@@ -153,17 +155,17 @@ class FlagLog:
         self._sets: dict[Hashable, deque[int]] = defaultdict(deque)
         self._waits: dict[Hashable, deque[int]] = defaultdict(deque)
 
-    def set(self, _src: str, flag: Any, what: object = None) -> None:
+    def set(self, _src: str, flag: Any, what: Any) -> None:
         """A pipe sets a flag."""
-        number = self._numbers[id(what)]
+        number = self._numbers[id(what.stmt)]
         if self._waits[flag]:
             self.pairs.add((number, self._waits[flag].popleft()))
         else:
             self._sets[flag].append(number)
 
-    def wait(self, _dst: str, flag: Any, what: object = None) -> None:
+    def wait(self, _dst: str, flag: Any, what: Any) -> None:
         """A pipe waits for a flag."""
-        number = self._numbers[id(what)]
+        number = self._numbers[id(what.stmt)]
         if self._sets[flag]:
             self.pairs.add((self._sets[flag].popleft(), number))
         else:
@@ -191,22 +193,22 @@ class TrialSession(Session):
         self._races: dict[tuple[int, int, str, str], None] = {}
         self._stuck_waits: dict[int, None] = {}
         self._sets_too_early: dict[tuple[int, int | None, int], None] = {}
-        self._blocks: dict[int, None] = {}
+        self._faulty: dict[int, None] = {}
         self._ran: Counter[int] = Counter()
         self._most: Counter[int] = Counter()
         super().__init__(*args)
         self.log = FlagLog(self)
         self.engines = (*self.engines, self.log)  # type: ignore[assignment]
 
-    def _number(self, stmt: object) -> int:
-        return self.numbers[id(stmt)]
+    def _number(self, issued: Issued) -> int:
+        return self.numbers[id(issued.stmt)]
 
     def end(self) -> None:
         super().end()
         left = len(self.log.left)
         self.log.end()
         if len(self.log.left) > left:
-            self._blocks[self.block] = None
+            self._faulty[self.block] = None
         self._most |= self._ran
         self._ran.clear()
 
@@ -214,30 +216,30 @@ class TrialSession(Session):
         self._ran[executed.number] += 1
         super().observe(executed, *args)
 
-    def _race(self, number: int, pipe: str, touch: Any, earlier: Any, entry: str) -> None:
-        self._unordered(earlier, number, entry)
-        super()._race(number, pipe, touch, earlier, entry)
+    def report(self, *_: object) -> None:
+        """Findings are not needed."""
 
-    def _note_index(self, executed: Any, site: Any, touch: Any, earlier: Any, entry: str) -> None:
-        self._unordered(earlier, executed.number, entry)
-        super()._note_index(executed, site, touch, earlier, entry)
+    def _conflict(self, hazard: object, meeting: Any) -> None:
+        if hazard is hazards.unordered:
+            self._unordered(meeting.earlier, meeting.number, meeting.gate)
 
-    def _unordered(self, earlier: Any, number: int, entry: str) -> None:
-        self._blocks[self.block] = None
-        self._races[earlier.statement, number, unit_of(self.clocks.pipes[earlier.pipe]), unit_of(entry)] = None
+    def _note_index(self, executed: Any, _kind: str, _touch: Any, load: Any, gate: str) -> None:
+        self._unordered(load, executed.number, gate)
 
-    def _set_twice(self, flag: Any, what: object, before: object, *rest: Any) -> None:
-        if id(what) in self.numbers:
-            self._blocks[self.block] = None
-            earlier = self.numbers.get(id(before))
+    def _unordered(self, earlier: Any, number: int, gate: str) -> None:
+        self._faulty[self.block] = None
+        self._races[earlier.statement, number, unit_of(self.clocks.pipes[earlier.pipe]), unit_of(gate)] = None
+
+    def _set_twice(self, flag: Any, what: Any, before: Any, *_: object) -> None:
+        if isinstance(what, Issued):
+            self._faulty[self.block] = None
+            earlier = self._number(before) if isinstance(before, Issued) else None
             self._sets_too_early[self._number(what), earlier, flag[-1]] = None
-        super()._set_twice(flag, what, before, *rest)
 
     def _stuck(self, stuck: Any) -> None:
-        if id(stuck.what) in self.numbers:
-            self._blocks[self.block] = None
+        if isinstance(stuck.what, Issued):
+            self._faulty[self.block] = None
             self._stuck_waits[self._number(stuck.what)] = None
-        super()._stuck(stuck)
 
     def faults(self, edited: Edited) -> Faults:
         """The faults so far, by the paths of the statements."""
@@ -255,4 +257,4 @@ class TrialSession(Session):
         pairs = {(paths[first], paths[then]) for first, then in log.pairs}
         ran = Counter({paths[number]: count for number, count in self._most.items()})
         cycles = self.timer.result().cycles if self.timer else 0.0
-        return Faults(flags, races, sorted(self._blocks), pairs, ran, cycles=cycles)
+        return Faults(flags, races, sorted(self._faulty), pairs, ran, cycles=cycles)

@@ -143,6 +143,8 @@ class TileDecl:
     """Copies, which the iterations of the innermost loop around the declaration alternate between."""
     fresh: bool = True
     """Whether its memory counts as uninitialised: not if the author gave the address."""
+    named: bool = field(default=True, compare=False, kw_only=True)
+    """Whether the name is the author's."""
     where: Where | None = _place()
 
 

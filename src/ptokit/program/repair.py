@@ -13,7 +13,19 @@ from ptokit.finding import Where
 from ptokit.program import ir
 from ptokit.program.expr import apply, evaluate, variables
 from ptokit.program.memory import Outline, Path, meeting_block, statements
-from ptokit.program.order import DRAIN, PRIME, REPLY_SET, REPLY_WAIT, SET, WAIT, Insertion, Link, free_ids, missing, races
+from ptokit.program.order import (
+    DRAIN,
+    PRIME,
+    REPLY_SET,
+    REPLY_WAIT,
+    SET,
+    WAIT,
+    Insertion,
+    Link,
+    free_ids,
+    missing,
+    races,
+)
 from ptokit.target import Profile
 
 INSERT, REMOVE, REPLACE = "insert", "remove", "replace"
@@ -152,12 +164,13 @@ class Edited:
     def inserted(self, insertion: Insertion) -> Edit:
         """An insertion into the edited program, as an edit of the program before."""
         block, at, rank = insertion.block, insertion.at, insertion.rank
+        stmt = replace(insertion.stmt, auto=False, where=None)
         behind = next((path for j in range(at - 1, -1, -1) if (path := self.origin((*block, j)))), None)
         ahead = next((path for j in range(at, at + len(self.paths)) if (path := self.origin((*block, j)))), None)
         if (rank <= DRAIN and behind is not None) or ahead is None:
             assert behind is not None
-            return Edit(INSERT, behind, insertion.stmt, AFTER, rank, self._before[behind])
-        return Edit(INSERT, ahead, insertion.stmt, BEFORE, rank, self._before[ahead])
+            return Edit(INSERT, behind, stmt, AFTER, rank, self._before[behind])
+        return Edit(INSERT, ahead, stmt, BEFORE, rank, self._before[ahead])
 
     def removed(self, path: Path) -> Edit | None:
         """The removal of a statement; None for one that was inserted."""
@@ -220,8 +233,8 @@ class FlagFault:
     """A set or a wait that does not fit the others of its flag, in a run."""
 
     kind: str
-    """`stuck`: a wait that never ends. `left`: a set that nothing waits for. `doubled`: a set while the wait for the one
-    before may not be over."""
+    """`stuck`: a wait that never ends. `left`: a set that nothing waits for. `doubled`: a set while the wait for the
+    one before may not be over."""
     path: Path
     events: tuple[int, ...]
     """The event ids that it concerns."""
@@ -233,23 +246,32 @@ Pairs = set[tuple[Path, Path]]
 """Sets and the waits for them, in the order of issue."""
 
 
-def cures(edited: Edited, profile: Profile, fault: FlagFault, pairs: Pairs) -> Iterator[Unit]:
-    """Edits that may cure a fault, the best first."""
+def cures(
+    edited: Edited, profile: Profile, fault: FlagFault, pairs: Pairs, *, alternate: bool
+) -> Iterator[Unit]:
+    """Edits that may cure a fault, the best first. With `alternate`, ids may alternate with the iterations of a loop."""
     stmt = edited.statements[fault.path]
     if not isinstance(stmt, ir.Flag):
         return
     found = _doubled if fault.kind == "doubled" else _unpaired
     for unit in found(edited, profile, fault, stmt, pairs):
-        if all(edit is not None for edit in unit):
-            yield tuple(edit for edit in unit if edit is not None)
+        known = tuple(edit for edit in unit if edit is not None)
+        if len(known) == len(unit) and (alternate or not any(_is_computed(edit) for edit in unit)):
+            yield known
+
+
+def _is_computed(edit: Edit | None) -> bool:
+    """Whether an edit adds a flag whose id is computed."""
+    stmt = edit.stmt if edit and edit.action != REMOVE else None
+    return isinstance(stmt, ir.Flag) and not isinstance(stmt.event, int)
 
 
 Maybe = tuple[Edit | None, ...]
 
 
 def _unpaired(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, _pairs: Pairs) -> Iterator[Maybe]:
-    """For a wait without a set, or a set without a wait: add the other one outside the loop, remove it, or add the other
-    one where it orders something."""
+    """For a wait without a set, or a set without a wait: add the other one outside the loop, remove it, or add the
+    other one where it orders something."""
     is_wait = fault.kind == "stuck"
     other = replace(stmt, action="set" if is_wait else "wait", where=None)
     partners = [path for path, each in edited.statements.items() if _is_partner(each, other)]
@@ -299,17 +321,18 @@ def _doubled(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, 
 
 def _renamed(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, pairs: Pairs) -> Iterator[Maybe]:
     """Another id for the set and all that it is paired with; in a loop, ids that alternate."""
-    free = free_ids(edited.program, profile)[stmt.src, stmt.dst]
     group = component(fault.path, pairs)
+    others = Edited(edited.program, [tuple(Edit(REMOVE, path, stmt) for path in group)]).program
+    free = free_ids(others, profile)[stmt.src, stmt.dst]
     flags = [(path, flag) for path in group if isinstance(flag := edited.statements[path], ir.Flag)]
     if fault.earlier not in group and free and all(isinstance(flag.event, int) for _, flag in flags):
-        yield tuple(edited.replaced(path, replace(flag, event=free[0])) for path, flag in flags)
+        yield tuple(edited.replaced(path, replace(flag, event=free[0], where=None)) for path, flag in flags)
     homes = {path[:-1] for path in group}
     loops = edited.outline.around(fault.path)
     pair = next((id for id in free if id + 1 in free), None)
     if len(group) == 2 and len(homes) == 1 and loops and loops[-1] == fault.path[:-1] and pair is not None:
         event = apply("add", pair, apply("mod", ir.iteration(edited.outline.loops[loops[-1]]), 2))
-        yield tuple(edited.replaced(path, replace(flag, event=event)) for path, flag in flags)
+        yield tuple(edited.replaced(path, replace(flag, event=event, where=None)) for path, flag in flags)
 
 
 def _answered(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, wait: Path) -> Iterator[Maybe]:

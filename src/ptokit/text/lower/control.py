@@ -36,9 +36,8 @@ def _call(low: Lowering, op: Operation) -> None:
         if argument.type != value.type:
             low.refuse(f"@{name}: %{value.name} is of another type than the parameter %{argument.name}")
     low.values.update(zip(function.arguments, [low.meaning(value) for value in op.ins], strict=True))
-    low.tile_names.append({})
-    returned = [low.meaning(value) for value in low.block(function.body)]
-    low.tile_names.pop()
+    with low.inlining():
+        returned = [low.meaning(value) for value in low.block(function.body)]
     if len(returned) != len(op.results):
         low.missing(f"@{name} returns {len(returned)} values, and {len(op.results)} are taken")
     low.values.update(zip(op.results, returned, strict=True))

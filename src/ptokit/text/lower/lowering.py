@@ -94,6 +94,8 @@ class Lowering:
         self.tile_names: list[dict[str, str]] = [{}]
         """For each function that is being read: the program's names of its tiles."""
         self.where: Where | None = None
+        self.calls: tuple[Where, ...] = ()
+        """The calls that are being inlined, the innermost first."""
         self.errors = list(unit.errors)
         self.not_read: set[Value] = set()
         """Results of operations that were refused. What uses them is not read either."""
@@ -119,13 +121,25 @@ class Lowering:
         """Append a statement."""
         self.scopes[-1].statements.append(stmt)
 
+    @contextmanager
+    def inlining(self) -> Iterator[None]:
+        """Read the body of a function that the current operation calls."""
+        calls = self.calls
+        self.calls = (self.where, *calls) if self.where else calls
+        self.tile_names.append({})
+        try:
+            yield
+        finally:
+            self.tile_names.pop()
+            self.calls = calls
+
     def block(self, body: Body) -> tuple[Value, ...]:
         """Read the operations of a body. Returns the values that the last one yields."""
         yielded: tuple[Value, ...] = ()
         self._entered.add(body)
         for operation in body.operations:
             self.count += 1
-            self.where = operation.where or self.where
+            self.where = operation.where.called(self.calls) if operation.where else self.where
             if self.count > MOST_STATEMENTS:
                 self.refuse(f"a program of more than {MOST_STATEMENTS} operations")
             if operation.name in YIELDING:

@@ -1,0 +1,147 @@
+"""The two accesses of a conflict, as a finding describes them: names, bytes and rows, block and iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ptokit.finding import Access
+from ptokit.isa.policy import BLayout, SLayout, TileType
+from ptokit.machine.extent import Extent
+from ptokit.machine.history import Moment
+from ptokit.machine.memories import Global, MemoryLocation
+from ptokit.machine.pipes import unit_of
+from ptokit.machine.shadow import READ, Earlier
+from ptokit.program.calls import access_of, all_operands, call_of, effects
+from ptokit.program.expr import Var, evaluate
+from ptokit.program.ir import Instr, LoadScalar, Operand, Program, Stmt, TileUse, View
+from ptokit.target import Profile
+
+Span = tuple[int, int]
+"""The first and the one after the last."""
+
+
+class MemoryAccess(NamedTuple):
+    """A part of a memory that an instruction touches."""
+
+    operand: str
+    how: str
+    place: MemoryLocation
+    extent: Extent
+    is_index: bool = False
+    tile: str = ""
+    """The tile; empty for global memory."""
+
+
+class Meeting(NamedTuple):
+    """An access that conflicts with an earlier one."""
+
+    number: int
+    """Of its statement."""
+    moment: Moment
+    pipe: str
+    gate: str
+    """The pipe that can wait before it."""
+    touch: MemoryAccess
+    earlier: Earlier
+
+
+def operands_of(stmt: Stmt) -> dict[str, Operand]:
+    """The operands of a statement by name."""
+    if isinstance(stmt, Instr):
+        return all_operands(stmt)
+    return {"source": stmt.source} if isinstance(stmt, LoadScalar) else {}
+
+
+def instruction_of(stmt: Stmt) -> str:
+    """The name of what a statement calls."""
+    return stmt.name if isinstance(stmt, Instr) else "load_scalar"
+
+
+class Naming:
+    """What the author of a program calls the operands of its statements."""
+
+    def __init__(self, program: Program, profile: Profile, gm: Global) -> None:
+        self.program, self.profile, self.gm = program, profile, gm
+
+    def name(self, stmt: Stmt, operand: str, address: int | None = None) -> str:
+        """The tile or the array of an operand; of a tile without a name, its kind and address."""
+        used = operands_of(stmt).get(operand)
+        if isinstance(used, View):
+            return used.argument
+        if not isinstance(used, TileUse):
+            return ""
+        tile = self.program.tiles[used.tile]
+        if tile.named:
+            return tile.name
+        kind = TileType(tile.spec.loc).name.lower()
+        return f"{kind} tile" + (f" at {address:#x}" if address is not None else "")
+
+    def operand(self, stmt: Stmt, earlier: Earlier, pipe: str, touch: MemoryAccess, meets: str) -> str:
+        """The operand of an earlier statement that a pipe accessed in that way, in that kind of memory. `meets` is the
+        array of the other access."""
+        if not isinstance(stmt, Instr):
+            return "source"
+        expected = ("read" if earlier.how == READ else "write", "update")
+        kind = View if touch.place.is_global else TileUse
+        operands = all_operands(stmt)
+        fitting = [name for name, operand in operands.items() if isinstance(operand, kind)]
+        fitting.sort(key=lambda name: getattr(operands[name], "tile", "") != touch.tile)
+        fitting.sort(key=lambda name: getattr(operands[name], "argument", "") != meets)
+        touched = effects(call_of(self.program, stmt, self.profile))
+        by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in expected]
+        access = access_of(stmt.name)
+        return next((n for names in (by_pipe, access) for n in fitting if n in names and access[n] in expected), "")
+
+    def ends(
+        self, meeting: Meeting, stmts: tuple[Stmt, Stmt], pipes: tuple[str, str], values: Mapping[Var, int]
+    ) -> tuple[Access, Access]:
+        """The earlier and the later access, without their blocks and iterations. `stmts` and `pipes` are theirs."""
+        touch, earlier = meeting.touch, meeting.earlier
+        place, unit = touch.place, touch.place.shadow.unit
+        layer = place.shadow.layers[earlier.how, earlier.pipe]
+        first, end = layer.shared(touch.extent, place.start, earlier)
+        shared = first * unit, end * unit
+        used = operands_of(stmts[1]).get(touch.operand)
+        operand = self.operand(stmts[0], earlier, unit_of(pipes[0]), touch, getattr(used, "argument", ""))
+        return (
+            self._access(stmts[0], operand, earlier.how, (pipes[0], pipes[0]), touch, shared, values),
+            self._access(stmts[1], touch.operand, touch.how, (pipes[1], meeting.gate), touch, shared, values),
+        )
+
+    def _access(
+        self,
+        stmt: Stmt,
+        operand: str,
+        how: str,
+        pipes: tuple[str, str],
+        touch: MemoryAccess,
+        shared: Span,
+        values: Mapping[Var, int],
+    ) -> Access:
+        place = touch.place
+        name = self.name(stmt, operand, (place.start - place.ahead) * place.shadow.unit)
+        span = self._span(stmt, operand, touch, shared, values)
+        return Access(instruction_of(stmt), operand, name, how, *pipes, place.name, stmt.where, **span)
+
+    def _span(
+        self, stmt: Stmt, operand: str, touch: MemoryAccess, shared: Span, values: Mapping[Var, int]
+    ) -> dict[str, Span]:
+        """Bytes that two accesses share, and the rows of an operand that they belong to, if it has rows of bytes."""
+        used, unit = operands_of(stmt).get(operand), touch.place.shadow.unit
+        base, length, count = (touch.place.start - touch.place.ahead) * unit, 0, 0
+        if isinstance(used, View):
+            argument = self.program.tensors[used.argument]
+            base = self.gm.start(argument.array) * unit + evaluate(argument.offset, values) * argument.dtype.size
+            shared = shared[0] - base, shared[1] - base
+            base = 0
+            if len(argument.shape) > 1:
+                length = evaluate(argument.stride[0], values) * argument.dtype.size
+                count = evaluate(argument.shape[0], values)
+        elif isinstance(used, TileUse) and used.tile == touch.tile:
+            spec = self.program.tiles[used.tile].spec
+            if spec.blayout is BLayout.RowMajor and spec.slayout is SLayout.NoneBox:
+                length, count = spec.cols * spec.dtype.size, spec.rows
+        if length <= 0 or count < 2:
+            return {"bytes": shared}
+        return {"bytes": shared, "rows": ((shared[0] - base) // length, (shared[1] - 1 - base) // length)}
