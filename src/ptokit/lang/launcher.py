@@ -31,13 +31,12 @@ from ptokit.lang.launch import (
     observers,
     refuse_inside,
 )
-from ptokit.lang.patch import Unpatchable
 from ptokit.lang.recall import MOST_CACHED, NUMPY, CachedLaunch, Key, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
 from ptokit.machine.proposal import Patch
 from ptokit.program.ir import Program
-from ptokit.program.repair import Edit
+from ptokit.program.repair import Edit, Unpatchable
 
 if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions

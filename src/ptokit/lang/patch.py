@@ -24,17 +24,13 @@ from ptokit.lang.source import Unreadable, tree_of
 from ptokit.program import ir
 from ptokit.program.expr import Expr, Var, show_expr, substitute
 from ptokit.program.memory import Path, statements
-from ptokit.program.repair import AFTER, BEFORE, REMOVE, REPLACE, Edit, Sync, spelled
+from ptokit.program.repair import AFTER, BEFORE, REMOVE, REPLACE, Edit, Sync, Unpatchable, spelled
 
 PACKAGE = "ptokit"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _NUMBERS = count(1)
 _TEXTS: dict[str, tuple[str, str]] = {}
 """The file and the text of kernels that were made of changed texts, by the file name of their code."""
-
-
-class Unpatchable(Exception):
-    """An edit that the source cannot express."""
 
 
 @dataclass(frozen=True)

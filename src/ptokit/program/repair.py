@@ -28,6 +28,10 @@ from ptokit.program.order import (
 )
 from ptokit.target import Profile
 
+class Unpatchable(Exception):
+    """An edit that the source of a program cannot express."""
+
+
 INSERT, REMOVE, REPLACE = "insert", "remove", "replace"
 BEFORE, AFTER = "before", "after"
 BARRIER_COST = 10
