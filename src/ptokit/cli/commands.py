@@ -131,12 +131,20 @@ def check(
     header: Header = False,
     dyn_ub: DynUb = None,
     run: Annotated[bool, typer.Option("--run", help="Also run it on the machine; needs the arrays.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Repair its flags in its source; implies --run.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="With --fix: print the change, and write nothing.")] = False,
+    needless: Annotated[bool, typer.Option("--needless", help="With --fix: remove flags that nothing needs.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Report what targets refuse in a program, and why. Nothing is run, unless --run is given."""
+    """Report what targets refuse in a program, and why. Nothing is run, unless --run or --fix is given."""
     from ptokit.cli.programs import ProgramRequest, check_program
 
-    return check_program(ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub), as_json, run)
+    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub)
+    if fix or diff or needless:
+        from ptokit.cli.fix import FixRequest, fix_program
+
+        return fix_program(request, FixRequest(fix, diff, needless), as_json)
+    return check_program(request, as_json, run)
 
 
 @_command

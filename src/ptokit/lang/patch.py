@@ -60,6 +60,14 @@ class Source:
             return Source(name, stream.read(), name)
 
 
+def encoded(file: str, text: str) -> bytes:
+    """A text as the bytes of its file: Python source in the encoding that the file has."""
+    if not file.endswith(".py"):
+        return text.encode()
+    with open(file, "rb") as stream:
+        return text.encode(tokenize.detect_encoding(stream.readline)[0])
+
+
 # --- the text with edits
 
 

@@ -28,6 +28,7 @@ from ptokit.program.order import (
 )
 from ptokit.target import Profile
 
+
 class Unpatchable(Exception):
     """An edit that the source of a program cannot express."""
 
@@ -250,9 +251,7 @@ Pairs = set[tuple[Path, Path]]
 """Sets and the waits for them, in the order of issue."""
 
 
-def cures(
-    edited: Edited, profile: Profile, fault: FlagFault, pairs: Pairs, *, alternate: bool
-) -> Iterator[Unit]:
+def cures(edited: Edited, profile: Profile, fault: FlagFault, pairs: Pairs, *, alternate: bool) -> Iterator[Unit]:
     """Edits that may cure a fault, the best first. With `alternate`, ids may alternate with the iterations of a loop."""
     stmt = edited.statements[fault.path]
     if not isinstance(stmt, ir.Flag):
