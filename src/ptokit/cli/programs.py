@@ -92,7 +92,9 @@ def machine_report(kernel: Launchable, request: ProgramRequest, target: str) -> 
     args, keywords = passed(kernel, _values(kernel, request, ()))
     with library_call():
         options = {**request.options, "target": target, "engine": MACHINE}
-        return kernel[request.grid](*args, **options, **keywords)
+        report = kernel[request.grid](*args, **options, **keywords)
+    assert isinstance(report, MachineReport)
+    return report
 
 
 def run_program(

@@ -19,6 +19,7 @@ from ptokit.program.repair import (
     Edited,
     Sync,
     Unit,
+    component,
     conflicts_with,
     cost,
     cures,
@@ -29,7 +30,7 @@ from ptokit.program.repair import (
 )
 from ptokit.target.registry import PROFILES
 
-MOST_RUNS = 400
+MOST_RUNS = 120
 """Runs on the machine that a search may take."""
 MOST_CURES = 8
 """Faulty flags that are cured, one after the other."""
@@ -73,6 +74,8 @@ class Search:
         self._known: dict[Unit, Faults] = {}
         self._runs = 0
         self._best: Units | None = None
+        self._limit = float("inf")
+        """What a better repair has to count less than."""
 
     def faults(self, units: Units, *, timed: bool = False) -> Faults:
         """The faults of the program with edits, in the chosen blocks."""
@@ -113,15 +116,23 @@ class Search:
         """The smallest change that makes the program clean; None if none was found."""
         self._choose(first.blocks)
         for _ in range(MOST_ROUNDS):
-            self._best = None
+            self._best, self._limit = None, float("inf")
+            self._start_anew()
             self._solve((), 0)
             if self._best is None or self._confirmed(self._best):
                 return self._best
         return None
 
-    @property
-    def _limit(self) -> float:
-        return float("inf") if self._best is None else cost(self._best)
+    def _start_anew(self) -> None:
+        """Replace flags that are wrong, or all flags, by those that auto mode adds: a bound for the search."""
+        edited, faults = Edited(self.program, ()), self.faults(())
+        wrong = [fault.path for fault in faults.flags]
+        for paths in (wrong, [path for path, stmt in edited.statements.items() if isinstance(stmt, Sync)]):
+            groups = dict.fromkeys(tuple(component(path, faults.pairs)) for path in paths)
+            units = [tuple(edit for path in group if (edit := edited.removed(path))) for group in groups]
+            if wrong and self._best is None:
+                self._add_flags(tuple(unit for unit in units if unit), MOST_CURES)
+        self._limit += 0.5  # a cure that counts as much is better
 
     def _solve(self, units: Units, depth: int) -> None:
         """Cure one fault after the other, in every way that may be better than the best so far."""
@@ -134,8 +145,10 @@ class Search:
             self._add_flags(units, depth)
         elif faults.flags:
             edited = Edited(self.program, units)
-            for unit in cures(edited, self.profile, faults.flags[0], faults.pairs, alternate=self.alternates):
-                self._solve((*units, unit), depth + 1)
+            found = cures(edited, self.profile, faults.flags[0], faults.pairs, alternate=self.alternates)
+            tried = [(*units, unit) for unit in found if cost((*units, unit)) < self._limit]
+            for each in sorted(tried, key=lambda each: self.faults(each).count + cost(each)):
+                self._solve(each, depth + 1)
 
     def _add_flags(self, units: Units, depth: int) -> None:
         """Add all flags that are missing: what the accesses of the program need, then what the machine found."""
@@ -147,7 +160,7 @@ class Search:
                 after = Edited(self.program, added)
                 ends = ((after.origin(race.first), after.origin(race.then), race) for race in found.races)
                 links = [
-                    link_between(edited.now(first), edited.now(then), race.src, race.dst)
+                    link_between(edited, edited.now(first), edited.now(then), race.src, race.dst)
                     for first, then, race in ends
                     if first is not None and then is not None and race.src != race.dst
                 ]
@@ -171,7 +184,7 @@ class Search:
             if self.faults(rest).is_clean:
                 units = rest
         if cost(units) < self._limit:
-            self._best = units
+            self._best, self._limit = units, cost(units)
 
     # --- needless flags
 

@@ -208,7 +208,8 @@ class Session:
                 for each in (each for each in earlier if each.pipe == load):
                     self._note_index(executed, kind, touch, each, f"{core_of(wait.dst)}.{VECTOR}")
 
-    def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, _load: Earlier, _entry: str) -> None:
+    def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
+        """The load of an index that nothing makes `gate` wait for."""
         finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name)
         self.report([finding], executed.instr)
 

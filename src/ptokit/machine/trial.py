@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,13 +12,17 @@ import numpy as np
 from ptokit.engine.storage import Array, Storage, address_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.machine import hazards
-from ptokit.machine.history import Issued
+from ptokit.machine.ends import MemoryAccess
+from ptokit.machine.executed import Executed
+from ptokit.machine.history import Issued, Moment
 from ptokit.machine.memories import spans_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.pipes import unit_of
 from ptokit.machine.session import Session
+from ptokit.machine.shadow import Earlier
+from ptokit.machine.site import Site
 from ptokit.program.expr import BLOCK_NUM, Var
-from ptokit.program.ir import Program
+from ptokit.program.ir import Program, Stmt
 from ptokit.program.memory import Path
 from ptokit.program.repair import Edited, FlagFault, Pairs
 from ptokit.target import Profile
@@ -59,6 +63,11 @@ class Faults:
     def unpaired(self) -> bool:
         """Whether a set or a wait lacks the other."""
         return any(fault.kind != "doubled" for fault in self.flags)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.flags) + len(self.races) + (1000 if self.error else 0)
 
     @property
     def is_clean(self) -> bool:
@@ -212,18 +221,20 @@ class TrialSession(Session):
         self._most |= self._ran
         self._ran.clear()
 
-    def observe(self, executed: Any, *args: Any) -> None:
+    def observe(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         self._ran[executed.number] += 1
-        super().observe(executed, *args)
+        super().observe(executed, site, touches)
 
-    def report(self, *_: object) -> None:
+    def report(
+        self, findings: Iterable[Finding], stmt: Stmt, moment: Moment | None = None, cause: Hashable = None
+    ) -> None:
         """Findings are not needed."""
 
     def _conflict(self, hazard: object, meeting: Any) -> None:
         if hazard is hazards.unordered:
             self._unordered(meeting.earlier, meeting.number, meeting.gate)
 
-    def _note_index(self, executed: Any, _kind: str, _touch: Any, load: Any, gate: str) -> None:
+    def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
         self._unordered(load, executed.number, gate)
 
     def _unordered(self, earlier: Any, number: int, gate: str) -> None:
@@ -244,7 +255,9 @@ class TrialSession(Session):
     def faults(self, edited: Edited) -> Faults:
         """The faults so far, by the paths of the statements."""
         paths, log = edited.paths, self.log
+        turned = any(first > then for first, then, _, _ in self._races)  # maybe by a wait before its set
         causes = [number for number in self._stuck_waits if number in log.unset] or list(self._stuck_waits)
+        causes = causes or [number for number in log.unset if turned and not edited.outline.around(paths[number])]
         flags = [FlagFault("stuck", paths[number], tuple(log.unset.get(number, ()))) for number in causes]
         flags += [FlagFault("left", paths[number], tuple(events)) for number, events in log.left.items()]
         twice: dict[tuple[int, int | None], list[int]] = defaultdict(list)

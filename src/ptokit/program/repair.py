@@ -199,9 +199,11 @@ def missing_order(edited: Edited, profile: Profile, more: Iterable[Link], *, alt
     return [tuple(map(edited.inserted, each)) for each in missing(program, profile, more)]
 
 
-def link_between(first: Path, then: Path, src: str, dst: str) -> Link:
-    """A flag between two statements, from pipe to pipe."""
+def link_between(edited: Edited, first: Path, then: Path, src: str, dst: str) -> Link:
+    """A flag between two statements, from pipe to pipe; without a loop around, from the first in the text."""
     block, one, other = meeting_block(first, then)
+    if other <= one and not edited.outline.around(block):
+        return Link(dst, src, block, other + 1, one)
     return Link(src, dst, block, one + 1, other)
 
 
@@ -220,7 +222,11 @@ def with_copies(program: ir.Program) -> ir.Program:
 
 
 def _with_copies(tile: ir.TileDecl, loop: ir.Loop) -> ir.TileDecl:
-    if len(tile.addresses) != 1 or not isinstance(loop.start, int) or variables(tile.addresses[0]) != {loop.var}:
+    if (
+        len(tile.addresses) != 1
+        or not isinstance(loop.start, int)
+        or variables(tile.addresses[0]) != frozenset((loop.var,))
+    ):
         return tile
     start, step = loop.start, loop.step
     found = [evaluate(tile.addresses[0], {loop.var: start + step * k}) for k in range(2 * MOST_COPIES)]
@@ -252,7 +258,7 @@ Pairs = set[tuple[Path, Path]]
 
 
 def cures(edited: Edited, profile: Profile, fault: FlagFault, pairs: Pairs, *, alternate: bool) -> Iterator[Unit]:
-    """Edits that may cure a fault, the best first. With `alternate`, ids may alternate with the iterations of a loop."""
+    """Edits that may cure a fault, the best first. With `alternate`, ids may alternate with iterations."""
     stmt = edited.statements[fault.path]
     if not isinstance(stmt, ir.Flag):
         return
