@@ -34,6 +34,8 @@ MOST_RUNS = 120
 """Runs on the machine that a search may take."""
 MOST_CURES = 8
 """Faulty flags that are cured, one after the other."""
+MOST_CAUSES = 3
+"""Waits that never end, of which any may be the cause, that are tried at a time."""
 MOST_BLOCKS = 8
 """Blocks that a search runs; its result is run on all."""
 MOST_ROUNDS = 4
@@ -145,7 +147,9 @@ class Search:
             self._add_flags(units, depth)
         elif faults.flags:
             edited = Edited(self.program, units)
-            found = cures(edited, self.profile, faults.flags[0], faults.pairs, alternate=self.alternates)
+            chosen = [fault for fault in faults.flags if fault.kind == "stuck"][:MOST_CAUSES] or faults.flags[:1]
+            cure = partial(cures, edited, self.profile, pairs=faults.pairs, seen=faults.races)
+            found = (unit for fault in chosen for unit in cure(fault, alternate=self.alternates))
             tried = [(*units, unit) for unit in found if cost((*units, unit)) < self._limit]
             for each in sorted(tried, key=lambda each: self.faults(each).count + cost(each)):
                 self._solve(each, depth + 1)

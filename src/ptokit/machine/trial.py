@@ -24,21 +24,11 @@ from ptokit.machine.site import Site
 from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Program, Stmt
 from ptokit.program.memory import Path
-from ptokit.program.repair import Edited, FlagFault, Pairs
+from ptokit.program.repair import Edited, FlagFault, Pairs, Race
 from ptokit.target import Profile
 
 ALIGNMENT = 64
 """Copies of arrays keep their addresses modulo this."""
-
-
-@dataclass(frozen=True)
-class Race:
-    """Two statements that nothing orders, and the pipes that a flag between them needs."""
-
-    first: Path
-    then: Path
-    src: str
-    dst: str
 
 
 @dataclass
@@ -256,8 +246,9 @@ class TrialSession(Session):
         """The faults so far, by the paths of the statements."""
         paths, log = edited.paths, self.log
         turned = any(first > then for first, then, _, _ in self._races)  # maybe by a wait before its set
-        causes = [number for number in self._stuck_waits if number in log.unset] or list(self._stuck_waits)
-        causes = causes or [number for number in log.unset if turned and not edited.outline.around(paths[number])]
+        outside = [number for number in log.unset if turned and not edited.outline.around(paths[number])]
+        # pipes that wait for each other: one of the waits was issued before its set
+        causes = (list(log.unset) or list(self._stuck_waits)) if self._stuck_waits else outside
         flags = [FlagFault("stuck", paths[number], tuple(log.unset.get(number, ()))) for number in causes]
         flags += [FlagFault("left", paths[number], tuple(events)) for number, events in log.left.items()]
         twice: dict[tuple[int, int | None], list[int]] = defaultdict(list)

@@ -240,6 +240,16 @@ def _with_copies(tile: ir.TileDecl, loop: ir.Loop) -> ir.TileDecl:
 
 
 @dataclass(frozen=True)
+class Race:
+    """Two statements that nothing orders, and the pipes that a flag between them needs."""
+
+    first: Path
+    then: Path
+    src: str
+    dst: str
+
+
+@dataclass(frozen=True)
 class FlagFault:
     """A set or a wait that does not fit the others of its flag, in a run."""
 
@@ -257,13 +267,20 @@ Pairs = set[tuple[Path, Path]]
 """Sets and the waits for them, in the order of issue."""
 
 
-def cures(edited: Edited, profile: Profile, fault: FlagFault, pairs: Pairs, *, alternate: bool) -> Iterator[Unit]:
-    """Edits that may cure a fault, the best first. With `alternate`, ids may alternate with iterations."""
+def cures(
+    edited: Edited, profile: Profile, fault: FlagFault, pairs: Pairs, seen: Iterable[Race], *, alternate: bool
+) -> Iterator[Unit]:
+    """Edits that may cure a fault, the best first; `seen` are races of the run. With `alternate`, ids may alternate with
+    iterations."""
     stmt = edited.statements[fault.path]
     if not isinstance(stmt, ir.Flag):
         return
-    found = _doubled if fault.kind == "doubled" else _unpaired
-    for unit in found(edited, profile, fault, stmt, pairs):
+    if fault.kind == "doubled":
+        found = _doubled(edited, profile, fault, stmt, pairs)
+    else:
+        possible = (Race(a.path, b.path, a.pipe, b.gate) for a, b in races(edited.program, profile))
+        found = _unpaired(edited, fault, stmt, dict.fromkeys((*seen, *possible)))
+    for unit in found:
         known = tuple(edit for edit in unit if edit is not None)
         if len(known) == len(unit) and (alternate or not any(_is_computed(edit) for edit in unit)):
             yield known
@@ -278,7 +295,7 @@ def _is_computed(edit: Edit | None) -> bool:
 Maybe = tuple[Edit | None, ...]
 
 
-def _unpaired(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, _pairs: Pairs) -> Iterator[Maybe]:
+def _unpaired(edited: Edited, fault: FlagFault, stmt: ir.Flag, known: Iterable[Race]) -> Iterator[Maybe]:
     """For a wait without a set, or a set without a wait: add the other one outside the loop, remove it, or add the
     other one where it orders something."""
     is_wait = fault.kind == "stuck"
@@ -290,12 +307,13 @@ def _unpaired(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag,
         flags = [replace(other, event=event) for event in fault.events]
         yield tuple(edited.inserted(Insertion(tuple(block), at, rank, flag)) for flag in flags)
     yield (edited.removed(fault.path),)
-    for first, then in races(edited.program, profile):
-        if (first.pipe, then.gate) == (stmt.src, stmt.dst):
-            mate = first.path if is_wait else then.path
+    for race in known:
+        if (race.src, race.dst) == (stmt.src, stmt.dst):
+            mate = race.first if is_wait else race.then
             block, mine, theirs = meeting_block(fault.path, mate)
             fits = isinstance(stmt.event, int) or len(block) + 1 == len(fault.path)
-            if fits and (theirs < mine if is_wait else mine < theirs):
+            follows = theirs < mine if is_wait else mine < theirs
+            if fits and (follows or edited.outline.around(block)):
                 at, rank = (theirs + 1, SET) if is_wait else (theirs, WAIT)
                 yield (edited.inserted(Insertion(block, at, rank, other)),)
     *block, number = fault.path
