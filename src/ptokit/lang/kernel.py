@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, update_wrapper
 from types import FunctionType
 from typing import Any, NoReturn, cast, overload
@@ -17,7 +17,7 @@ from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
 from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector
 from ptokit.lang.launcher import Launchable
-from ptokit.lang.patch import rewritten
+from ptokit.lang.patch import remade, rewritten
 from ptokit.lang.reading import check_source, refuse_at
 from ptokit.lang.source import constants_of, content, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
@@ -146,6 +146,13 @@ class Kernel(Launchable):
         """The kernel with edits of its program made in its file."""
         source, text, function = rewritten(self.function, program, edits)
         return Patch({source.file: source.text}, {source.file: text}, Kernel(function, self.mode))
+
+    def siblings(self, patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
+        """Kernels of its module that the same function made with other values."""
+        code, name = self.function.__code__, patch.kernel.function.__code__.co_filename
+        for other, value in self.function.__globals__.items():
+            if isinstance(value, Kernel) and value is not self and value.function.__code__ is code:
+                yield other, value, Kernel(remade(value.function, name), value.mode)
 
     def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
         """Run the function itself for every block, with real values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -36,6 +36,7 @@ from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
 from ptokit.machine.proposal import Patch
 from ptokit.program.ir import Program
+from ptokit.program.order import races
 from ptokit.program.repair import Edit, Unpatchable
 
 if TYPE_CHECKING:
@@ -110,6 +111,10 @@ class Launchable(ABC):
     @abstractmethod
     def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
         """The kernel with edits of its program made in its source. Raises Unpatchable if they cannot be."""
+
+    def siblings(self, _patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
+        """Other kernels of the same source: their names, as they are, and as a patch makes them."""
+        return iter(())
 
     @abstractmethod
     def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
@@ -232,6 +237,9 @@ class Launcher:
         """Edits in the kernel's source, if its program is then right."""
         try:
             patch = self.kernel.rewritten(program, edits)
+            for name, before, after in self.kernel.siblings(patch):
+                if not _agrees(before, after, arguments, mode):
+                    raise Unpatchable(f"{name} is made of the same lines, and has other needs")
             if is_right(patch.kernel.trace(arguments, mode).machine(mode).program):
                 return patch
             why = "the lines concerned are used several times, with different needs"
@@ -279,3 +287,16 @@ class Launcher:
         began = time.perf_counter()
         self.kernel.run_untraced(arguments, mode, self.grid, collector)
         return time.perf_counter() - began
+
+
+def _agrees(before: Launchable, after: Launchable, arguments: Arguments, mode: Mode) -> bool:
+    """Whether a patch suits another kernel of the same source too: it lacked order before, and does not after. A kernel
+    that does not take these arguments is not asked."""
+    found: list[bool] = []
+    for kernel in (before, after):
+        try:
+            program = kernel.trace(arguments, mode).machine(mode).program
+        except Exception:
+            return True
+        found.append(bool(races(program, mode.profile)))
+    return found == [True, False]

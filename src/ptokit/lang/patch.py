@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from ptokit.finding import Where
 from ptokit.lang.recompile import codes_in, without_warnings
-from ptokit.lang.source import Unreadable, tree_of
+from ptokit.lang.source import is_unchanged
 from ptokit.program import ir
 from ptokit.program.expr import Expr, Var, show_expr, substitute
 from ptokit.program.memory import Path, statements
@@ -46,10 +46,8 @@ class Source:
     def of(code: CodeType) -> Source:
         """The file of a function; it must not have changed since it was imported."""
         name = code.co_filename
-        try:
-            tree_of(code)
-        except Unreadable as problem:
-            raise Unpatchable(problem.message) from None
+        if not is_unchanged(code):
+            raise Unpatchable(f"the source of {code.co_name} has changed since it was imported")
         if name in _TEXTS:
             return Source(*_TEXTS[name], name)
         if not os.path.isfile(name):
@@ -75,10 +73,12 @@ def encoded(file: str, text: str) -> bytes:
 class _Changes:
     """What happens at a statement of the source."""
 
-    before: dict[str, None] = field(default_factory=dict)
-    after: dict[str, None] = field(default_factory=dict)
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
     removed: bool = False
     replaced: str = ""
+    makes: dict[str, Path] = field(default_factory=dict)
+    """The statement of the program that the insertions of each side are for: others of the same line need the same."""
 
 
 class _File:
@@ -115,6 +115,11 @@ class _File:
         """The innermost statements at a line: several if they share it."""
         around = [node for node in self.homes if node.lineno <= line <= cast("int", node.end_lineno)]
         return [node for node in around if not any(other in inner for other in around for inner in _bodies(node))]
+
+    def heads(self, line: int, kind: type[ast.stmt]) -> list[ast.stmt]:
+        """The innermost statement of a kind whose head, before its body, has a line."""
+        found = [node for node in self.homes if isinstance(node, kind) and node.lineno <= line <= _body_line(node)]
+        return sorted(found, key=lambda node: (node.lineno, node.col_offset))[-1:]
 
     def changed(self) -> str:
         """The text with all changes."""
@@ -181,7 +186,14 @@ def _bodies(node: ast.AST) -> list[list[ast.stmt]]:
     return [each for each in lists if isinstance(each, list) and each and isinstance(each[0], ast.stmt)]
 
 
+def _body_line(node: ast.stmt) -> int:
+    return min(body[0].lineno for body in _bodies(node))
+
+
 # --- where edits go
+
+HEADS: dict[type[object], type[ast.stmt]] = {ir.Loop: ast.For, ir.Branch: ast.With}
+"""The statements of the source that make statements with blocks."""
 
 
 class Placement:
@@ -205,7 +217,9 @@ class Placement:
         found: list[ast.stmt] = []
         for place in reversed(stmt.where.path):
             nodes = self.file.at(place.line) if place.file == self.source.name else []
-            if len(nodes) > 1:
+            if place is stmt.where and type(stmt) in HEADS:
+                nodes = self.file.heads(place.line, HEADS[type(stmt)])
+            elif len(nodes) > 1:
                 nodes = self._shared(nodes, path, stmt, place)
             if not nodes:
                 break
@@ -231,7 +245,7 @@ class Placement:
         for node in nodes:
             if beside not in self.made[node]:
                 return node
-        if not nodes:
+        if not nodes or not edit.where or len(nodes) < len(edit.where.path):
             raise Unpatchable(f"{_place(edit)} is not in {self.source.file}")
         return nodes[-1]
 
@@ -289,10 +303,11 @@ class Placement:
                 if self.made[node] != {edit.at} or not isinstance(node, ast.Expr):
                     raise Unpatchable(f"{_place(edit)} makes more than this flag")
                 self.file.changes[node].replaced = text
-            elif edit.side == BEFORE:
-                self.file.changes[node].before[text] = None
-            else:
-                self.file.changes[self.last_of(node, edit)].after[text] = None
+                continue
+            node = node if edit.side == BEFORE else self.last_of(node, edit)
+            change = self.file.changes[node]
+            if change.makes.setdefault(edit.side, edit.at) == edit.at:
+                (change.before if edit.side == BEFORE else change.after).append(text)
         return self.file.changed()
 
 
@@ -327,15 +342,21 @@ def rewritten(function: FunctionType, program: ir.Program, edits: Sequence[Edit]
     source = Source.of(function.__code__)
     text = Placement(program, source, function.__globals__).apply(edits)
     name = f"<{source.file} with repair {next(_NUMBERS)}>"
+    _TEXTS[name] = source.file, text
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    return source, text, remade(function, name)
+
+
+def remade(function: FunctionType, name: str) -> FunctionType:
+    """A function as a changed text of its file defines it; `name` is the file name of the code of that text."""
+    source, (_, text) = Source.of(function.__code__), _TEXTS[name]
     with without_warnings():
         try:
             code = compile(text, name, "exec", dont_inherit=True)
         except SyntaxError as problem:
             raise Unpatchable(f"the change does not fit line {problem.lineno}") from None
         before = compile(source.text, source.name, "exec", dont_inherit=True)
-    _TEXTS[name] = source.file, text
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    return source, text, _Rebuilt(source.name, _numbered(before), _numbered(code)).function(function)
+    return _Rebuilt(source.name, _numbered(before), _numbered(code)).function(function)
 
 
 Key = tuple[str, int]
