@@ -13,6 +13,7 @@
 | `costs.py`, `formulas.py`, `timed.py` | how long steps take: numbers and transfer sizes, formulas, instructions |
 | `timer.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
 | `deferred.py` | an instruction whose pipes run their parts at different times |
+| `trial.py`, `repairs.py`, `proposal.py` | a launch run again with other flags; the search for a repair; its result |
 | `session.py`, `findings.py` | one launch, and its findings |
 | `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |
 """
