@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
@@ -108,8 +110,11 @@ class Access:
 
     @property
     def line(self) -> str:
-        """` (line 14)`; empty if it is not known."""
-        return f" (line {self.where.line})" if self.where else ""
+        """` (line 14)`, with the file if it is not the kernel's own; empty if it is not known."""
+        if self.where is None:
+            return ""
+        is_own = self.where.file == self.where.path[-1].file
+        return f" (line {self.where.line})" if is_own else f" ({os.path.basename(self.where.file)}:{self.where.line})"
 
     def as_dict(self) -> dict[str, Any]:
         """The access as plain data."""
@@ -138,10 +143,8 @@ class Seen:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"iteration": dict(self.iteration)}
 
 
-def _bytes(ends: tuple[Access, Access] | None) -> str:
+def _bytes(ends: tuple[Access, Access]) -> str:
     """`rows 0..3 of ids, UB 0x40..0x240`."""
-    if ends is None:
-        return ""
     then = ends[1]
     first, end = then.bytes
     place = f"bytes {first:,}..{end:,}" if then.memory == "GM" else f"{then.memory} {first:#x}..{end:#x}"
@@ -190,6 +193,8 @@ class Finding:
     """Whether it blocks execution: an engine that reports errors and goes on cannot go on after this one."""
     unwritten: bool = field(default=False, compare=False, repr=False)
     """Whether it is a read of memory that nothing has written, which a check and a run on the machine both find."""
+    names: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+    """The operands of the instruction, and the author's names of their tiles and arrays."""
     ends: tuple[Access, Access] | None = field(default=None, compare=False, repr=False)
     """Of a conflict: the earlier access and the later one, where it was seen first."""
     seen: Seen | None = field(default=None, compare=False, repr=False)
@@ -209,15 +214,32 @@ class Finding:
         return self if self.target else replace(self, target=target)
 
     def __str__(self) -> str:
-        name = f"{self.rule}, {self.kind}" if self.kind else self.rule
         place = f"{self.where}: " if self.where else ""
-        lines = [f"{place}{self.level} [{name}] {self.message}", *([f"fix: {self.fix}"] if self.fix else [])]
-        return "\n    ".join((*lines, *self.details))
+        return "\n    ".join((f"{place}{self.head}", *self.lines))
+
+    @property
+    def head(self) -> str:
+        """The first line, without the place."""
+        name = f"{self.rule}, {self.kind}" if self.kind else self.rule
+        return f"{self.level} [{name}] {self.message}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines below the first: the fix, and the details."""
+        return (f"fix: {self.fix}", *self.details) if self.fix else self.details
 
     @property
     def details(self) -> tuple[str, ...]:
         """The lines after the fix: which bytes, in which blocks and iterations, through which calls."""
-        return tuple(line for line in (_bytes(self.ends), _moments(self.seen, self.ends), self._calls()) if line)
+        operands = _bytes(self.ends) if self.ends else self._names()
+        lines = operands, _moments(self.seen, self.ends), self._calls()
+        return tuple(line for line in lines if line)
+
+    def _names(self) -> str:
+        """`dst is out, idx is ids`: the operands that the message mentions without their names."""
+        words = set(re.findall(r"\w+", self.message))
+        said = ((operand, name) for operand, name in self.names if operand in words and name not in words)
+        return ", ".join(f"{operand} is {name}" for operand, name in said)
 
     def _calls(self) -> str:
         """`called from k.py:31, k.py:12; mgather's write from k.py:28`."""
@@ -230,6 +252,7 @@ class Finding:
         """The finding as plain data."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
         return plain | {
+            "names": dict(self.names),
             "where": str(self.where) if self.where else None,
             "calls": [str(call) for call in self.where.calls] if self.where else [],
             "ends": [end.as_dict() for end in self.ends] if self.ends else None,

@@ -200,7 +200,7 @@ RACES = ("KN-13", "MG-SYNC-01", "MG-SYNC-13", "MG-SYNC-15", "MS-CONF-04", "A-45"
 """Rules of accesses that nothing orders."""
 FLAGS = ("flag", "event")
 """What findings on flags call their operand."""
-ORDER = pto.MachineOptions(checks=("order", "blocks"), poison=False)
+ORDER = pto.MachineOptions(checks=("order", "blocks"), poison=False, consequences=True)
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,7 @@ def _findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
             **{name: getattr(finding, name) for name in FIELDS},
             "where": _place_data(finding.where),
             "calls": [_place_data(call) for call in finding.path[1:]],
+            "names": dict(finding.names),
             "ends": [_end_data(end) for end in finding.ends] if finding.ends else None,
             "seen": finding.seen.as_dict() if finding.seen else None,
         }

@@ -39,13 +39,17 @@ class LoopStep:
         self.start, self.stop = compiled(loop.start), compiled(loop.stop)
 
     def bounds(self, frame: Frame) -> range:
-        """The values of the loop variable."""
+        """The range of the loop variable."""
         return range(value_of(self.start, frame.values), value_of(self.stop, frame.values), self.loop.step)
+
+    def values(self, frame: Frame) -> Iterable[int]:
+        """The values of the loop variable, one after the other."""
+        return self.bounds(frame)
 
     def __call__(self, frame: Frame) -> None:
         frame.where = self.loop.where
-        outer, bounds = frame.iteration, self.bounds(frame)
-        for frame.iteration, value in enumerate(bounds):
+        outer, values = frame.iteration, self.values(frame)
+        for frame.iteration, value in enumerate(values):
             frame.values[self.loop.var] = value
             for step in self.body:
                 step(frame)

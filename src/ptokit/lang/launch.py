@@ -46,7 +46,7 @@ class FindingCollector:
 
     def add(self, finding: Finding) -> bool:
         """Record a finding; False for an error, and for one that was recorded before at the same place."""
-        key = (finding.level, finding.rule, finding.kind, finding.operand, finding.where)
+        key = (finding.level, finding.rule, finding.kind, finding.operand, finding.path)
         if key in self._found or finding.level == "error":
             return False
         self._found[key] = finding

@@ -103,11 +103,6 @@ class Launchable(ABC):
         """The memory of each array argument of the program."""
         return {name: tensor.storage for name, tensor in arguments.tensors.items()}
 
-    @property
-    def form(self) -> str:
-        """The form of its source: `python`, `mlir` or `as`."""
-        return "python"
-
     @abstractmethod
     def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
         """The kernel with edits of its program made in its source. Raises Unpatchable if they cannot be."""
@@ -224,7 +219,7 @@ class Launcher:
         machine = traced.machine(mode)
         with self._writing(arguments, traced):
             report = machine.run(storages, arguments.numbers, self.grid, options, certain)
-        return replace(report, form=self.kernel.form, patched=partial(self._patched, arguments, mode, machine.program))
+        return replace(report, patched=partial(self._patched, arguments, mode, machine.program))
 
     def _patched(
         self,

@@ -30,7 +30,7 @@ from ptokit.program.ir import Argument, Float, Integer, Program
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.target import DEFAULT_ARCH
 from ptokit.text.edits import edited_text
-from ptokit.text.forms import form_of, read_program
+from ptokit.text.forms import read_program
 from ptokit.text.memories import open_extent, size_of
 
 
@@ -187,11 +187,6 @@ class TextKernel(Launchable):
         text, file, function = self._source
         new = edited_text(text, file, edits)
         return Patch({file: text}, {file: new}, from_text(new, file, function))
-
-    @property
-    def form(self) -> str:
-        """The form of its text: `mlir` or `as`."""
-        return "mlir" if self._source is None else form_of(*self._source[:2])
 
     def run_untraced(self, *_: object) -> None:
         """A text has no function to run."""

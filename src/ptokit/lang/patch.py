@@ -278,14 +278,14 @@ class Placement:
 
     def written(self, stmt: Sync, at: Path) -> str:
         """A statement as the source writes it."""
-        return spelled(stmt, "python", self._module(stmt), self.event(stmt, at))
+        return spelled(stmt, "", self._module(stmt), self.event(stmt, at))
 
     def _module(self, stmt: Sync) -> str:
         """How the source names what it imports from this package."""
         for name, value in self.names.items():
             if isinstance(value, ModuleType) and value.__name__ == PACKAGE:
                 return f"{name}."
-        function = spelled(stmt, "python", "").partition("(")[0]
+        function = spelled(stmt, "", "").partition("(")[0]
         if getattr(self.names.get(function), "__module__", "").startswith(PACKAGE):
             return ""
         raise Unpatchable(f"{self.source.file} has no name for {PACKAGE}")

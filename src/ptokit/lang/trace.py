@@ -20,7 +20,7 @@ from ptokit.lang.scalar import Scalar, TracedScalar
 from ptokit.lang.source import assigned_name
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
-from ptokit.lang.where import place, refuse, user_frame, user_place
+from ptokit.lang.where import frames_until, place, refuse, user_frame, user_place
 from ptokit.program import ir
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply, subtract
 
@@ -156,7 +156,8 @@ class Tracer:
     def declare(self, spec: TileSpec, addresses: tuple[Expr, ...]) -> str:
         """Record a tile's declaration; returns its name."""
         frame = user_frame()
-        given = assigned_name(frame)
+        frames = frames_until(frame, self.code) if frame else []
+        given = next(filter(None, map(assigned_name, frames)), None)
         name = self.unique(given or "tile")
         loop = next((scope for scope in reversed(self.scopes) if scope.is_loop), None)
         buffers = loop.buffers if loop and not addresses else 1

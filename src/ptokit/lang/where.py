@@ -61,20 +61,20 @@ def place(frame: FrameType | None, kernel: CodeType | None = None) -> Where | No
     """The file and line of a frame; with the calls from a kernel's code to it."""
     if frame is None:
         return None
-    here = Where(frame.f_code.co_filename, frame.f_lineno)
-    return here if kernel is None or frame.f_code is kernel else here.called(_calls(frame.f_back, kernel))
+    here, *calls = (Where(each.f_code.co_filename, each.f_lineno) for each in frames_until(frame, kernel))
+    return here.called(tuple(calls))
 
 
-def _calls(frame: FrameType | None, kernel: CodeType) -> tuple[Where, ...]:
-    """The lines of the user's frames from this one to the kernel's; none if the kernel did not lead here."""
-    found: list[Where] = []
-    while frame is not None:
-        if not _is_machinery(frame.f_code.co_filename):
-            found.append(Where(frame.f_code.co_filename, frame.f_lineno))
-        if frame.f_code is kernel:
-            return tuple(found)
-        frame = frame.f_back
-    return ()
+def frames_until(frame: FrameType, kernel: CodeType | None) -> list[FrameType]:
+    """A frame of the user's and those that called it, down to the kernel's; alone if no kernel did."""
+    found, caller = [frame], frame
+    while kernel is not None and caller.f_code is not kernel:
+        if caller.f_back is None:
+            return [frame]
+        caller = caller.f_back
+        if not _is_machinery(caller.f_code.co_filename):
+            found.append(caller)
+    return found
 
 
 def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyError:

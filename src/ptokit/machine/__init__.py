@@ -8,6 +8,7 @@
 | `extent.py`, `shadow.py`, `memories.py` | which bytes an access touches, the last accesses to them, in which memory |
 | `site.py`, `executed.py` | an instruction before its data are known, and after its execution |
 | `hazards.py`, `repeats.py` | the hazards and their messages |
+| `history.py`, `ends.py`, `fixes.py` | for findings: iterations, the two accesses of a conflict, what a fix writes |
 | `outcomes.py` | the outcome of every lane |
 | `ways.py`, `traffic.py` | accesses to global memory; their sums |
 | `costs.py`, `formulas.py`, `timed.py` | how long steps take: numbers and transfer sizes, formulas, instructions |

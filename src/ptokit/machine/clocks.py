@@ -6,6 +6,8 @@ before. Only what a scalar pipe has *waited* for comes before everything that it
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from ptokit.machine.pipes import Pipe, PipeEngine, Signal, Stuck
@@ -18,6 +20,15 @@ OnEarly = Callable[[Hashable, object, object], None]
 set it before."""
 
 
+def _latest(clock: Clock, other: Clock) -> Clock:
+    """The elementwise maximum."""
+    return [one if one > two else two for one, two in zip(clock, other, strict=True)]
+
+
+MOST_LEARNT = 1024
+"""Waits of a pipe whose clocks are kept, for `assume`."""
+
+
 def merge(clock: Clock, other: Clock) -> None:
     """The elementwise maximum, in place."""
     for k, count in enumerate(other):
@@ -28,7 +39,7 @@ def merge(clock: Clock, other: Clock) -> None:
 class ClockPipe(Pipe):
     """A pipe with its clock."""
 
-    __slots__ = ("clock", "issued", "merged")
+    __slots__ = ("clock", "issued", "learnt", "merged")
 
     clock: Clock
     """What comes before its next item, without what its scalar pipe adds."""
@@ -36,6 +47,8 @@ class ClockPipe(Pipe):
     """Of a scalar pipe: what comes before all that it issues from now on. Never changed in place."""
     merged: Clock | None
     """The `issued` of its scalar pipe that its clock contains."""
+    learnt: deque[tuple[int, Clock]]
+    """Its clock after every wait, with the time of the item that follows. Only its own number changes later."""
 
 
 class Clocks(PipeEngine[ClockPipe, Clock, Do]):
@@ -58,6 +71,7 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         self.started = list(self.times)
         for pipe in self._pipes.values():
             pipe.clock, pipe.issued, pipe.merged = list(self.times), self.started, self.started
+            pipe.learnt = deque(((0, self.started),), MOST_LEARNT)
 
     def end(self) -> Iterator[tuple[Hashable, object]]:
         """End a block. Yields the flags that are still set, and what has set them."""
@@ -70,6 +84,39 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         """What would come before the next work of a pipe."""
         at = self._pipes[pipe]
         return list(map(max, at.clock, at.scalar.issued))
+
+    def pretend(self, flag: Hashable) -> None:
+        """Go on as if a flag had been set now by its pipe."""
+        if isinstance(flag, tuple) and len(flag) == 3:
+            self._flags[flag].stamp = list(self._pipes[flag[0]].clock)
+
+    def was_waited(self, flag: Hashable) -> bool:
+        """Whether an earlier wait of the block has ended."""
+        return self._flags[flag].waited is not None
+
+    def unused(self, gate: str, before: int, time: int) -> Hashable:
+        """A flag that is set after what the pipe `before` did at a time, and for which `gate` has not waited."""
+        for flag, signal in self._flags.items():
+            if isinstance(flag, tuple) and flag[1] == gate and signal.stamp and signal.stamp[before] >= time:
+                return flag
+        return None
+
+    def assume(self, clock: Clock, pipe: str, gate: str, before: str, time: int) -> None:
+        """Go on as if `gate` had waited for what the pipe `before` did at a time. `clock` is that of the item of `pipe`
+        that runs."""
+        first, then, entry = self._pipes[before], self._pipes[pipe], self._pipes[gate]
+        learnt = first.learnt
+        at = bisect_right(learnt, time, key=lambda entry: entry[0])
+        stamp = list(learnt[at - 1][1]) if at else [0] * len(self.times)
+        stamp[first.number] = time
+        for each in dict.fromkeys((then, entry)):
+            since, known = each.learnt[-1]
+            each.learnt[-1] = since, list(known)  # what was known before this
+            each.learnt.append((self.times[each.number], each.clock))
+            merge(each.clock, stamp)
+        merge(clock, stamp)
+        if entry is entry.scalar:
+            entry.issued = list(map(max, entry.issued, stamp))
 
     def _held_pipes(self) -> list[ClockPipe]:
         """In the order of the pipes, so that reports are."""
@@ -88,14 +135,14 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         """The pipe's clock itself, with what came before the issue."""
         if pipe.merged is not issued:
             pipe.merged = issued
-            merge(pipe.clock, issued)
+            self._learn(pipe, issued)
         return pipe.clock
 
     def _work(self, pipe: ClockPipe, issued: Clock, limit: Clock | None, work: Do) -> None:
         clock, number = self._stamp(pipe, issued), pipe.number
         self.times[number] = time = self.times[number] + 1
         work(clock if limit is None else list(map(min, clock, limit)), time)
-        clock[number] = time
+        pipe.clock[number] = time
 
     def _set(self, at: ClockPipe, issued: Clock, signal: Signal[Clock], flag: Hashable, what: object) -> None:
         clock, waited = self._stamp(at, issued), signal.waited
@@ -109,11 +156,17 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
             signal.waited = at.number, self.times[at.number]
 
     def _receive(self, pipe: ClockPipe, issued: Clock, stamp: Clock | None, takes: bool) -> None:
-        clock = self._stamp(pipe, issued)
-        if stamp is not None:
-            merge(clock, stamp)
+        self._stamp(pipe, issued)
         if takes:
-            number = pipe.number
-            self.times[number] = clock[number] = self.times[number] + 1
+            self.times[pipe.number] += 1
+        if stamp is not None:
+            self._learn(pipe, stamp)
+        if takes:
+            pipe.clock[pipe.number] = self.times[pipe.number]
             if pipe is pipe.scalar:
-                pipe.issued = list(map(max, pipe.issued, clock))
+                pipe.issued = list(map(max, pipe.issued, pipe.clock))
+
+    def _learn(self, pipe: ClockPipe, stamp: Clock) -> None:
+        """What comes before the next item of a pipe."""
+        pipe.clock = _latest(pipe.clock, stamp)
+        pipe.learnt.append((self.times[pipe.number] + 1, pipe.clock))

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ptokit.finding import Access
-from ptokit.isa.policy import BLayout, SLayout, TileType
+from ptokit.isa.policy import BLayout, SLayout
 from ptokit.machine.extent import Extent
 from ptokit.machine.history import Moment
 from ptokit.machine.memories import Global, MemoryLocation
 from ptokit.machine.pipes import unit_of
 from ptokit.machine.shadow import READ, Earlier
 from ptokit.program.calls import access_of, all_operands, call_of, effects
+from ptokit.program.describe import name_of, operands_of
 from ptokit.program.expr import Var, evaluate
-from ptokit.program.ir import Instr, LoadScalar, Operand, Program, Stmt, TileUse, View
+from ptokit.program.ir import Instr, Program, Stmt, TileUse, View
 from ptokit.target import Profile
 
 Span = tuple[int, int]
@@ -46,13 +47,6 @@ class Meeting(NamedTuple):
     earlier: Earlier
 
 
-def operands_of(stmt: Stmt) -> dict[str, Operand]:
-    """The operands of a statement by name."""
-    if isinstance(stmt, Instr):
-        return all_operands(stmt)
-    return {"source": stmt.source} if isinstance(stmt, LoadScalar) else {}
-
-
 def instruction_of(stmt: Stmt) -> str:
     """The name of what a statement calls."""
     return stmt.name if isinstance(stmt, Instr) else "load_scalar"
@@ -64,18 +58,13 @@ class Naming:
     def __init__(self, program: Program, profile: Profile, gm: Global) -> None:
         self.program, self.profile, self.gm = program, profile, gm
 
-    def name(self, stmt: Stmt, operand: str, address: int | None = None) -> str:
+    def name(self, stmt: Stmt, operand: str, address: int) -> str:
         """The tile or the array of an operand; of a tile without a name, its kind and address."""
         used = operands_of(stmt).get(operand)
-        if isinstance(used, View):
-            return used.argument
-        if not isinstance(used, TileUse):
-            return ""
-        tile = self.program.tiles[used.tile]
-        if tile.named:
-            return tile.name
-        kind = TileType(tile.spec.loc).name.lower()
-        return f"{kind} tile" + (f" at {address:#x}" if address is not None else "")
+        name = name_of(self.program, used)
+        if name or not isinstance(used, TileUse):
+            return name
+        return f"the {self.program.tiles[used.tile].spec.loc.name.lower()} tile at {address:#x}"
 
     def operand(self, stmt: Stmt, earlier: Earlier, pipe: str, touch: MemoryAccess, meets: str) -> str:
         """The operand of an earlier statement that a pipe accessed in that way, in that kind of memory. `meets` is the
@@ -121,27 +110,28 @@ class Naming:
     ) -> Access:
         place = touch.place
         name = self.name(stmt, operand, (place.start - place.ahead) * place.shadow.unit)
-        span = self._span(stmt, operand, touch, shared, values)
-        return Access(instruction_of(stmt), operand, name, how, *pipes, place.name, stmt.where, **span)
+        span, rows = self._span(stmt, operand, touch, shared, values)
+        named = instruction_of(stmt), operand, name
+        return Access(*named, how, *pipes, place.name, stmt.where, bytes=span, rows=rows)
 
     def _span(
         self, stmt: Stmt, operand: str, touch: MemoryAccess, shared: Span, values: Mapping[Var, int]
-    ) -> dict[str, Span]:
+    ) -> tuple[Span, Span | None]:
         """Bytes that two accesses share, and the rows of an operand that they belong to, if it has rows of bytes."""
         used, unit = operands_of(stmt).get(operand), touch.place.shadow.unit
         base, length, count = (touch.place.start - touch.place.ahead) * unit, 0, 0
         if isinstance(used, View):
             argument = self.program.tensors[used.argument]
-            base = self.gm.start(argument.array) * unit + evaluate(argument.offset, values) * argument.dtype.size
+            base = self.gm.start(argument.name) * unit + evaluate(argument.offset, values) * argument.dtype.size
             shared = shared[0] - base, shared[1] - base
             base = 0
-            if len(argument.shape) > 1:
-                length = evaluate(argument.stride[0], values) * argument.dtype.size
-                count = evaluate(argument.shape[0], values)
+            strides = [evaluate(stride, values) for stride in argument.stride]
+            if len(strides) > 1 and strides[0] == max(strides):
+                length, count = strides[0] * argument.dtype.size, evaluate(argument.shape[0], values)
         elif isinstance(used, TileUse) and used.tile == touch.tile:
             spec = self.program.tiles[used.tile].spec
             if spec.blayout is BLayout.RowMajor and spec.slayout is SLayout.NoneBox:
                 length, count = spec.cols * spec.dtype.size, spec.rows
         if length <= 0 or count < 2:
-            return {"bytes": shared}
-        return {"bytes": shared, "rows": ((shared[0] - base) // length, (shared[1] - 1 - base) // length)}
+            return shared, None
+        return shared, ((shared[0] - base) // length, (shared[1] - 1 - base) // length)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -44,6 +44,13 @@ class RunawayLoop(Exception):
 class _Loop(LoopStep):
     """A loop. Under another schedule, a bound that was read too early may be huge."""
 
+    def values(self, frame: WatchedFrame) -> Iterator[int]:  # type: ignore[override]
+        session, outer = frame.session, frame.session.moment
+        for value in self.bounds(frame):
+            session.moment = (*outer, value)
+            yield value
+        session.moment = outer
+
     def bounds(self, frame: WatchedFrame) -> range:  # type: ignore[override]
         found = super().bounds(frame)
         count, seen = -(-(found.stop - found.start) // found.step), frame.session.iterations
@@ -81,7 +88,7 @@ class MachineExecutable(Executable):
                 self._run_blocks(frame, adversary.blocks(grid) if session.blocks_meet else range(grid))
         if session.skipped:
             _restore(tensors, before)
-        run, findings = session.findings.found(grid), Findings()
+        run, findings = session.findings.found(grid, session.explained), Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
         found = tuple(judged(findings.found(), self.options))
@@ -113,7 +120,14 @@ class MachineExecutable(Executable):
         frame.fresh.clear()
         if frame.adversary is None:
             frame.session.begin(block)
-        super()._run_block(frame, block)
+        try:
+            with frame.expressions_refused():
+                super()._run_block(frame, block)
+        except (VerifyError, OutOfBoundsError) as refusal:
+            if frame.adversary is not None or any(finding.blocks for finding in refusal.findings):
+                raise
+            frame.session.abandon(refusal.findings)
+            return
         (frame.session if frame.adversary is None else frame.adversary).end()
 
     def block(self, block: Block) -> tuple[Step, ...]:
@@ -168,7 +182,7 @@ class _Flag(FlagStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event, is_set = self.event(frame), self.flag.action == "set"
-        what = frame.session.issued(self.flag)
+        what = self.flag, frame.session.moment
         for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
             for engine in frame.engines:
                 if is_set:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from ptokit.finding import LEVELS, Finding, Iteration, Seen
@@ -18,6 +18,7 @@ class _Entry:
     times: int = 0
     blocks: set[int] = field(default_factory=set)
     last: Hashable = None
+    flag: Hashable = None
 
 
 class Findings:
@@ -32,13 +33,20 @@ class Findings:
         return [self._entry(finding) for finding in findings]
 
     def show(
-        self, findings: Iterable[Finding], block: int, moment: Hashable, iteration: Iteration, cause: Hashable = None
+        self,
+        findings: Iterable[Finding],
+        block: int,
+        moment: Hashable,
+        iteration: Iteration,
+        cause: Hashable = None,
+        flag: Hashable = None,
     ) -> None:
-        """Add findings that a block shows in an iteration. `cause` stands for them if they are shown again."""
+        """Add findings that a block shows in an iteration. `cause` stands for them if they are shown again. They hold
+        because nothing waits for `flag`, if it is given."""
         entries = self.add(findings)
         for entry in entries:
             if not entry.times:
-                entry.block, entry.iteration = block, iteration
+                entry.block, entry.iteration, entry.flag = block, iteration, flag
             _count(entry, block, moment)
         if cause is not None:
             self._causes[cause] = entries
@@ -53,13 +61,16 @@ class Findings:
     def _entry(self, finding: Finding) -> _Entry:
         key = (finding.kind or (finding.rule, finding.level), finding.operand, finding.path, finding.expected)
         known = self._found.setdefault(key, _Entry(finding))
-        if LEVELS.index(known.finding.level) > LEVELS.index(finding.level):
+        severity, before = LEVELS.index(finding.level), LEVELS.index(known.finding.level)
+        if severity < before or (severity == before and finding.seen and not known.finding.seen):
             known.finding = finding
         return known
 
-    def found(self, grid: int = 0) -> tuple[Finding, ...]:
-        """All of them, in the order of the first finding at each location, with their counts over `grid` blocks."""
-        return tuple(_counted(entry, grid) for entry in self._found.values())
+    def found(self, grid: int = 0, explained: Container[Hashable] = ()) -> tuple[Finding, ...]:
+        """All of them, in the order of the first finding at each location, with their counts over `grid` blocks. Not
+        those of flags that other findings explain."""
+        entries = (entry for entry in self._found.values() if entry.flag is None or entry.flag not in explained)
+        return tuple(_counted(entry, grid) for entry in entries)
 
 
 def _count(entry: _Entry, block: int, moment: Hashable) -> None:

@@ -12,8 +12,8 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import OrderHazard
 from ptokit.machine.ends import MemoryAccess
 from ptokit.machine.extent import Extent
+from ptokit.machine.fixes import Fixes
 from ptokit.machine.memories import MemoryLocation
-from ptokit.machine.pipes import unit_of
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
 from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
@@ -44,13 +44,13 @@ def _finding(
     return Finding(level, spec.behind(kind, target), message, kind, operand, expected, found, fix, target=target)
 
 
-def unordered(first: Access, then: Access, profile: Profile) -> Finding:
+def unordered(fixes: Fixes, first: Access, then: Access, profile: Profile) -> Finding:
     """Two accesses that nothing orders."""
     kinds, target = _kinds(first, then, profile), profile.name
     kind = next((kind for kind in kinds if profile.family in spec.hazards()[kind].levels), None)
     rule = spec.behind(kind, target) if kind else UNLISTED
     message = f"{then}; nothing orders this {then.how} after {first.noun}"
-    fix = _flag_fix(first.unit, unit_of(then.gate))
+    fix = fixes.order(first, then)
     expected = f"{first.unit} before {then.unit}"
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
 
@@ -76,18 +76,11 @@ def _fits(conflict: OrderHazard, act: Access, other: Access, order: str) -> bool
     )
 
 
-def unflagged_index(name: str, operand: str, kind: str, target: str) -> Finding:
+def unflagged_index(name: str, operand: str, kind: str, target: str, fixes: Fixes) -> Finding:
     """The load of an index without the flag that the documents require, although the kernel waits for the load."""
     message = f"{name}: {operand}: nothing makes {VECTOR} wait for its load; this kernel waits by itself, others do not"
-    fix = _flag_fix(LOAD, VECTOR)
+    fix = fixes.pair(LOAD, VECTOR)
     return _finding("note", kind, target, message, operand, fix)
-
-
-def _flag_fix(src: str, dst: str) -> str:
-    if src == dst:
-        return "pass the data between the cores"
-    pair = f'"{src}", "{dst}", event'
-    return f"pto.set_flag({pair}) after the first, pto.wait_flag({pair}) before the second"
 
 
 BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of atomic"}

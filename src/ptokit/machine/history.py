@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from ptokit.finding import Iteration
 from ptokit.program.expr import Var
@@ -15,33 +14,26 @@ Moment = tuple[int, ...]
 """The values of the loop variables around a statement, the outermost first."""
 
 
-class Issued(NamedTuple):
-    """A statement that was issued, and when."""
-
-    stmt: Stmt
-    moment: Moment
+Issued = tuple[Stmt, Moment]
+"""A statement that was issued, and when."""
 
 
 class History:
     """The iterations of one launch."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, pipes: int) -> None:
         self._loops = tuple(_loops(program.body, ()))
         """For each statement, in the order of `walk`: the loop variables around it."""
-        self._times: dict[int, list[int]] = defaultdict(list)
-        self._moments: dict[int, list[Moment]] = defaultdict(list)
+        self._times: list[list[int]] = [[] for _ in range(pipes)]
+        self._moments: list[list[Moment]] = [[] for _ in range(pipes)]
         """By the number of a pipe: when it came to another iteration, and to which."""
-
-    def moment(self, number: int, values: Mapping[Var, int]) -> Moment:
-        """The iteration of a statement that is issued now."""
-        loops = self._loops[number]
-        return tuple([values[var] for var in loops]) if loops else ()
+        self._last: list[Moment | None] = [None] * pipes
 
     def record(self, pipe: int, time: int, moment: Moment) -> None:
         """A pipe works for an iteration."""
-        moments = self._moments[pipe]
-        if not moments or moments[-1] != moment:
-            moments.append(moment)
+        if moment is not self._last[pipe]:
+            self._last[pipe] = moment
+            self._moments[pipe].append(moment)
             self._times[pipe].append(time)
 
     def find(self, pipe: int, time: int) -> Moment:
@@ -51,7 +43,12 @@ class History:
 
     def shown(self, number: int, moment: Moment) -> Iteration:
         """An iteration with the names of the loop variables."""
-        return tuple(zip(map(str, self._loops[number]), moment, strict=False))
+        return tuple(zip(map(self._name, self._loops[number]), moment, strict=False))
+
+    def _name(self, var: Var) -> str:
+        """The author's name of a loop variable: without the number that tells several loops apart."""
+        name = re.sub(r"_\d+$", "", var)
+        return name if any(name in loops for loops in self._loops) else str(var)
 
 
 def _loops(block: Block, around: tuple[Var, ...]) -> Iterator[tuple[Var, ...]]:

@@ -12,7 +12,7 @@ from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
 from ptokit.engine.storage import Array, Storage
-from ptokit.finding import VerifyError
+from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
@@ -43,11 +43,21 @@ class WatchedInstruction(InstructionStep):
         """The tile of every operand; empty if it is none."""
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
-        session, frame.stmt = frame.session, self.instr
+        frame.stmt = self.instr
         if frame.adversary:
             self._defer(frame, frame.adversary)
             return
         self._make_fresh(frame)
+        try:
+            self._execute(frame)
+        except (VerifyError, OutOfBoundsError) as refusal:
+            if any(finding.blocks for finding in refusal.findings):
+                raise
+            frame.session.report(refusal.findings, self.instr)
+            self._skip(frame)
+
+    def _execute(self, frame: WatchedFrame) -> None:
+        session = frame.session
         prepared, storages = self.prepare(frame)
         here = self._site(prepared)
         if any(finding.blocks for finding in prepared.refused):
@@ -173,7 +183,8 @@ class WatchedInstruction(InstructionStep):
             if access.how != READ:
                 shadow.define(access.extent, access.place.start, int(access.operand != TMP))
             elif is_checked and (missing := shadow.unwritten(access.extent, access.place.start)):
-                name = session.naming.name(self.instr, access.operand)
+                start = access.place.start - access.place.ahead
+                name = session.naming.name(self.instr, access.operand, start * shadow.unit)
                 count = missing * shadow.unit, access.extent.count * shadow.unit
                 finding = hazards.unwritten(self.instr.name, access, name, *count, session.profile.name)
                 session.report([finding], self.instr)

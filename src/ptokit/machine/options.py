@@ -31,6 +31,8 @@ class MachineOptions:
     """How the kernel is started: `standard` or `function_pointer`."""
     costs: Mapping[str, float] = field(default_factory=dict)
     """Cost-table overrides."""
+    consequences: bool = False
+    """Whether to report also what a fault that was reported brings along."""
     lanes: bool = False
     """Whether to record the outcome of every lane of gathers and scatters."""
     timeline: int = 10_000

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any, Generic, Self, TypeVar
 
 from ptokit.target import SCALAR
@@ -98,6 +99,8 @@ class PipeItem(Generic[T]):
     """What to report if it never is."""
     after: Signal[T] | None = None
     """What should be set before it runs, as long as other items can run (`Adversary`)."""
+    turn: int = field(default_factory=count().__next__)
+    """Its place in the order of issue."""
 
 
 class PipeTable(dict[str, P]):
@@ -137,9 +140,10 @@ class PipeEngine(Generic[P, T, W]):
         """The pipes that have items in their queues, in the order in which they were held."""
 
     def finish(self) -> None:
-        """Run the items of the block that are still held: their flags are never set."""
+        """Run the items of the block that are still held: their flags are never set. Of waits that hold one another,
+        the one that was issued first is the cause: its set comes too late. Those that it alone holds go on with it."""
         while self._held:
-            self._force(self._held_pipes()[0])
+            self._force(min(self._held_pipes(), key=lambda pipe: pipe.queue[0].turn))
 
     def forget(self) -> None:
         """Forget the flags and events of a block: the next one has its own."""

@@ -50,8 +50,8 @@ class Repair:
     edits: tuple[Edit, ...]
     cycles: float = 0.0
     """How many cycles more the launch takes with it, by the model; negative if it saves some."""
-    form: str = "python"
-    """The form of the program: `python`, `mlir` or `as`."""
+    form: str = ""
+    """The form of the program's text: `mlir` or `as`; empty for Python."""
     patch: Patch = field(default_factory=Patch, compare=False, repr=False)
     """The change in the user's source."""
 
@@ -75,6 +75,6 @@ def no_patch(_edits: Sequence[Edit], _is_right: Callable[[Program], bool]) -> Pa
     return Patch(refusal="the source of the program is not known")
 
 
-def nothing(_form: str, _patched: Patcher) -> tuple[Repair, ...]:
+def nothing(_patched: Patcher) -> tuple[Repair, ...]:
     """No proposal."""
     return ()

@@ -44,25 +44,25 @@ MOST_ROUNDS = 4
 Units = tuple[Unit, ...]
 
 
-def repairs(replay: Replay, form: str, patched: Patcher) -> tuple[Repair, ...]:
+def repairs(replay: Replay, patched: Patcher) -> tuple[Repair, ...]:
     """The repair of a launch; for a clean one, what can be removed. `patched` makes the change in the user's source."""
-    search = Search(replay, alternates=form == "python")
+    search = Search(replay, alternates=not replay.program.form)
     first = search.faults(())
     if first.is_clean:
         return tuple(
-            _repair(search, NEEDLESS, in_order(unit), cycles, form, patched) for unit, cycles in search.needless(first)
+            _repair(search, NEEDLESS, in_order(unit), cycles, patched) for unit, cycles in search.needless(first)
         )
     found = search.order(first)
     if found is None:
         return ()
     before, after = replay.report().timeline, replay.report(Edited(replay.program, found).program).timeline
     cycles = after.cycles - before.cycles if before and after else 0.0
-    return (_repair(search, ORDER, in_order(edit for unit in found for edit in unit), cycles, form, patched),)
+    return (_repair(search, ORDER, in_order(edit for unit in found for edit in unit), cycles, patched),)
 
 
-def _repair(search: Search, kind: str, edits: Unit, cycles: float, form: str, patched: Patcher) -> Repair:
+def _repair(search: Search, kind: str, edits: Unit, cycles: float, patched: Patcher) -> Repair:
     patch = patched(edits, partial(search.is_right, Edited(search.program, (edits,)).program))
-    return Repair(kind, search.replay.target, edits, cycles, form, patch)
+    return Repair(kind, search.replay.target, edits, cycles, search.program.form, patch)
 
 
 class Search:

@@ -49,10 +49,8 @@ class MachineReport(Run):
     """The name of the kernel that was launched."""
     written: bool = True
     """Whether arrays were written: not if an instruction could not be executed."""
-    propose: Callable[[str, Patcher], tuple[Repair, ...]] = field(default=nothing, compare=False)
+    propose: Callable[[Patcher], tuple[Repair, ...]] = field(default=nothing, compare=False)
     """Searches for repairs."""
-    form: str = "python"
-    """The form of the program: `python`, `mlir` or `as`."""
     patched: Patcher = field(default=no_patch, compare=False)
     """Makes a change of the flags in the user's source."""
 
@@ -60,7 +58,7 @@ class MachineReport(Run):
     def repairs(self) -> tuple[Repair, ...]:
         """What makes the launch clean; for a clean one, flags and barriers that nothing needs. Searched at first use,
         with the arrays of the launch as they are then."""
-        return self.propose(self.form, self.patched)
+        return self.propose(self.patched)
 
     def __repr__(self) -> str:
         blocks = counted(self.grid, "block")

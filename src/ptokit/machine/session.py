@@ -18,7 +18,8 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.ends import Meeting, MemoryAccess, Naming
 from ptokit.machine.executed import Executed
 from ptokit.machine.findings import Findings
-from ptokit.machine.history import History, Issued, Moment
+from ptokit.machine.fixes import Fixes
+from ptokit.machine.history import History, Moment
 from ptokit.machine.memories import Chip, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
@@ -30,6 +31,7 @@ from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
+from ptokit.program.describe import described
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.steps import Sync
@@ -52,11 +54,13 @@ class Session:
         self.block = 0
         self.values: Mapping[Var, int] = {}
         """The numbers of the running block."""
-        self.history = History(program)
+        self.moment: Moment = ()
+        """The iteration that runs."""
         self.statements: list[Stmt] = list(walk(program.body))
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
         self.cores = Cores(program, profile)
         self.clocks = Clocks(self.cores.pipes, self._set_twice, self._stuck)
+        self.history = History(program, len(self.clocks.pipes))
         names = {loc: memory.name for loc, memory in profile.memories.items()}
         bits = len(self.statements).bit_length()
         self.chip = Chip(names, program, bits, poison=options.poison)
@@ -67,7 +71,8 @@ class Session:
         self.owners = Owners(program)
         is_watched = options.enables("blocks") or options.enables("order")
         self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
-        self.naming = Naming(program, profile, self.gm)
+        self.naming, self.fixes = Naming(program, profile, self.gm), Fixes(program, profile)
+        self._unordered = partial(hazards.unordered, self.fixes)
         self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.costs)
         self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.enables("time") else None
@@ -84,6 +89,10 @@ class Session:
         self.blocks_meet = False
         """Whether the result depends on the order of the blocks."""
         self._starts: list[Clock] = []
+        self.explained: set[Hashable] = set()
+        """Flags of which another finding says that nothing waits for them."""
+        self._unset: dict[Hashable, Stmt] = {}
+        """Flags of the running block for which a wait was in vain: the set that is left is the one it missed."""
         self._blocks: list[int] = []
         """The blocks that ran, and the clock at the start of each."""
 
@@ -95,6 +104,8 @@ class Session:
         self.clocks.begin()
         self._starts.append(self.clocks.started)
         self._blocks.append(block)
+        self.moment = ()
+        self._unset.clear()
         self.chip.forget()
         self.owners.forget()
         if self.timer:
@@ -103,45 +114,65 @@ class Session:
     def end(self) -> None:
         """A block has ended."""
         for flag, setter in self.clocks.end():
-            if isinstance(setter, Issued) and self.orders:
+            if isinstance(setter, tuple) and self.orders and flag not in self._unset:
                 message = f"the flag {_named(flag)} is still set when a block ends"
-                fix = "wait for it: the next kernel would find it set"
-                self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter)
+                fix = f"{self.fixes.flag('wait', *_parts(flag))} at the end: the next kernel would find it set"
+                self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)
         if self.timer:
             self.timer.end_block()
 
+    def abandon(self, findings: Iterable[Finding]) -> None:
+        """The block cannot go on. Nothing that follows from that is reported."""
+        self.skipped = True
+        self.findings.show((finding.on(self.profile.name) for finding in findings), self.block, (), ())
+        orders, self.orders = self.orders, False
+        self.end()
+        self.orders = orders
+
     def report(
-        self, findings: Iterable[Finding], stmt: Stmt, moment: Moment | None = None, cause: Hashable = None
+        self,
+        findings: Iterable[Finding],
+        stmt: Stmt,
+        moment: Moment | None = None,
+        cause: Hashable = None,
+        flag: Hashable = None,
     ) -> None:
         """Add findings of a statement, by default in the current iteration."""
         found = [finding.on(self.profile.name) for finding in findings]
-        if found or cause:
+        if found:
             number = self.numbers[id(stmt)]
-            moment = self.history.moment(number, self.values) if moment is None else moment
-            placed = (finding if finding.where else finding.at(stmt.where) for finding in found)
-            self.findings.show(placed, self.block, moment, self.history.shown(number, moment), cause)
+            moment = self.moment if moment is None else moment
+            placed = (described(finding, self.program, stmt) for finding in found)
+            self.findings.show(placed, self.block, moment, self.history.shown(number, moment), cause, flag)
 
     # --- flags
 
-    def issued(self, stmt: Stmt) -> Issued:
-        """A statement that is issued now."""
-        return Issued(stmt, self.history.moment(self.numbers[id(stmt)], self.values))
-
     def _set_twice(self, flag: Hashable, what: object, _before: object) -> None:
-        if isinstance(what, Issued) and self.orders:
+        if isinstance(what, tuple) and self.orders:
             message = f"the flag {_named(flag)} is set while the wait for an earlier set may not be over"
-            fix = "use another event, or make the setting pipe wait for the waiting one first"
-            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], *what)
+            src, dst, _ = _parts(flag)
+            other = self.fixes.event(unit_of(src), unit_of(dst), id(what[0]))
+            free = "" if other is None else f" (id {other} is free)"
+            fix = (
+                f"use another event{free}, or make {unit_of(src)} wait for {unit_of(dst)} before it sets this one again"
+            )
+            self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], *what, flag=flag)
 
     def _stuck(self, stuck: Stuck) -> None:
-        if not isinstance(stuck.what, Issued) or not self.orders:
+        if not isinstance(stuck.what, tuple) or not self.orders:
             return
         stmt, moment = stuck.what
+        is_again = self.clocks.was_waited(stuck.flag)
+        if not self.options.consequences:
+            self.clocks.pretend(stuck.flag)
+            if self._unset.setdefault(stuck.flag, stmt) is not stmt:
+                return
         if isinstance(stmt, Instr):
             message, operand, fix = f"{stmt.name} waits for an event that nothing signals", "event", "record it first"
         else:
             message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}"
-            operand, fix = "flag", "set the flag on every path to the wait, by a pipe that is not stuck"
+            added = self.fixes.missing_set(stmt, *_parts(stuck.flag), is_again=is_again)
+            operand, fix = "flag", f"{added}, or set it on every path to the wait"
         self.report([Finding("error", "KN-13", message, None, operand, fix=fix)], stmt, moment)
 
     # --- instructions
@@ -157,17 +188,18 @@ class Session:
             self.traffic.observe(executed)
         if options.launch != "standard":
             self.report(hazards.dispatch(site), executed.instr)
-        self.report(hazards.scratch(site, executed.storages), executed.instr)
+        if "scratch" in site.call.instruction.roles:
+            self.report(hazards.scratch(site, executed.storages), executed.instr)
         if self.profile.pipes:
             self._issue(executed, site, touches)
 
     def _issue(self, executed: Executed, site: Site, touches: list[MemoryAccess]) -> None:
         """Issue the steps of an instruction to the pipes."""
         instr, number = executed.instr, executed.number
-        pipes, moment = site.pipes, self.history.moment(number, self.values)
+        pipes, moment = site.pipes, self.moment
         for event in instr.waits:
             for engine in self.engines:
-                engine.wait_event(event, pipes, self.issued(instr))
+                engine.wait_event(event, pipes, (instr, moment))
         self._check_index_flag(executed, site, touches)
         if self.profile.burst:
             self._check_bursts(executed, site, touches)
@@ -210,7 +242,7 @@ class Session:
 
     def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
         """The load of an index that nothing makes `gate` wait for."""
-        finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name)
+        finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name, self.fixes)
         self.report([finding], executed.instr)
 
     def skip(self, instr: Instr) -> None:
@@ -226,7 +258,7 @@ class Session:
         touches = (
             [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
         )
-        pipe, (_, moment) = self.cores.scalar, self.issued(stmt)
+        pipe, moment = self.cores.scalar, self.moment
         self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], moment, pipe, touches, pipe))
         if self.timer:
             self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
@@ -247,7 +279,9 @@ class Session:
             place, extent = touch.place, touch.extent
             if self.orders:
                 for earlier in place.shadow.unordered(touch.how, me, clock, extent, place.start):
-                    self._conflict(hazards.unordered, Meeting(number, moment, pipe, gate, touch, earlier))
+                    self._conflict(self._unordered, Meeting(number, moment, pipe, gate, touch, earlier))
+                    if not self.options.consequences:
+                        self.clocks.assume(clock, pipe, gate, self.clocks.pipes[earlier.pipe], earlier.time)
             if place.is_global:
                 self._across(number, moment, pipe, gate, touch)
         self.history.record(me, time, moment)
@@ -279,6 +313,10 @@ class Session:
             return
         first, then = self._ends(meeting)
         finding = replace(hazard(first, then, self.profile), ends=(first, then))
+        flag = self.clocks.unused(meeting.gate, earlier.pipe, earlier.time) if hazard is self._unordered else None
+        if flag is not None and not self.options.consequences:
+            self.explained.add(flag)
+            finding = replace(finding, fix=self.fixes.missing_wait(then, *_parts(flag)))
         self.report([finding], self.statements[number], moment, cause)
 
     def _ends(self, meeting: Meeting) -> tuple[Access, Access]:
@@ -324,7 +362,13 @@ def _is_cached(pipe: str) -> bool:
     return GM_ACCESS.get(unit_of(pipe)) != "bursts"
 
 
+def _parts(flag: object) -> tuple[str, str, object]:
+    """The pipes and the event of a flag."""
+    src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
+    return src, dst, event
+
+
 def _named(flag: object) -> str:
     """A flag as messages name it."""
-    src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
+    src, dst, event = _parts(flag)
     return f"{unit_of(src)}→{unit_of(dst)} {event}"

@@ -11,10 +11,9 @@ import numpy as np
 
 from ptokit.engine.storage import Array, Storage, address_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
-from ptokit.machine import hazards
 from ptokit.machine.ends import MemoryAccess
 from ptokit.machine.executed import Executed
-from ptokit.machine.history import Issued, Moment
+from ptokit.machine.history import Moment
 from ptokit.machine.memories import spans_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.pipes import unit_of
@@ -116,7 +115,7 @@ class Replay:
         executable, tensors = self.executable, self.tensors()
         made = type(executable)(edited.program, executable.profile, executable.options)
         checks = ("order", "time") if timed else ("order",)
-        options = replace(self.options, checks=checks, seed=None, lanes=False, poison=False)
+        options = replace(self.options, checks=checks, seed=None, lanes=False, poison=False, consequences=True)
         session = TrialSession(edited.program, executable.profile, options, tensors, self._before)
         try:
             made.observe(session, tensors, {**self.integers, BLOCK_NUM: self.grid}, blocks)
@@ -156,7 +155,7 @@ class FlagLog:
 
     def set(self, _src: str, flag: Any, what: Any) -> None:
         """A pipe sets a flag."""
-        number = self._numbers[id(what.stmt)]
+        number = self._numbers[id(what[0])]
         if self._waits[flag]:
             self.pairs.add((number, self._waits[flag].popleft()))
         else:
@@ -164,7 +163,7 @@ class FlagLog:
 
     def wait(self, _dst: str, flag: Any, what: Any) -> None:
         """A pipe waits for a flag."""
-        number = self._numbers[id(what.stmt)]
+        number = self._numbers[id(what[0])]
         if self._sets[flag]:
             self.pairs.add((self._sets[flag].popleft(), number))
         else:
@@ -199,8 +198,9 @@ class TrialSession(Session):
         self.log = FlagLog(self)
         self.engines = (*self.engines, self.log)  # type: ignore[assignment]
 
-    def _number(self, issued: Issued) -> int:
-        return self.numbers[id(issued.stmt)]
+    def _number(self, issued: Any) -> int:
+        stmt, _ = issued
+        return self.numbers[id(stmt)]
 
     def end(self) -> None:
         super().end()
@@ -216,31 +216,38 @@ class TrialSession(Session):
         super().observe(executed, site, touches)
 
     def report(
-        self, findings: Iterable[Finding], stmt: Stmt, moment: Moment | None = None, cause: Hashable = None
+        self,
+        findings: Iterable[Finding],
+        stmt: Stmt,
+        moment: Moment | None = None,
+        cause: Hashable = None,
+        flag: Hashable = None,
     ) -> None:
         """Findings are not needed."""
 
     def _conflict(self, hazard: object, meeting: Any) -> None:
-        if hazard is hazards.unordered:
-            self._unordered(meeting.earlier, meeting.number, meeting.gate)
+        if hazard is self._unordered:
+            self._note_race(meeting.earlier, meeting.number, meeting.gate)
 
     def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
-        self._unordered(load, executed.number, gate)
+        self._note_race(load, executed.number, gate)
 
-    def _unordered(self, earlier: Any, number: int, gate: str) -> None:
+    def _note_race(self, earlier: Any, number: int, gate: str) -> None:
         self._faulty[self.block] = None
         self._races[earlier.statement, number, unit_of(self.clocks.pipes[earlier.pipe]), unit_of(gate)] = None
 
-    def _set_twice(self, flag: Any, what: Any, before: Any, *_: object) -> None:
-        if isinstance(what, Issued):
+    def _set_twice(self, flag: Any, what: Any, before: Any, *rest: Any) -> None:
+        if isinstance(what, tuple):
             self._faulty[self.block] = None
-            earlier = self._number(before) if isinstance(before, Issued) else None
+            earlier = self._number(before) if isinstance(before, tuple) else None
             self._sets_too_early[self._number(what), earlier, flag[-1]] = None
+        super()._set_twice(flag, what, before, *rest)
 
     def _stuck(self, stuck: Any) -> None:
-        if isinstance(stuck.what, Issued):
+        if isinstance(stuck.what, tuple):
             self._faulty[self.block] = None
             self._stuck_waits[self._number(stuck.what)] = None
+        super()._stuck(stuck)
 
     def faults(self, edited: Edited) -> Faults:
         """The faults so far, by the paths of the statements."""

@@ -203,14 +203,7 @@ def reaches(
 
 
 def check_bounds(program: ir.Program, grid: int | None) -> Iterator[Finding]:
-    """Slices outside their argument, valid regions outside their tile, event ids out of range.
-
-    They block execution.
-    """
-    return (replace(finding, blocks=True) for finding in _bounds(program, grid))
-
-
-def _bounds(program: ir.Program, grid: int | None) -> Iterator[Finding]:
+    """Slices outside their argument, valid regions outside their tile, event ids out of range."""
     reported: set[ir.Operand] = set()
     for stmt, reach in reaches(program, grid):
         if isinstance(stmt, ir.LoadScalar):

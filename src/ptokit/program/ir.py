@@ -259,6 +259,8 @@ class Program:
     """`auto`: addresses and flags are generated. `flags`: the author writes flags. `manual`: the author writes both."""
     arch: str = ""
     """The architecture that the program's text names, if any."""
+    form: str = ""
+    """The form of the text that it was read from: `mlir` or `as`; empty if it was traced or built."""
     where: Where | None = _place()
 
     def __eq__(self, other: object) -> bool:

@@ -44,7 +44,7 @@ Sync = ir.Flag | ir.Barrier
 """Statements that order pipes and do nothing else."""
 
 SPELLINGS: dict[str, dict[type[ir.Stmt], str]] = {
-    "python": {
+    "": {
         ir.Flag: '{module}{action}_flag("{src}", "{dst}", {event})',
         ir.Barrier: '{module}barrier("{pipe}")',
     },
@@ -57,7 +57,7 @@ SPELLINGS: dict[str, dict[type[ir.Stmt], str]] = {
         ir.Barrier: "barrier <PIPE_{pipe}>",
     },
 }
-"""How each form of a program spells such a statement: fields of the statement, and the name of the module."""
+"""How the form of a program, empty for Python, spells such a statement: its fields, and the name of the module."""
 
 
 def spelled(stmt: Sync, form: str, module: str = "pto.", event: str = "") -> str:
@@ -93,7 +93,7 @@ class Edit:
         """How much it counts when repairs are compared."""
         return BARRIER_COST if self.action == INSERT and isinstance(self.stmt, ir.Barrier) else 1
 
-    def text(self, form: str = "python") -> str:
+    def text(self, form: str = "") -> str:
         """What to do, in words."""
         line = f"line {self.where.line}" if self.where else "the statement"
         line = f"the {NAMES[type(self.anchor)]} of {line}" if type(self.anchor) in NAMES else line
@@ -270,8 +270,8 @@ Pairs = set[tuple[Path, Path]]
 def cures(
     edited: Edited, profile: Profile, fault: FlagFault, pairs: Pairs, seen: Iterable[Race], *, alternate: bool
 ) -> Iterator[Unit]:
-    """Edits that may cure a fault, the best first; `seen` are races of the run. With `alternate`, ids may alternate with
-    iterations."""
+    """Edits that may cure a fault, the best first. `seen` are races of the run; with `alternate`, ids may alternate
+    with iterations."""
     stmt = edited.statements[fault.path]
     if not isinstance(stmt, ir.Flag):
         return

@@ -11,6 +11,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import Reach, check_bounds, reaches
 from ptokit.program.calls import access_of, all_operands, call_of, effects, known, named_operands, overlaps_itself
+from ptokit.program.describe import described
 from ptokit.program.expr import Expr, Var
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
@@ -36,7 +37,8 @@ def verify(
         for check in CHECKS:
             findings += check(program, profile, options, grid)
     placed = [finding.on(profile.name) for finding in findings]
-    return sorted(dict.fromkeys(judged(placed, options)), key=_place)
+    different = {(finding, finding.path): finding for finding in judged(placed, options)}
+    return sorted(different.values(), key=_place)
 
 
 def _place(finding: Finding) -> tuple[str, int]:
@@ -50,7 +52,7 @@ def _instructions(
         if isinstance(stmt, Instr):
             resolve = partial(_same_in_all, reach) if integers else known
             for finding in verify_call(call_of(program, stmt, profile, resolve), profile, options, alone=False):
-                yield finding.at(stmt.where)
+                yield described(finding.at(stmt.where), program, stmt)
 
 
 def _same_in_all(reach: Reach, expr: Expr) -> int:

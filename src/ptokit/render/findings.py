@@ -24,10 +24,13 @@ def finding_text(finding: Finding) -> Text:
 
 def _shown(finding: Finding) -> str:
     where = place_of(finding.where)
+    if finding.ends:
+        first, then = finding.ends
+        finding = replace(finding, ends=(replace(first, where=place_of(first.where)), then))
     if finding.where is None or where is None or (where.column is None and where.caret is None):
         return str(finding.at(where))
-    message, _, fix = str(finding.at(None)).partition("\n    ")
-    return shown_line(message, finding.where, fix)
+    below = "\n    ".join(finding.at(where).lines)
+    return shown_line(finding.head, finding.where, below)
 
 
 def shown_line(message: str, where: Where, fix: str = "") -> str:
@@ -40,4 +43,5 @@ def place_of(where: Where | None) -> Where | None:
     if where is None or where.file.startswith(COMMANDS):
         return None
     inside = os.getcwd().rstrip(os.sep) + os.sep
-    return replace(where, file=where.file[len(inside) :]) if where.file.startswith(inside) else where
+    calls = tuple(call for call in map(place_of, where.calls) if call)
+    return replace(where, file=where.file.removeprefix(inside), calls=calls)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib import import_module
 from pathlib import PurePath
 from typing import Any, Literal
@@ -57,7 +58,7 @@ def read_program(
     `arch` (`a3` or `a5`) decides the layout of tiles in `left`; without it the text's own word does, and else `a3`.
     A text that cannot be read, or that a program cannot say, raises a TextError.
     """
-    return lower(read_unit(text, file, arch), function)
+    return replace(lower(read_unit(text, file, arch), function), form=form_of(text, file))
 
 
 def format_text(text: str | bytes, file: str = "<text>") -> str:

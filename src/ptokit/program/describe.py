@@ -1,0 +1,51 @@
+"""Findings in the words of the author: names of tiles and arrays, and the syntax of the program's source."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ptokit.finding import Finding
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.program.calls import all_operands
+from ptokit.program.ir import Instr, LoadScalar, Operand, Program, Stmt, TileUse, View
+
+_CHOICE = re.compile(r'\b(\w+)="(\w+)"')
+"""A modifier in Python: `oob="clamp"`."""
+
+
+def described(finding: Finding, program: Program, stmt: Stmt) -> Finding:
+    """A finding of a statement, at its place."""
+    where = finding.where or stmt.where
+    if not isinstance(stmt, Instr):
+        return replace(finding, where=where)
+    names = {operand: name_of(program, used) for operand, used in operands_of(stmt).items()}
+    named = tuple((operand, name) for operand, name in names.items() if name)
+    fix = _CHOICE.sub(lambda choice: _attribute(stmt, choice), finding.fix) if program.form else finding.fix
+    return replace(finding, where=where, names=named, fix=fix)
+
+
+def operands_of(stmt: Stmt) -> dict[str, Operand]:
+    """The operands of a statement by name."""
+    if isinstance(stmt, Instr):
+        return all_operands(stmt)
+    return {"source": stmt.source} if isinstance(stmt, LoadScalar) else {}
+
+
+def name_of(program: Program, operand: Operand | None) -> str:
+    """The author's name of a tile or an array; empty if it has none."""
+    name = ""
+    if isinstance(operand, View):
+        name = operand.argument
+    elif isinstance(operand, TileUse) and program.tiles[operand.tile].named:
+        name = operand.tile
+    return f"%{name}" if name and program.form else name
+
+
+def _attribute(instr: Instr, choice: re.Match[str]) -> str:
+    """A modifier as text writes it: `gatherOob = #pto<gather_oob clamp>`."""
+    modifier = next((each for each in INSTRUCTIONS[instr.name].modifiers if each.name == choice[1]), None)
+    if modifier is None or modifier.text is None or not modifier.text.key:
+        return choice[0]
+    member = next((each for each in modifier.enum if each.text == choice[2]), None)
+    return choice[0] if member is None else modifier.text.literal(member)
