@@ -34,7 +34,7 @@ _TEXTS: dict[str, tuple[str, str]] = {}
 
 
 @dataclass(frozen=True)
-class Source:
+class PythonFile:
     """The text of a Python file."""
 
     file: str
@@ -43,19 +43,19 @@ class Source:
     """The file name of its code."""
 
     @staticmethod
-    def of(code: CodeType) -> Source:
+    def of(code: CodeType) -> PythonFile:
         """The file of a function; it must not have changed since it was imported."""
         name = code.co_filename
         if not is_unchanged(code):
             raise Unpatchable(f"the source of {code.co_name} has changed since it was imported")
         if name in _TEXTS:
-            return Source(*_TEXTS[name], name)
+            return PythonFile(*_TEXTS[name], name)
         if not os.path.isfile(name):
             raise Unpatchable(f"the source of {code.co_name} is no file")
         with open(name, "rb") as stream:
             encoding, _ = tokenize.detect_encoding(stream.readline)
         with open(name, encoding=encoding, newline="") as stream:
-            return Source(name, stream.read(), name)
+            return PythonFile(name, stream.read(), name)
 
 
 def encoded(file: str, text: str) -> bytes:
@@ -81,10 +81,10 @@ class _Changes:
     """The statement of the program that the insertions of each side are for: others of the same line need the same."""
 
 
-class _File:
+class _SourceTree:
     """The statements of a text, and the changes to them."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PythonFile) -> None:
         self.text = source.text
         with without_warnings():
             self.tree = ast.parse(source.text)
@@ -196,12 +196,12 @@ HEADS: dict[type[object], type[ast.stmt]] = {ir.Loop: ast.For, ir.Branch: ast.Wi
 """The statements of the source that make statements with blocks."""
 
 
-class Placement:
+class SourceEditor:
     """Finds the statements of a text that make those of a program."""
 
-    def __init__(self, program: ir.Program, source: Source, names: Mapping[str, object]) -> None:
+    def __init__(self, program: ir.Program, source: PythonFile, names: Mapping[str, object]) -> None:
         self.source, self.names = source, names
-        self.file = _File(source)
+        self.file = _SourceTree(source)
         self.program = dict(statements(program.body))
         self.nodes = {path: self._nodes(path, stmt) for path, stmt in self.program.items()}
         """For each statement: those of the source that it comes from, the outermost first."""
@@ -337,10 +337,12 @@ def _calls(node: ast.stmt) -> set[str]:
 # --- the function of a changed text
 
 
-def rewritten(function: FunctionType, program: ir.Program, edits: Sequence[Edit]) -> tuple[Source, str, FunctionType]:
+def rewritten(
+    function: FunctionType, program: ir.Program, edits: Sequence[Edit]
+) -> tuple[PythonFile, str, FunctionType]:
     """The source of a kernel's function, its text with edits, and the function that this text defines."""
-    source = Source.of(function.__code__)
-    text = Placement(program, source, function.__globals__).apply(edits)
+    source = PythonFile.of(function.__code__)
+    text = SourceEditor(program, source, function.__globals__).apply(edits)
     name = f"<{source.file} with repair {next(_NUMBERS)}>"
     _TEXTS[name] = source.file, text
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -349,7 +351,7 @@ def rewritten(function: FunctionType, program: ir.Program, edits: Sequence[Edit]
 
 def remade(function: FunctionType, name: str) -> FunctionType:
     """A function as a changed text of its file defines it; `name` is the file name of the code of that text."""
-    source, (_, text) = Source.of(function.__code__), _TEXTS[name]
+    source, (_, text) = PythonFile.of(function.__code__), _TEXTS[name]
     with without_warnings():
         try:
             code = compile(text, name, "exec", dont_inherit=True)
