@@ -61,7 +61,7 @@ def shown(name: str, operand: str) -> str:
 
 
 @dataclass(frozen=True)
-class Access:
+class ConflictAccess:
     """One of the two accesses of a conflict: a pipe of an instruction touches one of its operands."""
 
     instruction: str
@@ -143,7 +143,7 @@ class Seen:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"iteration": dict(self.iteration)}
 
 
-def _bytes(ends: tuple[Access, Access]) -> str:
+def _bytes(ends: tuple[ConflictAccess, ConflictAccess]) -> str:
     """`rows 0..3 of ids, UB 0x40..0x240`."""
     then = ends[1]
     first, end = then.bytes
@@ -155,7 +155,7 @@ def _rows(first: int, last: int) -> str:
     return f"row {first:,}" if first == last else f"rows {first:,}..{last:,}"
 
 
-def _moments(seen: Seen | None, ends: tuple[Access, Access] | None) -> str:
+def _moments(seen: Seen | None, ends: tuple[ConflictAccess, ConflictAccess] | None) -> str:
     """`in 12 of 64 blocks, 36 times; first: block 3, i=2 (mgather's write: i=1)`."""
     if seen is None or (seen.grid == 1 and not seen.iteration and not (ends and ends[0].iteration)):
         return ""
@@ -195,7 +195,7 @@ class Finding:
     """Whether it is a read of memory that nothing has written, which a check and a run on the machine both find."""
     names: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     """The operands of the instruction, and the author's names of their tiles and arrays."""
-    ends: tuple[Access, Access] | None = field(default=None, compare=False, repr=False)
+    ends: tuple[ConflictAccess, ConflictAccess] | None = field(default=None, compare=False, repr=False)
     """Of a conflict: the earlier access and the later one, where it was seen first."""
     seen: Seen | None = field(default=None, compare=False, repr=False)
     """Of a run on the machine: how often."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.finding import Access, Finding
+from ptokit.finding import ConflictAccess, Finding
 from ptokit.lang.loaded import TextKernel, from_text
 from ptokit.machine.report import MachineReport
 from ptokit.render.findings import finding_text
@@ -37,7 +37,7 @@ def races(report: MachineReport) -> list[Finding]:
     return [finding for finding in report.hazards if finding.ends]
 
 
-def ends(finding: Finding) -> tuple[Access, Access]:
+def ends(finding: Finding) -> tuple[ConflictAccess, ConflictAccess]:
     assert finding.ends is not None
     return finding.ends
 
@@ -432,7 +432,8 @@ def test_folding_hides_no_faulty_program_and_adds_nothing(chunk: int) -> None:
 def _found(of: Sample, consequences: bool) -> set[tuple[bool, frozenset[object]]]:
     given = {name: array.copy() for name, array in of.arrays.items()}
     options = pto.MachineOptions(checks=("order", "blocks"), poison=False, consequences=consequences)
-    report = TextKernel(of.program)[1](**given, target=of.target, engine="machine", options=options)
+    kernel: Any = TextKernel(of.program)
+    report = kernel[1](**given, target=of.target, engine="machine", options=options)
     return {(finding.operand in FLAG, _lines(finding)) for finding in report.hazards}
 
 

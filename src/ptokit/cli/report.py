@@ -14,7 +14,7 @@ from ptokit.cli.arguments import Array
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import printable
 from ptokit.engine.runnable import Run
-from ptokit.finding import Access, Finding, OutOfBoundsError, VerifyError, Where, counted
+from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, Where, counted
 from ptokit.isa.dtype import dtype
 from ptokit.lang.check import Report, TargetReport
 from ptokit.lang.launcher import Launchable
@@ -147,7 +147,7 @@ def _findings_data(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def _end_data(end: Access) -> dict[str, Any]:
+def _end_data(end: ConflictAccess) -> dict[str, Any]:
     """One access of a conflict as plain data."""
     calls = end.where.calls if end.where else ()
     return {**end.as_dict(), "where": _place_data(end.where), "calls": [_place_data(call) for call in calls]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ptokit.finding import Access
+from ptokit.finding import ConflictAccess
 from ptokit.isa.policy import BLayout, SLayout
 from ptokit.machine.extent import Extent
 from ptokit.machine.history import Moment
@@ -84,7 +84,7 @@ class Naming:
 
     def ends(
         self, meeting: Meeting, stmts: tuple[Stmt, Stmt], pipes: tuple[str, str], values: Mapping[Var, int]
-    ) -> tuple[Access, Access]:
+    ) -> tuple[ConflictAccess, ConflictAccess]:
         """The earlier and the later access, without their blocks and iterations. `stmts` and `pipes` are theirs."""
         touch, earlier = meeting.touch, meeting.earlier
         place, unit = touch.place, touch.place.shadow.unit
@@ -107,12 +107,12 @@ class Naming:
         touch: MemoryAccess,
         shared: Span,
         values: Mapping[Var, int],
-    ) -> Access:
+    ) -> ConflictAccess:
         place = touch.place
         name = self.name(stmt, operand, (place.start - place.ahead) * place.shadow.unit)
         span, rows = self._span(stmt, operand, touch, shared, values)
         named = instruction_of(stmt), operand, name
-        return Access(*named, how, *pipes, place.name, stmt.where, bytes=span, rows=rows)
+        return ConflictAccess(*named, how, *pipes, place.name, stmt.where, bytes=span, rows=rows)
 
     def _span(
         self, stmt: Stmt, operand: str, touch: MemoryAccess, shared: Span, values: Mapping[Var, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import cached_property
 
-from ptokit.finding import Access, Where
+from ptokit.finding import ConflictAccess, Where
 from ptokit.machine.pipes import unit_of
 from ptokit.program.ir import Barrier, Flag, Loop, Program, Stmt, walk
 from ptokit.program.memory import Outline, Path, meeting_block, statements
@@ -58,7 +58,7 @@ class Fixes:
         around = self._outline.around(block)
         return self._outline.loops[around[0]] if around else None
 
-    def order(self, first: Access, then: Access) -> str:
+    def order(self, first: ConflictAccess, then: ConflictAccess) -> str:
         """Make the second access wait for the first."""
         src, dst = first.unit, unit_of(then.gate)
         if src == dst:
@@ -82,7 +82,7 @@ class Fixes:
         give, take = (self.flag(action, src, dst, "event" if event is None else event) for action in ("set", "wait"))
         return f"{give} after the load, {take} before the instruction"
 
-    def missing_wait(self, then: Access, src: str, dst: str, event: object) -> str:
+    def missing_wait(self, then: ConflictAccess, src: str, dst: str, event: object) -> str:
         """Wait for a flag that is set, before the access that needs it."""
         where = self._statements[then.statement][1].where
         return f"{self.flag('wait', src, dst, event)} before {_line(where and where.path[-1])}"

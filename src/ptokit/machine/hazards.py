@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ptokit import spec
 from ptokit.engine.storage import Storage
-from ptokit.finding import Access, Finding, Level, shown
+from ptokit.finding import ConflictAccess, Finding, Level, shown
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import OrderHazard
 from ptokit.machine.ends import MemoryAccess
@@ -21,13 +21,13 @@ from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
 LATER = "read it in a later kernel"
 
 
-def _conflicts(access: Access) -> tuple[OrderHazard, ...]:
+def _conflicts(access: ConflictAccess) -> tuple[OrderHazard, ...]:
     """The hazards of an instruction if nothing orders its accesses."""
     known = INSTRUCTIONS.get(access.instruction)
     return known.conflicts if known else ()
 
 
-def _role(access: Access) -> str:
+def _role(access: ConflictAccess) -> str:
     """The role of an operand: `index`, `scratch`, or empty for others."""
     known = INSTRUCTIONS.get(access.instruction)
     return next((role for role, name in known.roles.items() if name == access.operand), "") if known else ""
@@ -44,7 +44,7 @@ def _finding(
     return Finding(level, spec.behind(kind, target), message, kind, operand, expected, found, fix, target=target)
 
 
-def unordered(fixes: Fixes, first: Access, then: Access, profile: Profile) -> Finding:
+def unordered(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
     """Two accesses that nothing orders."""
     kinds, target = _kinds(first, then, profile), profile.name
     kind = next((kind for kind in kinds if profile.family in spec.hazards()[kind].levels), None)
@@ -55,7 +55,7 @@ def unordered(fixes: Fixes, first: Access, then: Access, profile: Profile) -> Fi
     return Finding("error", rule, message, kind, then.operand, expected, fix=fix, target=target)
 
 
-def _kinds(first: Access, then: Access, profile: Profile) -> Iterator[str]:
+def _kinds(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Iterator[str]:
     """The hazards of two accesses that nothing orders: those of the instructions, then that of the core."""
     for act, other, order in ((then, first, "second"), (first, then, "first")):
         yield from (conflict.kind for conflict in _conflicts(act) if _fits(conflict, act, other, order))
@@ -64,7 +64,7 @@ def _kinds(first: Access, then: Access, profile: Profile) -> Iterator[str]:
         yield core.load_hazard
 
 
-def _fits(conflict: OrderHazard, act: Access, other: Access, order: str) -> bool:
+def _fits(conflict: OrderHazard, act: ConflictAccess, other: ConflictAccess, order: str) -> bool:
     """Whether a conflict of `act`'s instruction describes the two accesses."""
     return (
         conflict.memory == act.memory
@@ -86,7 +86,7 @@ def unflagged_index(name: str, operand: str, kind: str, target: str, fixes: Fixe
 BLOCKS_FIX = {True: LATER, False: "let blocks write apart, or use one kind of atomic"}
 
 
-def between_blocks(first: Access, then: Access, profile: Profile) -> Finding:
+def between_blocks(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
     """Two blocks that access the same bytes of global memory, at least one of them to write."""
     is_scratch = "scratch" in (_role(first), _role(then))
     reads, target = "read" in (first.how, then.how), profile.name
@@ -105,7 +105,7 @@ STALE: tuple[tuple[str, Level, str, str], ...] = (
 )
 
 
-def stale(first: Access, then: Access, profile: Profile) -> Finding:
+def stale(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
     """A read of global memory by another path than the write before it in the same kernel."""
     kind, level, why, fix = STALE[GM_ACCESS[then.unit] == "bursts"]
     fix = LATER if _role(then) == "index" else fix

@@ -18,7 +18,7 @@ Issued = tuple[Stmt, Moment]
 """A statement that was issued, and when."""
 
 
-class History:
+class Iterations:
     """The iterations of one launch."""
 
     def __init__(self, program: Program, pipes: int) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
-from ptokit.finding import Access, Finding
+from ptokit.finding import ConflictAccess, Finding
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
 from ptokit.machine.clocks import Clock, Clocks
@@ -19,7 +19,7 @@ from ptokit.machine.ends import Meeting, MemoryAccess, Naming
 from ptokit.machine.executed import Executed
 from ptokit.machine.findings import Findings
 from ptokit.machine.fixes import Fixes
-from ptokit.machine.history import History, Moment
+from ptokit.machine.history import Iterations, Moment
 from ptokit.machine.memories import Chip, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
@@ -60,7 +60,7 @@ class Session:
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
         self.cores = Cores(program, profile)
         self.clocks = Clocks(self.cores.pipes, self._set_twice, self._stuck)
-        self.history = History(program, len(self.clocks.pipes))
+        self.history = Iterations(program, len(self.clocks.pipes))
         names = {loc: memory.name for loc, memory in profile.memories.items()}
         bits = len(self.statements).bit_length()
         self.chip = Chip(names, program, bits, poison=options.poison)
@@ -305,7 +305,7 @@ class Session:
                 if stale and stale.statement != number:  # the kernel of an instruction handles its own
                     self._conflict(hazards.stale, Meeting(number, moment, pipe, gate, touch, stale))
 
-    def _conflict(self, hazard: Callable[[Access, Access, Profile], Finding], meeting: Meeting) -> None:
+    def _conflict(self, hazard: Callable[[ConflictAccess, ConflictAccess, Profile], Finding], meeting: Meeting) -> None:
         """Report two accesses; the same two statements only once."""
         number, moment, pipe, _, touch, earlier = meeting
         cause = hazard, number, pipe, touch.operand, touch.how, earlier.how, earlier.pipe, earlier.statement
@@ -319,7 +319,7 @@ class Session:
             finding = replace(finding, fix=self.fixes.missing_wait(then, *_parts(flag)))
         self.report([finding], self.statements[number], moment, cause)
 
-    def _ends(self, meeting: Meeting) -> tuple[Access, Access]:
+    def _ends(self, meeting: Meeting) -> tuple[ConflictAccess, ConflictAccess]:
         """The two accesses of a conflict, as findings describe them."""
         number, moment, pipe, _, _, earlier = meeting
         stmts, pipes = (
