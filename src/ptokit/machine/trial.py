@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -140,6 +140,10 @@ def _copied(tensors: Mapping[str, Storage]) -> dict[str, Storage]:
     return {**copies, **empty}
 
 
+def _ignored(*_: object) -> None:
+    """Listen to nothing."""
+
+
 class FlagLog:
     """Listens to the flags of a block, in the order of issue: which set belongs to which wait."""
 
@@ -178,10 +182,9 @@ class FlagLog:
         self._sets.clear()
         self._waits.clear()
 
-    def barrier(self, *_: object) -> None:
-        """A barrier concerns no flag."""
-
-    signal_event = wait_event = barrier
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        """What else engines are told concerns no flag."""
+        return _ignored
 
 
 class TrialSession(Session):
