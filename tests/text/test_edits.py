@@ -117,6 +117,33 @@ def test_mlir_gets_lines_inside_and_around_a_loop(newline: str) -> None:
     assert [line for line in lines if "_flag" not in line] == MLIR.split("\n")
 
 
+def buffered(start: int = 0) -> str:
+    """The loop with two buffers."""
+    first = f"%c{start}"
+    text = MLIR.replace("addr = %c0_i64", "addr = %at").replace("= %c0 to", f"= {first} to")
+    address = """\
+      %c2 = arith.constant 2 : index
+      %c512 = arith.constant 512 : index
+      %turn = arith.remsi %i, %c2 : index
+      %event = arith.muli %turn, %c512 : index
+      %at = arith.index_cast %event : index to i64
+"""
+    return text.replace("      %a = pto.alloc_tile", f"{address}      %a = pto.alloc_tile")
+
+
+def test_two_buffers_get_two_ids() -> None:
+    """The loop computes the id, under a name that the text does not use."""
+    after, _ = repaired(buffered(), "copy.pto")
+    assert "      %event1 = arith.remsi %i, %event1_buffers : index\n" in after
+    assert "pto.wait_flag_dyn[<PIPE_MTE3>, <PIPE_MTE2>, %event1]" in after
+    assert after.count("_flag[") == 4 and after.count("_flag_dyn[") == 4
+
+
+def test_an_id_that_a_text_cannot_compute_is_not_used() -> None:
+    after, _ = repaired(buffered(1), "copy.pto")
+    assert "_flag_dyn[" not in after and after.count("_flag[") >= 4
+
+
 def test_mlir_statements_that_share_a_line() -> None:
     text = MLIR.replace("      pto.tload", "      pto.barrier <PIPE_V> pto.tload")
     after, _ = repaired(text, "copy.pto")

@@ -185,7 +185,7 @@ class TextKernel(Launchable):
         if self._source is None:
             raise Unpatchable("the program was not read from a text")
         text, file, function = self._source
-        new = edited_text(text, file, edits)
+        new = edited_text(text, file, program, edits)
         return Patch({file: text}, {file: new}, from_text(new, file, function))
 
     def run_untraced(self, *_: object) -> None:

@@ -46,13 +46,22 @@ Units = tuple[Unit, ...]
 
 def repairs(replay: Replay, patched: Patcher) -> tuple[Repair, ...]:
     """The repair of a launch; for a clean one, what can be removed. `patched` makes the change in the user's source."""
-    search = Search(replay, alternates=not replay.program.form)
+    search = Search(replay, alternates=True)
     first = search.faults(())
     if first.is_clean:
         return tuple(
             _repair(search, NEEDLESS, in_order(unit), cycles, patched) for unit, cycles in search.needless(first)
         )
-    found = search.order(first)
+    made = _order(search, first, patched)
+    if replay.program.form and made and made[0].patch.refusal:  # maybe an id that the text cannot compute
+        plain = _order(Search(replay, alternates=False), first, patched)
+        return plain if plain and not plain[0].patch.refusal else made
+    return made
+
+
+def _order(search: Search, first: Faults, patched: Patcher) -> tuple[Repair, ...]:
+    """The repair of a faulty launch, if there is one."""
+    replay, found = search.replay, search.order(first)
     if found is None:
         return ()
     before, after = replay.report().timeline, replay.report(Edited(replay.program, found).program).timeline

@@ -59,11 +59,19 @@ SPELLINGS: dict[str, dict[type[ir.Stmt], str]] = {
 }
 """How the form of a program, empty for Python, spells such a statement: its fields, and the name of the module."""
 
+COMPUTED = {
+    "mlir": "pto.{action}_flag_dyn[<PIPE_{src}>, <PIPE_{dst}>, {event}]",
+    "as": "{action}_flag[PIPE_{src}, PIPE_{dst}, {event}]",
+}
+"""How texts spell a flag whose event id is a value."""
+
 
 def spelled(stmt: Sync, form: str, module: str = "pto.", event: str = "") -> str:
     """A statement as text; `event` replaces the text of its event id."""
     fields = {**vars(stmt), "module": module}
-    return SPELLINGS[form][type(stmt)].format(**(fields | {"event": event} if event else fields))
+    is_computed = isinstance(stmt, ir.Flag) and not isinstance(stmt.event, int)
+    template = COMPUTED.get(form) if is_computed else None
+    return (template or SPELLINGS[form][type(stmt)]).format(**(fields | {"event": event} if event else fields))
 
 
 @dataclass(frozen=True)
