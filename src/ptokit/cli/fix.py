@@ -11,7 +11,7 @@ from typing import Any
 from ptokit.cli.choices import ALL
 from ptokit.cli.files import STDIN, check_destination, print_text, write_all
 from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
-from ptokit.cli.programs import ProgramRequest, check_program, machine_report
+from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report
 from ptokit.cli.report import print_json
 from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError
@@ -48,10 +48,23 @@ class Fixing:
         """Repairs that are in the source."""
         self.refused: list[Repair] = []
         """Repairs that the source cannot express."""
-        self.offered: list[Repair] = []
+        self.reports: dict[str, MachineReport] = {}
+        """The last report of each target."""
+        self.faulty = False
+        """Whether a target had findings at first."""
+        self.raised: set[str] = set()
+        """Targets on which it cannot be run."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether a target has findings at last."""
+        return bool(self.raised) or not all(report.ok for report in self.reports.values())
+
+    @property
+    def offered(self) -> list[Repair]:
         """Removals that were not asked for."""
-        self.faulty = self.is_left = False
-        """Whether a target had findings, before and after."""
+        found = (repair for report in self.reports.values() for repair in _repairs(report, NEEDLESS))
+        return [] if self.needless else list(found)
 
     @property
     def patch(self) -> Patch:
@@ -64,24 +77,20 @@ class Fixing:
         try:
             report = machine_report(self.kernel, self.request, target)
         except (VerifyError, OutOfBoundsError):  # check_program reports it
-            self.faulty = self.is_left = True
+            self.faulty = True
+            self.raised.add(target)
             return
         self.faulty = self.faulty or not report.ok
-        report = self._apply(report, target, ORDER)
-        self.is_left = self.is_left or not report.ok
-        if not self.needless:
-            self.offered += [repair for repair in report.repairs if repair.kind == NEEDLESS]
-            return
-        for _ in range(MOST_REMOVED):
+        self.reports[target] = self._apply(report, target, ORDER)
+        for _ in range(MOST_REMOVED if self.needless else 0):
             count = len(self.done)
-            report = self._apply(report, target, NEEDLESS)
+            self.reports[target] = self._apply(self.reports[target], target, NEEDLESS)
             if len(self.done) == count:
                 return
 
     def _apply(self, report: MachineReport, target: str, kind: str) -> MachineReport:
         """Make the first repair of a kind; returns the report of the kernel then."""
-        repairs = [repair for repair in report.repairs if repair.kind == kind]
-        for repair in repairs:
+        for repair in _repairs(report, kind):
             if repair.patch.refusal:
                 self.refused += [repair] if repair not in self.refused else []
                 continue
@@ -97,6 +106,12 @@ class Fixing:
         self.done.append(repair)
 
 
+def _repairs(report: MachineReport, kind: str) -> list[Repair]:
+    """The repairs of a kind. Their search traces the kernel again, which may print."""
+    with library_call():
+        return [repair for repair in report.repairs if repair.kind == kind]
+
+
 def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
     """Repair a program in its source, or print how. Exit status: as that of the check; of the unchanged source with a
     diff."""
@@ -109,8 +124,13 @@ def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
     except (TextError, VerifyError, OutOfBoundsError):
         return check_program(request, as_json)
     fixing = Fixing(kernel, request, needless=how.needless)
-    for target in _targets(request.target):
-        fixing.run(target)
+    targets = _targets(request.target)
+    for _ in targets:  # what repairs one target may disturb another
+        count = len(fixing.done)
+        for target in targets:
+            fixing.run(target)
+        if len(fixing.done) == count:
+            break
     if how.diff:
         return _show_diff(fixing, as_json)
     patch = fixing.patch
