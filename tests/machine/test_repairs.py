@@ -221,6 +221,19 @@ def one_pipe(x, out):
     pto.tstore(out[0:8], tile)
 
 
+@pto.kernel(mode="manual")
+def unwritten(x, out):
+    """A barrier for nothing, in a program with a fault of another kind."""
+    tile = pto.Tile("vec", "float32", 8, 16, addr=0)
+    pto.barrier("ALL")
+    pto.tstore(out[0:8], tile)
+
+
+def test_only_flags_are_repaired() -> None:
+    report = unwritten[1](**arrays(), target="a5", engine="machine")
+    assert not report.ok and report.repairs == ()
+
+
 def test_a_barrier_of_one_pipe_is_left_alone() -> None:
     assert one_pipe[1](**arrays(), target="a2a3", engine="machine").repairs == ()
 

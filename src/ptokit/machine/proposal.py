@@ -75,6 +75,6 @@ def no_patch(_edits: Sequence[Edit], _is_right: Callable[[Program], bool]) -> Pa
     return Patch(refusal="the source of the program is not known")
 
 
-def nothing(_patched: Patcher) -> tuple[Repair, ...]:
+def nothing(_patched: Patcher, _is_ok: bool) -> tuple[Repair, ...]:
     """No proposal."""
     return ()

@@ -44,14 +44,14 @@ MOST_ROUNDS = 4
 Units = tuple[Unit, ...]
 
 
-def repairs(replay: Replay, patched: Patcher) -> tuple[Repair, ...]:
-    """The repair of a launch; for a clean one, what can be removed. `patched` makes the change in the user's source."""
+def repairs(replay: Replay, patched: Patcher, is_ok: bool) -> tuple[Repair, ...]:
+    """The repair of a launch; for one without any fault (`is_ok`), what can be removed. `patched` makes the change in
+    the user's source."""
     search = Search(replay, alternates=True)
     first = search.faults(())
     if first.is_clean:
-        return tuple(
-            _repair(search, NEEDLESS, in_order(unit), cycles, patched) for unit, cycles in search.needless(first)
-        )
+        removed = search.needless(first) if is_ok else []
+        return tuple(_repair(search, NEEDLESS, in_order(unit), cycles, patched) for unit, cycles in removed)
     made = _order(search, first, patched)
     if replay.program.form and made and made[0].patch.refusal:  # maybe an id that the text cannot compute
         plain = _order(Search(replay, alternates=False), first, patched)

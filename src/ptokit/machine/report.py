@@ -49,7 +49,7 @@ class MachineReport(Run):
     """The name of the kernel that was launched."""
     written: bool = True
     """Whether arrays were written: not if an instruction could not be executed."""
-    propose: Callable[[Patcher], tuple[Repair, ...]] = field(default=nothing, compare=False)
+    propose: Callable[[Patcher, bool], tuple[Repair, ...]] = field(default=nothing, compare=False)
     """Searches for repairs."""
     patched: Patcher = field(default=no_patch, compare=False)
     """Makes a change of the flags in the user's source."""
@@ -58,7 +58,7 @@ class MachineReport(Run):
     def repairs(self) -> tuple[Repair, ...]:
         """What makes the launch clean; for a clean one, flags and barriers that nothing needs. Searched at first use,
         with the arrays of the launch as they are then."""
-        return self.propose(self.patched)
+        return self.propose(self.patched, self.ok)
 
     def __repr__(self) -> str:
         blocks = counted(self.grid, "block")
