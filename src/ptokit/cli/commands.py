@@ -144,22 +144,32 @@ def check(
     header: Header = False,
     dyn_ub: DynUb = None,
     run: Annotated[bool, typer.Option("--run", help="Also run it on the machine; needs the arrays.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Repair its flags in its source; implies --run.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="With --fix: print the change, and write nothing.")] = False,
+    needless: Annotated[bool, typer.Option("--needless", help="With --fix: remove flags that nothing needs.")] = False,
     as_json: Json = False,
 ) -> int:
     """Report what targets refuse in a program, and why.
 
-    A text or a named kernel is run, on the machine, only with --run. A Python file is run as `python` runs it, and
-    every launch that it makes is checked, on the machine too, with copies of its arrays.
+    A text or a named kernel is run, on the machine, only with --run or --fix. A Python file is run as `python` runs it,
+    and every launch that it makes is checked, on the machine too, with copies of its arrays.
     """
     from ptokit.cli.live import check_launches, is_python
     from ptokit.cli.problems import Misuse
     from ptokit.cli.programs import ProgramRequest, check_program
 
     request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub)
+    repairs = fix or diff or needless
     if module or is_python(word):
+        if repairs:
+            raise Misuse(f"--fix needs one kernel: {word}:NAME")
         return check_launches(request, rest or (), as_json, is_module=module)
     if rest:
         raise Misuse(f"{word} takes no arguments of its own: {' '.join(rest)}")
+    if repairs:
+        from ptokit.cli.fix import FixRequest, fix_program
+
+        return fix_program(request, FixRequest(fix, diff, needless), as_json)
     return check_program(request, as_json, run)
 
 

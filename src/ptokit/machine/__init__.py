@@ -16,6 +16,7 @@
 | `advice.py` | changes of a block, timed again |
 | `fit.py` | costs from measured times |
 | `deferred.py` | an instruction whose pipes run their parts at different times |
+| `trial.py`, `repairs.py`, `proposal.py` | a launch run again with other flags; the search for a repair; its result |
 | `session.py`, `findings.py` | one launch, and its findings |
 | `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from operator import length_hint
 from time import perf_counter
 
@@ -20,9 +21,12 @@ from ptokit.machine.findings import Findings
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.options import MachineOptions
+from ptokit.machine.proposal import nothing
+from ptokit.machine.repairs import repairs
 from ptokit.machine.report import MachineReport
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
+from ptokit.machine.trial import Replay
 from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
@@ -77,8 +81,7 @@ class MachineExecutable(Executable):
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
         began, before = perf_counter(), {name: tensors[name].bits.copy() for name in written}
-        session.values = {**integers, BLOCK_NUM: grid}
-        self._run_blocks(WatchedFrame(session, tensors, session.values), range(grid))
+        self.observe(session, tensors, {**integers, BLOCK_NUM: grid}, range(grid))
         if options.seed is not None and self.profile.pipes:
             _restore(tensors, before)
             adversary = Adversary(int(options.seed or 0), pipes_of(self.profile))
@@ -98,7 +101,22 @@ class MachineExecutable(Executable):
             tuple(session.lanes),
             self.program.name,
             not session.skipped,
+            partial(repairs, Replay(self, tensors, before, integers, grid, options, known))
+            if self._is_repairable
+            else nothing,
         )  # fmt: skip
+
+    @property
+    def _is_repairable(self) -> bool:
+        """Whether the author wrote the flags."""
+        return bool(self.profile.pipes) and self.program.mode != "auto"
+
+    def observe(
+        self, session: Session, tensors: Mapping[str, Storage], values: dict[Var, int], blocks: Iterable[int]
+    ) -> None:
+        """Run some blocks under a session."""
+        session.values = values
+        self._run_blocks(WatchedFrame(session, tensors, values), blocks)
 
     def _run_blocks(self, frame: WatchedFrame, blocks: Iterable[int]) -> None:
         number = length_hint(blocks)

@@ -233,6 +233,11 @@ class Global:
         return place.start if place else 0
 
 
+def spans_of(storages: Iterable[Storage]) -> list[range]:
+    """The spans of memory of some storages, joined if they overlap."""
+    return [span for span, _ in _groups(list(storages))]
+
+
 def _groups(storages: list[Storage]) -> list[tuple[range, int]]:
     """Spans of memory, joined if they overlap, each with the gcd of element sizes and offsets in it."""
     joined: list[tuple[range, int]] = []

@@ -175,7 +175,7 @@ class Session:
                 fix = f"use another event for {unit_of(dst)}"
                 self.report([Finding("note", "KN-13", message, None, "flag", fix=fix)], flag)
 
-    def _set_twice(self, flag: Hashable, what: object, _before: object, is_doubled: bool) -> None:
+    def _set_twice(self, flag: Hashable, what: object, before: object, is_doubled: bool) -> None:
         if isinstance(what, tuple) and self.orders:
             level, why = TWICE[is_doubled]
             message = f"the flag {_named(flag)} is set {why}"
@@ -268,11 +268,13 @@ class Session:
         for touch in touches:
             if touch.is_index:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
-                if any(each.pipe == load for each in earlier):
-                    finding = hazards.unflagged_index(
-                        executed.instr.name, touch.operand, kind, self.profile.name, self.fixes
-                    )
-                    self.report([finding], executed.instr)
+                for each in (each for each in earlier if each.pipe == load):
+                    self._note_index(executed, kind, touch, each, f"{core_of(wait.dst)}.{VECTOR}")
+
+    def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
+        """The load of an index that nothing makes `gate` wait for."""
+        finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name, self.fixes)
+        self.report([finding], executed.instr)
 
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -86,6 +86,31 @@ class End(Action):
             check.checked_wait(link.dst, link, number)
 
 
+@dataclass(frozen=True)
+class Insertion:
+    """A statement that is put into a block, at a slot."""
+
+    block: Path
+    at: int
+    rank: int
+    """Which end of a flag it is. Ends up to `DRAIN` belong to the statement before the slot, others to the next one."""
+    stmt: ir.Flag | ir.Barrier
+
+
+def missing(program: ir.Program, profile: Profile, more: Iterable[Link] = ()) -> list[tuple[Insertion, ...]]:
+    """The flags that a program lacks, whatever its mode: for each, the statements to insert.
+
+    `more` are links that are known to be needed, although the accesses of the program do not show it.
+    """
+    return _Orderer(program, profile, unroll(program, profile)).insertions(more)
+
+
+def races(program: ir.Program, profile: Profile) -> list[tuple[PipeStep, PipeStep]]:
+    """Steps that conflict, and that nothing orders."""
+    unrolled = unroll(program, profile)
+    return [(unrolled.steps[a], unrolled.steps[b]) for a, b in FaultCollector(unrolled, {}).races]
+
+
 def order(program: ir.Program, profile: Profile) -> ir.Program:
     """The program with the flags that its data dependences need, marked `auto`.
 
@@ -123,12 +148,25 @@ class _Orderer:
 
     def result(self) -> ir.Program:
         """The program with its flags."""
+        links, events = self._numbered(self._settled([]))
+        return replace(self.program, body=self._with_flags(self.program.body, (), self._slots(links), events))
+
+    def insertions(self, more: Iterable[Link]) -> list[tuple[Insertion, ...]]:
+        """What each link adds; `more` are links that are added to those found, needed or not."""
         links = self._settled([])
+        links, events = self._numbered(self._repeatable([*links, *(link for link in more if link not in links)]))
+        return [
+            tuple(Insertion(*slot, end.rank, self._statement(end, events)) for slot, end in self._ends(link))
+            for link in links
+        ]
+
+    def _numbered(self, links: Links) -> tuple[Links, dict[Link, int]]:
+        """The links with their first event ids; fewer links, or barriers, if there are not enough ids."""
         events, without_id = self._number(links)
         while without_id:
             links = self._settled(_relieved(links, without_id))
             events, without_id = self._number(links)
-        return replace(self.program, body=self._with_flags(self.program.body, (), self._slots(links), events))
+        return links, events
 
     # --- which links ---
 
@@ -252,7 +290,7 @@ class _Orderer:
             out.append(ir.with_blocks(stmt, blocks))
         return (*out, *map(write, slots.get((at, len(block)), ())))
 
-    def _statement(self, end: End, events: dict[Link, int]) -> ir.Stmt:
+    def _statement(self, end: End, events: dict[Link, int]) -> ir.Flag | ir.Barrier:
         link = end.link
         if not link.events:
             return ir.Barrier("ALL", auto=True, where=link.where)
