@@ -574,7 +574,7 @@ L1_KERNELS = {
 }
 L1_SIMT = RouteKernel(
     touches("V", "V", "MTE2", "V"),
-    handshake=Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),)),  # MG-SYNC-17
+    handshake=Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),), cross_ids=(2,)),  # MG-SYNC-17
     launch=padded_launch,
     cost={"V": Cost("SIMT to scratch"), "MTE2": Cost("scratch to L1", "GM to L1 GB/s")},
     lower=lower_l1_elem,  # the same result by MG-SIMT-23

@@ -137,9 +137,12 @@ STALE: tuple[tuple[str, Level, str, str], ...] = (
 )
 
 
-def stale(first: AccessSide, then: AccessSide, when: str, target: str) -> Finding:
-    """A read of global memory by another path than the write before it in the same kernel."""
+def stale(first: AccessSide, then: AccessSide, when: str, target: str, cache: str = "") -> Finding:
+    """A read of global memory by another path than the write before it in the same kernel. `cache` is the core through
+    whose cache it was written, if the other core's cache reads it."""
     kind, level, why, fix = STALE[GM_ACCESS[then.pipe] == "bursts"]
+    if cache:
+        why, fix = f"which was written through the cache of {cache}: that of this core may hold the old data", LATER
     fix = LATER if then.role == "index" else fix
     message = f"{then}, {why}: {first}, {when}"
     return _finding(level, kind, target, message, then.operand, fix)

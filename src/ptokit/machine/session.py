@@ -12,9 +12,8 @@ from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.policy import TileType
-from ptokit.machine import hazards
+from ptokit.machine import crossing, hazards
 from ptokit.machine.clocks import Clock, Clocks
-from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent
@@ -23,7 +22,7 @@ from ptokit.machine.hazards import AccessSide
 from ptokit.machine.memories import Chip, Global, MemoryLocation, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
-from ptokit.machine.pipes import Stuck, core_of, unit_of
+from ptokit.machine.pipes import Stuck
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ, Earlier, meets
@@ -32,7 +31,9 @@ from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, static_bytes
 from ptokit.program.calls import access_of, all_operands, call_of, effects
-from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
+from ptokit.program.cores import Cores, core_of, unit_of
+from ptokit.program.handover import free_id
+from ptokit.program.ir import CrossFlag, Flag, Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.program.steps import Sync
 from ptokit.target import GM_ACCESS, VECTOR, Profile
 
@@ -67,6 +68,7 @@ class Session:
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
         self.cores = Cores(program, profile)
         self.clocks = Clocks(self.cores.pipes, self._set_twice, self._stuck)
+        self.clocks.on_unpaired, self.clocks.on_overflow = self._unpaired, self._overflow
         names = {loc: memory.name for loc, memory in profile.memories.items()}
         bits = len(self.statements).bit_length()
         self.chip = Chip(names, program, bits, poison=options.poison)
@@ -109,7 +111,7 @@ class Session:
     def end(self) -> None:
         """A block has ended."""
         for flag, setter in self.clocks.end():
-            if isinstance(setter, Flag) and self.orders:
+            if isinstance(setter, Flag | CrossFlag) and self.orders:
                 message = f"the flag {_named(flag)} is still set when block {self.block} ends"
                 fix = "wait for it: the next kernel would find it set"
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], setter.where)
@@ -134,8 +136,18 @@ class Session:
             fix = "use another event, or make the setting pipe wait for the waiting one first"
             self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], what.where)
 
+    def _unpaired(self, _flag: Hashable, what: object, before: object) -> None:
+        if isinstance(what, CrossFlag) and isinstance(before, CrossFlag) and self.orders:
+            self.report([crossing.unpaired(what, before, self.when)], what.where)
+
+    def _overflow(self, _flag: Hashable, what: object, certain: bool) -> None:
+        if isinstance(what, CrossFlag) and self.orders:
+            self.report([crossing.overflow(what, certain, self.when)], what.where)
+
     def _stuck(self, stuck: Stuck) -> None:
-        if isinstance(stuck.what, Flag) and self.orders:
+        if self.orders and (finding := crossing.stuck(stuck, self.when)):
+            self.report([finding], None)
+        elif isinstance(stuck.what, Flag) and self.orders:
             message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}, {self.when}"
             fix = "set the flag on every path to the wait, by a pipe that is not stuck"
             self.report([Finding("error", "KN-13", message, None, "flag", fix=fix)], stuck.what.where)
@@ -224,10 +236,10 @@ class Session:
         touches = (
             [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
         )
-        pipe = self.cores.scalar
-        self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], pipe, touches, pipe))
-        if self.timer:
-            self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
+        for pipe in self.cores.scalars(stmt):
+            self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], pipe, touches, pipe))
+            if self.timer:
+                self.timer.work(pipe, self.costs.scalar_read, self.numbers[id(stmt)], "load_scalar", stmt.where)
 
     def _work(self, number: int, pipe: str, touches: list[MemoryAccess], entry: str, clock: Clock, time: int) -> None:
         """Check the accesses of a pipe against earlier ones, then record them. `entry` is the pipe that should wait."""
@@ -246,7 +258,12 @@ class Session:
 
     def _race(self, number: int, pipe: str, touch: MemoryAccess, earlier: Earlier, entry: str) -> None:
         then, first = self._act(number, pipe, touch), self._act_of(earlier, touch)
-        finding = hazards.unordered(first, then, unit_of(entry), self.when, self.profile)
+        cores = core_of(self.clocks.pipes[earlier.pipe]), core_of(pipe)
+        if cores[0] != cores[1]:
+            free = free_id(self.program, cores[0])
+            finding = crossing.missing(first, then, unit_of(entry), cores, free, self.when, self.profile)
+        else:
+            finding = hazards.unordered(first, then, unit_of(entry), self.when, self.profile)
         self.report([finding], self.statements[number].where)
 
     def _across(self, number: int, pipe: str, touch: MemoryAccess) -> None:
@@ -261,11 +278,12 @@ class Session:
                 first, then = self._act_of(other, touch), self._act(number, pipe, touch)
                 finding = hazards.between_blocks(first, then, self.block, self._block_of(other), self.profile.name)
                 self.report([finding], self.statements[number].where)
-            if self.orders and touch.how == READ and _is_cached(self.clocks.pipes[layer.pipe]) != _is_cached(pipe):
+            writer = self.clocks.pipes[layer.pipe]
+            if self.orders and touch.how == READ and _is_stale(writer, pipe):
                 stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # the kernel of an instruction handles its own
                     first, then = self._act_of(stale, touch), self._act(number, pipe, touch)
-                    finding = hazards.stale(first, then, self.when, self.profile.name)
+                    finding = hazards.stale(first, then, self.when, self.profile.name, _other_cache(writer, pipe))
                     self.report([finding], self.statements[number].where)
 
     def _block_of(self, earlier: Earlier) -> int:
@@ -318,11 +336,24 @@ def _is_cached(pipe: str) -> bool:
     return GM_ACCESS.get(unit_of(pipe)) != "bursts"
 
 
+def _other_cache(writer: str, reader: str) -> str:
+    """The core of the writer, if both accesses go through caches, and not through the same one."""
+    both = _is_cached(writer) and _is_cached(reader)
+    return core_of(writer) if both and core_of(writer) != core_of(reader) else ""
+
+
+def _is_stale(writer: str, reader: str) -> bool:
+    """Whether a pipe may read old data, because another one wrote by another path."""
+    return _is_cached(writer) != _is_cached(reader) or bool(_other_cache(writer, reader))
+
+
 def _name(stmt: Stmt) -> str:
     return stmt.name if isinstance(stmt, Instr) else "load_scalar"
 
 
 def _named(flag: object) -> str:
     """A flag as messages name it."""
+    if isinstance(flag, tuple) and len(flag) == 2:
+        return f"{flag[1]} of {flag[0]}"
     src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
     return f"{unit_of(src)}→{unit_of(dst)} {event}"

@@ -12,7 +12,7 @@ from ptokit.engine.reference import Lanes, Plan
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import NO_OVERLAP, Overlap, Tally, cycles, overlap
-from ptokit.machine.pipes import unit_of
+from ptokit.program.cores import unit_of
 from ptokit.program.steps import Sync
 
 

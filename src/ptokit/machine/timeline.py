@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptokit.finding import Where
-from ptokit.machine.pipes import unit_of
+from ptokit.program.cores import unit_of
 from ptokit.target import SCALAR
 
 WIDTH = 60

@@ -201,6 +201,24 @@ class Flag:
 
 
 @dataclass(frozen=True)
+class CrossFlag:
+    """A set or a wait of a flag between the two cores (`sync_set`, `sync_wait`). It counts: a wait takes one set.
+
+    The flag is that of the core that sets it, and the other core waits for it.
+    """
+
+    action: str
+    """`set` or `wait`."""
+    core: str
+    """The core that sets or waits: `AIC` or `AIV`."""
+    pipe: str
+    event: Expr
+    auto: bool = False
+    """Whether auto mode added it."""
+    where: Where | None = _place()
+
+
+@dataclass(frozen=True)
 class Barrier:
     """Everything issued before, on one pipe or on `ALL`, ends before anything issued later starts."""
 
@@ -233,7 +251,7 @@ class Branch:
     where: Where | None = _place()
 
 
-Leaf = TileDecl | Assign | Instr | LoadScalar | Flag | Barrier
+Leaf = TileDecl | Assign | Instr | LoadScalar | Flag | CrossFlag | Barrier
 """A statement without blocks inside."""
 Stmt = Leaf | Loop | Branch
 Block = tuple[Stmt, ...]
@@ -323,7 +341,7 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
             yield from stmt.addresses
         case Assign():
             yield stmt.address
-        case Flag():
+        case Flag() | CrossFlag():
             yield stmt.event
         case LoadScalar():
             yield from stmt.source.starts

@@ -5,6 +5,7 @@ from ptokit.target.profile import (
     CUBE_CORE,
     EVENT_IDS,
     KB,
+    SCALAR,
     VECTOR_CORE,
     Headers,
     Memory,
@@ -66,6 +67,7 @@ A2A3 = Profile(
         "MG-COST-02", "MG-COST-03", "MG-COST-04", "MG-COST-05", "MG-COST-06", "MG-COST-11", "MG-PERF-01", "MG-PERF-02",
     ),
     burst=32,  # MG-ALIGN-06
+    cross_wait=SCALAR,  # wait_flag_dev stops the scalar unit
     mixed_cores="hazard",
     arch="a3",
     headers=Headers(hidden=184 * KB, overlapping="V"),

@@ -58,6 +58,7 @@ A5 = Profile(
         "MG-COST-06", "MG-COST-07", "MG-COST-08", "MG-COST-09", "MG-COST-10", "MG-PERF-01",
         "MS-PERF-01", "MS-PERF-02", "MS-PERF-03",
     ),
+    no_cross=("M",),
     mixed_cores="error",
     arch="a5",
     headers=Headers(),

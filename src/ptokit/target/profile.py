@@ -24,6 +24,9 @@ GM_ACCESS = {SCALAR: "elements", VECTOR: "warps", **dict.fromkeys(("MTE1", LOAD,
 """How pipes access global memory. Bursts do not go through the cache."""
 EVENT_IDS = 8
 """Events of each pair of pipes."""
+CROSS_IDS, CROSS_USER_IDS, CROSS_MOST = 16, 11, 15
+"""Flags from one core to the other; the first of them that kernels may use, the headers have the rest; how many sets of
+one flag can be pending."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,10 @@ class Profile:
     """The clauses about cost and performance."""
     burst: int = 0
     """The alignment of the UB address of a burst, in bytes; 0 if the documents state none."""
+    cross_wait: str = ""
+    """The pipe that waits for the other core, whatever pipe a program names; the named one if empty."""
+    no_cross: tuple[str, ...] = ()
+    """Pipes that neither set flags for the other core nor wait for them."""
     mixed_cores: Level | None = None
     """The level of a finding on a kernel that uses tiles of both cores without a transfer between them."""
     arch: str = ""
