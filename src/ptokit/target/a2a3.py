@@ -7,6 +7,7 @@ from ptokit.target.profile import (
     KB,
     SCALAR,
     VECTOR_CORE,
+    CrossCalls,
     Headers,
     Memory,
     Profile,
@@ -70,5 +71,12 @@ A2A3 = Profile(
     cross_wait=SCALAR,  # wait_flag_dev stops the scalar unit
     mixed_cores="hazard",
     arch="a3",
-    headers=Headers(hidden=184 * KB, overlapping="V"),
+    headers=Headers(
+        hidden=184 * KB,
+        overlapping="V",
+        cross=CrossCalls(
+            "ffts_cross_core_sync({pipe}, getFFTSMsg(0x2, {id}))", "wait_flag_dev({id})", "set_ffts_base_addr",
+            both_vectors=True,
+        ),
+    ),
 )  # fmt: skip

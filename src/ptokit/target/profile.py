@@ -58,6 +58,18 @@ CUBE_CORE = Core(
 
 
 @dataclass(frozen=True)
+class CrossCalls:
+    """The C++ calls of flags between the cores, with `{pipe}` and `{id}`."""
+
+    set: str
+    wait: str
+    base: str = ""
+    """The call that takes the memory of the flags, if they have one."""
+    both_vectors: bool = False
+    """Whether a flag reaches both vector cores of a block, and both must set one for the cube core."""
+
+
+@dataclass(frozen=True)
 class Headers:
     """Facts about the C++ headers of a target. Those about one instruction are in its definition."""
 
@@ -65,6 +77,8 @@ class Headers:
     """Where the headers' own workspace in UB begins, if they have one."""
     overlapping: str = ""
     """The pipe whose instructions may overlap, so that dependent ones need a barrier between them."""
+    cross: CrossCalls | None = None
+    """The flags between the cores; None if all instructions run one after the other."""
 
 
 @dataclass(frozen=True)
