@@ -306,3 +306,51 @@ def test_whole_loops_are_put_in_order(target: str, seed: int | None) -> None:
     report = sections[1](x, work, out, target=target, engine="machine", options=pto.MachineOptions(seed=seed))
     assert report.ok, report
     assert (work == x).all()
+
+
+@pto.kernel(mode="manual")
+def ring_sections(x, out, n, slots: pto.const = 2, first: pto.const = "cube", rounds: pto.const = 1):
+    """A section of each core with its own loop: one hands over slots of UB, the other hands them back."""
+    m = pto.Tile("mat", "float32", 16, 16, addr=0, **NZ)
+
+    def cube() -> None:
+        for r in pto.range(rounds):
+            for i in pto.range(n):
+                a = pto.Tile("vec", "float32", 16, 16, addr=((r * n + i) % slots) * 0x1000)
+                pto.sync_wait("AIC.MTE1", 1)
+                pto.set_flag("MTE1", "MTE2", 0)
+                pto.wait_flag("MTE1", "MTE2", 0)
+                pto.tload(m, x[(r * n + i) * 16 : (r * n + i) * 16 + 16])
+                pto.set_flag("MTE2", "MTE1", 0)
+                pto.wait_flag("MTE2", "MTE1", 0)
+                pto.tmov(a, m)
+                pto.sync_set("AIC.MTE1", 0)
+
+    def vector() -> None:
+        for r in pto.range(rounds):
+            for k in pto.range(n):
+                b = pto.Tile("vec", "float32", 16, 16, addr=((r * n + k) % slots) * 0x1000)
+                pto.sync_wait("V", 0)
+                pto.tadds(b, b, 1.0)
+                pto.set_flag("V", "MTE3", (r * n + k) % slots)
+                pto.wait_flag("V", "MTE3", (r * n + k) % slots)
+                pto.tstore(out[(r * n + k) * 16 : (r * n + k) * 16 + 16], b)
+                pto.sync_set("MTE3", 1)
+
+    for _ in range(slots):
+        pto.sync_set("MTE3", 1)
+    for section in (cube, vector) if first == "cube" else (vector, cube):
+        section()
+    for _ in range(slots):
+        pto.sync_wait("AIC.MTE1", 1)
+
+
+@pytest.mark.parametrize("first", ["cube", "vector"])
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("engine", ["reference", "machine"])
+def test_loops_that_wait_for_each_other_run_as_one(first: str, rounds: int, engine: str) -> None:
+    x = np.arange(5 * 256 * rounds, dtype="float32").reshape(-1, 16)
+    out = np.zeros_like(x)
+    run = ring_sections[1](x, out, 5, first=first, rounds=rounds, target="a5", engine=engine)
+    assert not [finding for finding in run.findings if finding.level != "note"], run
+    assert (out == x + 1).all()

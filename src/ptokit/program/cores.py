@@ -98,6 +98,8 @@ class StatementCores:
         self._profiles = profiles or [each for each in PROFILES.values() if each.cores and each.name == each.family]
         self._known: dict[int, frozenset[str]] = {}
         self._by_tile: dict[str, set[str]] = {}
+        self._kept: list[Stmt] = []
+        """Added statements: `_known` is by identity."""
         statements = list(walk(program.body))
         for stmt in statements:
             if isinstance(stmt, Instr):
@@ -113,6 +115,15 @@ class StatementCores:
         while before != (before := sum(map(len, self._readers.values()))):
             for stmt in reversed(statements):
                 self._note_reads(stmt)
+
+    def add(self, stmt: Stmt) -> None:
+        """Learn the cores of a statement, and of those inside, that was made of statements of the program."""
+        for inner in walk((stmt,)):
+            if isinstance(inner, Instr):
+                self._known[id(inner)] = self._instruction(inner)
+            elif isinstance(inner, CrossFlag):
+                self._known[id(inner)] = frozenset((inner.core,))
+        self._kept.append(stmt)
 
     def _instruction(self, instr: Instr) -> frozenset[str]:
         pipes = (busy_pipes(self.program, instr, profile) for profile in self._profiles)

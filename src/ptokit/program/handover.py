@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from ptokit.finding import Finding, Level
 from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import interval
 from ptokit.program.ir import CrossFlag, Flag, Instr, Program, TileUse, View, walk
+from ptokit.program.memory import Path, statements
 from ptokit.program.streams import endless
 from ptokit.program.verify_call import Options
 from ptokit.target import SCALAR, Profile
@@ -60,34 +62,61 @@ def _handed(program: Program) -> set[Direction]:
     return ends["set"] & ends["wait"]
 
 
+class _Flow(NamedTuple):
+    """What one core writes and the other reads."""
+
+    writer: Instr
+    written: str
+    """The operand."""
+    reader: Instr
+    read: str
+    way: Direction
+
+
 def _missing(program: Program, profile: Profile, level: Level) -> list[Finding]:
     """The first read of each core of what only the other one has written, if nothing is handed over that way."""
-    cores, handed = StatementCores(program, [profile]), _handed(program)
-    writers: dict[object, tuple[Instr, str]] = {}
-    found: dict[Direction, Finding] = {}
-    for instr in program.instructions:
-        access = access_of(instr.name)
-        operands = {name: _place(operand) for name, operand in named_operands(instr).items()}
-        for name, place in operands.items():
-            writer, written = writers.get(place, (None, "")) if access[name] != "write" else (None, "")
-            if writer is None or not cores.of(writer).isdisjoint(cores.of(instr)):
-                continue
-            way = next(iter(cores.of(writer))), next(iter(cores.of(instr)))
-            if way not in handed and way not in found:
-                src = _pipe(program, writer, written, way[0], profile)
-                dst = _pipe(program, instr, name, way[1], profile)
-                line = f" (line {writer.where.line})" if writer.where else ""
-                message = f"{instr.name} reads {name} on {dst}; nothing orders this read after"
-                found[way] = Finding(
-                    level, "KN-16", f"{message} {writer.name}'s write of {written} on {src}{line}", None, name,
-                    expected_hand_over(way), fix=hand_over_fix(src, dst, free_id(program, way[0])), where=instr.where,
-                    target=profile.name,
-                )  # fmt: skip
-        mine = {
-            place: (instr, name) for name, place in operands.items() if place is not None and access[name] != "read"
-        }
-        writers |= mine
+    handed, found = _handed(program), dict[Direction, Finding]()
+    for flow in _flows(program, profile):
+        if flow.way not in handed and flow.way not in found:
+            found[flow.way] = _not_handed(flow, program, profile, level)
     return list(found.values())
+
+
+def _flows(program: Program, profile: Profile) -> Iterator[_Flow]:
+    cores = StatementCores(program, [profile])
+    writers: dict[object, tuple[Path, Instr, str]] = {}
+    for path, instr in statements(program.body):
+        if not isinstance(instr, Instr):
+            continue
+        access = access_of(instr.name)
+        places = {name: _place(operand) for name, operand in named_operands(instr).items()}
+        for name, place in places.items():
+            if access[name] == "write" or place not in writers:
+                continue
+            at, writer, written = writers[place]
+            if cores.of(writer).isdisjoint(cores.of(instr)) and not _are_exclusive(at, path):
+                (src,), (dst,) = cores.of(writer), cores.of(instr)
+                yield _Flow(writer, written, instr, name, (src, dst))
+        writers |= {place: (path, instr, name) for name, place in places.items() if place and access[name] != "read"}
+
+
+def _not_handed(flow: _Flow, program: Program, profile: Profile, level: Level) -> Finding:
+    src = _pipe(program, flow.writer, flow.written, flow.way[0], profile)
+    dst = _pipe(program, flow.reader, flow.read, flow.way[1], profile)
+    line = f" (line {flow.writer.where.line})" if flow.writer.where else ""
+    write = f"{flow.writer.name}'s write of {flow.written} on {src}{line}"
+    message = f"{flow.reader.name} reads {flow.read} on {dst}; nothing orders this read after {write}"
+    fix = hand_over_fix(src, dst, free_id(program, flow.way[0]))
+    return Finding(
+        level, "KN-16", message, None, flow.read, expected_hand_over(flow.way), fix=fix, where=flow.reader.where,
+        target=profile.name,
+    )  # fmt: skip
+
+
+def _are_exclusive(one: Path, other: Path) -> bool:
+    """Whether two statements stand in different arms of a branch."""
+    first = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+    return first % 2 == 1
 
 
 def _place(operand: object) -> object:

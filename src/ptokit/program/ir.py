@@ -360,6 +360,48 @@ def _parts_of(operand: Operand | None) -> tuple[Expr, ...]:
     return (operand.value,) if isinstance(operand, Number) else ()
 
 
+def with_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """The statement with other expressions, in the blocks inside, too."""
+
+    def view(each: View) -> View:
+        return View(each.argument, tuple(map(change, each.starts)), tuple(map(change, each.sizes)))
+
+    def operand(each: Operand) -> Operand:
+        match each:
+            case TileUse():
+                (row, col), window = each.valid, each.window
+                moved = window and Window((change(window.start[0]), change(window.start[1])), window.size)
+                return TileUse(each.tile, (change(row), change(col)), moved)
+            case View():
+                return view(each)
+            case Number():
+                return replace(each, value=change(each.value))
+            case _:
+                return each
+
+    match stmt:
+        case Loop():
+            changed: Stmt = replace(stmt, start=change(stmt.start), stop=change(stmt.stop))
+        case Branch():
+            changed = replace(stmt, condition=change(stmt.condition))
+        case TileDecl():
+            changed = replace(stmt, addresses=tuple(map(change, stmt.addresses)))
+        case Assign():
+            changed = replace(stmt, address=change(stmt.address))
+        case Flag() | CrossFlag():
+            changed = replace(stmt, event=change(stmt.event))
+        case LoadScalar():
+            changed = replace(stmt, source=view(stmt.source))
+        case Instr():
+            workspace = operand(stmt.workspace) if stmt.workspace is not None else None
+            assert workspace is None or isinstance(workspace, TileUse)
+            changed = replace(stmt, operands=tuple(map(operand, stmt.operands)), workspace=workspace)
+        case Barrier():
+            changed = stmt
+    blocks = [tuple(with_expressions(inner, change) for inner in block) for block in children(stmt)]
+    return with_blocks(changed, blocks)
+
+
 def with_blocks(stmt: Stmt, blocks: Iterable[Block]) -> Stmt:
     """The statement with other blocks inside, in the order of `children`."""
     if isinstance(stmt, Loop):

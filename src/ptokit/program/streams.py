@@ -2,7 +2,8 @@
 
 Each core runs its own instructions in the order of the text, and the other core's are in no order with them, except by
 what the cores hand over. Engines run one statement after the other. `arranged` gives them an order in which every wait
-for the other core comes after the set that it waits for, if statements can be moved so. Each core keeps its order.
+for the other core comes after the set that it waits for, if statements can be moved so. Each core keeps its order. Two
+loops of the two cores that wait for each other become one loop, if they run over the same numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 from math import inf
 
 from ptokit.program.cores import StatementCores, ends_of, is_crossing
-from ptokit.program.expr import Var, variables
+from ptokit.program.expr import Var, substitute, variables
 from ptokit.program.ir import (
     Block,
     Branch,
@@ -26,6 +27,7 @@ from ptokit.program.ir import (
     expressions,
     walk,
     with_blocks,
+    with_expressions,
 )
 
 Key = tuple[object, ...]
@@ -89,7 +91,9 @@ class _Arranger:
             number = self._first_that_runs(left, tokens)
             if number is None:
                 number = 0
-                if is_outermost:
+                if (other := self._partner(left)) is not None:
+                    left[0] = self._joined(left[0], left.pop(other))
+                elif is_outermost:
                     self._note_endless(left)
             stmt = left.pop(number)
             out.append(with_blocks(stmt, [self._block(inner, tokens.copy()) for inner in children(stmt)]))
@@ -111,6 +115,24 @@ class _Arranger:
             if held >= self.cores.all:
                 break
         return None
+
+    def _partner(self, left: list[Stmt]) -> int | None:
+        """The statement that the other core is at, if it is the same loop or branch as the one that cannot run."""
+        first = left[0]
+        mine = self.cores.of(first)
+        for number, stmt in enumerate(left[1:], 1):
+            theirs = self.cores.of(stmt)
+            if theirs and not theirs <= mine:
+                same = len(mine) == len(theirs) == 1 and theirs.isdisjoint(mine) and _are_alike(first, stmt)
+                return number if same else None
+        return None
+
+    def _joined(self, first: Stmt, other: Stmt) -> Stmt:
+        """Two loops or branches of two cores as one of both."""
+        blocks = [children(each) for each in (first, _like(other, first))]
+        joined = with_blocks(first, [(*one, *two) for one, two in zip(*blocks, strict=True)])
+        self.cores.add(joined)
+        return joined
 
     def _can_run(self, stmt: Stmt, tokens: Tokens) -> bool:
         takes, _ = self._effect(stmt)
@@ -149,6 +171,22 @@ class _Arranger:
             self.endless.append((stmt, None))
         elif isinstance(blocker, Flag | CrossFlag) and is_crossing(blocker) and _is_wait(blocker):
             self.endless.append((stmt, blocker))
+
+
+def _are_alike(one: Stmt, other: Stmt) -> bool:
+    """Whether two statements are loops over the same numbers, or branches with the same condition."""
+    if isinstance(one, Loop) and isinstance(other, Loop):
+        return (one.start, one.stop, one.step, one.buffers) == (other.start, other.stop, other.step, other.buffers)
+    return isinstance(one, Branch) and isinstance(other, Branch) and one.condition == other.condition
+
+
+def _like(stmt: Stmt, first: Stmt) -> Stmt:
+    """A loop with the variable of another one."""
+    if not isinstance(stmt, Loop) or not isinstance(first, Loop):
+        return stmt
+    values = {stmt.var: first.var}
+    body = (with_expressions(inner, lambda expr: substitute(expr, values)) for inner in stmt.body)
+    return replace(stmt, var=first.var, body=tuple(body))
 
 
 def _iterations(loop: Loop) -> float:
