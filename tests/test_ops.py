@@ -758,3 +758,16 @@ def test_what_is_asked_of_an_engine(engine: str, monkeypatch: pytest.MonkeyPatch
     assert dict(moved.types) == {"table": "float16", "indices": "int64", "out": "float16"}
     assert {name: storage.bits.size for name, storage in storages.items()} == {"table": 52, "indices": 6, "out": 24}
     assert storages["table"].span == range(address(table), address(table) + 104)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["int32", "int8"])
+def test_many_elements_with_gaps_between_them_combine_into_one(engine: str, kind: str, step: int) -> None:
+    random = np.random.default_rng(step)
+    values = random.integers(-50, 50, 30_000 * step).astype(kind)[::step]
+    indices = np.sort(random.integers(0, 5, 30_000)).astype("int32")
+    for atomic, reduced in (("add", np.add), ("max", np.maximum), ("min", np.minimum)):
+        table = np.zeros((5, 1), kind)
+        expected = [reduced.reduce(np.append(values[indices == k], 0).astype(kind), dtype=kind) for k in range(5)]
+        pto.scatter(table, values[:, None], indices, atomic=atomic, engine=engine)
+        assert table[:, 0].tolist() == expected

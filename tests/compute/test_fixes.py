@@ -116,6 +116,18 @@ def test_a_row_of_weights_loads_as_a_column_in_one_burst(target: str, shape: tup
 
 
 @pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("shape", [(8,), (1, 8), (8, 1)])
+@pytest.mark.parametrize("tile", [(1, 8), (8, 1)])
+def test_a_run_of_elements_loads_as_a_row_or_a_column(
+    target: str, tile: tuple[int, int], shape: tuple[int, ...]
+) -> None:
+    with pto.target(target):
+        row = pto.Tile("vec", "float32", *tile, blayout="col_major" if tile[1] == 1 else "row_major")
+        pto.tload(row, pto.GlobalTensor(np.arange(8, dtype="float32").reshape(shape)))
+        assert row.read().ravel().tolist() == list(range(8))
+
+
+@pytest.mark.parametrize("target", DEVICES)
 def test_elements_with_gaps_are_no_column(target: str) -> None:
     with pto.target(target):
         column = pto.Tile("vec", "float32", 16, 1, blayout="col_major")

@@ -17,7 +17,8 @@ def tile(kind: str, rows: int = 32, cols: int = 32, **options) -> pto.Tile:
     return made
 
 
-def call(name: str, kind: str, target: str) -> pto.Event:
+def operands_of(name: str, kind: str, target: str) -> list[pto.Tile | int]:
+    """Operands that a call takes where the target has the type."""
     mask = "uint32" if target == "a5" else "uint8"
     column = tile(kind, 32, 1, blayout="col_major")
     operands = {
@@ -43,7 +44,11 @@ def call(name: str, kind: str, target: str) -> pto.Event:
         given = [tile(kind), tile(kind), 1]
     else:
         given = [tile(kind), tile(kind), tile(kind)]
-    return getattr(pto, name)(*given)
+    return given
+
+
+def call(name: str, kind: str, target: str) -> pto.Event:
+    return getattr(pto, name)(*operands_of(name, kind, target))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -61,6 +66,33 @@ def test_types(target: str, name: str) -> None:
                 assert finding.rule.endswith("-02") and kind in finding.message
 
 
+def products_operands(name: str) -> list[pto.Tile]:
+    left, right = pto.Tile("left", "float16", 16, 16).write(1), pto.Tile("right", "float16", 16, 16).write(1)
+    dst, acc = (pto.Tile("acc", "float32", 16, 16).write(1) for _ in range(2))
+    bias = pto.Tile("bias", "float32", 1, 16).write(1)
+    return {"tmatmul": [dst, left, right], "tmatmul_acc": [dst, acc, left, right],
+            "tmatmul_bias": [dst, left, right, bias]}[name]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", [*TYPES, "tmatmul", "tmatmul_acc", "tmatmul_bias"])
+def test_every_tile_must_be_a_tile_of_the_right_type(target: str, name: str) -> None:
+    """One operand at a time is an array, or, where others have its type, is of another type."""
+    with pto.target(target):
+        in_cube = name.startswith("tmatmul")
+        given = products_operands(name) if in_cube else operands_of(name, types(name, target)[0], target)
+        getattr(pto, name)(*given)
+        tiles = [(k, each) for k, each in enumerate(given) if isinstance(each, pto.Tile)]
+        for k, each in tiles:
+            kind = "float16" if each.dtype.name != "float16" else "float32"
+            order = "col_major" if each.shape[1] == 1 else each.spec.blayout
+            other = pto.Tile(each.spec.loc.text, kind, *each.shape, blayout=order)
+            is_bound = len(tiles) > 1 and (name, k) != ("tcmps", 1)  # a comparison with a number takes many types
+            for wrong in (pto.GlobalTensor(np.zeros(each.shape, "float32")), *[other] * is_bound):
+                with pytest.raises((pto.VerifyError, TypeError)):
+                    getattr(pto, name)(*given[:k], wrong, *given[k + 1 :])
+
+
 @pytest.mark.parametrize("name", ["tadd", "tcmp", "trowsum", "tmatmul", "textract"])
 def test_arrays_are_not_tiles(name: str) -> None:
     array = np.zeros((16, 16), "float32")
@@ -69,6 +101,16 @@ def test_arrays_are_not_tiles(name: str) -> None:
         getattr(pto, name)(*[array] * count)
     with pytest.raises(pto.VerifyError):
         getattr(pto, name)(*[pto.GlobalTensor(array)] * count)
+
+
+def test_comparisons_ask_for_equality_by_default() -> None:
+    for compare in (pto.tcmp, pto.tcmps):
+        masks = [tile("uint8"), tile("uint8")]
+        a = pto.Tile("vec", "float32", 32, 32).write(np.arange(1024).reshape(32, 32) % 3)
+        b = pto.Tile("vec", "float32", 32, 32).write(1) if compare is pto.tcmp else 1
+        compare(masks[0], a, b)
+        compare(masks[1], a, b, "eq")
+        assert (masks[0].read() == masks[1].read()).all() and (masks[0].read() % 8 == 2).any()
 
 
 def test_modes_are_names_or_members() -> None:
@@ -170,3 +212,24 @@ def test_corners_of_windows(target: str, src: str, dst: str, kind: str) -> None:
                     found = [each.message for each in refusal.findings]
                 assert len(found) == len(expected), (row, col, found)
                 assert all(part in message for part, message in zip(expected, found, strict=True)), (row, col, found)
+
+
+@pytest.mark.clause("CP-MM-01", "CP-MM-02", "CP-MM-03")
+@pytest.mark.parametrize("target", TARGETS)
+def test_addends_of_products_have_the_form_extents_and_type_of_the_result(target: str) -> None:
+    wrong = {
+        "tmatmul_acc": (1, [("acc", "float32", 32, 16, {"valid": (16, 16)}), ("acc", "int32", 16, 16, {}),
+                            ("vec", "float32", 16, 16, {}), ("acc", "float32", 16, 16, {"valid": (16, 15)})]),
+        "tmatmul_bias": (3, [("bias", "float32", 1, 32, {"valid": (1, 15)}), ("bias", "int32", 1, 16, {}),
+                             ("vec", "float32", 1, 16, {}), ("bias", "float32", 8, 16, {"valid": (8, 16)}),
+                             ("bias", "float32", 16, 16, {"valid": (1, 16), "blayout": "col_major"})]),
+    }  # fmt: skip
+    with pto.target(target):
+        for name, (k, others) in wrong.items():
+            for loc, kind, rows, cols, options in others:
+                given = products_operands(name)
+                given[k] = pto.Tile(loc, kind, rows, cols, **options).write(1)
+                with pytest.raises(pto.VerifyError) as refusal:
+                    getattr(pto, name)(*given)
+                found = [finding.operand for finding in refusal.value.findings]
+                assert found == [("acc", "bias")[k == 3]] * len(found), (name, loc, kind, rows, cols, options)

@@ -193,6 +193,15 @@ def test_gathering_outside_is_refused(target: str, bad: int) -> None:
         assert (dst.buffer.view("uint32") == before.view("uint32")).all()
 
 
+@pytest.mark.clause("CP-GAT-03")
+def test_gathering_into_the_source_is_noted() -> None:
+    """Lanes take effect in row-major order; hardware promises none."""
+    both = pto.Tile("vec", "int32", 4, 8).write(np.arange(32).reshape(4, 8))
+    event = pto.tgather(both, both, pto.Tile("vec", "int32", 4, 8).write((np.arange(32).reshape(4, 8) + 1) % 32))
+    assert both.read().ravel().tolist() == [*range(1, 32), 1]
+    assert [(finding.level, finding.rule) for finding in event.findings] == [("note", "CP-GAT-03")]
+
+
 def test_gathering_padding_is_a_hazard() -> None:
     with pytest.warns(pto.HazardWarning, match="names padding"):
         pto.tgather(tile("float32"), tile("float32", data=1), tile("int32", data=25))

@@ -90,11 +90,12 @@ def test_the_edges_of_int64() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS[:3])
-def test_pairs_that_are_not_listed_are_refused(target: str) -> None:
+def test_just_the_listed_pairs_are_accepted(target: str) -> None:
     with pto.target(target):
         for kind in sorted(ALL):
             for to in sorted(ALL):
                 if (kind, to) in PAIRS[target] or (kind, to) == ("float32", "float32"):
+                    pto.tcvt(tile(to), tile(kind, data=1))
                     continue
                 with pytest.raises(pto.VerifyError, match=f"{kind} to {to}"):
                     pto.tcvt(tile(to), tile(kind, data=1))

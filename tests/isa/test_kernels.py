@@ -67,3 +67,33 @@ def test_columns_that_a_row_transfer_writes(kind: str, size: int) -> None:
         assert reach(call) * size == 32 * blocks
         assert nz(call) == 96
     assert kernel_of(MGATHER, "a5", "mgather.row").reach is None
+
+
+ON_BOTH = {
+    "MTE2": "tload.vec tload.mat texpands.mat", "MTE3": "tstore.vec", "M": "tmatmul tmatmul_acc tmatmul_bias",
+    "MTE1": "tmov.mat.left tmov.mat.right tmov.mat.bias textract.mat.left textract.mat.right",
+    "FIX": "tstore.acc tmov.acc.mat textract.acc.mat",
+}  # fmt: skip
+ON_ONE = {
+    "a2a3": {
+        "S": "mgather.elem mgather.elem.nz mscatter.elem tscatter.row tscatter.flat tci",
+        "S MTE2": "mgather.row mgather.row.nz mgather.l1.row mgather.l1.elem", "S MTE3": "mscatter.row",
+    },
+    "a5": {
+        "V": "mgather.row mgather.elem mscatter.row mscatter.elem tscatter.row tscatter.flat tci",
+        "S": "mgather.elem.scalar", "S MTE2": "mgather.l1.row mgather.l1.elem", "V MTE2": "mgather.l1.elem.simt",
+        "MTE1": "tmov.mat.vec", "FIX": "tmov.acc.vec", "MTE3": "tmov.vec.mat",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ON_ONE)
+def test_routes_run_on_the_pipes_that_the_facts_name(target: str) -> None:
+    """What moves data is listed; everything else is arithmetic of the vector pipe, and every instruction is there."""
+    here = PROFILES[target]
+    listed = [*ON_BOTH.items(), *ON_ONE[target].items()]
+    expected = {route: set(pipes.split()) for pipes, names in listed for route in names.split()}
+    assert expected.keys() <= here.kernels.keys()
+    assert {route.partition(".")[0] for route in here.kernels} == INSTRUCTIONS.keys() - {"tassign"}
+    for route, kernel in here.kernels.items():
+        assert {effect.pipe for effect in kernel.effects} == expected.get(route, {"V"}), route

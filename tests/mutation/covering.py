@@ -21,20 +21,20 @@ SEEN: set[CodeType] = set()
 FAILED: set[str] = set()
 
 
-MOST_OF_FILE = 600
-"""Tests of one file that are run."""
+MOST_CASES = 240
+"""Cases of one test function that are run."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out tests of files that have very many, the same ones in every process."""
-    files: dict[str, list[pytest.Item]] = defaultdict(list)
+    """Leave out cases of test functions that have very many, the same ones in every process."""
+    functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        files[item.nodeid.partition("::")[0]].append(item)
+        functions[item.nodeid.partition("[")[0]].append(item)
     kept = {
         item.nodeid
-        for tests in files.values()
-        for item in sorted(tests, key=lambda item: crc32(item.nodeid.encode()))[:MOST_OF_FILE]
+        for cases in functions.values()
+        for item in sorted(cases, key=lambda item: crc32(item.nodeid.encode()))[:MOST_CASES]
     }
     items[:] = [item for item in items if item.nodeid in kept]
 

@@ -907,6 +907,20 @@ def test_tiles_over_the_headers_own_workspace_are_refused() -> None:
     assert [finding.kind for finding in refusal.value.findings] == ["H-38"]
 
 
+@pytest.mark.parametrize(("end", "fits"), [(184 * 1024, True), (184 * 1024 + 32, False)])
+def test_the_headers_own_workspace_begins_at_184_kb(end: int, fits: bool) -> None:
+    body = (
+        "t = pto.Tile('vec', 'float32', 8, 64, addr=0)\nr = pto.Tile('vec', 'float32', 8, 8, addr=0x1000)\n"
+        f"w = pto.Tile('vec', 'float32', 1, 8, addr={end - 32})\npto.texpands(t, 1)\npto.texpands(r, 1)\n"
+        "pto.texpands(w, 1)\npto.trowexpandmul(t, t, r)"
+    )
+    if fits:
+        assert "TROWEXPANDMUL" in emitted(body, "a2a3", mode="manual")
+    else:
+        with pytest.raises(pto.VerifyError, match="0x2e000"):
+            emitted(body, "a2a3", mode="manual")
+
+
 def test_a_workspace_behind_tiles_of_unknown_place_is_refused() -> None:
     body = WORKSPACE.format(8, ", addr=0", ", addr=n") + "pto.tload(t, x)\npto.trowsum(r, t)"
     with pytest.raises(pto.VerifyError, match="workspace") as refusal:

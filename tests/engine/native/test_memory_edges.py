@@ -17,7 +17,7 @@ from ptokit.engine.native import jit
 from ptokit.engine.native.emit import PTR, IrModule
 from ptokit.engine.native.move import CodeWriter
 from ptokit.engine.native.program import executable
-from ptokit.engine.native.program.independent import are_independent
+from ptokit.engine.native.program.independent import _are_apart, are_independent
 from ptokit.engine.storage import ADDRESS_SPACE, Storage
 from ptokit.lang.launch import mode_of
 from ptokit.program.expr import Var
@@ -211,3 +211,19 @@ def test_a_copy_moves_just_its_bytes(copy: Any) -> None:
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address(f"f{length}"))
         function(dst.ctypes.data, src.ctypes.data)
         assert (dst[:length] == src[:length]).all() and (dst[length:] == 7).all(), length
+
+
+def test_boxes_are_apart_if_no_two_of_them_meet() -> None:
+    """Against every pair of boxes: never so where two meet, and exactly so in one dim."""
+    random, seen = np.random.default_rng(0), set[bool]()
+    for _ in range(600):
+        dims, count = random.integers(1, 4), random.integers(1, 7)
+        lows = random.integers(0, 12, (count, dims))
+        highs = lows + random.integers(1, 8, (count, dims))
+        meet = any(bool(((lows[a] < highs[b]) & (lows[b] < highs[a])).all()) for a in range(count) for b in range(a))
+        found = _are_apart(lows, highs, 0)
+        assert not (found and meet)
+        if dims == 1:
+            assert found == (not meet)
+        seen.add(found)
+    assert seen == {True, False}

@@ -78,7 +78,7 @@ class RegionView:
 def side(writer: CodeWriter, place: MemoryView, shape: Extents) -> RegionView:
     """An input of this shape, where extents of 1 are repeated."""
     one_row, one_col = (is_number(extent, 1) for extent in shape)
-    return RegionView(writer, place, one_row or not place.layout.rows, one_col or not place.layout.cols)
+    return RegionView(writer, place, one_row, one_col)
 
 
 def lanes_at_once(sides: Sequence[RegionView], extent: Any, most: int) -> int:
