@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from ptokit.finding import Finding, Level
@@ -146,8 +147,11 @@ def free_id(program: Program, core: str) -> int:
 
 def _pipe(program: Program, instr: Instr, operand: str, core: str, profile: Profile) -> str:
     """The pipe of a core that accesses an operand, with its core."""
-    touched = (effect.pipe for effect in effects(call_of(program, instr, profile)) if effect.operand == operand)
-    return f"{core}.{next(touched, SCALAR)}"
+    pipe = SCALAR
+    with suppress(AttributeError):  # a call without a route
+        touched = effects(call_of(program, instr, profile))
+        pipe = next((effect.pipe for effect in touched if effect.operand == operand), SCALAR)
+    return f"{core}.{pipe}"
 
 
 def check_sync(program: Program, profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
@@ -170,7 +174,10 @@ def check_sync(program: Program, profile: Profile, _options: Options, _grid: int
 def endless_finding(wait: Flag | CrossFlag, others: Iterable[Flag | CrossFlag], when: str = "") -> Finding:
     """A wait for the other core that never ends; `others` are waits that it waits for, and that wait for it."""
     setter = ends_of(wait)[0]
-    message = f"{sync_name(wait)} waits forever for flag {wait.event} of {setter}"
+    name = (
+        f"the flag {wait.src}→{wait.dst} {wait.event}" if isinstance(wait, Flag) else f"flag {wait.event} of {setter}"
+    )
+    message = f"{sync_name(wait)} waits forever for {name}"
     fix = f"set the flag on {setter}, on every path to the wait"
     lines = [f"{sync_name(other)}" + (f" (line {other.where.line})" if other.where else "") for other in others]
     if lines:
@@ -191,7 +198,8 @@ def _own_ids(program: Program, profile: Profile) -> dict[int, str]:
     """The ids of flags between cores that instructions use themselves."""
     found: dict[int, str] = {}
     for instr in program.instructions:
-        found |= dict.fromkeys(call_of(program, instr, profile).kernel.handshake.cross_ids, instr.name)
+        with suppress(AttributeError):  # a call without a route
+            found |= dict.fromkeys(call_of(program, instr, profile).kernel.handshake.cross_ids, instr.name)
     return found
 
 
