@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -13,10 +13,16 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+from ptokit.lang.launch import mode_of
+from ptokit.lang.loaded import TextKernel
 from ptokit.machine.clocks import Clock, Clocks
 from ptokit.machine.pipes import Stuck
 from ptokit.machine.schedule import PipeJob, Schedule
-from ptokit.program.cores import core_of, unit_of
+from ptokit.program.cores import core_of, ends_of, unit_of
+from ptokit.program.ir import CrossFlag, transform, walk
+from ptokit.program.order import order
+from ptokit.program.place import place
+from ptokit.target.a5 import A5
 from tests.corpus.hazards.cores import NZ, into_ub
 
 PIPES = ("AIV.S", "AIV.V", "AIV.MTE3", "AIC.S", "AIC.MTE1", "AIC.FIX")
@@ -354,3 +360,68 @@ def test_loops_that_wait_for_each_other_run_as_one(first: str, rounds: int, engi
     run = ring_sections[1](x, out, 5, first=first, rounds=rounds, target="a5", engine=engine)
     assert not [finding for finding in run.findings if finding.level != "note"], run
     assert (out == x + 1).all()
+
+
+# --- Auto mode -----------------------------------------------------------------------------------------------
+
+
+@pto.kernel
+def auto_products(x, work, w, out, trips: pto.const = 3, buffers: pto.const = 1, through: pto.const = "memory"):
+    """Each iteration adds on the vector core and multiplies on the cube core; through memory, or back to UB (A5)."""
+    for i in pto.range(trips, buffers=buffers):
+        one, other = (pto.Tile("mat", "float16", 16, 16, **NZ) for _ in range(2))
+        left, right = pto.Tile("left", "float16", 16, 16), pto.Tile("right", "float16", 16, 16)
+        product = pto.Tile("acc", "float32", 16, 16)
+        if through == "memory":
+            a = pto.Tile("vec", "float16", 16, 16)
+            pto.tload(a, x[i * 16 : i * 16 + 16])
+            pto.tadds(a, a, 1.0)
+            pto.tstore(work, a)
+            pto.tload(one, work)
+        else:
+            pto.tload(one, x[i * 16 : i * 16 + 16])
+        pto.tload(other, w)
+        pto.tmov(left, one)
+        pto.tmov(right, other)
+        pto.tmatmul(product, left, right)
+        if through == "memory":
+            pto.tstore(out[i * 16 : i * 16 + 16], product)
+        else:
+            b = pto.Tile("vec", "float32", 16, 16)
+            pto.tmov(b, product)
+            pto.tadds(b, b, 1.0)
+            pto.tstore(out[i * 16 : i * 16 + 16], b)
+
+
+@pytest.mark.parametrize(("target", "through"), [("a2a3", "memory"), ("a5", "memory"), ("a5", "UB")])
+@pytest.mark.parametrize("buffers", [1, 2])
+def test_auto_mode_hands_over_between_the_cores(target: str, through: str, buffers: int) -> None:
+    w, work = np.eye(16, dtype="float16"), np.zeros((16, 16), "float16")
+    for trips in (1, 2, 5):
+        x = (np.arange(256 * trips) % 7).astype("float16").reshape(-1, 16)
+        for seed in (None, 0, 1, 2):
+            out, options = np.zeros(x.shape, "float32"), pto.MachineOptions(seed=seed)
+            chosen = {"trips": trips, "buffers": buffers, "through": through}
+            run = auto_products[1](x, work, w, out, **chosen, target=target, engine="machine", options=options)
+            assert run.ok, run
+            assert (out == x + 1).all(), (trips, seed)
+
+
+def test_every_hand_over_of_auto_mode_is_needed() -> None:
+    """Without any one pair of its flags between the cores, the machine reports a missing hand-over or a flag."""
+    given = {
+        "x": np.zeros((48, 16), "float16"), "work": np.zeros((16, 16), "float16"), "w": np.eye(16, dtype="float16"),
+        "out": np.zeros((48, 16), "float32"), "through": "UB",
+    }  # fmt: skip
+    traced = auto_products.trace(auto_products.bind((), given), mode_of("a5")).program
+    program = order(place(traced, A5, None).program, A5)
+    keys = {(ends_of(stmt)[0], stmt.event) for stmt in walk(program.body) if isinstance(stmt, CrossFlag)}
+    assert len(keys) >= 2
+    for key in keys:
+        kept = transform(
+            program.body,
+            lambda s, key=key: () if isinstance(s, CrossFlag) and (ends_of(s)[0], s.event) == key else s,  # type: ignore[misc]
+        )
+        manual = TextKernel(replace(program, body=kept, mode="manual"))
+        arrays = {name: value for name, value in given.items() if name != "through"}
+        assert not manual[1](**arrays, target="a5", engine="machine").ok, key
