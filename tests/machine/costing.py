@@ -13,9 +13,9 @@ from ptokit.isa.policy import BLayout, GlobalLayout, SLayout, TileType
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import Overlap
-from ptokit.machine.pipes import unit_of
 from ptokit.machine.timed import Part, TimedWorks
 from ptokit.machine.traffic import TrafficMeter
+from ptokit.program.cores import unit_of
 from ptokit.target import Profile
 from tests.machine.executing import execute
 

@@ -138,16 +138,19 @@ def test_a_chain_of_waits_before_their_sets() -> None:
     assert spans(ended(t)) == {MTE2: [(0, 11)], V: [(11, 18)], MTE3: [(18, 23)]}
 
 
-def test_a_barrier_waits_for_every_pipe() -> None:
+def test_a_barrier_waits_for_every_pipe_of_its_core() -> None:
     t = timer(flag=10)
     t.work(MTE2, 100, 0, "tload")
     t.work(V, 30, 1, "tadd")
     t.work("AIC.M", 500, 2, "tmatmul")
     t.barrier()
     t.work(MTE3, 5, 3, "tstore")
+    t.work("AIC.FIX", 5, 4, "tstore")
     found = ended(t)
-    assert spans(found)[MTE3] == [(510, 515)]
-    assert [(w.src, w.dst, w.what, w.cycles) for w in found.waits] == [("AIC.M", S, "tstore", 510)]
+    assert spans(found)[MTE3] == [(110, 115)]
+    assert spans(found)["AIC.FIX"] == [(510, 515)]
+    waits = {(w.src, w.dst, w.what, w.cycles) for w in found.waits}
+    assert waits == {(MTE2, S, "tstore", 110), ("AIC.M", "AIC.S", "tstore", 510)}
 
 
 def test_events_can_be_waited_for_more_than_once() -> None:

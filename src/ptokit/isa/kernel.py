@@ -33,6 +33,8 @@ class Handshake:
     """Inside the loop of a plain store, once per row."""
     between: tuple[Pair, ...] = ()
     """Between filling the scratch and copying it (MG-L1-14); a core before the pipe means a flag across cores."""
+    cross_ids: tuple[int, ...] = ()
+    """The flags between the cores that it uses."""
     after_fill: tuple[Pair, ...] = ()
     """Between zeroing the tile and the transfers into it, if indices outside store zero (A-37)."""
 

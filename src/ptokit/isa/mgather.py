@@ -55,7 +55,6 @@ from ptokit.isa.instruction import (
     Case,
     Cpp,
     Fault,
-    HandOver,
     Instruction,
     Modifier,
     OrderHazard,
@@ -578,7 +577,7 @@ L1_KERNELS = {
 }
 L1_SIMT = RouteKernel(
     touches("V", "V", "MTE2", "V"),
-    handshake=Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),)),  # MG-SYNC-17
+    handshake=Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),), cross_ids=(2,)),  # MG-SYNC-17
     launch=padded_launch,
     cost={"V": Cost("SIMT to scratch"), "MTE2": Cost("scratch to L1", "GM to L1 GB/s")},
     lower=lower_l1_elem,  # the same result by MG-SIMT-23
@@ -689,11 +688,6 @@ MGATHER = Instruction(
             (c.executor or GatherExec.Scalar, GatherExec.Scalar),
         ),
         row_index=is_row,
-        hand_over=HandOver(
-            "executor",
-            GatherExec.Simt,
-            'give every such gather a scratch and a table of its own, outside loops, or use executor="scalar"',
-        ),
     ),
     kernels=KERNELS,
     conflicts=CONFLICTS,

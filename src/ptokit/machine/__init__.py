@@ -3,11 +3,11 @@
 | file | what it knows |
 |---|---|
 | `options.py`, `report.py` | the options of a run; its result, as data and as text |
-| `cores.py`, `pipes.py` | the cores of pipes; the engine that runs flags, events, barriers and queues |
+| `pipes.py` | the engine that runs flags, events, barriers and queues |
 | `clocks.py`, `schedule.py`, `adversary.py` | that engine with vector clocks, with cycles, with a random order |
 | `extent.py`, `shadow.py`, `memories.py` | which bytes an access touches, the last accesses to them, in which memory |
 | `site.py`, `executed.py` | an instruction before its data are known, and after its execution |
-| `hazards.py`, `repeats.py` | the hazards and their messages |
+| `hazards.py`, `repeats.py`, `crossing.py` | the hazards and their messages; those of two cores |
 | `history.py`, `ends.py`, `fixes.py` | for findings: iterations, the two accesses of a conflict, what a fix writes |
 | `outcomes.py` | the outcome of every lane |
 | `ways.py`, `traffic.py` | accesses to global memory; their sums |

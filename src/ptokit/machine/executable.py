@@ -16,7 +16,6 @@ from ptokit.finding import Finding, OutOfBoundsError, VerifyError, fold_overlaps
 from ptokit.isa.layout import Layout
 from ptokit.machine import MACHINE
 from ptokit.machine.adversary import Adversary
-from ptokit.machine.cores import pipes_of
 from ptokit.machine.findings import Findings
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
@@ -29,8 +28,9 @@ from ptokit.machine.shadow import READ
 from ptokit.machine.trial import Replay
 from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments
+from ptokit.program.cores import ends_of, pipes_of
 from ptokit.program.expr import BLOCK_NUM, Var
-from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
+from ptokit.program.ir import Assign, Barrier, Block, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
 from ptokit.program.verify_call import judged
 from ptokit.progress import task
 
@@ -190,6 +190,7 @@ class _Flag(FlagStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event, is_set = self.event(frame), self.flag.action == "set"
+        assert isinstance(self.flag, Flag)
         what = self.flag, frame.session.moment
         for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
             if is_set and not frame.adversary:
@@ -199,6 +200,22 @@ class _Flag(FlagStep):
                     engine.set(src, (src, dst, event), what)
                 else:
                     engine.wait(dst, (src, dst, event), what)
+
+
+class _CrossFlag(FlagStep):
+    """A set or a wait of a flag between the cores."""
+
+    def __init__(self, flag: CrossFlag, machine: Executable) -> None:
+        super().__init__(flag, machine)
+        setter = ends_of(flag)[0]
+        self.is_set, self.setter = flag.action == "set", setter
+        pipe = flag.pipe if self.is_set else machine.profile.cross_wait or flag.pipe
+        self.pipe = f"{flag.core}.{pipe}"
+
+    def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
+        flag, what = (self.setter, self.event(frame)), (self.flag, frame.session.moment)
+        for engine in frame.engines:
+            (engine.cross_set if self.is_set else engine.cross_wait)(self.pipe, flag, what)
 
 
 class _Barrier:
@@ -213,7 +230,8 @@ class _Barrier:
 class _LoadScalar(LoadScalarStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         if frame.adversary:
-            frame.adversary.drain(frame.session.cores.scalar)
+            for pipe in frame.session.cores.scalars(self.stmt):
+                frame.adversary.drain(pipe)
             self.read(frame)
         else:
             frame.session.load_scalar(self.stmt, self.read(frame), Touched(0, READ, ONE))
@@ -225,6 +243,7 @@ STEPS = {
     Instr: WatchedInstruction,
     LoadScalar: _LoadScalar,
     Flag: _Flag,
+    CrossFlag: _CrossFlag,
     Barrier: _Barrier,
     Loop: _Loop,
 }

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from functools import cached_property
 
 from ptokit.finding import ConflictAccess, Where
-from ptokit.machine.pipes import unit_of
+from ptokit.program.cores import unit_of
 from ptokit.program.ir import Barrier, Flag, Loop, Program, Stmt, walk
 from ptokit.program.memory import Outline, Path, meeting_block, statements
 from ptokit.program.order import free_ids
@@ -26,6 +26,12 @@ class Fixes:
     def flag(self, action: str, src: str, dst: str, event: object) -> str:
         """A set or a wait."""
         return spelled(Flag(action, unit_of(src), unit_of(dst), 0), self.program.form, event=str(event))
+
+    def last_wait(self, flag: Hashable) -> str:
+        """The wait for a flag that is left set; of a flag between the cores, in words."""
+        if isinstance(flag, tuple) and len(flag) == 3:
+            return self.flag("wait", *flag)
+        return "wait for it on the other core"
 
     def event(self, src: str, dst: str, user: Hashable = None) -> int | None:
         """An event id that nothing uses, for one user; None if there is none left."""

@@ -134,14 +134,11 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
             self._charge(scalar, work.number)
         super().work(pipe, work)
 
-    def barrier(self) -> None:
-        """Everything issued so far ends before anything else is issued. Pipes that are held do not count."""
-        others = [pipe for pipe in self._pipes.values() if not pipe.queue]
-        slowest = max(others, key=lambda pipe: pipe.end, default=None)
-        for scalar in [pipe for pipe in others if pipe is pipe.scalar]:
-            assert slowest is not None
-            stamp = Stamp(slowest.end + self._flag_cycles * (slowest is not scalar), slowest.name, slowest.last)
-            self._receive(scalar, self._issue(scalar), stamp, True)
+    def _barrier(self, scalar: CyclePipe, pipes: list[CyclePipe]) -> None:
+        """A scalar pipe waits for all pipes of its core. Pipes that are held do not count."""
+        slowest = max((pipe for pipe in pipes if not pipe.queue), key=lambda pipe: pipe.end)
+        stamp = Stamp(slowest.end + self._flag_cycles * (slowest is not scalar), slowest.name, slowest.last)
+        self._receive(scalar, self._issue(scalar), stamp, True)
 
     # --- the notion of time
 

@@ -11,9 +11,8 @@ from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
 from ptokit.finding import ConflictAccess, Finding, Level
 from ptokit.isa.policy import TileType
-from ptokit.machine import hazards
+from ptokit.machine import crossing, hazards
 from ptokit.machine.clocks import Clock, Clocks
-from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
 from ptokit.machine.ends import Meeting, MemoryAccess, Naming
 from ptokit.machine.executed import Executed
@@ -23,7 +22,7 @@ from ptokit.machine.history import Iterations, Moment
 from ptokit.machine.memories import Chip, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
-from ptokit.machine.pipes import Stuck, core_of, unit_of
+from ptokit.machine.pipes import Stuck
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
@@ -31,11 +30,12 @@ from ptokit.machine.site import Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, hidden_memory, static_bytes
+from ptokit.program.cores import Cores, core_of, unit_of
 from ptokit.program.describe import described
 from ptokit.program.expr import Var
 from ptokit.program.ir import Flag, Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.steps import Sync
-from ptokit.target import GM_ACCESS, SCALAR, VECTOR, Profile
+from ptokit.target import SCALAR, VECTOR, Profile
 
 HEADERS = "the headers' workspace"
 """In the place of an operand: memory that the C++ headers of an instruction use by themselves."""
@@ -68,6 +68,7 @@ class Session:
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
         self.cores = Cores(program, profile)
         self.clocks = Clocks(self.cores.pipes, self._set_twice, self._stuck)
+        self.clocks.on_unpaired, self.clocks.on_overflow = self._unpaired, self._overflow
         self.history = Iterations(program, len(self.clocks.pipes))
         names = {loc: memory.name for loc, memory in profile.memories.items()}
         bits = len(self.statements).bit_length()
@@ -83,6 +84,7 @@ class Session:
         self.gm = Global(tensors, written, bits) if is_watched else Global({}, (), bits)
         self.naming, self.fixes = Naming(program, profile, self.gm), Fixes(program, profile)
         self._unordered = partial(hazards.unordered, self.fixes)
+        self._not_handed = partial(crossing.missing, program)
         self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.overrides)
         at_once = options.cores or self.costs.cores(self.cores.names)
@@ -132,7 +134,7 @@ class Session:
         for flag, setter in self.clocks.end():
             if isinstance(setter, tuple) and self.orders and flag not in self._unset:
                 message = f"the flag {_named(flag)} is still set when a block ends"
-                fix = f"{self.fixes.flag('wait', *_parts(flag))} at the end: the next kernel would find it set"
+                fix = f"{self.fixes.last_wait(flag)} at the end: the next kernel would find it set"
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)
         if self.timer:
             self.timer.end_block()
@@ -187,6 +189,14 @@ class Session:
             )
             self.report([Finding(level, "KN-13", message, None, "flag", fix=fix)], *what, flag=flag)
 
+    def _unpaired(self, flag: Hashable, what: object, before: object) -> None:
+        if isinstance(what, tuple) and isinstance(before, tuple) and self.orders:
+            self.report([crossing.unpaired(what[0], before[0])], *what, flag=flag)
+
+    def _overflow(self, flag: Hashable, what: object, certain: bool) -> None:
+        if isinstance(what, tuple) and self.orders:
+            self.report([crossing.overflow(what[0], certain)], *what, flag=flag)
+
     def _stuck(self, stuck: Stuck) -> None:
         if not isinstance(stuck.what, tuple) or not self.orders:
             return
@@ -196,6 +206,9 @@ class Session:
             self.clocks.pretend(stuck.flag)
             if self._unset.setdefault(stuck.flag, stmt) is not stmt:
                 return
+        if crossing.is_between(stuck):
+            self.report(*crossing.stuck(stuck), moment)
+            return
         if isinstance(stmt, Instr):
             message, operand, fix = f"{stmt.name} waits for an event that nothing signals", "event", "record it first"
         else:
@@ -289,10 +302,11 @@ class Session:
         touches = (
             [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
         )
-        pipe, moment = self.cores.scalar, self.moment
-        self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], moment, pipe, touches, pipe))
-        if self.timer:
-            self.timer.read_scalar(pipe, self.numbers[id(stmt)], stmt.where)
+        moment = self.moment
+        for pipe in self.cores.scalars(stmt):
+            self.clocks.work(pipe, partial(self._work, self.numbers[id(stmt)], moment, pipe, touches, pipe))
+            if self.timer:
+                self.timer.read_scalar(pipe, self.numbers[id(stmt)], stmt.where)
 
     def _work(
         self,
@@ -310,7 +324,9 @@ class Session:
             place, extent = touch.place, touch.extent
             if self.orders:
                 for earlier in place.shadow.unordered(touch.how, me, clock, extent, place.start):
-                    self._conflict(self._unordered, Meeting(number, moment, pipe, gate, touch, earlier))
+                    crosses = core_of(self.clocks.pipes[earlier.pipe]) != core_of(pipe)
+                    hazard = self._not_handed if crosses else self._unordered
+                    self._conflict(hazard, Meeting(number, moment, pipe, gate, touch, earlier))
                     if not self.options.consequences:
                         self.clocks.assume(clock, pipe, gate, self.clocks.pipes[earlier.pipe], earlier.time)
             if place.is_global:
@@ -333,7 +349,7 @@ class Session:
             if self.options.enables("blocks") and (other := layer.last_until(before, extent, start)):
                 self.blocks_meet = True
                 self._conflict(hazards.between_blocks, Meeting(number, moment, pipe, gate, touch, other))
-            if self.orders and touch.how == READ and _is_cached(self.clocks.pipes[layer.pipe]) != _is_cached(pipe):
+            if self.orders and touch.how == READ and hazards.may_be_stale(self.clocks.pipes[layer.pipe], pipe):
                 stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # the kernel of an instruction handles its own
                     self._conflict(hazards.stale, Meeting(number, moment, pipe, gate, touch, stale))
@@ -409,11 +425,6 @@ class Session:
         return found
 
 
-def _is_cached(pipe: str) -> bool:
-    """Whether accesses of a pipe to global memory go through the cache."""
-    return GM_ACCESS.get(unit_of(pipe)) != "bursts"
-
-
 def _parts(flag: object) -> tuple[str, str, object]:
     """The pipes and the event of a flag."""
     src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
@@ -422,5 +433,7 @@ def _parts(flag: object) -> tuple[str, str, object]:
 
 def _named(flag: object) -> str:
     """A flag as messages name it."""
+    if isinstance(flag, tuple) and len(flag) == 2:
+        return f"{flag[1]} of {flag[0]}"
     src, dst, event = _parts(flag)
     return f"{unit_of(src)}→{unit_of(dst)} {event}"

@@ -13,7 +13,7 @@ from ptokit.isa.instruction import Call
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import NO_OVERLAP, Overlap, Tally, cycles, latency, overlap
-from ptokit.machine.pipes import unit_of
+from ptokit.program.cores import unit_of
 from ptokit.program.steps import Step, Sync
 
 

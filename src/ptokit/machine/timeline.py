@@ -10,9 +10,9 @@ from typing import Any
 
 from ptokit.finding import Where
 from ptokit.machine.advice import Advice, advise
-from ptokit.machine.pipes import unit_of
 from ptokit.machine.record import Record
 from ptokit.machine.spans import BusySpan, named
+from ptokit.program.cores import unit_of
 
 WIDTH = 60
 """Columns of the chart."""

@@ -10,12 +10,12 @@ from typing import Any
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
-from ptokit.machine.pipes import core_of, unit_of
 from ptokit.machine.record import Operation, Record, replay
 from ptokit.machine.schedule import PipeJob, Schedule, Waves
 from ptokit.machine.spans import named
 from ptokit.machine.timed import TimedWorks
 from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, limits
+from ptokit.program.cores import core_of, unit_of
 from ptokit.target.profile import PIPES
 
 MOST_RECORDED = 1024
@@ -139,6 +139,14 @@ class Timer:
     def wait(self, dst: str, flag: Hashable, _what: object = None) -> None:
         """A pipe waits for a flag, which is then no longer set."""
         self._record(Schedule.wait, dst, flag)
+
+    def cross_set(self, src: str, flag: Hashable, _what: object = None) -> None:
+        """A pipe sets a flag of its core for the other core."""
+        self._record(Schedule.cross_set, src, flag)
+
+    def cross_wait(self, dst: str, flag: Hashable, _what: object = None) -> None:
+        """A pipe waits for a flag of the other core."""
+        self._record(Schedule.cross_wait, dst, flag)
 
     def signal_event(self, event: Hashable, pipes: Sequence[str]) -> None:
         """An instruction on these pipes has ended."""

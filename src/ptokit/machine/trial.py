@@ -16,7 +16,6 @@ from ptokit.machine.executed import Executed
 from ptokit.machine.history import Moment
 from ptokit.machine.memories import spans_of
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.pipes import unit_of
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import Earlier
 from ptokit.machine.site import Site
@@ -229,7 +228,7 @@ class TrialSession(Session):
         """Findings are not needed."""
 
     def _conflict(self, hazard: object, meeting: Any) -> None:
-        if hazard is self._unordered:
+        if hazard in (self._unordered, self._not_handed):
             self._note_race(meeting.earlier, meeting.number, meeting.gate)
 
     def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
@@ -237,7 +236,7 @@ class TrialSession(Session):
 
     def _note_race(self, earlier: Any, number: int, gate: str) -> None:
         self._faulty[self.block] = None
-        self._races[earlier.statement, number, unit_of(self.clocks.pipes[earlier.pipe]), unit_of(gate)] = None
+        self._races[earlier.statement, number, self.clocks.pipes[earlier.pipe], gate] = None
 
     def _set_twice(self, flag: Any, what: Any, before: Any, is_doubled: bool) -> None:
         if isinstance(what, tuple):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ptokit.finding import Where
 from ptokit.program import ir
+from ptokit.program.cores import owners, unit_of
 from ptokit.program.expr import apply, evaluate, variables
 from ptokit.program.memory import Outline, Path, meeting_block, statements
 from ptokit.program.order import (
@@ -40,20 +41,23 @@ BARRIER_COST = 10
 MOST_COPIES = 8
 """The most buffers that iterations of a loop alternate between."""
 
-Sync = ir.Flag | ir.Barrier
+Sync = ir.Flag | ir.CrossFlag | ir.Barrier
 """Statements that order pipes and do nothing else."""
 
 SPELLINGS: dict[str, dict[type[ir.Stmt], str]] = {
     "": {
         ir.Flag: '{module}{action}_flag("{src}", "{dst}", {event})',
+        ir.CrossFlag: '{module}sync_{action}("{named}", {event})',
         ir.Barrier: '{module}barrier("{pipe}")',
     },
     "mlir": {
         ir.Flag: "pto.{action}_flag[<PIPE_{src}>, <PIPE_{dst}>, <EVENT_ID{event}>]",
+        ir.CrossFlag: "pto.sync.{action} <PIPE_{pipe}>, {event}",
         ir.Barrier: "pto.barrier <PIPE_{pipe}>",
     },
     "as": {
         ir.Flag: "{action}_flag[PIPE_{src}, PIPE_{dst}, EVENT_ID{event}]",
+        ir.CrossFlag: "sync.{action}[PIPE_{pipe}, {event}]",
         ir.Barrier: "barrier <PIPE_{pipe}>",
     },
 }
@@ -68,10 +72,17 @@ COMPUTED = {
 
 def spelled(stmt: Sync, form: str, module: str = "pto.", event: str = "") -> str:
     """A statement as text; `event` replaces the text of its event id."""
-    fields = {**vars(stmt), "module": module}
+    fields = {**vars(stmt), "module": module, "named": _named(stmt)}
     is_computed = isinstance(stmt, ir.Flag) and not isinstance(stmt.event, int)
     template = COMPUTED.get(form) if is_computed else None
     return (template or SPELLINGS[form][type(stmt)]).format(**(fields | {"event": event} if event else fields))
+
+
+def _named(stmt: Sync) -> str:
+    """The pipe of a flag between the cores, with its core if both cores have such a pipe."""
+    if not isinstance(stmt, ir.CrossFlag):
+        return ""
+    return stmt.pipe if len(owners(stmt.pipe)) == 1 else f"{stmt.core}.{stmt.pipe}"
 
 
 @dataclass(frozen=True)
@@ -316,7 +327,7 @@ def _unpaired(edited: Edited, fault: FlagFault, stmt: ir.Flag, known: Iterable[R
         yield tuple(edited.inserted(Insertion(tuple(block), at, rank, flag)) for flag in flags)
     yield (edited.removed(fault.path),)
     for race in known:
-        if (race.src, race.dst) == (stmt.src, stmt.dst):
+        if (unit_of(race.src), unit_of(race.dst)) == (stmt.src, stmt.dst):
             mate = race.first if is_wait else race.then
             block, mine, theirs = meeting_block(fault.path, mate)
             fits = isinstance(stmt.event, int) or len(block) + 1 == len(fault.path)

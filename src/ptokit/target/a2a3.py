@@ -5,7 +5,9 @@ from ptokit.target.profile import (
     CUBE_CORE,
     EVENT_IDS,
     KB,
+    SCALAR,
     VECTOR_CORE,
+    CrossCalls,
     Headers,
     Memory,
     Profile,
@@ -72,7 +74,15 @@ A2A3 = Profile(
     burst=32,  # MG-ALIGN-06, CO-ALIGN-01
     drops_unaligned_loads=True,  # MG-HAZ-01
     store_line=64,  # a line that two blocks have in their caches is written back by both
+    cross_wait=SCALAR,  # wait_flag_dev stops the scalar unit
     mixed_cores="hazard",
     arch="a3",
-    headers=Headers(hidden=184 * KB, overlapping="V"),
+    headers=Headers(
+        hidden=184 * KB,
+        overlapping="V",
+        cross=CrossCalls(
+            "ffts_cross_core_sync({pipe}, getFFTSMsg(0x2, {id}))", "wait_flag_dev({id})", "set_ffts_base_addr",
+            both_vectors=True,
+        ),
+    ),
 )  # fmt: skip

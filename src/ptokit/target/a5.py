@@ -8,6 +8,7 @@ from ptokit.target.profile import (
     EVENT_IDS,
     KB,
     VECTOR_CORE,
+    CrossCalls,
     Headers,
     Memory,
     Profile,
@@ -61,7 +62,8 @@ A5 = Profile(
         "MS-PERF-01", "MS-PERF-02", "MS-PERF-03",
     ),
     burst=32,  # CO-ALIGN-01
+    no_cross=("M",),
     mixed_cores="error",
     arch="a5",
-    headers=Headers(),
+    headers=Headers(cross=CrossCalls("set_intra_block({pipe}, {id})", "wait_intra_block({pipe}, {id})")),
 )  # fmt: skip
